@@ -1,0 +1,35 @@
+# make demo and make test work on a fresh machine that has Python 3.11+ and a package registry.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: demo test check lint format bench clean
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "dropflow needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/.installed  ## translate and run a small radio-imaging pipeline, and show where its picture is
+	$(BIN)/dropflow run examples/imaging.graph --keep demo-output
+
+test: $(VENV)/.installed  ## every test
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell README.md CONTRIBUTING.md docs dropflow translator managers palettes tests examples benchmarks
+	$(BIN)/interrogate --quiet tests
+
+check: lint test  ## lint, types, layers, tests
+
+format: $(VENV)/.installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output

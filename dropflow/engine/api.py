@@ -1,0 +1,197 @@
+"""The protocols through which the engine meets storage, applications and the places where code runs.
+
+The engine decides *when* an attempt runs; an `Executor` (made by `dropflow.apps.execute`) knows *how* to run one; a
+`Runner` knows *where*: in this thread, in a pool of threads, or in worker processes that have built the same executor
+from the same `ExecutorSpec`. A `Keeper` (made by `dropflow.data.keeper`) owns the committed contents of data drops.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from dropflow.failure import Failure
+from dropflow.graph.templates import Link, Template
+from dropflow.states import DropState
+
+__all__ = ["Executor", "ExecutorSpec", "Handle", "Input", "Keeper", "Outcome", "Output", "Runner", "Task"]
+
+
+class Handle(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the content of a data drop is, or of one producer's part of it. Small, immutable, sent between processes.
+
+    Attributes
+    ----------
+    kind : str
+        ``null`` (no content by design), ``bytes`` (in `body`), ``shm`` (a file in shared memory), ``file``,
+        ``directory``, ``url``.
+    body : bytes
+        The content itself when `kind` is ``bytes``.
+    location : str
+        Path or URL of the content otherwise.
+    final : str
+        Where the content must be after commit; empty when it stays where it is.
+    size : int
+        Bytes.
+    checksum : int
+        CRC-32 of the content; 0 when it was not computed.
+    text : bool
+        Whether the content is text by design (a String memory drop).
+    """
+
+    kind: str = "bytes"
+    body: bytes = b""
+    location: str = ""
+    final: str = ""
+    size: int = 0
+    checksum: int = 0
+    text: bool = False
+
+
+class Input(msgspec.Struct, frozen=True, array_like=True):
+    """One input edge of an attempt: the data drop at its other end, as it is now."""
+
+    drop: int
+    oid: str
+    template: int
+    link: int
+    state: DropState
+    handle: Handle | None = None
+
+
+class Output(msgspec.Struct, frozen=True, array_like=True):
+    """One output edge of an attempt. `shared` outputs have several producers, of which each writes a part."""
+
+    drop: int
+    oid: str
+    template: int
+    link: int
+    shared: bool = False
+
+
+class Task(msgspec.Struct, frozen=True, array_like=True):
+    """One attempt, complete: everything an executor needs beyond its spec.
+
+    `index` is the drop's position in each axis of its template. For a root data drop `inputs` and `outputs` are empty
+    and the executor gives the drop its initial content, as output handle of the drop itself.
+    """
+
+    drop: int
+    attempt: int
+    template: int
+    oid: str
+    index: tuple[int, ...]
+    inputs: tuple[Input, ...] = ()
+    outputs: tuple[Output, ...] = ()
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """What came of a task. Nothing is committed yet: `handles` still point at temporary names.
+
+    Attributes
+    ----------
+    handles : dict of int to Handle
+        Content for output drops; an output that is in neither `handles` nor `skipped` completes empty.
+    skipped : tuple of int
+        Output drops that the application chose to skip.
+    failure : Failure or None
+        None when the attempt succeeded.
+    seconds : float
+        How long it ran.
+    """
+
+    drop: int
+    attempt: int
+    handles: dict[int, Handle] = {}
+    skipped: tuple[int, ...] = ()
+    failure: Failure | None = None
+    seconds: float = 0.0
+
+
+class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What an executor is built from, in whichever process; sent once, not per task.
+
+    Attributes
+    ----------
+    session : str
+        Session id.
+    directory : str
+        Absolute path of the session directory. Under it: ``files/`` (relative file drops; working directory of
+        commands), ``logs/<oid>.log``, ``results/``, ``tmp/`` (uncommitted parts).
+    templates, links : tuples
+        Of the physical graph.
+    prefix : str
+        Of the physical graph.
+    log_limit : int
+        Bytes kept of the output of one drop.
+    """
+
+    session: str
+    directory: str
+    templates: tuple[Template, ...]
+    links: tuple[Link, ...]
+    prefix: str = ""
+    log_limit: int = 1_000_000
+
+
+class Executor(Protocol):
+    """Runs attempts, one at a time per calling thread. Never raises for what an application does."""
+
+    def execute(self, task: Task) -> Outcome:
+        """Run one attempt to its end."""
+        ...
+
+    def abort(self, drop: int) -> None:
+        """Stop what can be stopped of the running attempt of `drop`: child processes, waits. Called from any thread."""
+        ...
+
+    def close(self) -> None:
+        """Give back what the executor holds."""
+        ...
+
+
+class Keeper(Protocol):
+    """Owner of the committed contents of a session's data drops. Used by the session's thread only.
+
+    Every method that touches a disk may raise `dropflow.errors.StorageError`.
+    """
+
+    def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:
+        """Make `part` the content of a drop with one producer: atomic, under its final name."""
+        ...
+
+    def assemble(self, drop: int, template: Template, parts: Sequence[Handle]) -> Handle:
+        """Make `parts`, in the order of the producers, the content of one drop."""
+        ...
+
+    def discard(self, part: Handle) -> None:
+        """Throw away an uncommitted part (a late or failed attempt)."""
+        ...
+
+    def release(self, drop: int, template: Template, handle: Handle) -> bool:
+        """Drop the content after its last use, unless it is to persist; whether it went."""
+        ...
+
+    def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:
+        """Put the content of a leaf drop where a person finds it (``results/``) if it lives in memory."""
+        ...
+
+
+class Runner(Protocol):
+    """A place where attempts run. `submit` never blocks on the work; outcomes come back through `deliver`."""
+
+    def start(self, deliver: Callable[[Sequence[Outcome]], None]) -> None:
+        """Make the place ready. `deliver` may be called from any thread."""
+        ...
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Take a batch of attempts."""
+        ...
+
+    def abort(self, drop: int) -> None:
+        """Stop the attempt of `drop` if it is waiting or can be stopped."""
+        ...
+
+    def close(self) -> None:
+        """Stop everything; idempotent."""
+        ...

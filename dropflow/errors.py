@@ -1,0 +1,142 @@
+"""The tree of errors, told apart by whose fault it is.
+
+::
+
+    DropflowError
+    ├── UsageError                  what was asked cannot be done; asking again gives the same answer
+    │   ├── BadGraphError           a graph that cannot be translated; carries all its problems
+    │   ├── BadFileError            a file that is damaged, foreign or not readable as what it should be
+    │   ├── UnknownComponentError   a class name no component answers to
+    │   ├── BadParameterError       a parameter whose value cannot be used
+    │   ├── AppError                the code of an application raised, or its command failed
+    │   └── MissingDependencyError  an optional package is not installed
+    ├── WorldError                  the world broke it; trying again may help
+    │   ├── StorageError            a read, write, commit or rename failed
+    │   └── WorkerDiedError         a worker process ended in the middle of an attempt
+    └── InternalError               a broken invariant of dropflow itself: please report it
+
+`CancelledRunError` stands outside: it derives from `BaseException`, so that ``except Exception`` in an application
+cannot swallow a cancel.
+"""
+
+from typing import ClassVar
+
+__all__ = [
+    "AppError",
+    "BadFileError",
+    "BadGraphError",
+    "BadParameterError",
+    "CancelledRunError",
+    "DropflowError",
+    "InternalError",
+    "MissingDependencyError",
+    "StorageError",
+    "UnknownComponentError",
+    "UsageError",
+    "WorkerDiedError",
+    "WorldError",
+]
+
+
+class DropflowError(Exception):
+    """Anything dropflow raises on purpose.
+
+    Parameters
+    ----------
+    text : str
+        What is wrong, in one sentence that names the object.
+    where : str
+        File, JSON pointer, node or drop; empty when there is none.
+    hint : str
+        What to do about it; empty when nothing sensible can be said.
+    """
+
+    code: ClassVar[str] = "DF000"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, text: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        where = f"{self.where}: " if self.where else ""
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{where}{self.text}{hint}"
+
+
+class UsageError(DropflowError):
+    """What was asked cannot be done; asking again gives the same answer."""
+
+    code = "DF100"
+
+
+class BadGraphError(UsageError):
+    """A graph that cannot be used. `problems` holds every finding (`translator.problems.Problem`), in order."""
+
+    code = "DF101"
+
+    def __init__(self, text: str, *, problems: tuple[object, ...] = (), where: str = "", hint: str = "") -> None:
+        super().__init__(text, where=where, hint=hint)
+        self.problems = problems
+
+
+class BadFileError(UsageError):
+    """A file that is damaged, foreign, or not readable as what it should be."""
+
+    code = "DF102"
+
+
+class UnknownComponentError(UsageError):
+    """A class name no component answers to."""
+
+    code = "DF103"
+
+
+class BadParameterError(UsageError):
+    """A parameter whose value cannot be used."""
+
+    code = "DF104"
+
+
+class AppError(UsageError):
+    """The code of an application raised, or its command ended with a non-zero status."""
+
+    code = "DF105"
+    retryable = True
+
+
+class MissingDependencyError(UsageError):
+    """A package that a graph or a feature needs is not installed."""
+
+    code = "DF106"
+
+
+class WorldError(DropflowError):
+    """The world broke it; trying again may help."""
+
+    code = "DF200"
+    retryable = True
+
+
+class StorageError(WorldError):
+    """A read, write, commit or rename of data failed."""
+
+    code = "DF201"
+
+
+class WorkerDiedError(WorldError):
+    """A worker process ended in the middle of an attempt."""
+
+    code = "DF202"
+
+
+class InternalError(DropflowError):
+    """A broken invariant of dropflow itself: a bug, please report it with the journal and the graph."""
+
+    code = "DF900"
+
+
+class CancelledRunError(BaseException):
+    """Raised inside an attempt when its session is cancelled."""

@@ -1,0 +1,110 @@
+"""The physical graph: drops as columns, edges as CSR arrays.
+
+All instances of a logical node share a `Template`; a drop is one row of three int32 columns, and an edge is two int32
+values, so that a million drops with two million edges take less than 40 MB. Everything else about a drop (its text id,
+its index tuple) is computed when somebody asks (`dropflow.graph.names`).
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.graph.templates import Link, Template
+
+__all__ = ["Adjacency", "IntColumn", "PhysicalGraph", "PointerColumn"]
+
+IntColumn = npt.NDArray[np.int32]
+PointerColumn = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Adjacency:
+    """Neighbours of every drop in compressed sparse rows.
+
+    Attributes
+    ----------
+    ptr : int64 array, shape (drops + 1,)
+        The neighbours of drop ``i`` are ``neighbour[ptr[i]:ptr[i + 1]]``.
+    neighbour : int32 array, shape (edges,)
+        The drop at the other end.
+    link : int32 array, shape (edges,)
+        Row of `PhysicalGraph.links` that the edge was expanded from.
+    """
+
+    ptr: PointerColumn
+    neighbour: IntColumn
+    link: IntColumn
+
+
+@dataclass(frozen=True)
+class PhysicalGraph:
+    """A whole physical graph, or the part of it that one node holds.
+
+    Attributes
+    ----------
+    name : str
+        Name of the logical graph.
+    prefix : str
+        First part of every text id: ``<prefix>_<template key>_<instance index>``.
+    templates, links : tuples
+        What rows of the columns below refer to.
+    template : int32 array, shape (drops,)
+        Row of the drop's template.
+    instance : int32 array, shape (drops,)
+        Position in the row-major index space of that template.
+    part : int32 array, shape (drops,)
+        Partition; all zero until the graph is partitioned.
+    successors : Adjacency
+        Edges, sorted by source; within a source by link, then by target.
+    places : tuple of str
+        Name of the node of each part; empty until the graph is placed.
+    oids : tuple of str or None
+        Text ids of the drops, row by row, for graphs that come from elsewhere; None when they are computed.
+    """
+
+    name: str
+    prefix: str
+    templates: tuple[Template, ...]
+    links: tuple[Link, ...]
+    template: IntColumn
+    instance: IntColumn
+    part: IntColumn
+    successors: Adjacency
+    places: tuple[str, ...] = ()
+    oids: tuple[str, ...] | None = None
+    meta: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def drops(self) -> int:
+        """Number of drops."""
+        return len(self.template)
+
+    @property
+    def edges(self) -> int:
+        """Number of edges."""
+        return len(self.successors.neighbour)
+
+    @property
+    def parts(self) -> int:
+        """Number of parts, at least one."""
+        return int(self.part.max(initial=0)) + 1
+
+    @cached_property
+    def kinds(self) -> npt.NDArray[np.uint8]:
+        """`Kind` of every template, shape (templates,); index it with `template` for the kinds of all drops."""
+        return np.array([template.kind for template in self.templates], dtype=np.uint8)
+
+    @cached_property
+    def predecessors(self) -> Adjacency:
+        """Edges seen from their targets, sorted by target; within a target by link, then by source.
+
+        This is the order in which an application sees its inputs.
+        """
+        out = self.successors
+        sources = np.repeat(np.arange(self.drops, dtype=np.int32), np.diff(out.ptr))
+        order = np.lexsort((sources, out.link, out.neighbour))
+        ptr = np.zeros(self.drops + 1, dtype=np.int64)
+        np.cumsum(np.bincount(out.neighbour, minlength=self.drops), out=ptr[1:])
+        return Adjacency(ptr=ptr, neighbour=sources[order], link=out.link[order])

@@ -1,0 +1,1 @@
+"""Managers: node, data island, master and daemon. Their rooms are built with the managers issue."""

@@ -1,0 +1,163 @@
+"""The logical graph: one immutable model for all families of files.
+
+Readers (`translator.formats`) produce it; everything after works on it. Applications embedded in constructs are
+ordinary nodes here, with `embedded_in` naming their construct, and links end on them, never on the construct
+(a Gather or GroupBy without application is the exception: links end on the construct itself).
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+__all__ = ["Configuration", "Field", "LogicalGraph", "LogicalLink", "LogicalNode", "NodeKind", "Role"]
+
+
+class NodeKind(StrEnum):
+    """What a logical node is for the translator."""
+
+    DATA = "data"
+    APP = "app"
+    CONSTRUCT = "construct"
+    GLOBALS = "globals"
+    NOTE = "note"
+
+
+class Role(StrEnum):
+    """Which of a construct's two applications an embedded application is."""
+
+    NONE = ""
+    INPUT = "input"
+    OUTPUT = "output"
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """A field of a node: parameter, and port if `usage` is not ``NoPort``. See `dropflow.graph.templates.Argument`."""
+
+    id: str
+    name: str
+    value: Any = None
+    default: Any = None
+    type: str = "String"
+    encoding: str = ""
+    usage: str = "NoPort"
+    parameter_type: str = "ComponentParameter"
+    positional: bool = False
+    precious: bool = False
+    options: tuple[str, ...] = ()
+    description: str = ""
+    pointer: str = ""
+
+    @property
+    def is_port(self) -> bool:
+        """Whether data can come in or go out through this field."""
+        return self.usage != "NoPort"
+
+    @property
+    def effective(self) -> Any:
+        """The value, or the default where the value is empty."""
+        return self.default if self.value in (None, "") else self.value
+
+
+class LogicalNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """One node of a logical graph.
+
+    Attributes
+    ----------
+    id : str
+        Identity in the file, as text (``k-4`` for the keys of old files).
+    category : str
+        Canonical category, such as ``Scatter`` or ``PyFuncApp``.
+    parent : str or None
+        Id of the construct around it; for an embedded application, see `embedded_in`.
+    embedded_in : str or None
+        Id of the construct whose application this is.
+    role : Role
+        Input or output application of that construct.
+    key : str
+        Name under which its drops appear in text ids; the construct's id for its first embedded application.
+    pointer : str
+        JSON pointer of the node in its document.
+    """
+
+    id: str
+    name: str
+    category: str
+    kind: NodeKind
+    parent: str | None = None
+    embedded_in: str | None = None
+    role: Role = Role.NONE
+    key: str = ""
+    app_name: str = ""
+    fields: tuple[Field, ...] = ()
+    pointer: str = ""
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Field]:
+        """Fields by name; where a name occurs more than once, the first that is no port, else the first."""
+        found: dict[str, Field] = {}
+        for field in self.fields:
+            known = found.get(field.name)
+            if known is None or (known.is_port and not field.is_port):
+                found[field.name] = field
+        return found
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Field]:
+        """Fields by id."""
+        return {field.id: field for field in self.fields}
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """Effective value of the field called `name`, or `default` where there is none or it is empty."""
+        field = self.by_name.get(name)
+        found = None if field is None else field.effective
+        return default if found in (None, "") else found
+
+
+class LogicalLink(msgspec.Struct, frozen=True, kw_only=True):
+    """One edge of a logical graph. Ends are ids of data or application nodes, or of a Gather or GroupBy construct."""
+
+    source: str
+    target: str
+    source_port: str = ""
+    target_port: str = ""
+    loop_aware: bool = False
+    closes_loop: bool = False
+    streaming: bool = False
+    pointer: str = ""
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+    """A graph configuration: values for fields, by node id and field id."""
+
+    id: str
+    name: str
+    values: tuple[tuple[str, str, Any, str], ...] = ()
+    """(node id, field id, value, JSON pointer) of every setting."""
+
+
+class LogicalGraph(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A logical graph, whichever family of files it came from."""
+
+    name: str
+    family: str
+    nodes: tuple[LogicalNode, ...] = ()
+    links: tuple[LogicalLink, ...] = ()
+    configurations: tuple[Configuration, ...] = ()
+    active_configuration: str | None = None
+
+    @cached_property
+    def by_id(self) -> Mapping[str, LogicalNode]:
+        """Nodes by id."""
+        return {node.id: node for node in self.nodes}
+
+    @cached_property
+    def embedded(self) -> Mapping[str, tuple[LogicalNode, ...]]:
+        """Embedded applications by the id of their construct, the input application first."""
+        found: dict[str, tuple[LogicalNode, ...]] = {}
+        for node in self.nodes:
+            if node.embedded_in is not None:
+                found[node.embedded_in] = (*found.get(node.embedded_in, ()), node)
+        return {key: tuple(sorted(apps, key=lambda app: app.role is Role.OUTPUT)) for key, apps in found.items()}

@@ -1,0 +1,121 @@
+"""Findings about a graph: each with a stable code, a severity, a place and what to do.
+
+The table `CODES` is the reference of all codes; `docs/reference/problems.md` is checked against it.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+from dropflow.errors import BadGraphError
+
+__all__ = ["CODES", "Problem", "Severity", "problem", "refuse_errors"]
+
+
+class Severity(StrEnum):
+    """How bad a finding is. Only an error stops a translation."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+CODES: dict[str, tuple[Severity, str]] = {
+    "LG001": (_E, "not JSON, or not a graph at all"),
+    "LG002": (_I, "an older family of graphs was recognised and migrated"),
+    "LG003": (_E, "an end of an edge is no node"),
+    "LG004": (_E, "the parent of a node is no construct of the graph"),
+    "LG005": (_E, "constructs contain each other in a circle"),
+    "LG006": (_E, "two nodes have the same id"),
+    "LG007": (_E, "the structure of the document is wrong"),
+    "LG008": (_W, "the graph has no nodes"),
+    "LG010": (_E, "an edge names a port that its node does not have"),
+    "LG011": (_W, "an edge uses a port against its direction"),
+    "LG012": (_W, "the types of the ports at the ends of an edge differ"),
+    "LG020": (_E, "a multiplicity is missing or not a non-negative integer"),
+    "LG021": (_W, "a multiplicity is zero: everything inside vanishes"),
+    "LG022": (_W, "the width of a gather does not divide the number of its inputs"),
+    "LG030": (_E, "the category of a node is unknown"),
+    "LG031": (_W, "an old name of a category was replaced"),
+    "LG032": (_E, "the construct is known but cannot be translated"),
+    "LG040": (_E, "an edge joins two nodes of the same kind and adapters are switched off"),
+    "LG041": (_I, "an adapter was inserted into an edge between nodes of the same kind"),
+    "LG042": (_W, "an edge appears more than once"),
+    "LG050": (_E, "the graph has a cycle"),
+    "LG060": (_E, "a loop has neither start and end components nor a closes-loop edge"),
+    "LG061": (_W, "an edge from the end to the start of a loop is not marked as closing it"),
+    "LG062": (_W, "a loop-aware edge has no loop to be aware of"),
+    "LG070": (_E, "the levels of the nodes at the ends of an edge cannot be paired"),
+    "LG071": (_W, "an edge expands to very many pairs"),
+    "LG072": (_W, "a gather has no input"),
+    "LG080": (_E, "a key of a group-by is not a scatter around its input"),
+    "LG081": (_E, "a group-by has no scatter around its input"),
+    "LG082": (_E, "a group-by has not exactly one input"),
+    "LG090": (_E, "a placeholder in a value is not resolved"),
+    "LG091": (_E, "the value of a parameter cannot be converted to its type"),
+    "LG092": (_W, "a parameter was given that nothing uses"),
+    "LG093": (_W, "the value of a parameter was out of its range and has been replaced"),
+    "LG100": (_E, "a configuration sets a node or a field that the graph does not have"),
+    "LG110": (_W, "a parameter has the name of a structural key"),
+    "LG120": (_E, "the graph would become larger than allowed"),
+    "PG001": (_E, "the list of drops is not a physical graph"),
+    "PG002": (_E, "a drop refers to a drop that does not exist"),
+    "PG003": (_E, "two drops have the same id"),
+    "PT001": (_E, "a weight is negative or not finite"),
+    "PT002": (_E, "the partitioner or its parameters cannot be used"),
+    "PT003": (_W, "there are fewer drops than parts"),
+}
+"""Every code with its usual severity and what it means."""
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding.
+
+    Attributes
+    ----------
+    code : str
+        A key of `CODES`.
+    severity : Severity
+        Errors stop the translation.
+    where : str
+        JSON pointer into the document, or the name of a file.
+    text : str
+        What is wrong, naming the node, field or edge.
+    hint : str
+        What to do.
+    """
+
+    code: str
+    severity: Severity
+    where: str
+    text: str
+    hint: str = ""
+
+
+def problem(code: str, text: str, *, where: str = "", hint: str = "", severity: Severity | None = None) -> Problem:
+    """A finding with the usual severity of its code."""
+    return Problem(code=code, severity=severity or CODES[code][0], where=where, text=text, hint=hint)
+
+
+def refuse_errors(problems: Iterable[Problem], *, name: str = "") -> None:
+    """Raise `BadGraphError` with all problems if one of them is an error.
+
+    Raises
+    ------
+    BadGraphError
+        Names the first error and how many more there are.
+    """
+    found = tuple(problems)
+    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        first = errors[0]
+        raise BadGraphError(
+            f"{first.code} {first.text}{more}",
+            problems=found,
+            where=f"{name}{first.where}",
+            hint=first.hint,
+        )
