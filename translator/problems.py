@@ -1,25 +1,11 @@
-"""Findings about a graph: each with a stable code, a severity, a place and what to do.
+"""The codes of all findings about a graph, and what they mean.
 
-The table `CODES` is the reference of all codes; `docs/reference/problems.md` is checked against it.
+The table `CODES` is the reference; `docs/reference/problems.md` is checked against it.
 """
 
-from collections.abc import Iterable
-from enum import StrEnum
-
-import msgspec
-
-from dropflow.errors import BadGraphError
+from dropflow.problems import Problem, Severity, refuse_errors
 
 __all__ = ["CODES", "Problem", "Severity", "problem", "refuse_errors"]
-
-
-class Severity(StrEnum):
-    """How bad a finding is. Only an error stops a translation."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
-
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
@@ -71,51 +57,6 @@ CODES: dict[str, tuple[Severity, str]] = {
 """Every code with its usual severity and what it means."""
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding.
-
-    Attributes
-    ----------
-    code : str
-        A key of `CODES`.
-    severity : Severity
-        Errors stop the translation.
-    where : str
-        JSON pointer into the document, or the name of a file.
-    text : str
-        What is wrong, naming the node, field or edge.
-    hint : str
-        What to do.
-    """
-
-    code: str
-    severity: Severity
-    where: str
-    text: str
-    hint: str = ""
-
-
 def problem(code: str, text: str, *, where: str = "", hint: str = "", severity: Severity | None = None) -> Problem:
     """A finding with the usual severity of its code."""
     return Problem(code=code, severity=severity or CODES[code][0], where=where, text=text, hint=hint)
-
-
-def refuse_errors(problems: Iterable[Problem], *, name: str = "") -> None:
-    """Raise `BadGraphError` with all problems if one of them is an error.
-
-    Raises
-    ------
-    BadGraphError
-        Names the first error and how many more there are.
-    """
-    found = tuple(problems)
-    errors = [finding for finding in found if finding.severity is Severity.ERROR]
-    if errors:
-        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        first = errors[0]
-        raise BadGraphError(
-            f"{first.code} {first.text}{more}",
-            problems=found,
-            where=f"{name}{first.where}",
-            hint=first.hint,
-        )

@@ -1,0 +1,144 @@
+"""What the author of an application sees: `App`, and the `Context` of one attempt with its inputs and outputs."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar, Protocol
+
+from dropflow.engine.component import Component
+from dropflow.graph.templates import Argument, Template
+from dropflow.states import DropState
+
+__all__ = ["App", "Context", "InputData", "OutputData"]
+
+
+class InputData(Protocol):
+    """One input of an attempt. Reading one whose state is not COMPLETED raises `dropflow.errors.UsageError`."""
+
+    port: str
+    """Name of the application's port; empty when the graph names none."""
+    oid: str
+    name: str
+    """Name of the data drop."""
+    state: DropState
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is content to read."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of content."""
+        ...
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether the content is a directory."""
+        ...
+
+    def read(self) -> bytes:
+        """The whole content."""
+        ...
+
+    def open(self) -> BinaryIO:
+        """A stream over the content; close it."""
+        ...
+
+    def value(self, encoding: str | None = None) -> Any:
+        """The content decoded with `encoding`, by default the encoding of the port."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """A file or directory with the content; content in memory is put into a temporary file first."""
+        ...
+
+    @property
+    def url(self) -> str:
+        """URL of the content, as DALiuGE's `dataURL`."""
+        ...
+
+
+class OutputData(Protocol):
+    """One output of an attempt. What is written becomes the drop's content only when the whole attempt succeeds."""
+
+    port: str
+    oid: str
+    name: str
+
+    def write(self, data: bytes | bytearray | memoryview | str) -> int:
+        """Append to the content; text is encoded as UTF-8. Answers the number of bytes."""
+        ...
+
+    def open(self) -> BinaryIO:
+        """A writable stream that appends to the content; closed at the end of the attempt at the latest."""
+        ...
+
+    def put(self, value: Any, encoding: str | None = None) -> None:
+        """Write `value` encoded with `encoding`, by default the encoding of the port."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """Temporary path for a program that writes the content itself (parent exists, the path does not)."""
+        ...
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether the drop wants a directory at `path`."""
+        ...
+
+    def skip(self) -> None:
+        """Leave this output out: its consumers are skipped."""
+        ...
+
+
+class Context(Protocol):
+    """One attempt, as its application sees it."""
+
+    oid: str
+    name: str
+    index: tuple[int, ...]
+    attempt: int
+    session: str
+    arguments: Mapping[str, Argument]
+    """Every field of the node by name."""
+    inputs: Sequence[InputData]
+    outputs: Sequence[OutputData]
+    directory: Path
+    """The session's ``files`` directory: base of relative paths, working directory of commands."""
+
+    def input(self, port: str) -> InputData | None:
+        """The first input at `port`."""
+        ...
+
+    def log(self, text: str, level: str = "INFO") -> None:
+        """Add a line to the log of the drop."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, but wake and raise `CancelledRunError` when the session is cancelled."""
+        ...
+
+    def command(self, command: str, environment: Mapping[str, str]) -> int:
+        """Run a shell command in `directory`, its output going to the drop's log; its exit status.
+
+        The command and all its children are stopped when the session is cancelled.
+        """
+        ...
+
+
+class App(ABC):
+    """An application. One object serves all attempts of its template in one process; keep no state in it."""
+
+    component: ClassVar[Component]
+    waits: ClassVar[bool] = False
+    """True for applications that wait (sleep, network) rather than compute: they run in threads, not in workers."""
+
+    def __init__(self, template: Template) -> None:
+        self.template = template
+
+    @abstractmethod
+    def run(self, context: Context) -> None:
+        """Do the work of one attempt. Raise to fail."""
