@@ -1,0 +1,93 @@
+"""The rules of the house that a tool can check."""
+
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import dropflow
+import managers
+import palettes
+import translator
+from dropflow import errors
+from dropflow.cli.main import main as _main
+from translator.problems import CODES
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = (dropflow, translator, managers, palettes)
+
+
+def _modules() -> list[str]:
+    found = []
+    for package in PACKAGES:
+        found.append(package.__name__)
+        walked = pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+        found += [module.name for module in walked if not module.name.endswith("__main__")]
+    return sorted(found)
+
+
+def _errors(root: type[errors.DropflowError]) -> list[type[errors.DropflowError]]:
+    return [root, *(leaf for child in root.__subclasses__() for leaf in _errors(child))]
+
+
+def test_layers_hold() -> None:
+    """Outer rings import inner ones, never the other way; the core reaches no I/O module."""
+    lint = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_four_packages_come_from_one_place() -> None:
+    """No package of another distribution has taken the place of one of ours (ADR 0003)."""
+    places = {Path(str(package.__file__)).parents[1] for package in PACKAGES}
+
+    assert len(places) == 1
+
+
+@pytest.mark.parametrize("name", _modules())
+def test_every_module_says_what_it_is_for_and_what_it_offers(name: str) -> None:
+    """Each module has a docstring, and each name in its `__all__` exists."""
+    module: ModuleType = importlib.import_module(name)
+
+    assert module.__doc__
+    assert [public for public in getattr(module, "__all__", []) if not hasattr(module, public)] == []
+
+
+def test_error_codes_are_unique() -> None:
+    """Every class of the error tree answers to a code of its own."""
+    codes = [error.code for error in _errors(errors.DropflowError)]
+
+    assert sorted(codes) == sorted(set(codes))
+
+
+def test_the_drawing_of_the_error_tree_is_complete() -> None:
+    """The tree drawn at the head of `dropflow.errors` names every class of it."""
+    drawn = errors.__doc__ or ""
+
+    assert [error.__name__ for error in _errors(errors.DropflowError) if error.__name__ not in drawn] == []
+
+
+def test_problem_codes_have_meanings() -> None:
+    """Every problem code says what it means."""
+    assert all(meaning for _, meaning in CODES.values())
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """A command that only prints help loads neither numpy nor anything of the engine."""
+    heavy = ("numpy", "msgspec", "jsonschema", "rich", "rustworkx", "pymetis", "dropflow.engine.session")
+    script = (
+        "import sys, json\n"
+        "from dropflow.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        f"print(json.dumps([name for name in {heavy!r} if name in sys.modules]), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert json.loads(done.stderr.splitlines()[-1]) == []
+    assert callable(_main)
