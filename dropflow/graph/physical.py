@@ -104,7 +104,16 @@ class PhysicalGraph:
         """
         out = self.successors
         sources = np.repeat(np.arange(self.drops, dtype=np.int32), np.diff(out.ptr))
-        order = np.lexsort((sources, out.link, out.neighbour))
         ptr = np.zeros(self.drops + 1, dtype=np.int64)
         np.cumsum(np.bincount(out.neighbour, minlength=self.drops), out=ptr[1:])
-        return Adjacency(ptr=ptr, neighbour=sources[order], link=out.link[order])
+        # Successors come sorted by source, and the sort is stable: the key that is left is (target, link), packed.
+        # Where it ascends by itself (chains, scatters) nothing needs to move.
+        key = out.neighbour.astype(np.int64) * max(len(self.links), 1) + out.link
+        if (key[1:] >= key[:-1]).all():
+            neighbour, link = sources, out.link
+        else:
+            order = np.argsort(key, kind="stable")
+            neighbour, link = sources[order], out.link[order]
+        for column in (ptr, neighbour, link):
+            column.flags.writeable = False
+        return Adjacency(ptr=ptr, neighbour=neighbour, link=link)

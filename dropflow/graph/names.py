@@ -1,0 +1,152 @@
+"""Text ids of drops, computed when somebody asks.
+
+An `oid` is ``<prefix>_<template key>_<iid>``; the `iid` is the drop's index tuple with the root level 0 in front,
+joined by dashes: ``0-1-3`` is copy 3 inside copy 1. Graphs from elsewhere bring their own ids, which are kept.
+"""
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from itertools import pairwise
+from typing import cast
+
+import numpy as np
+
+from dropflow.errors import UsageError
+from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.templates import Template
+from dropflow.ids import DropId
+
+__all__ = ["drop_of", "human_key", "iid", "index_of", "instance_iid", "oid", "oids"]
+
+_FEW = 16
+_CANDIDATES = 5000
+_SHORT = 4
+
+
+def oid(graph: PhysicalGraph, drop: int) -> str:
+    """Text id of a drop."""
+    if graph.oids is not None:
+        return graph.oids[drop]
+    template = graph.templates[graph.template[drop]]
+    return f"{graph.prefix}_{template.key}_{instance_iid(template, int(graph.instance[drop]))}"
+
+
+def oids(graph: PhysicalGraph, drops: Iterable[int]) -> list[str]:
+    """Text ids of many drops, in their order; far cheaper than one by one."""
+    rows = drops if isinstance(drops, np.ndarray) else np.fromiter(drops, dtype=np.int32)
+    if graph.oids is not None:
+        names = graph.oids
+        return [names[row] for row in rows.tolist()]
+    if len(rows) <= _FEW:
+        return [oid(graph, row) for row in rows.tolist()]
+    template = graph.template[rows]
+    cuts = np.flatnonzero(template[1:] != template[:-1]) + 1
+    if len(cuts) * _FEW > len(rows) and len(cuts) >= len(graph.templates):
+        order = np.argsort(template, kind="stable")
+        found = np.empty(len(rows), dtype=object)
+        found[order] = oids(graph, rows[order])
+        return cast(list[str], found.tolist())
+    # Runs of one template: spell each with one shared beginning.
+    instance = graph.instance[rows]
+    spelled: list[str] = []
+    for start, stop in pairwise([0, *cuts.tolist(), len(rows)]):
+        shared = graph.templates[template[start]]
+        spelled += _run(f"{graph.prefix}_{shared.key}_0", shared.shape, instance[start:stop])
+    return spelled
+
+
+def _run(head: str, shape: tuple[int, ...], instance: IntColumn) -> list[str]:
+    if not shape:
+        return [head] * len(instance)
+    if len(shape) == 1:
+        return [f"{head}-{number}" for number in instance.tolist()]
+    # Outer levels change seldom: spell each of their combinations once.
+    outer, inner = np.divmod(instance, shape[-1])
+    known: dict[int, str] = {}
+    distinct = np.unique(outer)
+    known.update(zip(distinct.tolist(), _run(head, shape[:-1], distinct), strict=True))
+    return [f"{known[before]}-{last}" for before, last in zip(outer.tolist(), inner.tolist(), strict=True)]
+
+
+def index_of(graph: PhysicalGraph, drop: int) -> tuple[int, ...]:
+    """Index tuple of a drop: one index per axis of its template, outermost first."""
+    return _index(graph.templates[graph.template[drop]].shape, int(graph.instance[drop]))
+
+
+def iid(graph: PhysicalGraph, drop: int) -> str:
+    """Instance id of a drop: ``0``, then its index tuple, joined by dashes."""
+    return instance_iid(graph.templates[graph.template[drop]], int(graph.instance[drop]))
+
+
+def instance_iid(template: Template, instance: int) -> str:
+    """Instance id of an instance of a template."""
+    return "-".join(map(str, (0, *_index(template.shape, instance))))
+
+
+def _index(shape: Sequence[int], instance: int) -> tuple[int, ...]:
+    index = []
+    for size in reversed(shape):
+        instance, last = divmod(instance, size)
+        index.append(last)
+    return tuple(reversed(index))
+
+
+def drop_of(graph: PhysicalGraph, oid: str) -> DropId:
+    """The drop that a text id names.
+
+    Raises
+    ------
+    UsageError
+        No drop has this id; the nearest ids are suggested.
+    """
+    if graph.oids is not None:
+        try:
+            return DropId(graph.oids.index(oid))
+        except ValueError:
+            raise _unknown(graph, oid, _some(graph.oids)) from None
+    head, _, tail = oid.rpartition("_")
+    rows = [row for row, template in enumerate(graph.templates) if f"{graph.prefix}_{template.key}" == head]
+    for row in rows:
+        instance = _parse(graph.templates[row].shape, tail)
+        found = np.flatnonzero((graph.template == row) & (graph.instance == instance))
+        if len(found):
+            return DropId(int(found[0]))
+    if rows:
+        last = np.flatnonzero(np.isin(graph.template, rows))[-1:]
+        close = oids(graph, last.astype(np.int32))
+        raise UsageError(f"there is no drop {oid!r}", hint=f"its last instance is {close[0]}" if close else "")
+    first = np.unique(graph.template, return_index=True)[1][:_CANDIDATES]
+    raise _unknown(graph, oid, oids(graph, first.astype(np.int32)))
+
+
+def _parse(shape: tuple[int, ...], tail: str) -> int:
+    """Instance that an iid names, or -1."""
+    pieces = tail.split("-")
+    if len(pieces) != len(shape) + 1 or pieces[0] != "0":
+        return -1
+    instance = 0
+    for piece, size in zip(pieces[1:], shape, strict=True):
+        # A leading zero or a sign would be another spelling of the same drop; ids have one spelling.
+        if not piece.isdecimal() or str(int(piece)) != piece or int(piece) >= size:
+            return -1
+        instance = instance * size + int(piece)
+    return instance
+
+
+def _some(names: Sequence[str]) -> Sequence[str]:
+    step = max(1, len(names) // _CANDIDATES)
+    return names[::step]
+
+
+def _unknown(graph: PhysicalGraph, oid: str, candidates: Sequence[str]) -> UsageError:
+    close = get_close_matches(oid, candidates, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"graph {graph.name} has {graph.drops} drops"
+    return UsageError(f"there is no drop {oid!r}", hint=hint)
+
+
+def human_key(oid: str) -> str:
+    """A shorter spelling of a text id, for people: without its prefix, and four characters of the node's id."""
+    pieces = oid.split("_", 2)
+    if len(pieces) == 1:
+        return oid
+    return "_".join((pieces[1][:_SHORT], *pieces[2:]))
