@@ -1,0 +1,94 @@
+"""One judge for all partitioners: what a partition costs, whoever made it."""
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from translator.partition.weights import edge_sources, loads
+
+__all__ = ["Quality", "judge"]
+
+
+class Quality(msgspec.Struct, frozen=True, kw_only=True):
+    """What a partition costs.
+
+    Attributes
+    ----------
+    parts : int
+        Number of parts.
+    edges, cut_edges : int
+        Edges of the graph, and those that join two parts.
+    volume_moved : float
+        Sum over the data drops of their volume times the number of transfers: one from each other part that holds
+        producers, one to each other part that holds consumers, however many drops wait there.
+    loads : tuple of float
+        Core seconds of the applications of each part (number of drops, where no application has a weight).
+    drops : tuple of int
+        Number of drops of each part.
+    imbalance : float
+        How much the largest load exceeds the mean, in percent.
+    acyclic : bool
+        Whether the graph of parts has no cycle, so that parts could run one after the other.
+    """
+
+    parts: int
+    edges: int
+    cut_edges: int
+    volume_moved: float
+    loads: tuple[float, ...]
+    drops: tuple[int, ...]
+    imbalance: float
+    acyclic: bool
+
+
+def judge(graph: PhysicalGraph) -> Quality:
+    """What the partition of this graph costs."""
+    parts = graph.parts
+    source = graph.part[edge_sources(graph)]
+    target = graph.part[graph.successors.neighbour]
+    cut = source != target
+    load = np.bincount(graph.part, weights=loads(graph), minlength=parts)
+    mean = float(load.mean())
+    return Quality(
+        parts=parts,
+        edges=graph.edges,
+        cut_edges=int(np.count_nonzero(cut)),
+        volume_moved=_volume_moved(graph, cut),
+        loads=tuple(load.tolist()),
+        drops=tuple(np.bincount(graph.part, minlength=parts).tolist()),
+        imbalance=100.0 * (float(load.max()) / mean - 1.0) if mean > 0 else 0.0,
+        acyclic=_is_acyclic(parts, source[cut], target[cut]),
+    )
+
+
+def _volume_moved(graph: PhysicalGraph, cut: npt.NDArray[np.bool_]) -> float:
+    volume = np.array([t.weight if t.kind is Kind.DATA else 0.0 for t in graph.templates], dtype=np.float64)
+    out = graph.successors
+    source, target = edge_sources(graph)[cut], out.neighbour[cut]
+    from_data = graph.kinds[graph.template[source]] == Kind.DATA
+    data = np.where(from_data, source, target).astype(np.int64)
+    other = graph.part[np.where(from_data, target, source)]
+    # One transfer per data drop, direction and other part.
+    transfers = np.unique((data * 2 + from_data) * graph.parts + other)
+    moved = transfers // (2 * graph.parts)
+    return float(volume[graph.template[moved]].sum())
+
+
+def _is_acyclic(parts: int, source: npt.NDArray[np.int32], target: npt.NDArray[np.int32]) -> bool:
+    """Kahn's algorithm on the parts, with one edge for each pair of parts."""
+    pairs = np.unique(source.astype(np.int64) * parts + target)
+    following: dict[int, list[int]] = {}
+    waiting = np.bincount(pairs % parts, minlength=parts).tolist()
+    for before, after in zip((pairs // parts).tolist(), (pairs % parts).tolist(), strict=True):
+        following.setdefault(before, []).append(after)
+    ready = [part for part in range(parts) if not waiting[part]]
+    done = 0
+    while ready:
+        done += 1
+        for after in following.get(ready.pop(), ()):
+            waiting[after] -= 1
+            if not waiting[after]:
+                ready.append(after)
+    return done == parts

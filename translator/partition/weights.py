@@ -1,0 +1,70 @@
+"""What partitioners weigh: the load of a drop, and the volume that an edge would move."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.templates import Kind, Template
+from translator.problems import Problem, problem
+
+__all__ = ["check_weights", "edge_sources", "edge_volumes", "loads", "scaled"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def check_weights(graph: PhysicalGraph) -> list[Problem]:
+    """PT001 for every template whose weight is negative or not finite."""
+    return [
+        problem(
+            "PT001",
+            f"the weight of {template.name!r} is {template.weight}",
+            where=template.key,
+            hint="execution_time and data_volume are finite numbers from 0",
+        )
+        for template in graph.templates
+        if not (math.isfinite(template.weight) and template.weight >= 0)
+    ]
+
+
+def loads(graph: PhysicalGraph) -> Floats:
+    """Work of every drop in core seconds, shape (drops,).
+
+    An application counts its seconds times its cores; a data drop counts nothing. Where no application has any weight,
+    every drop counts 1.
+    """
+    work = np.array([_work(template) for template in graph.templates], dtype=np.float64)
+    load: Floats = work[graph.template]
+    return load if load.any() else np.ones(graph.drops)
+
+
+def _work(template: Template) -> float:
+    return template.weight * max(template.cpus, 1) if template.kind is Kind.APP else 0.0
+
+
+def edge_volumes(graph: PhysicalGraph) -> Floats:
+    """Volume of the data drop at one end of every edge, shape (edges,), in the unit of the graph."""
+    volume = np.array([_edge_volume(graph, link.source, link.target) for link in graph.links], dtype=np.float64)
+    return volume[graph.successors.link] if graph.edges else np.zeros(0)
+
+
+def _edge_volume(graph: PhysicalGraph, source: int, target: int) -> float:
+    ends = (graph.templates[source], graph.templates[target])
+    return next((end.weight for end in ends if end.kind is Kind.DATA), 0.0)
+
+
+def edge_sources(graph: PhysicalGraph) -> IntColumn:
+    """The drop at the source of every edge, shape (edges,)."""
+    return np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(graph.successors.ptr))
+
+
+def scaled(values: Floats, *, least: int, most: int) -> npt.NDArray[np.int64]:
+    """`values` as integers in proportion, the largest being `most` and none below `least`."""
+    top = float(values.max(initial=0.0))
+    if top <= 0:
+        return np.full(len(values), max(least, 1), dtype=np.int64)
+    whole = bool((values == np.floor(values)).all()) and top <= most
+    # Whole numbers stay what they are, so that a result can be checked by hand.
+    integers = values if whole else np.rint(values * (most / top))
+    return np.maximum(integers.astype(np.int64), least)

@@ -1,0 +1,38 @@
+"""Placement: which node holds each part."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dropflow.graph.physical import PhysicalGraph
+from translator.problems import problem, refuse_errors
+
+__all__ = ["local_nodes", "place"]
+
+
+def local_nodes(count: int) -> tuple[str, ...]:
+    """Names of nodes that all are this machine: ``local-0``, ``local-1``..."""
+    return tuple(f"local-{number}" for number in range(count))
+
+
+def place(graph: PhysicalGraph, nodes: Sequence[str]) -> PhysicalGraph:
+    """The same graph with its parts on nodes: part k on the k-th node.
+
+    Nodes beyond the number of parts stay empty and are not named in the graph.
+
+    Raises
+    ------
+    BadGraphError
+        PT002: there are fewer nodes than parts, a node is named twice, or has no name.
+    """
+    found = []
+    if len(nodes) < graph.parts:
+        text = f"{graph.parts} parts cannot be placed on {len(nodes)} nodes"
+        found.append(problem("PT002", text, where="nodes", hint=f"name {graph.parts} nodes, or partition into fewer"))
+    twice = sorted({node for node in nodes if list(nodes).count(node) > 1})
+    if twice:
+        text = f"node {twice[0]!r} is named more than once"
+        found.append(problem("PT002", text, where="nodes", hint="each node takes one part"))
+    if not all(nodes):
+        found.append(problem("PT002", "a node has no name", where="nodes", hint="give each node a name"))
+    refuse_errors(found)
+    return replace(graph, places=tuple(nodes[: graph.parts]))
