@@ -2,10 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Protocol
 
 from dropflow.engine.component import Component
+from dropflow.engine.parameters import read
 from dropflow.graph.templates import Argument, Template
 from dropflow.states import DropState
 
@@ -138,6 +140,17 @@ class App(ABC):
 
     def __init__(self, template: Template) -> None:
         self.template = template
+
+    @cached_property
+    def parameters(self) -> Mapping[str, Any]:
+        """The values of the component's parameters in this node, typed; read-only.
+
+        Raises
+        ------
+        dropflow.errors.BadParameterError
+            Lists every parameter that cannot be used. `dropflow.apps.registry.check` asks before anything runs.
+        """
+        return read(self.component, self.template)
 
     @abstractmethod
     def run(self, context: Context) -> None:

@@ -1,0 +1,291 @@
+"""The one parser of typed parameters: fields of graphs, ``--set`` on the command line and palettes all come here.
+
+EAGLE stores typed JSON for some types and text for others, old files store everything as text, and values may refer to
+environment variables (``$DLG_ROOT``). `convert` turns one such value into one Python value or says what was expected;
+`read` does it for all parameters of a component and collects every complaint.
+
+Nothing is ever evaluated: structured values are JSON or Python literals.
+"""
+
+import ast
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from dropflow.engine.component import Component, Parameter
+from dropflow.errors import BadParameterError
+from dropflow.graph.templates import Argument, Template
+
+__all__ = ["ENVIRONMENT_PREFIX", "Unusable", "convert", "expand", "find", "fold", "is_empty", "read"]
+
+ENVIRONMENT_PREFIX = "$DLG_"
+"""A value that is nothing but a variable with this prefix is replaced by the variable's value."""
+
+_REFERENCE = re.compile(r"\$(DLG_\w+)")
+_SEPARATORS = re.compile(r"[\s_.-]+")
+_TRUE = frozenset({"true", "1"})
+_FALSE = frozenset({"false", "0"})
+_TEXTS = frozenset({"string", "str", "password", "select", ""})
+_SHOWN = 60
+
+
+class Unusable(ValueError):  # noqa: N818 - a complaint on its way into a BadParameterError, never an error of its own
+    """A value that cannot be what it should be. Its text says what was expected."""
+
+
+def fold(name: str) -> str:
+    """`name` without case and separators: ``Execution time``, ``execution_time`` and ``executionTime`` are one."""
+    return _SEPARATORS.sub("", name).lower()
+
+
+def is_empty(value: Any, type_: str = "String") -> bool:
+    """Whether `value` stands for "not given": nothing, blank text, or ``None`` spelled out where text is not meant."""
+    if value is None:
+        return True
+    if not isinstance(value, str):
+        return False
+    text = value.strip()
+    return not text or (text == "None" and type_.lower() not in _TEXTS)
+
+
+def expand(value: Any, environment: Mapping[str, str] | None = None) -> Any:
+    """`value`, or what the environment variable holds that it names.
+
+    Parameters
+    ----------
+    value : Any
+        Only text of the form ``$DLG_<name>``, whole, is a reference; everything else comes back as it is.
+    environment : mapping of str to str, optional
+        Where variables are looked up; by default this process' environment, which is only read. ``$DLG_ROOT``
+        is ``~/dlg`` where it is not set, as in DALiuGE.
+
+    Raises
+    ------
+    Unusable
+        The variable is not set.
+    """
+    if not isinstance(value, str):
+        return value
+    match = _REFERENCE.fullmatch(value.strip())
+    if match is None:
+        return value
+    variables = os.environ if environment is None else environment
+    name = match[1]
+    if name in variables:
+        return variables[name]
+    if name == "DLG_ROOT":
+        return str(Path.home() / "dlg")
+    raise Unusable(f"a set environment variable ({name} is not set)")
+
+
+def convert(
+    value: Any, type_: str, *, options: Iterable[str] = (), environment: Mapping[str, str] | None = None
+) -> Any:
+    """One value as its type says.
+
+    Parameters
+    ----------
+    value : Any
+        As found in a graph, on the command line or in a configuration; not empty (see `is_empty`).
+    type_ : str
+        EAGLE's type name, in any case: ``Integer``, ``Float``, ``Boolean``, ``Select``, ``Json``, ``String`` and their
+        spellings in older files (``int``, ``Complex``, ``list``...). Values of other types (``Object.x``) stay as they
+        are.
+    options : iterable of str
+        What a ``Select`` may be; matched without regard to case, answered as spelled here.
+    environment : mapping of str to str, optional
+        See `expand`.
+
+    Returns
+    -------
+    Any
+        int, float, bool, str, or whatever a JSON text or literal stands for.
+
+    Raises
+    ------
+    Unusable
+        Its text says what was expected.
+
+    Examples
+    --------
+    >>> convert("3.0", "Integer"), convert("TRUE", "Boolean"), convert("(1, 2)", "Json")
+    (3, True, (1, 2))
+    """
+    value = expand(value, environment)
+    kind = type_.strip().lower()
+    if kind == "select":
+        return _select(value, tuple(options))
+    converter = _CONVERTERS.get(kind)
+    return converter(value) if converter else value
+
+
+def read(component: Component, template: Template, environment: Mapping[str, str] | None = None) -> Mapping[str, Any]:
+    """The values of all parameters of `component` in the node `template`.
+
+    Names match exactly, or else through aliases, in any case and with any separators. An empty value means the
+    default. The value of a port is only a stand-in for data, so one that cannot be used counts as empty.
+
+    Parameters
+    ----------
+    component : Component
+        Whose parameters are wanted.
+    template : Template
+        The node whose arguments are read.
+    environment : mapping of str to str, optional
+        See `expand`.
+
+    Returns
+    -------
+    mapping of str to Any
+        Read-only; one entry for each parameter of `component`, under its canonical name.
+
+    Raises
+    ------
+    BadParameterError
+        Lists every parameter that cannot be used: its name, value and what was expected.
+    """
+    values: dict[str, Any] = {}
+    complaints: list[str] = []
+    for parameter in component.parameters:
+        argument = find(template.arguments, parameter.name, parameter.aliases, parameter.type)
+        try:
+            values[parameter.name] = _value(parameter, argument, environment)
+        except Unusable as problem:
+            name = argument.name if argument else parameter.name
+            shown = repr(argument.value if argument else parameter.default)[:_SHOWN]
+            complaints.append(f"parameter '{name}' is {shown}, expected {problem}")
+    if complaints:
+        raise BadParameterError(
+            "; ".join(complaints),
+            where=template.app_name or template.name or template.key,
+            hint=f"correct the fields of this {component.name} node, or give them with --set",
+        )
+    return MappingProxyType(values)
+
+
+def find(
+    arguments: Iterable[Argument], name: str, aliases: Iterable[str] = (), type_: str = "String"
+) -> Argument | None:
+    """The argument that graphs mean by `name`: exactly so called, or so called but for case, separators and aliases.
+
+    Of several, one with a value comes before one without. Ports that only write have no value to read.
+    """
+    candidates = [argument for argument in arguments if argument.usage != "OutputPort"]
+    wanted = {fold(name), *(fold(alias) for alias in aliases)}
+    exact = [argument for argument in candidates if argument.name == name]
+    similar = [argument for argument in candidates if argument.name != name and fold(argument.name) in wanted]
+    found = exact + similar
+    return next((argument for argument in found if not is_empty(argument.value, type_)), found[0] if found else None)
+
+
+def _value(parameter: Parameter, argument: Argument | None, environment: Mapping[str, str] | None) -> Any:
+    if argument is None or is_empty(argument.value, parameter.type):
+        return parameter.default
+    try:
+        value = convert(argument.value, parameter.type, options=parameter.options, environment=environment)
+        _check_bounds(value, parameter)
+    except Unusable:
+        if argument.is_port:
+            return parameter.default
+        raise
+    return value
+
+
+def _check_bounds(value: Any, parameter: Parameter) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    low, high = parameter.minimum, parameter.maximum
+    if (low is not None and value < low) or (high is not None and value > high):
+        span = " and ".join(
+            text for text in (low is not None and f"at least {low:g}", high is not None and f"at most {high:g}") if text
+        )
+        raise Unusable(f"{_article(parameter.type)} of {span}")
+
+
+def _article(type_: str) -> str:
+    return f"{'an' if type_[:1] in 'AEIOU' else 'a'} {type_}"
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool):
+        raise Unusable("an Integer")
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            return int(text)
+        except ValueError:
+            value = _float_or_none(text)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    raise Unusable("an Integer")
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, str):
+        value = _float_or_none(value.strip())
+    if value is None or isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unusable("a Float")
+    return float(value)
+
+
+def _float_or_none(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _boolean(value: Any) -> bool:
+    """True and false as EAGLE and DALiuGE spell them: JSON booleans, 0 and 1, and their texts in any case."""
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if isinstance(value, float) and value in (0.0, 1.0):
+        return value == 1.0
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise Unusable("a Boolean: true, false, 1 or 0")
+
+
+def _select(value: Any, options: tuple[str, ...]) -> str:
+    text = str(value).strip()
+    if not options:
+        return text
+    for option in options:
+        if option.lower() == text.lower():
+            return option
+    raise Unusable(f"one of {', '.join(options)}")
+
+
+def _structured(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        pass
+    try:
+        return ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise Unusable("JSON or a Python literal (code is not evaluated)") from None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+_CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("integer", "int"), _integer),
+    **dict.fromkeys(("float", "double", "number"), _float),
+    **dict.fromkeys(("boolean", "bool"), _boolean),
+    **dict.fromkeys(("json", "complex", "list", "dict", "tuple", "array", "eval"), _structured),
+    **dict.fromkeys(("string", "str", "password", ""), _text),
+}
