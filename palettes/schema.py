@@ -1,0 +1,138 @@
+"""EAGLE's files as typed records: the node, field and link of a graph or palette in the OJS schema.
+
+The same records serve palettes (nodes without a place) and the graphs of ``examples/`` (nodes with one). Keys that EAGLE
+writes in camelCase are snake_case here; the renaming is the only thing between a record and its JSON.
+"""
+
+from typing import Any
+from uuid import UUID, uuid5
+
+import msgspec
+
+__all__ = ["CATEGORY_TYPES", "Document", "Field", "Link", "ModelData", "Node", "category_type", "encode", "stable_id"]
+
+_NAMESPACE = UUID("6f1d7f0e-5a0b-5c6b-9d0e-d20bf1000001")
+
+CATEGORY_TYPES: dict[str, str] = {
+    **dict.fromkeys(("File", "Directory", "Memory", "SharedMemory", "NGAS", "S3", "Data"), "Data"),
+    **dict.fromkeys(("PythonObject", "ParameterSet", "json", "null"), "Data"),
+    **dict.fromkeys(("Scatter", "Gather", "GroupBy", "Loop", "SubGraph", "MKN", "ExclusiveForceNode"), "Construct"),
+    **dict.fromkeys(("RDBMS", "Plasma", "PlasmaFlight", "Service"), "Service"),
+    "Comment": "Other",
+    "GlobalVariables": "Global",
+}
+"""EAGLE's type of each category that is not an application."""
+
+
+def category_type(category: str) -> str:
+    """EAGLE's type of `category`; whatever is nothing else is an application."""
+    return CATEGORY_TYPES.get(category, "Application")
+
+
+def stable_id(*parts: str) -> str:
+    """The same UUID (version 5) for the same `parts`, so that what is generated again keeps its identity."""
+    return str(uuid5(_NAMESPACE, "\x1f".join(parts)))
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A parameter of a node, and a port if `usage` says so. The attributes are EAGLE's."""
+
+    name: str
+    value: Any = ""
+    default_value: Any = ""
+    description: str = ""
+    readonly: bool = False
+    type: str = "String"
+    precious: bool = False
+    options: tuple[str, ...] = ()
+    positional: bool = False
+    encoding: str = "pickle"
+    id: str = ""
+    parameter_type: str = "ComponentParameter"
+    usage: str = "NoPort"
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
+    """A node of a graph or palette, with the applications embedded in it when it is a construct."""
+
+    category: str
+    category_type: str
+    is_group: bool = False
+    color: str | msgspec.UnsetType = msgspec.UNSET
+    draw_order_hint: int | msgspec.UnsetType = msgspec.UNSET
+    id: str
+    name: str
+    description: str = ""
+    comment: str = ""
+    x: float | msgspec.UnsetType = msgspec.UNSET
+    y: float | msgspec.UnsetType = msgspec.UNSET
+    repository_url: str = ""
+    commit_hash: str = ""
+    palette_download_url: str = ""
+    data_hash: str = ""
+    parent_id: str | msgspec.UnsetType = msgspec.UNSET
+    fields: tuple[Field, ...] = ()
+    input_app_fields: tuple[Field, ...] = ()
+    output_app_fields: tuple[Field, ...] = ()
+    input_application_name: str = ""
+    input_application_type: str = "None"
+    input_application_id: str | None = None
+    input_application_description: str = ""
+    input_application_comment: str = ""
+    output_application_name: str = ""
+    output_application_type: str = "None"
+    output_application_id: str | None = None
+    output_application_description: str = ""
+    output_application_comment: str = ""
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", "source_port": "fromPort"}):
+    """An edge. Ends are ids of nodes (of the construct, for its embedded application) and of their fields."""
+
+    comment: str = ""
+    source: str
+    source_port: str
+    target: str = msgspec.field(name="to")
+    target_port: str = msgspec.field(name="toPort")
+    loop_aware: str = "0"
+    closes_loop: bool = msgspec.field(name="closesLoop", default=False)
+
+
+class ModelData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a file says of itself."""
+
+    file_path: str
+    file_type: str
+    short_description: str = ""
+    detailed_description: str = ""
+    repo_service: str = "Unknown"
+    repo_branch: str = ""
+    repo: str = ""
+    generator_version: str = ""
+    generator_commit_hash: str = ""
+    generator_name: str = "dropflow"
+    schema_version: str = "OJS"
+    readonly: bool = True
+    repository_url: str = ""
+    commit_hash: str = ""
+    download_url: str = ""
+    signature: str = ""
+    last_modified_name: str = ""
+    last_modified_email: str = ""
+    last_modified_datetime: float = 0
+    nodes: int = msgspec.field(name="numLGNodes", default=0)
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A whole file, graph or palette."""
+
+    model_data: ModelData
+    active_graph_config_id: str | None | msgspec.UnsetType = msgspec.UNSET
+    graph_configurations: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    node_data_array: tuple[Node, ...] = ()
+    link_data_array: tuple[Link, ...] = ()
+
+
+def encode(document: Document) -> bytes:
+    """The file's bytes: JSON, indented so that a change can be reviewed, with a line break at the end."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
