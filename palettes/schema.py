@@ -1,7 +1,7 @@
 """EAGLE's files as typed records: the node, field and link of a graph or palette in the OJS schema.
 
-The same records serve palettes (nodes without a place) and the graphs of ``examples/`` (nodes with one). Keys that EAGLE
-writes in camelCase are snake_case here; the renaming is the only thing between a record and its JSON.
+The same records serve palettes (nodes without a place) and the graphs of ``examples/`` (nodes with one). Keys that
+EAGLE writes in camelCase are snake_case here; the renaming is the only thing between a record and its JSON.
 """
 
 from typing import Any
@@ -127,7 +127,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A whole file, graph or palette."""
 
     model_data: ModelData
-    active_graph_config_id: str | None | msgspec.UnsetType = msgspec.UNSET
+    active_graph_config_id: str | msgspec.UnsetType | None = msgspec.UNSET
     graph_configurations: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     node_data_array: tuple[Node, ...] = ()
     link_data_array: tuple[Link, ...] = ()

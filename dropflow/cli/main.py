@@ -1,0 +1,71 @@
+"""The ``dropflow`` command: its group, and the last line of defence around it."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from dropflow import __version__
+from dropflow.cli.check import check
+from dropflow.cli.exits import Exit
+from dropflow.cli.info import info
+from dropflow.cli.palette import palette
+from dropflow.cli.partition import map_command, partition
+from dropflow.cli.run import run
+from dropflow.cli.unroll import unroll
+from dropflow.cli.version import version
+
+__all__ = ["commands", "main"]
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group("dropflow", context_settings=_SETTINGS)
+@click.version_option(__version__, "-V", "--version", message="%(version)s")
+def commands() -> None:
+    """Run dataflow graphs: logical graphs drawn in EAGLE, physical graphs in DALiuGE's JSON, and .dfg files.
+
+    GRAPH is a file, or - for standard input. Standard output carries the answer and nothing else, so that commands
+    pipe; everything else goes to standard error. Exit status: 0 done, 1 the run failed, 2 bad input, 130 interrupted.
+    """
+
+
+for _command in (run, check, unroll, partition, map_command, info, palette, version):
+    commands.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command with `arguments` (by default those of the process) and exit."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        commands.main(args=given, prog_name="dropflow", standalone_mode=False)
+        sys.stdout.flush()
+    except click.UsageError as error:
+        _refuse_usage(error, given)
+        sys.exit(Exit.BAD_INPUT)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(Exit.BAD_INPUT)
+    except (KeyboardInterrupt, click.Abort):
+        sys.stderr.write("interrupted\n")
+        sys.exit(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output went away (`dropflow info g.dfg | head`); nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(Exit.BROKEN_PIPE)
+    sys.exit(Exit.FINISHED)
+
+
+def _refuse_usage(error: click.UsageError, given: Sequence[str]) -> None:
+    """Say what is wrong with the command line; as JSON, too, where JSON was asked for."""
+    error.show()
+    wanted = [*given, f"--output={os.environ.get('DROPFLOW_OUTPUT', '')}"]
+    pairs = zip(wanted, [*wanted[1:], ""], strict=True)
+    if "--output=json" in wanted or ("--output", "json") in pairs:
+        from dropflow.cli.output import JsonOutput
+        from dropflow.cli.refusal import ErrorText, Refusal
+
+        text = ErrorText(code="DF100", kind=type(error).__name__, text=error.format_message())
+        JsonOutput().refuse(Refusal(error=text))

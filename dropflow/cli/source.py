@@ -1,0 +1,58 @@
+"""The GRAPH of a command line: a file or standard input, translated or refused."""
+
+import sys
+from pathlib import Path
+
+from translator.pipeline import Translation, check, translate
+
+from dropflow.cli.output import Output
+from dropflow.cli.refusal import problem_lines
+from dropflow.cli.tables import plural
+from dropflow.problems import Problem, Severity
+from translator.options import ReadOptions, UnrollOptions
+
+__all__ = ["check_source", "note_problems", "translate_source"]
+
+_NOTED = 8
+
+
+def translate_source(
+    source: str, *, configuration: str | None = None, settings: tuple[str, ...] = (), prefix: str = ""
+) -> Translation:
+    """The physical graph of the file called `source`, or of standard input if it is ``-``.
+
+    Raises
+    ------
+    BadFileError
+        It cannot be read, or is damaged.
+    BadGraphError
+        It cannot be translated; carries all findings.
+    """
+    given, name = _given(source)
+    return translate(
+        given, name=name, unroll=UnrollOptions(prefix=prefix), configuration=configuration, settings=settings
+    )
+
+
+def check_source(
+    source: str, *, configuration: str | None = None, settings: tuple[str, ...] = ()
+) -> tuple[str, tuple[Problem, ...]]:
+    """The family of the file and everything that can be said against it without unrolling it."""
+    given, name = _given(source)
+    return check(given, name=name, configuration=configuration, settings=settings)
+
+
+def note_problems(output: Output, problems: tuple[Problem, ...]) -> None:
+    """Mention the warnings of a graph that is used all the same."""
+    warnings = [found for found in problems if found.severity is Severity.WARNING]
+    for line in problem_lines(warnings[:_NOTED]):
+        output.note(line)
+    if len(warnings) > _NOTED:
+        output.note(f"... and {plural(len(warnings) - _NOTED, 'more warning')}: see dropflow check")
+
+
+def _given(source: str) -> tuple[Path | bytes, str | None]:
+    if source != "-":
+        return Path(source), None
+    # One byte beyond the limit is enough for the reader to refuse it.
+    return sys.stdin.buffer.read(ReadOptions().max_bytes + 1), "stdin"
