@@ -1,0 +1,82 @@
+"""Copying content as it is, whatever it means."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from dropflow.apps.api import App, Context, InputData, OutputData
+from dropflow.apps.exchange import usable
+from dropflow.engine.component import Component, Parameter, Port
+from dropflow.errors import AppError
+from dropflow.graph.templates import Kind
+from dropflow.ids import safe_name
+
+__all__ = ["BUFSIZE", "CopyApp", "copy_all"]
+
+BUFSIZE = Parameter(
+    name="bufsize",
+    type="Integer",
+    default=65536,
+    minimum=1,
+    description="Bytes that are copied at a time.",
+)
+
+
+class CopyApp(App):
+    """Copies all inputs to every output."""
+
+    component = Component(
+        name="CopyApp",
+        kind=Kind.APP,
+        category="DALiuGEApp",
+        dropclass="dlg.apps.simple.CopyApp",
+        description="Copies all inputs, in order, to every output; directories are copied with all they contain.",
+        parameters=(BUFSIZE,),
+        ports=(
+            Port(name="input", usage="InputPort", description="What is copied."),
+            Port(name="output", usage="OutputPort", description="All inputs, one after the other."),
+        ),
+    )
+
+    def run(self, context: Context) -> None:
+        """Copy."""
+        copy_all(context, usable(context), context.outputs, self.parameters["bufsize"])
+
+
+def copy_all(context: Context, inputs: Sequence[InputData], outputs: Sequence[OutputData], bufsize: int) -> None:
+    """Write the content of `inputs`, one after the other, to each of `outputs`.
+
+    Raises
+    ------
+    AppError
+        A directory should go into something that is none.
+    """
+    streams = [output for output in outputs if not output.is_directory]
+    folders = [output for output in outputs if output.is_directory]
+    for data in inputs:
+        if data.is_directory and streams:
+            raise AppError(
+                f"input '{data.name}' is a directory and output '{streams[0].name}' is not",
+                hint="make the output a Directory, or pack the directory into a file first",
+            )
+        for folder in folders:
+            _copy_into(data, folder.path)
+        if streams:
+            _copy_stream(context, data, streams, bufsize)
+
+
+def _copy_stream(context: Context, data: InputData, outputs: Sequence[OutputData], bufsize: int) -> None:
+    with data.open() as stream:
+        while block := stream.read(bufsize):
+            for output in outputs:
+                output.write(block)
+            context.wait(0)  # lets a cancel through
+
+
+def _copy_into(data: InputData, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    source = data.path
+    if data.is_directory:
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+    else:
+        shutil.copyfile(source, folder / safe_name(source.name, fallback="data"))

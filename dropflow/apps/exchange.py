@@ -1,0 +1,120 @@
+"""How the generic applications take values from their inputs and give them to their outputs.
+
+Two rules serve them all. *An input that failed is left out, and the log says so*: an application that runs at all was
+allowed by its error threshold to run without some inputs. *A value keeps its kind*: it is written with the encoding of
+the port where that encoding can hold it, and pickled otherwise, as DALiuGE's generic applications always do.
+"""
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dropflow.apps.api import Context, InputData, OutputData
+from dropflow.errors import AppError, UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["array_of", "give", "group_by_port", "usable", "value_of"]
+
+_NPY_MAGIC = b"\x93NUMPY"
+_HOLDS_ANY_VALUE = frozenset({"pickle", "dill", "npy", "json", "eval", "base64"})
+_HOLDS_TEXT = frozenset({"utf-8", "raw"})
+_SHOWN = 5
+
+
+def usable(context: Context) -> list[InputData]:
+    """The inputs with content, in order; if some are without, the log says which and what fraction.
+
+    Raises
+    ------
+    AppError
+        There are inputs, and none has content.
+    """
+    inputs = context.inputs
+    found = [data for data in inputs if data.ok]
+    lost = [data for data in inputs if not data.ok]
+    if lost:
+        names = ", ".join(data.name or data.oid for data in lost[:_SHOWN])
+        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+        share = f"{len(lost)} of {len(inputs)} inputs ({100 * len(lost) / len(inputs):.3g} %)"
+        if not found:
+            raise AppError(
+                f"no input has content: {share} failed", hint="lower input_error_threshold, or mend its producers"
+            )
+        context.log(f"working without {share}: {names}{more}", "WARNING")
+    return found
+
+
+def value_of(context: Context, data: InputData) -> Any:
+    """The Python value behind `data`: decoded as its port says, else text, else the bytes themselves."""
+    declared = _encoding(context, data.port)
+    try:
+        return data.value(declared if declared in _HOLDS_ANY_VALUE or declared == "utf-8" else "pickle")
+    except UsageError:
+        body = data.read()
+    if body.startswith(_NPY_MAGIC):
+        return _load_npy(body, data)
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return body
+
+
+def array_of(context: Context, data: InputData) -> "NDArray[Any]":
+    """The array behind `data`, in whichever of the two common forms it was written: ``npy`` or pickle.
+
+    Raises
+    ------
+    AppError
+        The content is not an array of numbers.
+    """
+    import numpy as np  # noqa: PLC0415 - only applications that work with arrays pay for numpy
+
+    body = data.read()
+    value = _load_npy(body, data) if body.startswith(_NPY_MAGIC) else value_of(context, data)
+    try:
+        array = np.asarray(value)
+    except ValueError as problem:
+        raise AppError(f"input '{data.name or data.oid}' is not one array: {problem}") from problem
+    if array.dtype.kind not in "biufc":
+        raise AppError(
+            f"input '{data.name or data.oid}' holds {type(value).__name__} of {array.dtype}, not numbers",
+            hint="the producer must write an array of numbers with the encoding npy or pickle",
+        )
+    return array
+
+
+def give(context: Context, outputs: Sequence[OutputData], value: Any) -> None:
+    """Write `value` to each of `outputs`."""
+    for output in outputs:
+        declared = _encoding(context, output.port)
+        if declared == "utf-8" and not isinstance(value, str | bytes):
+            output.write(repr(value))
+        elif declared in _HOLDS_ANY_VALUE or (declared in _HOLDS_TEXT and isinstance(value, str | bytes)):
+            output.put(value, declared)
+        else:
+            output.put(value, "pickle")
+
+
+def group_by_port(outputs: Sequence[OutputData]) -> dict[str, list[OutputData]]:
+    """`outputs` by their port, both in the order of the graph."""
+    groups: dict[str, list[OutputData]] = {}
+    for output in outputs:
+        groups.setdefault(output.port, []).append(output)
+    return groups
+
+
+def _encoding(context: Context, port: str) -> str:
+    argument = context.arguments.get(port)
+    return argument.encoding.lower() if argument and argument.encoding else "pickle"
+
+
+def _load_npy(body: bytes, data: InputData) -> "NDArray[Any]":
+    import numpy as np  # noqa: PLC0415 - see array_of
+
+    try:
+        loaded: NDArray[Any] = np.load(io.BytesIO(body), allow_pickle=False)
+    except ValueError as problem:
+        raise AppError(f"input '{data.name or data.oid}' is not a whole npy array: {problem}") from problem
+    return loaded
