@@ -124,6 +124,8 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
         Of the physical graph.
     log_limit : int
         Bytes kept of the output of one drop.
+    durable : bool
+        Whether files are forced to the disk before they are committed.
     """
 
     session: str
@@ -132,6 +134,7 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
     links: tuple[Link, ...]
     prefix: str = ""
     log_limit: int = 1_000_000
+    durable: bool = False
 
 
 class Executor(Protocol):

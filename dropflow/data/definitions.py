@@ -1,0 +1,57 @@
+"""Parameters and ports that the data classes share in the palette."""
+
+from dropflow.engine.component import Parameter, Port
+
+__all__ = ["IO", "common", "persist"]
+
+IO = (Port(name="io", usage="InputOutput", description="What producers write and consumers read."),)
+"""The one port of a data drop; graphs usually add ports named after their applications' ports."""
+
+_BLOCK_SKIP = Parameter(
+    name="block_skip",
+    type="Boolean",
+    default=False,
+    parameter_type="ComponentParameter",
+    description="Pass a skip on only when all producers were skipped.",
+)
+_DATA_VOLUME = Parameter(
+    name="data_volume",
+    type="Float",
+    default=5.0,
+    minimum=0.0,
+    parameter_type="ConstraintParameter",
+    aliases=("Data volume",),
+    description="Volume of the content, for the partitioner; any unit, the same in the whole graph.",
+)
+_GROUP_END = Parameter(
+    name="group_end",
+    type="Boolean",
+    default=False,
+    parameter_type="ComponentParameter",
+    aliases=("Group end",),
+    description="Ends the body of the enclosing loop.",
+)
+_STREAMING = Parameter(
+    name="streaming",
+    type="Boolean",
+    default=False,
+    parameter_type="ComponentParameter",
+    description="Consumers want the content while it is being written.",
+)
+
+
+def persist(default: bool) -> Parameter:  # noqa: FBT001 - the one thing it is about
+    """The parameter that says whether the content outlives its last consumer."""
+    return Parameter(
+        name="persist",
+        type="Boolean",
+        default=default,
+        parameter_type="ComponentParameter",
+        aliases=("precious",),
+        description="Keep the content after its last consumer; results of leaf drops are always kept.",
+    )
+
+
+def common(*, persists: bool) -> tuple[Parameter, ...]:
+    """Parameters of every data class, `persist` with its default for this one."""
+    return (persist(persists), _BLOCK_SKIP, _DATA_VOLUME, _GROUP_END, _STREAMING)

@@ -1,0 +1,150 @@
+"""Directory drops: content in a directory that a program fills."""
+
+from pathlib import Path
+
+from dropflow.data.content import measure
+from dropflow.data.definitions import IO, common
+from dropflow.data.faults import storage
+from dropflow.data.file import found
+from dropflow.data.naming import check_name, final_path
+from dropflow.data.parts import remove_part, temporary_path
+from dropflow.data.store import Part, Slot
+from dropflow.engine.api import Handle
+from dropflow.engine.component import Component, Parameter
+from dropflow.engine.parameters import read
+from dropflow.errors import AppError, BadFileError
+from dropflow.graph.templates import Kind, Template
+
+__all__ = ["DIRECTORY", "DirectoryStore"]
+
+DIRECTORY = Component(
+    name="Directory",
+    kind=Kind.DATA,
+    category="Directory",
+    dropclass="dlg.data.drops.directory.DirectoryDROP",
+    aliases=("dlg.data.drops.DirectoryDROP", "dlg.drop.DirectoryContainer", "dlg.data.drops.DirectoryContainer"),
+    description="A directory. Programs fill it under a temporary name; it appears whole when they have succeeded.",
+    parameters=(
+        Parameter(
+            name="dirname",
+            aliases=("dirpath",),
+            description="Name of the directory, by the same rules as the name of a file.",
+        ),
+        Parameter(
+            name="check_exists",
+            type="Boolean",
+            default=False,
+            parameter_type="ComponentParameter",
+            description="Fail at once when the drop has no producer and the directory is not there.",
+        ),
+        Parameter(
+            name="create_if_missing",
+            type="Boolean",
+            default=False,
+            parameter_type="ComponentParameter",
+            description="Make the directory when the drop has no producer and it is not there.",
+        ),
+        Parameter(
+            name="overwrite_existing",
+            type="Boolean",
+            default=True,
+            parameter_type="ComponentParameter",
+            description="Kept for older graphs: what producers write always replaces what was there.",
+        ),
+        *common(persists=True),
+    ),
+    ports=IO,
+)
+
+
+class DirectoryPart:
+    """A directory on its way."""
+
+    def __init__(self, path: str, final: str) -> None:
+        self._path = path
+        self._final = final
+
+    def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:  # noqa: ARG002 - one protocol
+        """Refuse: a directory has no bytes of its own.
+
+        Raises
+        ------
+        AppError
+            Always.
+        """
+        raise AppError(
+            f"{len(data)} bytes were written to a directory drop",
+            hint="write files below the output's path, or make the drop a File or Memory",
+        )
+
+    def path(self) -> str:
+        """Where the program makes the directory."""
+        return self._path
+
+    def finish(self) -> Handle:
+        """The directory, or the file that a program made in its place; an empty directory when there is nothing."""
+        path = Path(self._path)
+        with storage("finish writing", path):
+            if not path.exists():
+                path.mkdir()
+            kind = "directory" if path.is_dir() else "file"
+            return Handle(kind=kind, location=self._path, final=self._final, size=measure(self._path))
+
+    def abandon(self) -> None:
+        """Remove it with all it contains."""
+        remove_part(self._path)
+
+
+class DirectoryStore:
+    """Directories named by the parameters of one template."""
+
+    persists = True
+    is_directory = True
+    encoding = ""
+    unwritten: Handle | None = None
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        values = read(DIRECTORY, template)
+        self._value = str(values["dirname"] or "")
+        self._must_exist = bool(values["check_exists"])
+        self._create = bool(values["create_if_missing"])
+
+    def part(self, slot: Slot) -> Part:
+        """A directory beside its final place."""
+        final = self._final(slot)
+        return DirectoryPart(temporary_path(slot, final), final)
+
+    def initial(self, slot: Slot) -> Handle:
+        """The directory that is there already, or a new, empty one.
+
+        Raises
+        ------
+        BadFileError
+            It must be there and is not, or is no directory.
+        """
+        final = self._final(slot)
+        path = Path(final)
+        if path.is_dir():
+            return found(final)
+        if path.exists():
+            raise BadFileError(
+                f"{final} is a file, not a directory",
+                where=self._template.name,
+                hint=f"correct 'dirname' of node '{self._template.name}', or make the node a File",
+            )
+        if self._must_exist or not (self._create or slot.workspace.is_inside(final)):
+            raise BadFileError(
+                f"the directory {final} does not exist, and no application of the graph makes it",
+                where=self._template.name,
+                hint=f"make it, set 'create_if_missing', or correct 'dirname' of node '{self._template.name}'",
+            )
+        return self.part(slot).finish()
+
+    def check(self) -> None:
+        """Refuse names that no drop could have."""
+        check_name(self._value)
+
+    def _final(self, slot: Slot) -> str:
+        value = self._value or slot.name
+        return final_path(value, base=slot.workspace.files, oid=slot.oid, now=slot.now)

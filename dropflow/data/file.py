@@ -1,0 +1,114 @@
+"""File drops: content in a file that people and programs find under a name of their choice."""
+
+import logging
+import os
+from pathlib import Path
+
+from dropflow.data.content import measure
+from dropflow.data.definitions import IO, common
+from dropflow.data.naming import check_name, final_path, is_blank
+from dropflow.data.parts import FilePart, temporary_path
+from dropflow.data.store import Part, Slot
+from dropflow.engine.api import Handle
+from dropflow.engine.component import Component, Parameter
+from dropflow.engine.parameters import read
+from dropflow.errors import BadFileError
+from dropflow.graph.templates import Kind, Template
+
+__all__ = ["FILE", "FileStore", "found"]
+
+FILEPATH = Parameter(
+    name="filepath",
+    description=(
+        "Name of the file. Relative names are below the session's files; empty makes a name from the drop's id. "
+        "Environment variables and {uid}, {humanKey}, {auto}, {datetime} and {dlg} are replaced."
+    ),
+)
+_CHECK = Parameter(
+    name="check_filepath_exists",
+    type="Boolean",
+    default=False,
+    parameter_type="ComponentParameter",
+    description="Fail at once when the drop has no producer and the file is not there.",
+)
+_DELETE_PARENT = Parameter(
+    name="delete_parent_directory",
+    type="Boolean",
+    default=False,
+    parameter_type="ComponentParameter",
+    description="Remove the directory of the file, if it is empty, with the file.",
+)
+
+FILE = Component(
+    name="File",
+    kind=Kind.DATA,
+    category="File",
+    dropclass="dlg.data.drops.file.FileDROP",
+    aliases=("dlg.data.drops.FileDROP", "dlg.drop.FileDROP", "dfms.drop.FileDROP"),
+    description="A file. Producers write it under a temporary name; it appears under its own when they have succeeded.",
+    parameters=(FILEPATH, _CHECK, _DELETE_PARENT, *common(persists=True)),
+    ports=IO,
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+class FileStore:
+    """Files named by the parameters of one template."""
+
+    persists = True
+    is_directory = False
+    encoding = ""
+    unwritten: Handle | None = None
+    component = FILE
+    suffix = ""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        values = read(self.component, template)
+        self._value = str(values["filepath"] or "")
+        self._must_exist = bool(values["check_filepath_exists"])
+        folder = template.argument("dirname")
+        if folder is not None and not is_blank(folder.value) and not os.path.isabs(self._value):  # noqa: PTH117 - text
+            self._value = f"{folder.value}/{'' if is_blank(self._value) else self._value}"
+
+    def part(self, slot: Slot) -> Part:
+        """A file beside its final place."""
+        final = self._final(slot)
+        return FilePart(temporary_path(slot, final), final=final, durable=slot.workspace.durable)
+
+    def initial(self, slot: Slot) -> Handle:
+        """The file that is there already, or a new, empty one.
+
+        Raises
+        ------
+        BadFileError
+            It must be there and is not: an absolute path, or `check_filepath_exists`.
+        """
+        final = self._final(slot)
+        if is_blank(self._value):
+            return self.part(slot).finish()
+        if os.path.lexists(final):
+            return found(final)
+        if self._must_exist or not slot.workspace.is_inside(final):
+            raise BadFileError(
+                f"the file {final} does not exist, and no application of the graph writes it",
+                where=self._template.name,
+                hint=f"put it there, or correct 'filepath' of node '{self._template.name}'",
+            )
+        _LOG.warning("%s is not there and has no producer: it is made empty", final)
+        return self.part(slot).finish()
+
+    def check(self) -> None:
+        """Refuse names that no drop could have."""
+        check_name(self._value)
+
+    def _final(self, slot: Slot) -> str:
+        value = slot.name if is_blank(self._value) else self._value
+        return final_path(value, base=slot.workspace.files, oid=slot.oid, now=slot.now, suffix=self.suffix)
+
+
+def found(path: str) -> Handle:
+    """The file, directory or device that is at `path` already and is not ours to move or remove."""
+    kind = "directory" if Path(path).is_dir() else "file"
+    return Handle(kind=kind, location=path, size=measure(path) if Path(path).exists() else 0)

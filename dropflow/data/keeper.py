@@ -1,0 +1,240 @@
+"""The keeper: owner of the committed contents of one session's data drops.
+
+Everything an attempt writes is a part under a temporary name. The keeper makes parts the content of a drop (`commit`,
+`assemble`) by a rename on one file system, so a reader finds the old content, the new content or none, but never half
+of one. The engine calls it from the session's thread only, and only for attempts it has accepted: that is how an
+attempt may run twice and its content still be committed once.
+"""
+
+import contextlib
+import logging
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from dropflow.clock import Clock
+from dropflow.data import segments
+from dropflow.data.assembly import join
+from dropflow.data.content import view
+from dropflow.data.faults import refused, storage
+from dropflow.data.lifecycle import goes, wants_parent_gone
+from dropflow.data.parts import remove_part
+from dropflow.data.results import suffix_for
+from dropflow.data.store import Slot
+from dropflow.data.workspace import Workspace
+from dropflow.engine.api import Handle
+from dropflow.graph.templates import Template
+from dropflow.ids import drop_file_name
+
+__all__ = ["LocalKeeper"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class LocalKeeper:
+    """Contents on this machine: in handles, in shared memory, and in files.
+
+    Parameters
+    ----------
+    directory : str or Path
+        Session directory; made if it is not there. What an earlier session left in its ``tmp`` is removed.
+    session : str
+        Session id.
+    clock : Clock
+        Where times come from.
+
+    Raises
+    ------
+    StorageError
+        The session directory cannot be made.
+    """
+
+    def __init__(self, directory: str | Path, session: str, clock: Clock) -> None:
+        self.workspace = Workspace(os.path.abspath(directory), session)  # noqa: PTH100 - resolve() would follow links
+        self._clock = clock
+        self._owners: dict[str, int] = {}
+        self._overwritten: set[str] = set()
+        self._segment: Path | None = None
+        self._tmp = f"{self.workspace.tmp}/"
+        self._clear()
+        self.workspace.prepare()
+        segments.sweep()
+        self._claim()
+
+    def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:  # noqa: ARG002 - protocol
+        """Make `part` the content of a drop with one producer: atomic, under its final name.
+
+        Raises
+        ------
+        StorageError
+            The rename failed; the part is gone.
+        """
+        if not part.final:
+            return part
+        try:
+            self._place(part.location, part.final)
+        except OSError as error:
+            remove_part(part.location)
+            raise refused("put the content in its place at", part.final, error) from error
+        self._own(part.final, drop)
+        return msgspec.structs.replace(part, location=part.final, final="")
+
+    def assemble(self, drop: int, template: Template, parts: Sequence[Handle]) -> Handle:
+        """Make `parts`, in the order of the producers, the content of one drop.
+
+        Raises
+        ------
+        StorageError
+            They do not fit together, or the disk refuses; the parts are gone.
+        """
+        slot = Slot(self.workspace, template.name, drop, 0, 0, self._clock.now())
+        try:
+            joined = join(parts, slot)
+            content = self.commit(drop, 0, template, joined)
+        except BaseException:
+            for part in parts:
+                self.discard(part)
+            raise
+        for part in parts:
+            if part.location != joined.location:
+                self.discard(part)
+        return content
+
+    def discard(self, part: Handle) -> None:
+        """Throw away an uncommitted part; never raises. Contents that were there before the session stay."""
+        if part.location and (part.final or self._is_temporary(part)):
+            remove_part(part.location)
+
+    def release(self, drop: int, template: Template, handle: Handle) -> bool:
+        """Drop the content after its last use, unless it is to persist; whether it went.
+
+        Raises
+        ------
+        StorageError
+            It cannot be removed.
+        """
+        temporary = self._is_temporary(handle)
+        ours = temporary or handle.kind in ("bytes", "null") or self._owners.get(handle.location) == drop
+        if not goes(template, handle, self.workspace, ours=ours, temporary=temporary):
+            return False
+        if temporary:
+            remove_part(handle.location)
+        elif handle.location:
+            with storage("remove", handle.location):
+                _remove(handle.location)
+            self._owners.pop(handle.location, None)
+            if wants_parent_gone(template):
+                _remove_if_empty(Path(handle.location).parent, self.workspace.files)
+        return True
+
+    def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:  # noqa: ARG002 - protocol
+        """Put the content of a leaf drop into ``results/`` if it lives in memory.
+
+        The file is named after the drop, with a suffix that tells what is in it. Files and directories stay where they
+        are, and an empty content makes no file.
+
+        Raises
+        ------
+        StorageError
+            It cannot be written.
+        """
+        if not handle.size or not (handle.kind == "bytes" or self._is_temporary(handle)):
+            return handle
+        suffix = "" if handle.kind == "directory" else suffix_for(view(handle), text=handle.text)
+        target = self.workspace.results / f"{drop_file_name(oid)}{suffix}"
+        with storage("write the result", target):
+            if handle.kind == "bytes":
+                passing = self.workspace.tmp / target.name
+                passing.write_bytes(handle.body)
+                passing.replace(target)
+            else:
+                self._place(handle.location, str(target))
+        kind = "directory" if handle.kind == "directory" else "file"
+        return msgspec.structs.replace(handle, kind=kind, body=b"", location=str(target))
+
+    def close(self) -> None:
+        """Remove everything that is not committed, here, beside targets elsewhere and in shared memory; idempotent."""
+        self._clear()
+        if self._segment is not None:
+            segments.release(self._segment)
+            self._segment = None
+
+    def _claim(self) -> None:
+        self._segment = segments.claim(self.workspace.session)
+        shared = self.workspace.shared
+        with storage("make the directory", shared):
+            if self._segment is None:
+                shared.mkdir()
+            else:
+                shared.symlink_to(self._segment)
+
+    def _clear(self) -> None:
+        """Remove ``tmp``, and the directories beside targets elsewhere that its register names."""
+        register = self.workspace.outside
+        try:
+            noted = register.read_text(encoding="utf-8").splitlines()
+        except OSError:
+            noted = []
+        for path in noted:
+            # The register is ours, but a line cut short by a crash must not name something else.
+            if Path(path).name.startswith(".dropflow-"):
+                shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(self.workspace.tmp, ignore_errors=True)
+
+    def _is_temporary(self, handle: Handle) -> bool:
+        return handle.kind == "shm" or handle.location.startswith(self._tmp)
+
+    def _own(self, final: str, drop: int) -> None:
+        before = self._owners.setdefault(final, drop)
+        if before != drop:
+            self._owners[final] = drop
+            if final not in self._overwritten:
+                self._overwritten.add(final)
+                _LOG.warning("%s is written by several drops, each replacing it: name it with {auto} or {uid}", final)
+
+    def _place(self, location: str, final: str) -> None:
+        """Rename, replacing what is there; a directory first moves out of the way."""
+        try:
+            os.replace(location, final)  # noqa: PTH105 - once a file drop: Path doubles its cost
+        except OSError:
+            if not os.path.lexists(location):
+                raise
+            Path(final).parent.mkdir(parents=True, exist_ok=True)
+            if os.path.isdir(final) and not os.path.islink(final):  # noqa: PTH112, PTH114 - as above
+                # Beside the new content, which is on the same file system.
+                os.replace(final, f"{location}~")  # noqa: PTH105
+                shutil.move(location, final)
+                shutil.rmtree(f"{location}~", ignore_errors=True)
+            elif os.path.isdir(location) and os.path.lexists(final):  # noqa: PTH112
+                os.unlink(final)  # noqa: PTH108
+                shutil.move(location, final)
+            else:
+                _move(location, final)
+        remove_part(location)
+
+
+def _move(location: str, final: str) -> None:
+    """Rename; from another file system (shared memory) copy beside the target first."""
+    try:
+        os.replace(location, final)  # noqa: PTH105 - text, as in _place
+    except OSError:
+        beside = f"{final}.part"
+        shutil.move(location, beside)
+        os.replace(beside, final)  # noqa: PTH105
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - text, as in _place
+        shutil.rmtree(path)
+    else:
+        Path(path).unlink(missing_ok=True)
+
+
+def _remove_if_empty(folder: Path, files: Path) -> None:
+    if folder == files or files not in folder.parents:
+        return
+    with contextlib.suppress(OSError):  # not empty: others use it
+        folder.rmdir()

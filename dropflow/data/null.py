@@ -1,0 +1,89 @@
+"""Null drops: they carry events and no content."""
+
+import os
+
+from dropflow.data.content import NULL
+from dropflow.data.definitions import IO, common
+from dropflow.data.parts import remove_part
+from dropflow.data.store import Part, Slot
+from dropflow.engine.api import Handle
+from dropflow.engine.component import Component
+from dropflow.graph.templates import Kind, Template
+
+__all__ = ["END", "NULL_DROP", "NullStore"]
+
+NULL_DROP = Component(
+    name="NULL",
+    kind=Kind.DATA,
+    category="Memory",
+    dropclass="dlg.data.drops.data_base.NullDROP",
+    aliases=("dlg.data.drops.NullDROP", "dlg.drop.NullDROP", "dlg.data.drops.null.NullDROP", "dfms.drop.NullDROP"),
+    description="Passes events on and forgets what is written to it.",
+    parameters=common(persists=False),
+    ports=IO,
+)
+
+END = Component(
+    name="End",
+    kind=Kind.DATA,
+    category="Memory",
+    dropclass="dlg.data.drops.data_base.EndDROP",
+    aliases=("dlg.drop.EndDROP", "dlg.data.drops.EndDROP"),
+    description="Marks the end of a branch of the graph; keeps nothing.",
+    parameters=common(persists=False),
+    ports=IO,
+)
+
+
+class NullPart:
+    """Nowhere."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+        self._path = ""
+
+    def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:  # noqa: ARG002 - one protocol
+        """Forget `data`."""
+        return len(data)
+
+    def path(self) -> str:
+        """A temporary file that is forgotten; not ``/dev/null``, which a careless program could replace."""
+        if not self._path:
+            slot = self._slot
+            self._path = os.path.join(  # noqa: PTH118 - text, as everywhere on this path
+                slot.workspace.part_directory(slot.drop, slot.attempt, slot.number), "null"
+            )
+        return self._path
+
+    def finish(self) -> Handle:
+        """No content."""
+        self.abandon()
+        return NULL
+
+    def abandon(self) -> None:
+        """Remove what a program wrote."""
+        if self._path:
+            remove_part(self._path)
+
+
+class NullStore:
+    """No contents."""
+
+    persists = False
+    is_directory = False
+    encoding = ""
+    unwritten: Handle | None = NULL
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+
+    def part(self, slot: Slot) -> Part:
+        """Nowhere."""
+        return NullPart(slot)
+
+    def initial(self, slot: Slot) -> Handle:  # noqa: ARG002 - one protocol
+        """No content."""
+        return NULL
+
+    def check(self) -> None:
+        """Any parameters will do."""

@@ -1,0 +1,179 @@
+"""Parts that are files: content on its way under a temporary name."""
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from dropflow.data.content import checksum_of, measure
+from dropflow.data.faults import refused, storage
+from dropflow.data.store import Slot
+from dropflow.engine.api import Handle
+
+__all__ = ["FilePart", "remove_part", "temporary_path"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def temporary_path(slot: Slot, final: str) -> str:
+    """Where the part for `final` is written: under its base name, on its file system, in a directory of its own.
+
+    Programs look at the extensions of files, hence the base name.
+
+    Raises
+    ------
+    StorageError
+        The directory cannot be made.
+    """
+    workspace = slot.workspace
+    make = workspace.part_directory
+    if workspace.is_inside(final):
+        folder = make(slot.drop, slot.attempt, slot.number)
+    else:
+        folder = workspace.part_directory_beside(final, slot.drop, slot.attempt, slot.number)
+    return f"{folder}/{final.rpartition('/')[2]}"
+
+
+class FilePart:
+    """Content on its way into a file, written by `write`, by a program at `path`, or both.
+
+    Parameters
+    ----------
+    path : str
+        Temporary path.
+    final : str
+        Where the content must be after commit; empty when it stays.
+    kind : str
+        Kind of the handle.
+    durable : bool
+        Whether to force the file to the disk when it is finished.
+    overflow : callable, optional
+        Gives a temporary path elsewhere, for when the file system of `path` is full.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        final: str = "",
+        kind: str = "file",
+        durable: bool = False,
+        overflow: Callable[[], str] | None = None,
+    ) -> None:
+        self._path = path
+        self._final = final
+        self._kind = kind
+        self._durable = durable
+        self._overflow = overflow
+        self._stream: BinaryIO | None = None
+        self._size = 0
+        self._checksum = 0
+        self._text = True
+        self._given = False
+
+    def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:
+        """Append to the file.
+
+        Raises
+        ------
+        StorageError
+            Names the path, and the space left when there is not enough.
+        """
+        block = memoryview(data).cast("B")
+        done = 0
+        while done < len(block):
+            try:
+                done += self._open().write(block[done:])
+            except OSError as error:
+                if error.errno not in _FULL or self._overflow is None:
+                    raise refused("write", self._path, error) from error
+                self._move(self._overflow())
+        self._size += done
+        self._checksum = zlib.crc32(block, self._checksum)
+        self._text = self._text and text
+        return done
+
+    def path(self) -> str:
+        """Temporary path, for a program; nothing is there unless something was written."""
+        self._given = True
+        return self._path
+
+    def finish(self) -> Handle:
+        """The file, or the directory that a program made in its place; an empty file when nothing was written."""
+        with storage("finish writing", self._path):
+            self._close()
+            if not self._given and self._size:
+                size, checksum = self._size, self._checksum
+                kind = self._kind
+            else:
+                kind, size, checksum = self._look()
+            if self._durable and kind != "directory":
+                _force(self._path)
+        text = self._text and bool(self._size) and not self._given
+        return Handle(kind=kind, location=self._path, final=self._final, size=size, checksum=checksum, text=text)
+
+    def abandon(self) -> None:
+        """Remove the file and the directory made for it."""
+        with contextlib.suppress(OSError):
+            self._close()
+        remove_part(self._path)
+
+    def _look(self) -> tuple[str, int, int]:
+        try:
+            mode = Path(self._path).stat().st_mode
+        except FileNotFoundError:
+            Path(self._path).touch()
+            return self._kind, 0, 0
+        size = measure(self._path)
+        if stat.S_ISDIR(mode):
+            return "directory", size, 0
+        return self._kind, size, checksum_of(self._path) if stat.S_ISREG(mode) else 0
+
+    def _open(self) -> BinaryIO:
+        if self._stream is None:
+            self._stream = open(self._path, "ab", buffering=0)  # noqa: SIM115, PTH123 - closed by finish or abandon
+        return self._stream
+
+    def _close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _move(self, path: str) -> None:
+        self._close()
+        with storage("move what was written so far to", path):
+            shutil.copyfile(self._path, path)
+            Path(self._path).unlink()
+        self._path, self._overflow = path, None
+
+
+def remove_part(path: str) -> None:
+    """Remove a part and the directory that was made for it; never raises.
+
+    The directory of a part in shared memory is shared by all parts and stays, being not empty or not to be removed.
+    """
+    if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - many of these in a session
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        _quietly(os.unlink, path)
+    folder = path.rpartition("/")[0]
+    if not folder.endswith("/shm"):
+        _quietly(os.rmdir, folder)
+
+
+def _quietly(remove: Callable[[str], None], path: str) -> None:
+    with contextlib.suppress(OSError):
+        remove(path)
+
+
+def _force(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

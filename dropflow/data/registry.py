@@ -1,0 +1,153 @@
+"""Which store serves which class name in a graph. The tables are data: nothing registers itself."""
+
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+
+from dropflow.data.directory import DIRECTORY, DirectoryStore
+from dropflow.data.file import FILE, FileStore
+from dropflow.data.json_file import JSON, JsonStore
+from dropflow.data.memory import MEMORY, PYTHON_OBJECT, MemoryStore
+from dropflow.data.null import END, NULL_DROP, NullStore
+from dropflow.data.parset import PARAMETER_SET, ParameterSetStore
+from dropflow.data.shared import SHARED_MEMORY, SharedMemoryStore
+from dropflow.data.store import Store
+from dropflow.engine.component import Component
+from dropflow.errors import DropflowError, MissingDependencyError, UnknownComponentError
+from dropflow.graph.templates import Kind, Template
+from dropflow.problems import Problem, Severity
+
+__all__ = ["DATA_COMPONENTS", "check", "check_all", "component_for", "store_for"]
+
+_STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
+    (MEMORY, MemoryStore),
+    (PYTHON_OBJECT, MemoryStore),
+    (SHARED_MEMORY, SharedMemoryStore),
+    (FILE, FileStore),
+    (DIRECTORY, DirectoryStore),
+    (JSON, JsonStore),
+    (PARAMETER_SET, ParameterSetStore),
+    (NULL_DROP, NullStore),
+    (END, NullStore),
+)
+
+DATA_COMPONENTS: tuple[Component, ...] = tuple(component for component, _ in _STORES)
+"""Every data class, as the palette and the reference show it."""
+
+_BY_CLASS: Mapping[str, int] = {
+    name: row for row, (component, _) in enumerate(_STORES) for name in (component.dropclass, *component.aliases)
+}
+_BY_LAST: Mapping[str, int] = {name.rpartition(".")[2].lower(): row for name, row in _BY_CLASS.items()}
+"""Packages moved often in DALiuGE's history, class names never: the last part of a name is enough."""
+
+_BY_CATEGORY: Mapping[str, Component] = {
+    "memory": MEMORY,
+    "sharedmemory": SHARED_MEMORY,
+    "pythonobject": PYTHON_OBJECT,
+    "file": FILE,
+    "directory": DIRECTORY,
+    "json": JSON,
+    "parameterset": PARAMETER_SET,
+    "null": NULL_DROP,
+    "nulldrop": NULL_DROP,
+    "end": END,
+}
+_HOUSES = ("dlg", "dfms")
+_LATER: Mapping[str, str] = {
+    "s3": "an S3 object",
+    "ngas": "an NGAS file",
+    "rdbms": "a database table",
+    "plasma": "a Plasma object",
+    "plasmaflight": "a Plasma object",
+    "container": "a container of other drops",
+    "icebergtable": "an Iceberg table",
+}
+_OTHER = "use a File, Directory, Memory or SharedMemory node in its place"
+
+
+def component_for(template: Template) -> Component:
+    """The definition that answers to the class, or else to the category, of a data node.
+
+    Raises
+    ------
+    UnknownComponentError
+        None does; names the node, the class and the nearest known one.
+    MissingDependencyError
+        The class is known, but this version of dropflow does not support it.
+    """
+    return _STORES[_row(template)][0]
+
+
+def store_for(template: Template) -> Store:
+    """The store of a data node, with the node's parameters.
+
+    Raises
+    ------
+    UnknownComponentError, MissingDependencyError
+        As `component_for`.
+    BadParameterError
+        Lists every parameter that cannot be used.
+    """
+    return _STORES[_row(template)][1](template)
+
+
+def check(template: Template) -> list[Problem]:
+    """What is wrong with the class and the parameters of a data node; touches no disk and runs nothing."""
+    try:
+        store_for(template).check()
+    except DropflowError as error:
+        return [
+            Problem(
+                code=error.code,
+                severity=Severity.ERROR,
+                where=error.where or template.name or template.key,
+                text=error.text,
+                hint=error.hint,
+            )
+        ]
+    return []
+
+
+def check_all(templates: Iterable[Template]) -> list[Problem]:
+    """`check` for all data nodes among `templates`, in their order."""
+    return [problem for template in templates if template.kind is Kind.DATA for problem in check(template)]
+
+
+def _row(template: Template) -> int:
+    name = template.component.strip()
+    category = template.category.strip().lower()
+    if not name:
+        component = _BY_CATEGORY.get(category)
+        if component is not None:
+            return DATA_COMPONENTS.index(component)
+        raise _later(template, category) or UnknownComponentError(
+            f"data node '{template.name}' has no class, and category '{template.category}' implies none",
+            where=template.name,
+            hint=f"give it a 'dropclass': {_OTHER}",
+        )
+    row = _BY_CLASS.get(name)
+    if row is not None:
+        return row
+    house, _, last = name.partition(".")[0], "", name.rpartition(".")[2].lower()
+    if house in _HOUSES and last in _BY_LAST:
+        return _BY_LAST[last]
+    raise _later(template, last.removesuffix("drop")) or _unknown(template, name)
+
+
+def _later(template: Template, what: str) -> MissingDependencyError | None:
+    if what not in _LATER:
+        return None
+    return MissingDependencyError(
+        f"data node '{template.name}' ({template.component or template.category}) is {_LATER[what]}, "
+        "which this version of dropflow does not support",
+        where=template.name,
+        hint=_OTHER,
+    )
+
+
+def _unknown(template: Template, name: str) -> UnknownComponentError:
+    near = get_close_matches(name, _BY_CLASS, n=1, cutoff=0.7)
+    return UnknownComponentError(
+        f"data node '{template.name}' has the unknown class '{name}'",
+        where=template.name,
+        hint=f"did you mean '{near[0]}'?" if near else _OTHER,
+    )

@@ -1,0 +1,98 @@
+"""How a class of data drops takes content: `Store` for the class, `Part` for what one attempt writes.
+
+A part collects the content under a temporary name and is finished into a `Handle`, or abandoned. Making it the content
+of the drop is the keeper's business (`dropflow.data.keeper`), and reading it back that of `dropflow.data.content`;
+neither needs to know the class.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from dropflow.data.workspace import Workspace
+from dropflow.engine.api import Handle
+
+__all__ = ["Part", "Slot", "Store"]
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """What a part is written for.
+
+    Attributes
+    ----------
+    workspace : Workspace
+        The session's directories.
+    oid : str
+        Text id of the data drop.
+    drop, attempt, number : int
+        Row of the writing drop, its attempt and the position among its outputs: together unique in the session.
+    now : float
+        Seconds since the epoch.
+    name : str
+        File name that the producer chose; counts only where the drop itself gives none.
+    """
+
+    workspace: Workspace
+    oid: str
+    drop: int
+    attempt: int
+    number: int
+    now: float = 0.0
+    name: str = ""
+
+
+class Part(Protocol):
+    """Content being written. Used by one thread."""
+
+    def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:
+        """Append; `text` says that the bytes are text by design. Answers the number of bytes."""
+        ...
+
+    def path(self) -> str:
+        """Temporary path through which a program writes; what was written so far is there already."""
+        ...
+
+    def finish(self) -> Handle:
+        """End writing: the content, still under its temporary name."""
+        ...
+
+    def abandon(self) -> None:
+        """Throw away what was written; never raises."""
+        ...
+
+
+class Store(Protocol):
+    """A class of data drops with the parameters of one template."""
+
+    persists: bool
+    """Whether contents outlive their last consumer where the template does not say."""
+    is_directory: bool
+    """Whether a program finds a directory at the part's path, rather than making a file there."""
+    encoding: str
+    """Encoding of its contents where ports say nothing but EAGLE's default; empty to leave it to the port."""
+    unwritten: Handle | None
+    """Content of an output that the application did not touch; None when a part must be made all the same."""
+
+    def part(self, slot: Slot) -> Part:
+        """Begin to write."""
+        ...
+
+    def initial(self, slot: Slot) -> Handle:
+        """Content of a drop that no application writes.
+
+        Raises
+        ------
+        BadParameterError, BadFileError
+            The parameters say something that is not there or cannot be.
+        """
+        ...
+
+    def check(self) -> None:
+        """Refuse parameters that no drop of this template could work with; touches no disk.
+
+        Raises
+        ------
+        BadParameterError
+            Says which, and what to do.
+        """
+        ...
