@@ -1,0 +1,363 @@
+"""The core of a session: `handle(events) -> actions`, and the state of every drop behind that one door.
+
+It does no I/O and asks nobody anything: events say what happened, actions say what should be done. It is owned by one
+thread. Changes travel along a work list, never by recursion, so a chain of a million skipped drops is no deeper than
+one of two.
+
+The state of a drop is nine bytes in three columns; what few drops have (errors, skips, causes, later attempts) is kept
+in dictionaries beside them.
+
+Terms: a drop is *settled* when it reaches a terminal state, and then *tells* its successors. For a data drop `_awaited`
+counts the producers that have not told it yet, for an application the effective inputs. `_unread` counts the consumers
+of a data drop that are not settled yet: at zero its content may go.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dropflow.engine.events import (
+    Abort,
+    Action,
+    Assemble,
+    Assembled,
+    Begin,
+    Cancel,
+    Event,
+    Failed,
+    Finish,
+    Finished,
+    Release,
+    Reported,
+    Run,
+)
+from dropflow.engine.rules import decide_app, decide_data, effective_inputs, may_retry
+from dropflow.graph.order import refuse_cycle
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from dropflow.states import DropState, SessionState
+
+__all__ = ["Core"]
+
+_INITIALIZED, _WRITING = int(DropState.INITIALIZED), int(DropState.WRITING)
+_COMPLETED, _ERROR = int(DropState.COMPLETED), int(DropState.ERROR)
+_CANCELLED, _SKIPPED = int(DropState.CANCELLED), int(DropState.SKIPPED)
+_NO_CAUSE = -1
+_NONE: frozenset[int] = frozenset()
+
+
+class Core:
+    """State and decisions of one session.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        What is executed.
+    remote : collection of int
+        Drops that live on other nodes. They are never run here; their states arrive as `Reported` events, and they
+        count neither for the end of the session nor for its statistics.
+
+    Raises
+    ------
+    BadGraphError
+        The graph has a cycle; the drops on it are named.
+    """
+
+    def __init__(self, graph: PhysicalGraph, *, remote: Iterable[int] = ()) -> None:
+        refuse_cycle(graph)
+        self.graph = graph
+        self.remote = frozenset(remote)
+        self.status = SessionState.PRISTINE
+        self.refused = 0
+        """Events about attempts that nobody waits for any more."""
+        self.failed_leaves = 0
+        templates = graph.templates
+        drops = graph.drops
+        self._app = [template.kind is Kind.APP for template in templates]
+        self._template = np.ascontiguousarray(graph.template).data
+        self._succ_ptr = np.ascontiguousarray(graph.successors.ptr).data
+        self._succ = np.ascontiguousarray(graph.successors.neighbour).data
+        self._pred_ptr = np.ascontiguousarray(graph.predecessors.ptr).data
+        self._pred = np.ascontiguousarray(graph.predecessors.neighbour).data
+        self._state = bytearray(drops)
+        self._awaited = self._count_awaited()
+        self._unread = array("i", np.diff(graph.successors.ptr).astype(np.int32).tobytes())
+        self._errors: dict[int, int] = {}
+        self._skips: dict[int, int] = {}
+        self._causes: dict[int, int] = {}
+        self._attempts: dict[int, int] = {}
+        self._running: set[int] = set()
+        self._counts = [[0] * len(DropState) for _ in templates]
+        for row, count in enumerate(np.bincount(graph.template, minlength=len(templates)).tolist()):
+            self._counts[row][_INITIALIZED] = count
+        for drop in self.remote:
+            self._counts[self._template[drop]][_INITIALIZED] -= 1
+        self._open = drops - len(self.remote)
+        self._work: list[tuple[int, int, int, frozenset[int]]] = []
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Begin: self._on_begin,
+            Finished: self._on_finished,
+            Failed: self._on_failed,
+            Assembled: self._on_assembled,
+            Reported: self._on_reported,
+            Cancel: self._on_cancel,
+        }
+        self._actions: list[Action] = []
+
+    def _count_awaited(self) -> "array[int]":
+        graph = self.graph
+        awaited = np.diff(graph.predecessors.ptr).astype(np.int32)
+        for row, template in enumerate(graph.templates):
+            if template.kind is Kind.APP and template.effective_inputs > 0:
+                mine = graph.template == row
+                wanted = template.effective_inputs
+                awaited[mine] = np.where(awaited[mine] >= wanted, wanted, awaited[mine])
+        return array("i", awaited.tobytes())
+
+    # What others may know.
+
+    @property
+    def counts(self) -> Sequence[Sequence[int]]:
+        """Number of local drops by template and state; rows as the graph's templates, columns as `DropState`."""
+        return self._counts
+
+    @property
+    def running(self) -> frozenset[int]:
+        """Drops whose attempt is with a runner."""
+        return frozenset(self._running)
+
+    @property
+    def in_flight(self) -> int:
+        """Number of attempts that are with a runner."""
+        return len(self._running)
+
+    @property
+    def open(self) -> int:
+        """Number of local drops that are not settled."""
+        return self._open
+
+    @property
+    def causes(self) -> dict[int, int]:
+        """The drop that started it, for every drop in ERROR."""
+        state = self._state
+        return {drop: cause for drop, cause in self._causes.items() if state[drop] == _ERROR}
+
+    def state(self, drop: int) -> DropState:
+        """State of a drop."""
+        return DropState(self._state[drop])
+
+    def cause(self, drop: int) -> int | None:
+        """The drop whose failure put this one in ERROR; None for any other state."""
+        return self._causes.get(drop) if self._state[drop] == _ERROR else None
+
+    def attempt(self, drop: int) -> int:
+        """Number of the current, or last, attempt of a drop, from 1."""
+        return self._attempts.get(drop, 1)
+
+    def is_current(self, drop: int, attempt: int) -> bool:
+        """Whether the result of this attempt is waited for."""
+        return drop in self._running and self._attempts.get(drop, 1) == attempt
+
+    def awaited(self, drop: int) -> int:
+        """How many producers, or effective inputs, have not reported to a drop yet."""
+        return self._awaited[drop]
+
+    def told(self, drop: int) -> tuple[int, int]:
+        """How many errors and how many skips a drop has been told of."""
+        return self._errors.get(drop, 0), self._skips.get(drop, 0)
+
+    # The one door.
+
+    def handle(self, events: Iterable[Event]) -> list[Action]:
+        """Take in what happened; answer what should be done, in this order.
+
+        Events about attempts that are not current, or that come after the end, are refused: counted, and ignored.
+        """
+        for event in events:
+            if self.status.is_terminal:
+                self.refused += 1
+                continue
+            self._handlers[type(event)](event)
+            if self._work:
+                self._spread()
+            if not self._open and self.status is SessionState.RUNNING:
+                self._end(SessionState.FAILED if self.failed_leaves else SessionState.FINISHED)
+        actions, self._actions = self._actions, []
+        return actions
+
+    def _on_begin(self, _: Begin) -> None:
+        if self.status is not SessionState.PRISTINE:
+            self.refused += 1
+            return
+        self.status = SessionState.RUNNING
+        roots = np.flatnonzero(np.diff(self.graph.predecessors.ptr) == 0)
+        for drop in roots.tolist():
+            if drop not in self.remote:
+                self._run(drop, 1)
+
+    def _on_finished(self, event: Finished) -> None:
+        drop = event.drop
+        if not self.is_current(drop, event.attempt):
+            self.refused += 1
+            return
+        self._running.discard(drop)
+        self._work.append((drop, _COMPLETED, _NO_CAUSE, frozenset(event.skipped) if event.skipped else _NONE))
+
+    def _on_failed(self, event: Failed) -> None:
+        drop = event.drop
+        if not self.is_current(drop, event.attempt):
+            self.refused += 1
+            return
+        tries = self.graph.templates[self._template[drop]].tries
+        if may_retry(event.failure, attempt=event.attempt, tries=tries):
+            self._attempts[drop] = event.attempt + 1
+            self._actions.append(Run(drop, event.attempt + 1))
+            return
+        self._running.discard(drop)
+        self._work.append((drop, _ERROR, drop, _NONE))
+
+    def _on_assembled(self, event: Assembled) -> None:
+        drop = event.drop
+        if self._state[drop] != _WRITING or self._app[self._template[drop]] or drop in self._running:
+            self.refused += 1
+            return
+        if event.failure is None:
+            self._work.append((drop, _COMPLETED, _NO_CAUSE, _NONE))
+        else:
+            self._work.append((drop, _ERROR, drop, _NONE))
+
+    def _on_reported(self, event: Reported) -> None:
+        if event.drop not in self.remote or self._state[event.drop] != _INITIALIZED or not event.state.is_terminal:
+            self.refused += 1
+            return
+        self._work.append((event.drop, int(event.state), event.cause, _NONE))
+
+    def _on_cancel(self, _: Cancel) -> None:
+        for drop in sorted(self._running):
+            self._actions.append(Abort(drop, self.attempt(drop)))
+        self._running.clear()
+        state, counts, template = self._state, self._counts, self._template
+        for drop in range(len(state)):
+            if state[drop] <= _WRITING and drop not in self.remote:
+                counts[template[drop]][state[drop]] -= 1
+                counts[template[drop]][_CANCELLED] += 1
+                state[drop] = _CANCELLED
+        self._open = 0
+        self._end(SessionState.CANCELLED)
+
+    def _end(self, status: SessionState) -> None:
+        self.status = status
+        self._actions.append(Finish(status))
+
+    def _run(self, drop: int, attempt: int) -> None:
+        counts = self._counts[self._template[drop]]
+        counts[self._state[drop]] -= 1
+        counts[_WRITING] += 1
+        self._state[drop] = _WRITING
+        self._running.add(drop)
+        self._actions.append(Run(drop, attempt))
+
+    # How changes spread.
+
+    def _spread(self) -> None:
+        work = self._work
+        while work:
+            drop, state, cause, skipped = work.pop()
+            self._settle(drop, state, cause)
+            start, stop = self._succ_ptr[drop], self._succ_ptr[drop + 1]
+            if self._app[self._template[drop]]:
+                self._free_inputs(drop)
+                for target in self._succ[start:stop]:
+                    self._tell_data(target, _SKIPPED if target in skipped else state, cause)
+            else:
+                for target in self._succ[start:stop]:
+                    self._tell_app(target, state, cause)
+                if not self._unread[drop] and start != stop:
+                    self._release(drop)
+
+    def _settle(self, drop: int, state: int, cause: int) -> None:
+        if state == _ERROR:
+            self._causes[drop] = cause
+        if drop in self.remote:
+            self._state[drop] = state
+            return
+        counts = self._counts[self._template[drop]]
+        counts[self._state[drop]] -= 1
+        counts[state] += 1
+        self._state[drop] = state
+        self._open -= 1
+        if state == _ERROR and self._succ_ptr[drop] == self._succ_ptr[drop + 1]:
+            self.failed_leaves += 1
+
+    def _note(self, drop: int, state: int, cause: int) -> None:
+        """Count one report to `drop`; the first error that reaches a drop is its cause."""
+        self._awaited[drop] -= 1
+        if state == _SKIPPED:
+            self._skips[drop] = self._skips.get(drop, 0) + 1
+        elif state != _COMPLETED:
+            self._errors[drop] = self._errors.get(drop, 0) + 1
+            self._causes.setdefault(drop, cause)
+
+    def _tell_data(self, drop: int, state: int, cause: int) -> None:
+        if self._state[drop] > _WRITING or drop in self.remote:
+            return
+        if state == _COMPLETED and self._pred_ptr[drop + 1] - self._pred_ptr[drop] == 1:
+            self._awaited[drop] = 0
+            self._work.append((drop, _COMPLETED, _NO_CAUSE, _NONE))
+            return
+        self._note(drop, state, cause)
+        if self._awaited[drop]:
+            return
+        producers = self._pred_ptr[drop + 1] - self._pred_ptr[drop]
+        outcome = decide_data(
+            errors=self._errors.get(drop, 0),
+            skips=self._skips.get(drop, 0),
+            producers=producers,
+            block_skip=self.graph.templates[self._template[drop]].block_skip,
+        )
+        if outcome is DropState.COMPLETED:
+            counts = self._counts[self._template[drop]]
+            counts[self._state[drop]] -= 1
+            counts[_WRITING] += 1
+            self._state[drop] = _WRITING
+            self._actions.append(Assemble(drop))
+        else:
+            self._work.append((drop, int(outcome), self._causes.get(drop, _NO_CAUSE), _NONE))
+
+    def _tell_app(self, drop: int, state: int, cause: int) -> None:
+        # An application that has acted already, on fewer inputs than it has, ignores the rest.
+        if self._state[drop] != _INITIALIZED or drop in self.remote or not self._awaited[drop]:
+            return
+        self._note(drop, state, cause)
+        if self._awaited[drop]:
+            return
+        errors, skips = self._errors.get(drop, 0), self._skips.get(drop, 0)
+        if not errors and not skips:
+            self._run(drop, 1)
+            return
+        template = self.graph.templates[self._template[drop]]
+        outcome = decide_app(
+            errors=errors,
+            skips=skips,
+            effective=effective_inputs(template.effective_inputs, self._pred_ptr[drop + 1] - self._pred_ptr[drop]),
+            threshold=template.error_threshold,
+            block_skip=template.block_skip,
+        )
+        if outcome is DropState.WRITING:
+            self._causes.pop(drop, None)
+            self._run(drop, 1)
+        else:
+            self._work.append((drop, int(outcome), self._causes.pop(drop, _NO_CAUSE), _NONE))
+
+    def _free_inputs(self, app: int) -> None:
+        unread = self._unread
+        for data in self._pred[self._pred_ptr[app] : self._pred_ptr[app + 1]]:
+            unread[data] -= 1
+            if not unread[data] and self._state[data] == _COMPLETED:
+                self._release(data)
+
+    def _release(self, drop: int) -> None:
+        if self._state[drop] == _COMPLETED and drop not in self.remote:
+            self._actions.append(Release(drop))

@@ -1,0 +1,59 @@
+"""What must be true of a core between any two events. Walks the whole state: for tests, and for ``--debug``."""
+
+from dropflow.engine.core import Core
+from dropflow.errors import InternalError
+from dropflow.graph.templates import Kind
+from dropflow.states import DropState, SessionState
+
+__all__ = ["check"]
+
+
+def check(core: Core) -> None:
+    """Compare the core's counters with its drops, and its drops with each other.
+
+    Raises
+    ------
+    InternalError
+        Names the first invariant that does not hold.
+    """
+    graph = core.graph
+    local = [drop for drop in range(graph.drops) if drop not in core.remote]
+    states = [core.state(drop) for drop in range(graph.drops)]
+    counts = [[0] * len(DropState) for _ in graph.templates]
+    for drop in local:
+        counts[graph.template[drop]][states[drop]] += 1
+    _hold(counts == [list(row) for row in core.counts], "the counts by template and state are those of the drops")
+    unsettled = sum(not states[drop].is_terminal for drop in local)
+    _hold(core.open == unsettled, "the number of open drops is that of drops in no terminal state")
+    _hold(
+        all(states[drop] is DropState.WRITING for drop in core.running), "a drop whose attempt is with a runner WRITES"
+    )
+    over = core.status.is_terminal
+    if core.status is SessionState.RUNNING:
+        _hold(unsettled > 0, "a running session has a drop that is not settled")
+        _check_progress(core, states)
+    _hold(not over or unsettled == 0, "nothing is open when the session is over")
+    for drop, cause in core.causes.items():
+        _hold(states[drop] is DropState.ERROR, f"drop {drop} has a cause and is in ERROR")
+        known = 0 <= cause < graph.drops
+        _hold(not known or states[cause] is DropState.ERROR, f"the cause of drop {drop} is itself in ERROR")
+
+
+def _check_progress(core: Core, states: list[DropState]) -> None:
+    """Nothing waits for an event that cannot come: a waiting drop has a predecessor that is not settled."""
+    before = core.graph.predecessors
+    for drop, state in enumerate(states):
+        if state is not DropState.INITIALIZED or drop in core.remote:
+            continue
+        waiting_for = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]]
+        _hold(
+            any(not states[other].is_terminal for other in waiting_for),
+            f"drop {drop} waits for something that can still happen",
+        )
+        kind = core.graph.templates[core.graph.template[drop]].kind
+        _hold(core.awaited(drop) > 0 or kind is Kind.DATA, f"application {drop} acts as soon as its inputs are in")
+
+
+def _hold(truth: bool, statement: str) -> None:  # noqa: FBT001 - an assertion reads best this way
+    if not truth:
+        raise InternalError(f"invariant broken: {statement}")

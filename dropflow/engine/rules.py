@@ -1,0 +1,61 @@
+"""The rules by which drops advance, as tables and pure functions.
+
+The model is DALiuGE's (specification of the engine, sections 1.3 and 1.6 to 1.8) without its stuck cases: whatever mix
+of completions, errors and skips arrives, a decision is reached, and reached once.
+"""
+
+from dropflow.failure import Failure
+from dropflow.states import DropState
+
+__all__ = ["TRANSITIONS", "decide_app", "decide_data", "effective_inputs", "may_retry"]
+
+_COMPLETED, _ERROR, _SKIPPED = DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
+_INITIALIZED, _WRITING, _CANCELLED = DropState.INITIALIZED, DropState.WRITING, DropState.CANCELLED
+
+TRANSITIONS: dict[DropState, frozenset[DropState]] = {
+    _INITIALIZED: frozenset({_WRITING, _COMPLETED, _ERROR, _SKIPPED, _CANCELLED}),
+    _WRITING: frozenset({_COMPLETED, _ERROR, _SKIPPED, _CANCELLED}),
+    _COMPLETED: frozenset(),
+    _ERROR: frozenset(),
+    _SKIPPED: frozenset(),
+    _CANCELLED: frozenset(),
+    DropState.EXPIRED: frozenset(),
+    DropState.DELETED: frozenset(),
+}
+"""Every change of state that the core makes. Terminal states are final within one epoch of a session."""
+
+
+def effective_inputs(wanted: int, inputs: int) -> int:
+    """How many inputs an application waits for: `wanted` of them, or all where that is out of range."""
+    return wanted if 0 < wanted <= inputs else inputs
+
+
+def decide_app(*, errors: int, skips: int, effective: int, threshold: float, block_skip: bool) -> DropState:
+    """What becomes of an application whose effective inputs have all reported.
+
+    The share of failed inputs is compared exactly, not floored: one error in 200 exceeds a threshold of 0.
+
+    Returns
+    -------
+    DropState
+        WRITING to run it, ERROR or SKIPPED otherwise.
+    """
+    if 100 * errors > threshold * effective:
+        return _ERROR
+    if skips and (skips == effective or not block_skip):
+        return _SKIPPED
+    return _WRITING
+
+
+def decide_data(*, errors: int, skips: int, producers: int, block_skip: bool) -> DropState:
+    """What becomes of a data drop whose producers have all reported: COMPLETED, ERROR or SKIPPED."""
+    if errors:
+        return _ERROR
+    if skips and (skips == producers or not block_skip):
+        return _SKIPPED
+    return _COMPLETED
+
+
+def may_retry(failure: Failure, *, attempt: int, tries: int) -> bool:
+    """Whether a failed attempt is followed by another one."""
+    return failure.retryable and attempt < tries

@@ -1,0 +1,90 @@
+"""Frozen pictures of a session, for whoever watches it."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dropflow.engine.core import Core
+from dropflow.states import DropState, SessionState
+
+__all__ = ["NodeStatistics", "Statistics", "snapshot", "totals"]
+
+
+class NodeStatistics(msgspec.Struct, frozen=True):
+    """The drops of one logical node: how many there are in each state (index: `DropState`)."""
+
+    key: str
+    name: str
+    category: str
+    is_app: bool
+    artificial: bool
+    counts: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """Number of drops."""
+        return sum(self.counts)
+
+    @property
+    def settled(self) -> int:
+        """Number of drops in a terminal state."""
+        return self.total - self.counts[DropState.INITIALIZED] - self.counts[DropState.WRITING]
+
+
+class Statistics(msgspec.Struct, frozen=True):
+    """A session at one moment.
+
+    Attributes
+    ----------
+    status : SessionState
+    seconds : float
+        Since the session began.
+    drops, settled : int
+        All local drops, and those in a terminal state.
+    running : int
+        Attempts that are with a runner.
+    nodes : tuple of NodeStatistics
+        By logical node, in the order of the graph's templates.
+    """
+
+    status: SessionState
+    seconds: float
+    drops: int
+    settled: int
+    running: int
+    nodes: tuple[NodeStatistics, ...]
+
+    @property
+    def rate(self) -> float:
+        """Drops settled per second, since the beginning."""
+        return self.settled / self.seconds if self.seconds > 0 else 0.0
+
+
+def snapshot(core: Core, seconds: float) -> Statistics:
+    """The state of a core as of now. Costs time per logical node, not per drop."""
+    drops = core.graph.drops - len(core.remote)
+    return Statistics(
+        status=core.status,
+        seconds=seconds,
+        drops=drops,
+        settled=drops - core.open,
+        running=core.in_flight,
+        nodes=tuple(
+            NodeStatistics(
+                key=template.key,
+                name=template.name,
+                category=template.category,
+                is_app=bool(template.kind),
+                artificial=template.artificial,
+                counts=tuple(row),
+            )
+            for template, row in zip(core.graph.templates, core.counts, strict=True)
+        ),
+    )
+
+
+def totals(counts: Sequence[Sequence[int]]) -> dict[str, int]:
+    """Number of drops by the name of their state; COMPLETED, ERROR and SKIPPED always, others when there are any."""
+    sums = [sum(column) for column in zip(*counts, strict=True)] or [0] * len(DropState)
+    always = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
+    return {state.name: sums[state] for state in DropState if sums[state] or state in always}
