@@ -1,8 +1,54 @@
 """Options of each stage of a translation, one frozen struct a stage; flags and REST fields derive from them."""
 
+from typing import Literal
+
 import msgspec
 
-__all__ = ["PartitionOptions"]
+__all__ = ["PartitionOptions", "ReadOptions", "UnrollOptions"]
+
+
+class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file may be like that is read as a logical graph.
+
+    Attributes
+    ----------
+    max_bytes : int
+        A longer document is refused before it is looked at.
+    max_depth : int
+        A document whose lists and objects are nested deeper is refused before it is parsed.
+    max_findings : int
+        How many findings about the structure of one document are listed; the others are counted.
+    """
+
+    max_bytes: int = 256 * 1024 * 1024
+    max_depth: int = 200
+    max_findings: int = 100
+
+
+class UnrollOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a logical graph becomes a physical one.
+
+    Attributes
+    ----------
+    prefix : str
+        First part of every text id; empty for the name of the graph, made safe. Never a time or a random number.
+    max_drops, max_edges : int
+        A graph that would become larger is refused by prediction, before memory is touched.
+    adapters : bool
+        Whether an edge between two nodes of the same kind gets a drop in between; otherwise it is an error.
+    zip_scatters : bool
+        Whether two scatters of equal size may be linked copy by copy.
+    loop_aware : str
+        ``all``: a loop-aware edge is restricted in every loop it crosses; ``innermost``: only in a loop that is the
+        direct parent of its end, as DALiuGE 6.7 does.
+    """
+
+    prefix: str = ""
+    max_drops: int = 20_000_000
+    max_edges: int = 100_000_000
+    adapters: bool = True
+    zip_scatters: bool = False
+    loop_aware: Literal["all", "innermost"] = "all"
 
 
 class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True):

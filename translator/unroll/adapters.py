@@ -1,0 +1,77 @@
+"""Adapters: the drop between two nodes of the same kind, so that every edge joins data and an application.
+
+Between two applications stands a memory drop (an empty one where only events pass), one for each output of the source:
+each has one producer. Between two data nodes stands a copying application, one for each input of the target.
+"""
+
+from itertools import count
+
+import msgspec
+
+from dropflow.graph.templates import Kind, Template
+from translator.unroll.index_map import IndexMap, Run
+from translator.unroll.levels import Levels, strides
+from translator.unroll.templates import COPY, MEMORY, NULL
+from translator.unroll.wiring import Unit, Wire
+
+__all__ = ["Adapted", "adapt"]
+
+
+class Adapted(msgspec.Struct, frozen=True):
+    """An adapter, and the two maps that replace the one of its link."""
+
+    template: Template
+    before: IndexMap
+    after: IndexMap
+
+
+def adapt(wire: Wire, source: Unit, target: Unit, plain: IndexMap, taken: set[str]) -> Adapted:
+    """Put an adapter into a wire.
+
+    Parameters
+    ----------
+    wire : Wire
+        The wire.
+    source, target : Unit
+        Its ends, of the same kind.
+    plain : IndexMap
+        Its edges without adapter.
+    taken : set of str
+        Keys of templates; that of the adapter is added.
+    """
+    at_source = source.is_app
+    standing = [run for run in plain.runs if (run.source if at_source else run.target)]
+    levels: Levels = tuple(msgspec.structs.replace(run.level, size=run.size) for run in standing)
+    steps = dict(zip(map(id, standing), strides(levels), strict=True))
+
+    def step(run: Run) -> int:
+        return steps.get(id(run), 0)
+
+    if at_source:
+        before = tuple(Run(run.level, run.size, run.source, step(run)) for run in standing)
+        after = tuple(Run(run.level, run.size, step(run), run.target, run.flat) for run in plain.runs)
+    else:
+        before = tuple(Run(run.level, run.size, run.source, step(run)) for run in plain.runs)
+        after = tuple(Run(run.level, run.size, step(run), run.target) for run in standing)
+    return Adapted(
+        template=_template(wire, source, target, levels, taken),
+        before=IndexMap(runs=before, source_start=plain.source_start),
+        after=msgspec.structs.replace(plain, runs=after, source_start=0),
+    )
+
+
+def _template(wire: Wire, source: Unit, target: Unit, levels: Levels, taken: set[str]) -> Template:
+    stem = f"{source.template.key}-to-{target.template.key}"
+    key = next(key for number in count(1) if (key := stem if number == 1 else f"{stem}-{number}") not in taken)
+    taken.add(key)
+    component = COPY if not source.is_app else NULL if wire.event else MEMORY
+    return Template(
+        key=key,
+        name=f"{source.template.name} to {target.template.name}",
+        kind=Kind.DATA if source.is_app else Kind.APP,
+        component=component,
+        category={COPY: "DALiuGEApp", NULL: "null", MEMORY: "Memory"}[component],
+        axes=tuple(level.axis for level in levels),
+        artificial=True,
+        origin=wire.pointer or f"{source.node} to {target.node}",
+    )

@@ -1,0 +1,119 @@
+"""Index maps: which instances a link joins, as nested counting with strides.
+
+All edges of a link are enumerated by a few nested counters (`Run`). Each adds its stride to the number of the source,
+to that of the target, or to both; a gather in addition divides a running number by its width. So a link of a million
+edges is a handful of integers until somebody asks for the arrays, and its number of edges is a product.
+"""
+
+from math import prod
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from translator.unroll.levels import Level
+
+__all__ = ["IndexMap", "Run"]
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One counter of an index map.
+
+    Attributes
+    ----------
+    level : Level
+        What is counted.
+    size : int
+        How far; the level's size, or one less where a loop carries from one iteration to the next.
+    source, target : int
+        By how much the instance numbers grow with each step; 0 where the level does not belong to that end.
+    flat : int
+        By how much the number that a gather divides by its width grows.
+    """
+
+    level: Level
+    size: int
+    source: int = 0
+    target: int = 0
+    flat: int = 0
+
+
+class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
+    """The edges of one link.
+
+    Attributes
+    ----------
+    runs : tuple of Run
+        The counters, those that move the source first, so that edges come sorted by source, then by target.
+    source_start, target_start : int
+        Instance numbers at which counting starts.
+    chunk : Level or None
+        The level of the gather that the link enters.
+    width : int
+        How many inputs that gather takes at a time.
+    chunk_stride : int
+        By how much the number of the target grows from one chunk to the next.
+    """
+
+    runs: tuple[Run, ...] = ()
+    source_start: int = 0
+    target_start: int = 0
+    chunk: Level | None = None
+    width: int = 1
+    chunk_stride: int = 0
+
+    @property
+    def edges(self) -> int:
+        """Number of edges."""
+        return prod(run.size for run in self.runs)
+
+    def write(self, source: npt.NDArray[np.int32], target: npt.NDArray[np.int32]) -> None:
+        """Write the instance numbers at both ends of every edge, adding to what stands there.
+
+        Parameters
+        ----------
+        source, target : int32 arrays, shape (edges,)
+            Written in place; no array but the target of a gather needs memory besides.
+        """
+        if not self.edges:
+            return
+        runs = _merged(self.runs)
+        sizes = [run.size for run in runs]
+        _count(source, self.source_start, sizes, [run.source for run in runs])
+        _count(target, self.target_start, sizes, [run.target for run in runs])
+        if self.chunk is not None:
+            flat = np.zeros(len(target), dtype=np.int32)
+            _count(flat, 0, sizes, [run.flat for run in runs])
+            flat //= self.width
+            flat *= self.chunk_stride
+            target += flat
+
+
+def _count(out: npt.NDArray[Any], start: int, sizes: list[int], strides: list[int]) -> None:
+    """Add ``start + sum(index * stride)`` for all indices, row-major."""
+    if start:
+        out += np.int32(start)
+    grid = out.reshape(sizes)
+    for position, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        if stride:
+            steps = np.arange(size, dtype=np.int32)
+            steps *= np.int32(stride)
+            grid += steps.reshape([size if axis == position else 1 for axis in range(len(sizes))])
+
+
+def _merged(runs: tuple[Run, ...]) -> list[Run]:
+    """The same counting with fewer counters: neighbours that count on where the other wraps become one."""
+    merged: list[Run] = []
+    for run in runs:
+        if run.size == 1:
+            continue
+        last = merged[-1] if merged else None
+        if last is not None and all(
+            outer == run.size * inner
+            for outer, inner in ((last.source, run.source), (last.target, run.target), (last.flat, run.flat))
+        ):
+            merged[-1] = Run(run.level, last.size * run.size, run.source, run.target, run.flat)
+        else:
+            merged.append(run)
+    return merged

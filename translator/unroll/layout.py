@@ -1,0 +1,215 @@
+"""Where every logical node stands, and the levels of its index space.
+
+Most constructs say themselves how often they repeat their content. The levels of a gather or a group-by depend on the
+levels of what enters them, so constructs are visited in the order of these dependencies.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+
+from translator.logical import LogicalGraph, LogicalLink, LogicalNode, NodeKind
+from translator.options import UnrollOptions
+from translator.problems import problem
+from translator.unroll.gather import chunks
+from translator.unroll.groupby import group_keys
+from translator.unroll.levels import EXCLUSIVE, GATHER, GROUPBY, LOOP, MPI, SCATTER, SUBGRAPH, Level, Levels
+from translator.unroll.values import Findings, multiplicity
+
+__all__ = ["Layout", "lay_out"]
+
+COLLECTING = ("Gather", "GroupBy")
+"""Constructs whose first application stands inside them and collects what enters."""
+
+_REPEATING = {"Scatter": (SCATTER, "num_of_copies"), "Loop": (LOOP, "num_of_iter")}
+_TRANSPARENT = {"SubGraph": SUBGRAPH, "ExclusiveForceNode": EXCLUSIVE}
+
+
+@dataclass
+class Layout:
+    """The places of the nodes of a logical graph; filled by `lay_out`, only read afterwards.
+
+    Attributes
+    ----------
+    graph : LogicalGraph
+        The graph.
+    options : UnrollOptions
+        How it is unrolled.
+    home : dict
+        Id of the construct around a node, by node id; None at the top level. The applications of a construct stand
+        beside it, but the first one of a gather or group-by stands inside.
+    collector : dict
+        Id of the application that collects for a gather or group-by, by construct id.
+    content : dict
+        Levels of what stands in a construct, by construct id.
+    ranks : dict
+        The level that an MPI application gives itself, by node id.
+    entries : dict
+        Links that enter a gather or group-by, by construct id, in the order of the file.
+    """
+
+    graph: LogicalGraph
+    options: UnrollOptions
+    home: dict[str, str | None] = field(default_factory=dict)
+    collector: dict[str, str] = field(default_factory=dict)
+    content: dict[str, Levels] = field(default_factory=dict)
+    ranks: dict[str, Levels] = field(default_factory=dict)
+    entries: dict[str, list[LogicalLink]] = field(default_factory=dict)
+
+    def around(self, node: str) -> Iterator[str]:
+        """Ids of the constructs around a node, innermost first."""
+        inner = self.home[node]
+        while inner is not None:
+            yield inner
+            inner = self.home[inner]
+
+    @cached_property
+    def children(self) -> dict[str, list[LogicalNode]]:
+        """Data and application nodes that stand directly in a construct, by its id, without its own application."""
+        found: dict[str, list[LogicalNode]] = {}
+        collectors = set(self.collector.values())
+        for node in self.graph.nodes:
+            home = self.home[node.id]
+            if home is not None and node.kind in (NodeKind.DATA, NodeKind.APP) and node.id not in collectors:
+                found.setdefault(home, []).append(node)
+        return found
+
+    @cached_property
+    def fed(self) -> set[str]:
+        """Ids of the nodes that some link ends on."""
+        return {link.target for link in self.graph.links}
+
+    def context(self, construct: str) -> Levels:
+        """Levels of the place where a construct stands."""
+        return self.within(self.home[construct])
+
+    def within(self, construct: str | None) -> Levels:
+        """Levels of the content of a construct; none at the top level."""
+        return () if construct is None else self.content[construct]
+
+    def entered(self, link: LogicalLink) -> str | None:
+        """Id of the gather or group-by that a link enters, or None for an ordinary link."""
+        target = self.graph.by_id[link.target]
+        construct = link.target if target.kind is NodeKind.CONSTRUCT else target.embedded_in
+        if construct is None or self.graph.by_id[construct].category not in COLLECTING:
+            return None
+        if target.kind is not NodeKind.CONSTRUCT and self.collector.get(construct) != link.target:
+            return None
+        return None if link.source == construct or construct in self.around(link.source) else construct
+
+    def levels_of(self, node: str) -> Levels:
+        """Levels of a data or application node; for a construct, those of its content."""
+        return self.content[node] if node in self.content else self.within(self.home[node]) + self.ranks.get(node, ())
+
+
+def lay_out(graph: LogicalGraph, options: UnrollOptions, findings: Findings) -> Layout:
+    """Find the place and the levels of every node.
+
+    Parameters
+    ----------
+    graph : LogicalGraph
+        The graph, with its values filled in.
+    options : UnrollOptions
+        See there.
+    findings : list of Problem
+        LG005, LG020, LG021, LG032, LG050, LG072 and LG080 to LG082 are added.
+    """
+    layout = Layout(graph, options)
+    _place(layout, findings)
+    for link in graph.links:
+        if link.source in layout.home and link.target in layout.home:
+            construct = layout.entered(link)
+            if construct is not None:
+                layout.entries.setdefault(construct, []).append(link)
+    for node in graph.nodes:
+        if node.category == "Mpi":
+            layout.ranks[node.id] = (_level(node, MPI, multiplicity(node, "num_of_procs", findings)),)
+    for construct in _order(layout, findings):
+        node = graph.by_id[construct]
+        layout.content[construct] = layout.context(construct) + _own(layout, node, findings)
+    return layout
+
+
+def _place(layout: Layout, findings: Findings) -> None:
+    """Find the construct around every node; parents that are no constructs, or form a circle, do not count."""
+    graph = layout.graph
+    for construct, apps in graph.embedded.items():
+        if construct in graph.by_id and graph.by_id[construct].category in COLLECTING:
+            layout.collector[construct] = apps[0].id
+    for node in graph.nodes:
+        parent = node.parent
+        if node.embedded_in is not None and node.embedded_in in graph.by_id:
+            owner = graph.by_id[node.embedded_in]
+            parent = owner.id if layout.collector.get(owner.id) == node.id else owner.parent
+        known = parent is not None and parent in graph.by_id and graph.by_id[parent].kind is NodeKind.CONSTRUCT
+        layout.home[node.id] = parent if known else None
+    for node in graph.nodes:
+        _cut_circle(layout, node, findings)
+
+
+def _cut_circle(layout: Layout, node: LogicalNode, findings: Findings) -> None:
+    seen: set[str] = set()
+    inner: str | None = node.id
+    while inner is not None and inner not in seen:
+        seen.add(inner)
+        inner = layout.home[inner]
+    if inner is not None:
+        layout.home[inner] = None
+        name = layout.graph.by_id[inner].name
+        text = f"construct {name!r} stands inside itself"
+        findings.append(problem("LG005", text, where=layout.graph.by_id[inner].pointer))
+
+
+def _order(layout: Layout, findings: Findings) -> list[str]:
+    """Ids of the constructs, each after the one around it and after those around what enters it."""
+    constructs = [node for node in layout.graph.nodes if node.kind is NodeKind.CONSTRUCT]
+    needs: dict[str, set[str]] = {}
+    for node in constructs:
+        home = layout.home[node.id]
+        needs[node.id] = set() if home is None else {home}
+        for link in layout.entries.get(node.id, ()):
+            source = layout.graph.by_id[link.source]
+            needs[node.id].update([source.id] if source.kind is NodeKind.CONSTRUCT else [])
+            needs[node.id].update(list(layout.around(source.id))[:1])
+    while True:
+        try:
+            return list(TopologicalSorter(needs).static_order())
+        except CycleError as error:
+            circle = [layout.graph.by_id[construct] for construct in error.args[1]]
+            names = " -> ".join(repr(node.name) for node in reversed(circle))
+            text = f"the sizes of these constructs depend on each other in a circle: {names}"
+            findings.append(problem("LG050", text, where=circle[0].pointer))
+            for node in circle:
+                layout.entries.pop(node.id, None)
+                home = layout.home[node.id]
+                needs[node.id] = set() if home is None else {home}
+
+
+def _own(layout: Layout, node: LogicalNode, findings: Findings) -> Levels:
+    """Levels that a construct itself gives its content."""
+    if node.category in _REPEATING:
+        kind, name = _REPEATING[node.category]
+        return (_level(node, kind, multiplicity(node, name, findings)),)
+    if node.category in _TRANSPARENT:
+        return (_level(node, _TRANSPARENT[node.category], 1),)
+    if node.category in COLLECTING:
+        context = layout.context(node.id)
+        sources = [(layout.levels_of(link.source), link.loop_aware) for link in layout.entries.get(node.id, ())]
+        if node.category == "Gather":
+            return (_level(node, GATHER, chunks(node, context, sources, layout.options, findings)),)
+        keys = group_keys(node, context, [levels for levels, _ in sources], findings)
+        return tuple(Level(node.id, node.name, GROUPBY, key.size, key.origin) for key in keys)
+    findings.append(
+        problem(
+            "LG032",
+            f"{node.category} {node.name!r} cannot be translated",
+            where=node.pointer,
+            hint="draw it with Scatter and Gather" if node.category == "MKN" else "replace it by another construct",
+        )
+    )
+    return (_level(node, SUBGRAPH, 1),)
+
+
+def _level(node: LogicalNode, kind: str, size: int) -> Level:
+    return Level(node.id, node.name, kind, size, node.id)

@@ -1,0 +1,164 @@
+"""Loops: which wires carry data from one iteration to the next.
+
+A closes-loop edge does. An edge from the end to the start of a loop that is not marked so, but would close a cycle
+within an iteration, can mean nothing else. A loop with neither is closed from its end components to its start
+components, as DALiuGE does; where there are several of them, by the names or types of their ports if these tell them
+apart.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+import rustworkx
+
+from translator.logical import Field, LogicalNode, NodeKind
+from translator.problems import problem
+from translator.unroll.layout import Layout
+from translator.unroll.links import carry_level
+from translator.unroll.values import Findings, is_on
+from translator.unroll.wiring import Unit, Wire
+
+__all__ = ["close_loops", "cycles"]
+
+_IN, _OUT = ("InputPort", "InputOutput"), ("OutputPort", "InputOutput")
+_ANY = ("", "Object", "Unknown")
+
+
+def close_loops(layout: Layout, units: dict[str, Unit], wires: Sequence[Wire], findings: Findings) -> list[Wire]:
+    """The wires with `closes` set exactly on those that carry, and with the carries that were not drawn.
+
+    Parameters
+    ----------
+    layout : Layout
+        Where the nodes stand.
+    units : dict of Unit
+        The ends of wires.
+    wires : sequence of Wire
+        As drawn.
+    findings : list of Problem
+        LG060, LG061 and LG062 are added.
+    """
+    marked = [_checked(units, wire, findings) for wire in wires]
+    component = _components(marked)
+    closed = [
+        wire
+        if wire.closes or component[wire.source] != component[wire.target]
+        else _unmarked(layout, units, wire, findings)
+        for wire in marked
+    ]
+    loops = {_loop_of(units, wire) for wire in closed if wire.closes}
+    for node in layout.graph.nodes:
+        if node.kind is NodeKind.CONSTRUCT and node.category == "Loop" and node.id not in loops:
+            closed += _synthesised(layout, node, findings)
+    return closed
+
+
+def cycles(units: dict[str, Unit], wires: Iterable[Wire]) -> list[list[str]]:
+    """Ids of the units of every cycle that no carry breaks, each cycle from its first unit in the order of the file."""
+    order = {unit: position for position, unit in enumerate(units)}
+    graph, _ = _digraph([wire for wire in wires if not wire.closes])
+    found: list[list[str]] = []
+    for group in rustworkx.strongly_connected_components(graph):
+        part = graph.subgraph(sorted(group))
+        circle = [part[edge[0]] for edge in rustworkx.digraph_find_cycle(part)]
+        if circle:
+            lead = min(range(len(circle)), key=lambda place: order[circle[place]])
+            found.append([*circle[lead:], *circle[:lead]])
+    return sorted(found, key=lambda names: order[names[0]])
+
+
+def _checked(units: dict[str, Unit], wire: Wire, findings: Findings) -> Wire:
+    """The wire; an ordinary one where it closes no loop."""
+    if not wire.closes or (_loop_of(units, wire) is not None and not wire.entry):
+        return wire
+    names = f"{units[wire.source].template.name!r} to {units[wire.target].template.name!r}"
+    text = f"the closes-loop edge from {names} stands in no loop: it is taken as an ordinary edge"
+    findings.append(problem("LG062", text, where=wire.pointer, hint="put both ends into one loop"))
+    return msgspec.structs.replace(wire, closes=False)
+
+
+def _loop_of(units: dict[str, Unit], wire: Wire) -> str | None:
+    """Id of the innermost loop around both ends."""
+    level = carry_level(units[wire.source].levels, units[wire.target].levels)
+    return None if level is None else units[wire.source].levels[level].construct
+
+
+def _digraph(wires: Iterable[Wire]) -> tuple["rustworkx.PyDiGraph[str, None]", dict[str, int]]:
+    graph: rustworkx.PyDiGraph[str, None] = rustworkx.PyDiGraph(multigraph=False)
+    rows: dict[str, int] = {}
+    for wire in wires:
+        for end in (wire.source, wire.target):
+            if end not in rows:
+                rows[end] = graph.add_node(end)
+        graph.add_edge(rows[wire.source], rows[wire.target], None)
+    return graph, rows
+
+
+def _components(wires: Iterable[Wire]) -> dict[str, int]:
+    """Which units reach each other along wires that do not carry: the number of their strong component."""
+    graph, rows = _digraph([wire for wire in wires if not wire.closes])
+    groups = enumerate(rustworkx.strongly_connected_components(graph))
+    numbers = {row: number for number, group in groups for row in group}
+    return {unit: numbers[row] for unit, row in rows.items()}
+
+
+def _unmarked(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findings) -> Wire:
+    """A carry, if the wire leads from the end of a loop to its start."""
+    source, target = (layout.graph.by_id[units[end].node] for end in (wire.source, wire.target))
+    loop = _loop_of(units, wire)
+    if loop is None or not (is_on(source.value("group_end")) and is_on(target.value("group_start"))):
+        return wire
+    names = f"{source.name!r} to {target.name!r}"
+    text = f"the edge from {names} leads back to the start of its loop: it is taken as closing it"
+    findings.append(problem("LG061", text, where=wire.pointer, hint="mark the edge as closes-loop"))
+    return msgspec.structs.replace(wire, closes=True)
+
+
+def _synthesised(layout: Layout, loop: LogicalNode, findings: Findings) -> list[Wire]:
+    children = layout.children.get(loop.id, [])
+    ends = [node for node in children if is_on(node.value("group_end"))]
+    starts = [node for node in children if is_on(node.value("group_start"))]
+    if not (ends and starts):
+        lacking = " and ".join(name for name, found in (("group_start", starts), ("group_end", ends)) if not found)
+        text = f"loop {loop.name!r} has no closes-loop edge and no component with {lacking}"
+        hint = "mark an edge as closes-loop, or set group_start and group_end on its first and last component"
+        findings.append(problem("LG060", text, where=loop.pointer, hint=hint))
+        return []
+    return [
+        Wire(source=end.id, target=start.id, source_port=out, target_port=into, closes=True, pointer=loop.pointer)
+        for end, start, out, into in _pairs(ends, starts)
+    ]
+
+
+def _pairs(ends: list[LogicalNode], starts: list[LogicalNode]) -> list[tuple[LogicalNode, LogicalNode, str, str]]:
+    """Which end carries to which start, and through which ports: by equal names, else by equal types, else all."""
+    together = [(end, start) for end in ends for start in starts]
+    for matching in (_same_name, _same_type):
+        found = [(end, start, *ports) for end, start in together if (ports := _ports(end, start, matching)) is not None]
+        complete = {end.id for end, *_ in found} == {end.id for end in ends}
+        if complete and {start.id for _, start, *_ in found} == {start.id for start in starts}:
+            return found
+    return [(end, start, *_only_ports(end, start)) for end, start in together]
+
+
+def _same_name(out: Field, into: Field) -> bool:
+    return out.name == into.name
+
+
+def _same_type(out: Field, into: Field) -> bool:
+    return out.type == into.type and out.type not in _ANY
+
+
+def _ports(end: LogicalNode, start: LogicalNode, matching: Callable[[Field, Field], bool]) -> tuple[str, str] | None:
+    outs, ins = _side(end, _OUT), _side(start, _IN)
+    return next(((out.name, into.name) for out in outs for into in ins if matching(out, into)), None)
+
+
+def _only_ports(end: LogicalNode, start: LogicalNode) -> tuple[str, str]:
+    """Names of the ports where there is no choice."""
+    outs, ins = _side(end, _OUT), _side(start, _IN)
+    return (outs[0].name if len(outs) == 1 else "", ins[0].name if len(ins) == 1 else "")
+
+
+def _side(node: LogicalNode, usages: tuple[str, ...]) -> list[Field]:
+    return [field for field in node.fields if field.usage in usages]

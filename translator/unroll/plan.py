@@ -1,0 +1,219 @@
+"""The plan of a physical graph: its templates, links and index maps, all of the size of the logical graph.
+
+Numbers of drops and edges are products, known before anything of the physical graph exists.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from dropflow.graph.templates import Link, Template
+from dropflow.ids import safe_name
+from translator.logical import LogicalGraph
+from translator.options import UnrollOptions
+from translator.problems import Problem, problem
+from translator.unroll.adapters import adapt
+from translator.unroll.gather import gather_map, width
+from translator.unroll.groupby import groupby_map
+from translator.unroll.index_map import IndexMap
+from translator.unroll.layout import Layout, lay_out
+from translator.unroll.levels import EXCLUSIVE, spelled
+from translator.unroll.links import Unpairable, carry_level, link_map
+from translator.unroll.loop import close_loops, cycles
+from translator.unroll.values import Findings
+from translator.unroll.wiring import Unit, Wire, draw_wires, list_units
+
+__all__ = ["Plan", "plan"]
+
+_MANY_PAIRS = 10_000_000
+_LARGEST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a logical graph will become.
+
+    Attributes
+    ----------
+    name, prefix : str
+        Of the physical graph.
+    templates : tuple of Template
+        Nodes of the file in its order, adapters after them.
+    links : tuple of Link
+        Links of the file in its order, then those that were added.
+    maps : tuple of IndexMap
+        The edges of each link.
+    problems : tuple of Problem
+        Everything found; an error means that the plan cannot be carried out.
+    meta : dict
+        Notes that travel with the graph.
+    """
+
+    name: str
+    prefix: str
+    templates: tuple[Template, ...]
+    links: tuple[Link, ...]
+    maps: tuple[IndexMap, ...]
+    problems: tuple[Problem, ...]
+    meta: dict[str, str]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of drops of each template."""
+        return tuple(prod(template.shape) for template in self.templates)
+
+    @property
+    def drops(self) -> int:
+        """Number of drops."""
+        return sum(self.sizes)
+
+    @property
+    def edges(self) -> int:
+        """Number of edges."""
+        return sum(edges.edges for edges in self.maps)
+
+
+def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> Plan:
+    """Plan the physical graph of a logical graph, in time and memory of the order of the logical graph.
+
+    Never raises for a bad graph: everything found stands in `Plan.problems`.
+
+    Parameters
+    ----------
+    graph : LogicalGraph
+        The graph, with its values filled in.
+    options : UnrollOptions, optional
+        See there.
+    """
+    options = options or UnrollOptions()
+    findings: Findings = []
+    layout = lay_out(graph, options, findings)
+    units = list_units(layout, findings)
+    wires = close_loops(layout, units, draw_wires(layout, units, findings), findings)
+    for circle in cycles(units, wires):
+        names = " -> ".join(repr(units[unit].template.name) for unit in [*circle, circle[0]])
+        where = graph.by_id[units[circle[0]].node].pointer
+        hint = "remove an edge, or mark the one that leads to the next iteration of a loop as closes-loop"
+        findings.append(problem("LG050", f"the graph has a cycle: {names}", where=where, hint=hint))
+    templates, links, maps = _connect(layout, units, wires, findings)
+    exclusive = [
+        construct for construct, levels in layout.content.items() if levels[-1:] and levels[-1].kind == EXCLUSIVE
+    ]
+    made = Plan(
+        name=graph.name,
+        prefix=options.prefix or safe_name(graph.name),
+        templates=tuple(templates),
+        links=tuple(links),
+        maps=tuple(maps),
+        problems=(),
+        meta={"exclusive": ",".join(exclusive)} if exclusive else {},
+    )
+    findings += _too_large(made, options)
+    return Plan(**{**vars(made), "problems": tuple(findings)})
+
+
+def _connect(
+    layout: Layout, units: dict[str, Unit], wires: list[Wire], findings: Findings
+) -> tuple[list[Template], list[Link], list[IndexMap]]:
+    """Templates, links and maps, with an adapter in each wire between two units of the same kind."""
+    templates = [unit.template for unit in units.values()]
+    rows = {unit: row for row, unit in enumerate(units)}
+    taken = {template.key for template in templates}
+    links: list[Link] = []
+    maps: list[IndexMap] = []
+    for wire in wires:
+        edges = _map_of(layout, units, wire, findings)
+        if edges is None:
+            continue
+        source, target = units[wire.source], units[wire.target]
+        link = Link(
+            source=rows[wire.source],
+            target=rows[wire.target],
+            source_port=wire.source_port,
+            target_port=wire.target_port,
+            streaming=wire.streaming,
+            carry=wire.closes,
+        )
+        if source.is_app is not target.is_app:
+            links.append(link)
+            maps.append(edges)
+            continue
+        findings.append(_same_kind(layout.options, wire, source, target))
+        adapted = adapt(wire, source, target, edges, taken)
+        row = len(templates)
+        templates.append(adapted.template)
+        links.append(Link(source=link.source, target=row, source_port=wire.source_port, streaming=wire.streaming))
+        links.append(Link(source=row, target=link.target, target_port=wire.target_port, carry=wire.closes))
+        maps += [adapted.before, adapted.after]
+    return templates, links, maps
+
+
+def _same_kind(options: UnrollOptions, wire: Wire, source: Unit, target: Unit) -> Problem:
+    names = f"{source.template.name!r} to {target.template.name!r}"
+    kind = "applications" if source.is_app else "data nodes"
+    if not options.adapters:
+        text = f"the edge from {names} joins two {kind}"
+        return problem("LG040", text, where=wire.pointer, hint="put a node in between, or switch adapters on")
+    added = "a data drop" if source.is_app else "a copying application"
+    return problem("LG041", f"the edge from {names} joins two {kind}: {added} was put in between", where=wire.pointer)
+
+
+def _map_of(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findings) -> IndexMap | None:
+    source, target = units[wire.source].levels, units[wire.target].levels
+    names = f"{units[wire.source].template.name!r} to {units[wire.target].template.name!r}"
+    try:
+        edges = _levels_map(layout, wire, units)
+    except Unpairable:
+        text = f"the edge from {names} leads from {spelled(source)} to {spelled(target)}: neither contains the other"
+        hint = "gather what the source's levels spread out first, or draw the target inside them"
+        if not layout.options.zip_scatters and any(level.kind == "scatter" for level in source):
+            hint += "; equal scatters can be linked copy by copy with zip_scatters"
+        findings.append(problem("LG070", text, where=wire.pointer, hint=hint))
+        return None
+    if wire.aware and not wire.entry and not _crosses_loop(layout, wire, units):
+        text = f"the edge from {names} is loop-aware, but enters and leaves no loop"
+        findings.append(problem("LG062", text, where=wire.pointer))
+    if edges.edges > _MANY_PAIRS:
+        text = f"the edge from {names} becomes {in_words(edges.edges)} edges"
+        findings.append(problem("LG071", text, where=wire.pointer))
+    return edges
+
+
+def _levels_map(layout: Layout, wire: Wire, units: dict[str, Unit]) -> IndexMap:
+    source, target = units[wire.source].levels, units[wire.target].levels
+    if not wire.entry:
+        carry = carry_level(source, target) if wire.closes else None
+        return link_map(source, target, aware=wire.aware, options=layout.options, carry=carry)
+    position = len(layout.context(wire.entry))
+    node = layout.graph.by_id[wire.entry]
+    if node.category == "GroupBy":
+        return groupby_map(source, target, position=position)
+    return gather_map(
+        source, target, position=position, width=width(node, []), aware=wire.aware, options=layout.options
+    )
+
+
+def _crosses_loop(layout: Layout, wire: Wire, units: dict[str, Unit]) -> bool:
+    """Whether being loop-aware makes a difference."""
+    source, target = units[wire.source].levels, units[wire.target].levels
+    plain, aware = (link_map(source, target, aware=aware, options=layout.options) for aware in (False, True))
+    return plain != aware
+
+
+def _too_large(made: Plan, options: UnrollOptions) -> list[Problem]:
+    """LG120, where the prediction exceeds what is allowed or what a column can hold."""
+    found = []
+    for what, number, limit in (
+        ("drops", made.drops, min(options.max_drops, _LARGEST)),
+        ("edges", made.edges, min(options.max_edges, _LARGEST)),
+    ):
+        if number > limit:
+            text = f"{made.name} would become {in_words(number)} {what}, more than {in_words(limit)}"
+            largest = max(zip(made.sizes, made.templates, strict=True), key=lambda entry: entry[0])[1]
+            hint = f"most drops come from {largest.name!r}; reduce its copies, or raise the limit"
+            found.append(problem("LG120", text, hint=hint))
+    return found
+
+
+def in_words(number: int) -> str:
+    """A number with separators, or its magnitude where it is beyond counting."""
+    return f"{number:,}" if number < 10**18 else f"more than 10^{(number.bit_length() - 1) * 3 // 10}"

@@ -1,0 +1,121 @@
+"""Reads numbers and switches from the fields of a logical node, and says what is wrong with them."""
+
+import math
+from typing import Any
+
+from translator.logical import LogicalNode
+from translator.problems import Problem, Severity, problem
+
+__all__ = ["Findings", "is_on", "multiplicity", "pointer", "quantity", "whole"]
+
+_ON = frozenset({"1", "true", "yes", "y", "on"})
+_LARGEST = 2**63
+_SHOWN = 60
+
+Findings = list[Problem]
+"""Where problems are collected while a plan is made."""
+
+
+def is_on(value: Any) -> bool:
+    """Whether a value means yes: old files spell switches as text."""
+    if isinstance(value, str):
+        return value.strip().casefold() in _ON
+    return bool(value)
+
+
+def pointer(node: LogicalNode, name: str) -> str:
+    """Where a field of the node stands, or the node itself where it has no such field."""
+    field = node.by_name.get(name)
+    return node.pointer if field is None else field.pointer or node.pointer
+
+
+def multiplicity(node: LogicalNode, name: str, findings: Findings) -> int:
+    """How often a construct repeats its content; one, and a finding, where its field does not say."""
+    value = node.value(name)
+    found = _integer(value)
+    where = pointer(node, name)
+    if found is None or not 0 <= found < _LARGEST:
+        said = "is missing" if value is None else f"is {_shown(value)}, which is no non-negative integer"
+        findings.append(
+            problem(
+                "LG020", f"{name} of {node.category} {node.name!r} {said}", where=where, hint="give it a whole number"
+            )
+        )
+        return 1
+    if found == 0:
+        text = f"{name} of {node.category} {node.name!r} is zero: everything inside vanishes"
+        findings.append(problem("LG021", text, where=where))
+    return found
+
+
+def whole(node: LogicalNode, name: str, default: int, findings: Findings, *, lowest: int) -> int:
+    """An integer of at least `lowest`; the default, and a finding, where the field holds something else."""
+    value = node.value(name)
+    if value is None:
+        return default
+    found = _integer(value)
+    if found is None:
+        findings.append(_unconvertible(node, name, value, default))
+        return default
+    if found < lowest:
+        findings.append(_replaced(node, name, value, default, f"at least {lowest}"))
+        return default
+    return found
+
+
+def quantity(node: LogicalNode, name: str, default: float, findings: Findings, *, highest: float = math.inf) -> float:
+    """A number from 0 to `highest`; the default, and a finding, where the field holds something else."""
+    value = node.value(name)
+    if value is None:
+        return default
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        findings.append(_unconvertible(node, name, value, default))
+        return default
+    if not (math.isfinite(found) and 0 <= found <= highest):
+        wanted = "not negative and finite" if highest == math.inf else f"between 0 and {highest:g}"
+        findings.append(_replaced(node, name, value, default, wanted))
+        return default
+    return found
+
+
+def _integer(value: Any) -> int | None:
+    """The value as an integer if it is one in any spelling: 3, 3.0, "3", " 3.0 "."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return int(value) if not isinstance(value, float) or value.is_integer() else None
+    except ValueError:
+        pass
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return int(number) if math.isfinite(number) and number.is_integer() else None
+
+
+def _unconvertible(node: LogicalNode, name: str, value: Any, default: float) -> Problem:
+    return problem(
+        "LG091",
+        f"{name} of {node.name!r} is {_shown(value)}, which is no number; {default:g} is used",
+        where=pointer(node, name),
+        hint="give it a number",
+        severity=Severity.WARNING,
+    )
+
+
+def _replaced(node: LogicalNode, name: str, value: Any, default: float, wanted: str) -> Problem:
+    return problem(
+        "LG093",
+        f"{name} of {node.name!r} is {_shown(value)}, not {wanted}; {default:g} is used",
+        where=pointer(node, name),
+    )
+
+
+def _shown(value: Any) -> str:
+    """A value in a message, cut where it is long."""
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        return f"a number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
