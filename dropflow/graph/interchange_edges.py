@@ -1,0 +1,244 @@
+"""From declarations of edges on either of their ends to one table of edges, with links, adapters and order.
+
+In DALiuGE's JSON an edge may be declared by its source, by its target or by both, each naming only its own port. Two
+drops may be joined more than once, at different ports: then the k-th declaration on one side belongs to the k-th on the
+other.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.graph.templates import Axis, Kind, Link, Template
+
+__all__ = ["Declarations", "EdgeTable", "expand_adapters", "match", "number_links"]
+
+_Wide = npt.NDArray[np.int64]
+_LATER = 1 << 40
+"""Added to positions of edges that their application does not declare: they come after those that it does."""
+
+
+@dataclass
+class Declarations:
+    """Edges as one side declares them, in the order of the document; a column each."""
+
+    source: "array[int]" = field(default_factory=lambda: array("q"))
+    target: "array[int]" = field(default_factory=lambda: array("q"))
+    streaming: "array[int]" = field(default_factory=lambda: array("b"))
+    port: "array[int]" = field(default_factory=lambda: array("q"))
+
+    def add(self, source: int, target: int, streaming: bool, port: int) -> None:  # noqa: FBT001 - a column, not a flag
+        """Note one declaration."""
+        self.source.append(source)
+        self.target.append(target)
+        self.streaming.append(streaming)
+        self.port.append(port)
+
+    def renumbered(self, row_of: _Wide) -> "Declarations":
+        """The same declarations with other numbers for the drops."""
+        source, target = (array("q", row_of[np.array(end, dtype=np.int64)]) for end in (self.source, self.target))
+        return Declarations(source, target, self.streaming, self.port)
+
+
+class EdgeTable(NamedTuple):
+    """Edges with both of their ports, one row an edge.
+
+    Attributes
+    ----------
+    source, target : int64 arrays
+        Rows of the drops at the ends.
+    source_port, target_port : int64 arrays
+        Numbers of the port names.
+    streaming : int64 array
+        1 where the target reads while the source is written, else 0.
+    by_source, by_target : int64 arrays
+        Position of the edge among the declarations of its source and of its target.
+    """
+
+    source: _Wide
+    target: _Wide
+    source_port: _Wide
+    target_port: _Wide
+    streaming: _Wide
+    by_source: _Wide
+    by_target: _Wide
+
+
+def match(from_sources: Declarations, from_targets: Declarations, drops: int) -> EdgeTable:
+    """Pair what sources and targets declare; an edge that is declared twice in the same words is one edge."""
+    out, into = _keys(from_sources, drops), _keys(from_targets, drops)
+    out_order, into_order = np.argsort(out, kind="stable"), np.argsort(into, kind="stable")
+    out, into = out[out_order], into[into_order]
+    key = np.union1d(out, into)
+    out_start, into_start = np.searchsorted(out, key), np.searchsorted(into, key)
+    out_count = np.searchsorted(out, key, side="right") - out_start
+    into_count = np.searchsorted(into, key, side="right") - into_start
+
+    # Group by group as many edges as the wordier side declares; the other side's last port serves the rest.
+    count = np.maximum(out_count, into_count)
+    group = np.repeat(np.arange(len(key)), count)
+    rank = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
+    source_port, by_source = _picked(from_sources, out_order, out_start[group], out_count[group], rank)
+    target_port, by_target = _picked(from_targets, into_order, into_start[group], into_count[group], rank)
+    pair, streaming = np.divmod(key[group], 2)
+    source, target = np.divmod(pair, max(drops, 1))
+
+    words = np.stack([key[group], source_port, target_port])
+    _, once = np.unique(words, axis=1, return_index=True)
+    columns = (source, target, source_port, target_port, streaming, by_source, by_target)
+    return EdgeTable(*(column[once] for column in columns))
+
+
+def _keys(side: Declarations, drops: int) -> _Wide:
+    source, target = np.array(side.source, dtype=np.int64), np.array(side.target, dtype=np.int64)
+    return (source * max(drops, 1) + target) * 2 + np.array(side.streaming, dtype=np.int64)
+
+
+def _picked(side: Declarations, order: _Wide, start: _Wide, count: _Wide, rank: _Wide) -> tuple[_Wide, _Wide]:
+    """Port and position that one side gives each edge: nothing (port 0, at the end) where it is silent."""
+    position = np.full(len(rank), _LATER, dtype=np.int64)
+    position += np.arange(len(rank))
+    port = np.zeros(len(rank), dtype=np.int64)
+    says = count > 0
+    chosen = order[(start + np.minimum(rank, count - 1))[says]]
+    port[says] = np.array(side.port, dtype=np.int64)[chosen]
+    position[says] = chosen
+    return port, position
+
+
+def expand_adapters(
+    edges: EdgeTable, template: list[int], templates: list[Template], oids: list[str]
+) -> tuple[EdgeTable, list[int], list[tuple[str, str]]]:
+    """Put an artificial drop into every edge between drops of the same kind.
+
+    Between applications comes a memory drop, between data drops an application that copies. `template`, `templates`
+    and `oids` grow by the new drops.
+
+    Returns
+    -------
+    edges : EdgeTable
+        Without the edges that were split, and with both halves of each.
+    hosts : list of int
+        For each new drop the source of its edge.
+    joined : list of (str, str)
+        Names of the templates at the ends, once for each pair.
+    """
+    kinds = np.fromiter((one.kind for one in templates), dtype=np.int8, count=len(templates))
+    rows = np.array(template, dtype=np.int64)
+    same = kinds[rows[edges.source]] == kinds[rows[edges.target]]
+    split = np.flatnonzero(same)
+    if not len(split):
+        return edges, [], []
+    taken = set(oids)
+    made: dict[tuple[int, int], list[int]] = {}
+    first = len(template)
+    hosts = []
+    for source, target in zip(edges.source[split].tolist(), edges.target[split].tolist(), strict=True):
+        made.setdefault((template[source], template[target]), []).append(len(template))
+        hosts.append(source)
+        oids.append(_free_name(f"{oids[source]}-to-{oids[target]}", taken))
+        template.append(-1)
+    joined = []
+    for (before, after), drops in made.items():
+        ends = templates[before], templates[after]
+        joined.append((ends[0].name, ends[1].name))
+        for drop in drops:
+            template[drop] = len(templates)
+        templates.append(_adapter(*ends, len(drops)))
+    middle = np.arange(first, first + len(split))
+    silent = np.zeros(len(split), dtype=np.int64)
+    halves = (
+        EdgeTable(*(column[~same] for column in edges)),
+        EdgeTable(
+            edges.source[split],
+            middle,
+            edges.source_port[split],
+            silent,
+            edges.streaming[split],
+            edges.by_source[split],
+            edges.by_target[split],
+        ),
+        EdgeTable(
+            middle,
+            edges.target[split],
+            silent,
+            edges.target_port[split],
+            edges.streaming[split],
+            edges.by_source[split],
+            edges.by_target[split],
+        ),
+    )
+    return EdgeTable(*(np.concatenate(parts) for parts in zip(*halves, strict=True))), hosts, joined
+
+
+def _free_name(wanted: str, taken: set[str]) -> str:
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}-{number}"
+    taken.add(name)
+    return name
+
+
+def _adapter(before: Template, after: Template, drops: int) -> Template:
+    between_apps = before.kind is Kind.APP
+    return Template(
+        key=f"{before.key}-to-{after.key}",
+        name=f"{before.name} to {after.name}",
+        kind=Kind.DATA if between_apps else Kind.APP,
+        component="dlg.data.drops.memory.InMemoryDROP" if between_apps else "dlg.apps.simple.CopyApp",
+        category="Memory" if between_apps else "DALiuGEApp",
+        axes=(Axis("", "", "list", drops),) if drops > 1 else (),
+        artificial=True,
+        origin=f"{before.key} -> {after.key}",
+    )
+
+
+def number_links(
+    edges: EdgeTable, template: Sequence[int], templates: Sequence[Template], ports: Sequence[str]
+) -> tuple[list[Link], npt.NDArray[np.int32]]:
+    """Give every edge its link, so that sorting by link keeps the order that applications declare.
+
+    An application sees its inputs (and outputs) sorted by link and then by drop. Going through the edges of each
+    application in declared order, an edge takes the first link of its signature that comes after that of the edge
+    before; only where there is none, a new link is made. Graphs that were written in our order get one link for each
+    signature.
+    """
+    rows = np.array(template, dtype=np.int64)
+    is_app = np.fromiter((one.kind is Kind.APP for one in templates), dtype=np.bool_, count=len(templates))
+    leaves_app = is_app[rows[edges.source]]
+    app = np.where(leaves_app, edges.source, edges.target)
+    other = np.where(leaves_app, edges.target, edges.source)
+    position = np.where(leaves_app, edges.by_source, edges.by_target)
+    order = np.lexsort((position, leaves_app, app))
+    links: list[Link] = []
+    known: dict[tuple[int, ...], list[int]] = {}
+    chosen = np.empty(len(order), dtype=np.int32)
+    seen, last = (-1, False), (-1, -1)
+    signature = (rows[edges.source], rows[edges.target], edges.source_port, edges.target_port, edges.streaming)
+    columns = zip(*(column[order].tolist() for column in (app, leaves_app, other, *signature)), strict=True)
+    for edge, (holder, leaves, drop, *words) in zip(order.tolist(), columns, strict=True):
+        if (holder, leaves) != seen:
+            seen, last = (holder, leaves), (-1, -1)
+        candidates = known.setdefault(tuple(words), [])
+        link = next((number for number in candidates if (number, drop) > last), -1)
+        if link < 0:
+            link = len(links)
+            candidates.append(link)
+            source, target, source_port, target_port, streaming = words
+            links.append(
+                Link(
+                    source=source,
+                    target=target,
+                    source_port=ports[source_port],
+                    target_port=ports[target_port],
+                    streaming=bool(streaming),
+                )
+            )
+        last = (link, drop)
+        chosen[edge] = link
+    return links, chosen

@@ -1,0 +1,207 @@
+"""Parameters and classes in DALiuGE's spelling: argument records to `Argument` and back, and class fallbacks."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeGuard
+
+from dropflow.graph.templates import Argument, Kind
+
+__all__ = [
+    "CONTAINERS",
+    "LEGACY",
+    "STRUCTURAL",
+    "argument_of",
+    "as_boolean",
+    "fallback_class",
+    "is_record",
+    "kind_of",
+    "merged",
+    "record_of",
+]
+
+CONTAINERS: Mapping[str, str] = MappingProxyType(
+    {
+        "applicationArgs": "ApplicationArgument",
+        "constraintParams": "ConstraintParameter",
+        "componentParams": "ComponentParameter",
+    }
+)
+"""Keys of a drop that hold argument records by name, and the parameter type that stands in each."""
+
+STRUCTURAL = frozenset(
+    """
+    oid uid iid lg_key rank loop_ctx proc_index humanReadableKey node island
+    inputs outputs consumers producers streamingInputs streamingConsumers ports port_map
+    inputPorts outputPorts inputLocalPorts outputLocalPorts
+    categoryType category storage dropclass name app_name artificial origin reprodata mkn
+    weight num_cpus input_error_threshold n_tries n_effective_inputs block_skip persist precious
+    applicationArgs constraintParams componentParams fields nodeAttributes
+    Application appclass dataclass Data
+    """.split()  # noqa: SIM905 - a block of words reads better than a column of quotes
+)
+"""Keys of a drop that are never parameters; a parameter of such a name lives in its record only."""
+
+LEGACY: Mapping[str, str] = MappingProxyType(
+    {"type": "categoryType", "app": "dropclass", "dt": "category", "nm": "name"}
+)
+"""Old spellings, by the key that replaced them; where that key is present, the old one is an ordinary parameter."""
+
+_KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "application": Kind.APP,
+        "app": Kind.APP,
+        "socket": Kind.APP,
+        "data": Kind.DATA,
+        "plain": Kind.DATA,
+        "container": Kind.DATA,
+    }
+)
+
+_CLASSES: Mapping[str, str] = MappingProxyType(
+    {
+        "memory": "dlg.data.drops.memory.InMemoryDROP",
+        "sharedmemory": "dlg.data.drops.memory.SharedMemoryDROP",
+        "pythonobject": "dlg.data.drops.memory.PythonObjectDROP",
+        "file": "dlg.data.drops.file.FileDROP",
+        "directory": "dlg.data.drops.directory.DirectoryDROP",
+        "json": "dlg.data.drops.json_drop.JsonDROP",
+        "null": "dlg.data.drops.data_base.NullDROP",
+        "parameterset": "dlg.data.drops.parset_drop.ParameterSetDROP",
+        "s3": "dlg.data.drops.s3_drop.S3DROP",
+        "ngas": "dlg.data.drops.ngas.NgasDROP",
+        "rdbms": "dlg.data.drops.rdbms.RDBMSDrop",
+        "container": "dlg.data.drops.container.ContainerDROP",
+        "socket": "dlg.apps.socket_listener.SocketListenerApp",
+        "bashshellapp": "dlg.apps.bash_shell_app.BashShellApp",
+        "docker": "dlg.apps.dockerapp.DockerApp",
+        "pyfuncapp": "dlg.apps.pyfunc.PyFuncApp",
+        "mpi": "dlg.apps.mpi.MPIApp",
+    }
+)
+
+_RECORD_KEYS = frozenset(
+    """
+    id name text value defaultValue description type encoding parameterType usage options readonly precious positional
+    keyAttribute
+    """.split()  # noqa: SIM905 - a block of words reads better than a column of quotes
+)
+
+_TYPES: Mapping[type, str] = MappingProxyType(
+    {bool: "Boolean", int: "Integer", float: "Float", str: "String", dict: "Json", list: "Json"}
+)
+
+_BOTH = "InputOutput"
+
+
+def kind_of(category_type: object) -> Kind | None:
+    """What a drop of this `categoryType` is, in any case and of any age; None where nobody knows."""
+    return _KINDS.get(category_type.lower()) if isinstance(category_type, str) else None
+
+
+def fallback_class(*hints: object) -> str:
+    """Class of a drop that names none, from the first of its storage, category and type that says enough; or empty."""
+    found = (_CLASSES.get(hint.lower()) for hint in hints if isinstance(hint, str))
+    return next((name for name in found if name), "")
+
+
+def as_boolean(value: object) -> bool | None:
+    """A truth value, also from the texts and numbers that old graphs write; None where it is neither."""
+    if isinstance(value, bool | int | float):
+        return bool(value)
+    if isinstance(value, str):
+        return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(
+            value.strip().lower()
+        )
+    return None
+
+
+def is_record(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether this looks like an argument record rather than like a value."""
+    return isinstance(value, dict) and "value" in value and value.keys() <= _RECORD_KEYS
+
+
+def record_of(argument: Argument) -> dict[str, Any]:
+    """The argument record of an argument."""
+    return {
+        "id": argument.id,
+        "name": argument.name,
+        "value": argument.value,
+        "defaultValue": argument.default,
+        "description": argument.description,
+        "type": argument.type,
+        "encoding": argument.encoding,
+        "parameterType": argument.parameter_type,
+        "usage": argument.usage,
+        "options": list(argument.options),
+        "readonly": False,
+        "precious": argument.precious,
+        "positional": argument.positional,
+    }
+
+
+def argument_of(name: str, record: Mapping[str, Any], *, value: Any, parameter_type: str) -> Argument:
+    """The argument of an argument record.
+
+    Parameters
+    ----------
+    name : str
+        Its name; old records have none of their own.
+    record : mapping
+        The record; empty for a bare value.
+    value : Any
+        The value that counts.
+    parameter_type : str
+        For records that do not say it.
+    """
+    options = record.get("options")
+    return Argument(
+        name=name,
+        value=value,
+        type=_text(record.get("type")) or _TYPES.get(type(value), "String"),
+        encoding=_text(record.get("encoding")),
+        usage=_text(record.get("usage")) or "NoPort",
+        parameter_type=_text(record.get("parameterType")) or parameter_type,
+        positional=as_boolean(record.get("positional")) or False,
+        precious=as_boolean(record.get("precious")) or False,
+        id=_text(record.get("id")),
+        default=record.get("defaultValue"),
+        options=tuple(map(_text, options)) if isinstance(options, list) else (),
+        description=_text(record.get("description")),
+    )
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def merged(arguments: Iterable[Argument]) -> tuple[Argument, ...]:
+    """The same arguments with names that are unique.
+
+    Graphs may have a parameter and a port, or an input and an output port, of one name. The first that is no port
+    gives the value, the first port gives encoding and type, and all of them together give the usage.
+    """
+    found: dict[str, Argument] = {}
+    for new in arguments:
+        old = found.get(new.name)
+        found[new.name] = new if old is None else _joined(old, new)
+    return tuple(found.values())
+
+
+def _joined(old: Argument, new: Argument) -> Argument:
+    port = old if old.is_port else new
+    plain = new if old.is_port and not new.is_port else old
+    usages = {argument.usage for argument in (old, new) if argument.is_port}
+    return Argument(
+        name=old.name,
+        value=plain.value,
+        type=port.type,
+        encoding=port.encoding or plain.encoding,
+        usage=_BOTH if len(usages) > 1 else port.usage,
+        parameter_type=plain.parameter_type,
+        positional=plain.positional,
+        precious=plain.precious,
+        id=plain.id,
+        default=plain.default,
+        options=plain.options,
+        description=plain.description,
+    )

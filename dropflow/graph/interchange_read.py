@@ -1,0 +1,390 @@
+"""Reading DALiuGE's JSON of physical graphs, of all ages.
+
+Drops that share everything but identity and relations share one `Template`, so that a graph of 68 000 drops becomes a
+few templates and columns. A document is read drop by drop: only one dictionary lives at a time.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.errors import BadGraphError
+from dropflow.graph.builder import from_columns
+from dropflow.graph.interchange_edges import Declarations, expand_adapters, match, number_links
+from dropflow.graph.interchange_template import template_of
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Axis, Template
+from dropflow.problems import Problem, Severity, refuse_errors
+
+__all__ = ["Source", "read_pg", "read_pg_stream"]
+
+_OUTWARDS = {"outputs": False, "consumers": False, "streamingConsumers": True}
+_INWARDS = {"inputs": False, "producers": False, "streamingInputs": True}
+_OWN = frozenset(
+    """
+    oid uid iid rank loop_ctx proc_index humanReadableKey node island reprodata ports port_map
+    inputs outputs consumers producers streamingInputs streamingConsumers
+    """.split()  # noqa: SIM905 - a block of words reads better than a column of quotes
+)
+"""Keys in which instances of one node differ."""
+
+_MOST_PROBLEMS = 200
+_MOST_INSTANCES = 2**31 - 1
+_DIGITS = 10
+
+
+class Source(Protocol):
+    """Where a document comes from: a binary file, ``sys.stdin.buffer``."""
+
+    def read(self) -> bytes:
+        """All of it."""
+        ...
+
+
+def read_pg(document: Sequence[Any], *, name: str, findings: list[Problem] | None = None) -> PhysicalGraph:
+    """The physical graph in a list of drops (DALiuGE's PG or PGT).
+
+    Accepted are plain lists, lists that end in a reproducibility record, and ``[name, [drop, ...]]``; edges declared on
+    either side; old spellings of kinds and classes. An edge between two drops of the same kind gets an artificial drop
+    in between. The drops keep their ids and their order.
+
+    Parameters
+    ----------
+    document : sequence
+        The decoded document.
+    name : str
+        Name of the graph; empty for the one in the document.
+    findings : list of Problem, optional
+        Receives what is worth knowing and no error.
+
+    Raises
+    ------
+    BadGraphError
+        With all problems: PG001 (not a drop, or a value that makes no sense), PG002 (a drop refers to one that does
+        not exist), PG003 (two drops with one id).
+    """
+    items = list(document)
+    if _is_wrapped(items):
+        name, items = name or items[0], items[1]
+    return _Reading(findings).graph(iter(items), len(items), name)
+
+
+def read_pg_stream(stream: Source, *, name: str, findings: list[Problem] | None = None) -> PhysicalGraph:
+    """The physical graph in a JSON document; see `read_pg`.
+
+    The text is held once, and the drops are decoded one at a time.
+
+    Raises
+    ------
+    BadGraphError
+        See `read_pg`; also PG001 where the text is not JSON or not a list.
+    """
+    text = stream.read()
+    try:
+        raw = msgspec.json.decode(text, type=list[msgspec.Raw])
+        if len(raw) > 1 and memoryview(raw[0])[:1] == b'"':
+            name = name or msgspec.json.decode(raw[0])
+            raw = msgspec.json.decode(raw[1], type=list[msgspec.Raw])
+    except msgspec.ValidationError:
+        raise _not_a_list(name) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return read_pg(_lenient(text, name), name=name, findings=findings)
+    return _Reading(findings).graph(_decoded(raw, name), len(raw), name)
+
+
+def _decoded(raw: list[msgspec.Raw], name: str) -> Iterator[Any]:
+    """Drop after drop, so that only one dictionary lives at a time."""
+    try:
+        for item in raw:
+            yield msgspec.json.decode(item)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _not_json(error, name) from None
+
+
+def _lenient(text: bytes, name: str) -> Sequence[Any]:
+    """Python writes NaN and Infinity, which are not JSON; its own reader takes them."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _not_json(error, name) from None
+    if not isinstance(document, list):
+        raise _not_a_list(name)
+    return document
+
+
+def _not_json(error: Exception, name: str) -> BadGraphError:
+    finding = _problem("PG001", f"the document is not JSON: {error}", "", hint="is the file complete?")
+    return BadGraphError(f"PG001 {finding.text}", problems=(finding,), where=name, hint=finding.hint)
+
+
+def _not_a_list(name: str) -> BadGraphError:
+    finding = _problem("PG001", "the document is not a list of drops", "", hint="a physical graph is a JSON list")
+    return BadGraphError(f"PG001 {finding.text}", problems=(finding,), where=name, hint=finding.hint)
+
+
+def _is_wrapped(items: list[Any]) -> bool:
+    return len(items) > 1 and isinstance(items[0], str) and isinstance(items[1], list)
+
+
+def _problem(code: str, text: str, where: str, *, hint: str = "", severity: Severity = Severity.ERROR) -> Problem:
+    return Problem(code=code, severity=severity, where=where, text=text, hint=hint)
+
+
+class _Reading:
+    """One document being read: columns that grow drop by drop."""
+
+    def __init__(self, findings: list[Problem] | None) -> None:
+        self._findings = findings
+        self._problems: list[Problem] = []
+        self._unlisted = 0
+        self._numbers: dict[str, int] = {}
+        """A number for every text id, whether a drop of that id has come by or only a reference to it."""
+        self._first_reference: dict[int, tuple[str, str]] = {}
+        self._oids: list[str] = []
+        self._rows: dict[int, int] = {}
+        self._templates: list[Template] = []
+        self._known: dict[bytes, int] = {}
+        self._template: list[int] = []
+        self._index: list[tuple[int, ...] | None] = []
+        self._trailing: dict[int, tuple[int, bool]] = {}
+        self._nodes: list[tuple[str, str]] = []
+        self._ports: dict[str, int] = {"": 0}
+        self._from_sources = Declarations()
+        self._from_targets = Declarations()
+
+    def graph(self, drops: Iterator[Any], count: int, name: str) -> PhysicalGraph:
+        """Read all of it."""
+        for position, drop in enumerate(drops):
+            if position == count - 1 and _is_reproducibility_record(drop):
+                break
+            self._add(drop, f"/{position}")
+        self._refuse_strangers()
+        if self._unlisted:
+            self._problems.append(_problem("PG001", f"and {self._unlisted} more problems like these", ""))
+        refuse_errors(self._problems, name=name)
+        return self._build(name)
+
+    def _complain(self, finding: Problem) -> None:
+        if len(self._problems) < _MOST_PROBLEMS:
+            self._problems.append(finding)
+        else:
+            self._unlisted += 1
+
+    def _add(self, drop: Any, where: str) -> None:
+        if not isinstance(drop, dict):
+            self._complain(_problem("PG001", "this is not a drop", where, hint="each drop is a JSON object"))
+            return
+        oid = drop.get("oid")
+        if not isinstance(oid, str | int) or isinstance(oid, bool) or oid == "":
+            self._complain(_problem("PG001", "this drop has no oid", where, hint="give each drop a unique text as oid"))
+            return
+        oid = str(oid)
+        number = self._numbers.setdefault(oid, len(self._numbers))
+        if number in self._rows:
+            self._complain(_problem("PG003", f"there are two drops {oid!r}", f"{where}/oid", hint="rename one of them"))
+            return
+        shared = {key: value for key, value in drop.items() if key not in _OWN}
+        template = self._template_row(shared, oid, where)
+        self._rows[number] = len(self._oids)
+        self._oids.append(oid)
+        self._template.append(template)
+        self._index.append(_index(drop))
+        self._note_levels(template, drop)
+        self._nodes.append((_text(drop.get("node")), _text(drop.get("island"))))
+        for key, streaming in _OUTWARDS.items():
+            for other, port in self._entries(drop.get(key), oid, f"{where}/{key}"):
+                self._from_sources.add(number, other, streaming, port)
+        for key, streaming in _INWARDS.items():
+            for other, port in self._entries(drop.get(key), oid, f"{where}/{key}"):
+                self._from_targets.add(other, number, streaming, port)
+
+    def _template_row(self, shared: dict[str, Any], oid: str, where: str) -> int:
+        if "name" not in shared and "nm" not in shared:
+            shared["name"] = shared.get("lg_key", oid)
+        try:
+            words = msgspec.json.encode(shared)
+        except UnicodeEncodeError:
+            words = repr(shared).encode("utf-8", "backslashreplace")
+            text = f"a text in drop {oid!r} has half of a surrogate pair"
+            self._complain(_problem("PG001", text, where, hint="remove the character"))
+        row = self._known.setdefault(words, len(self._templates))
+        if row == len(self._templates):
+            template, wrong = template_of(shared, oid)
+            self._templates.append(template)
+            for key, text, hint in wrong:
+                self._complain(_problem("PG001", text, f"{where}/{key}" if key else where, hint=hint))
+        return row
+
+    def _note_levels(self, template: int, drop: dict[str, Any]) -> None:
+        """Which of the innermost levels of a template are loops, and whether the last is a rank of MPI."""
+        index, context = self._index[-1] or (), drop.get("loop_ctx")
+        loops = 0
+        if isinstance(context, str) and context and "-".join(map(str, index[1:])).endswith(context):
+            loops = min(context.count("-") + 1, len(index) - 1)
+        seen = (loops, "proc_index" in drop)
+        if self._trailing.setdefault(template, seen) != seen:
+            self._trailing[template] = (0, False)
+
+    def _entries(self, entries: Any, oid: str, where: str) -> Iterator[tuple[int, int]]:
+        """(number of the other drop, number of the port) of each entry of a relation."""
+        if isinstance(entries, dict):
+            entries = [{other: port} for other, port in entries.items()]
+        if entries is not None and not isinstance(entries, list):
+            self._complain(_problem("PG001", f"a relation of drop {oid!r} is not a list", where))
+            return
+        for entry in entries or ():
+            pairs = entry.items() if isinstance(entry, dict) else ((entry, ""),)
+            for other, port in pairs:
+                if not isinstance(other, str | int) or not isinstance(port, str | None):
+                    text = f"a relation of drop {oid!r} is neither an oid nor an oid with a port"
+                    self._complain(_problem("PG001", text, where, hint='write "oid" or {"oid": "port"}'))
+                    continue
+                number = self._numbers.setdefault(str(other), len(self._numbers))
+                if number not in self._rows:
+                    self._first_reference.setdefault(number, (oid, where))
+                yield number, self._ports.setdefault(port or "", len(self._ports))
+
+    def _refuse_strangers(self) -> None:
+        names = list(self._numbers)
+        for number, (holder, where) in self._first_reference.items():
+            if number not in self._rows:
+                text = f"drop {holder!r} refers to {names[number]!r}, which does not exist"
+                self._complain(_problem("PG002", text, where, hint="add the drop or remove the reference"))
+
+    def _build(self, name: str) -> PhysicalGraph:
+        row_of = np.full(max(len(self._numbers), 1), -1, dtype=np.int64)
+        row_of[list(self._rows)] = list(self._rows.values())
+        drops = len(self._oids)
+        edges = match(self._from_sources.renumbered(row_of), self._from_targets.renumbered(row_of), drops)
+        templates, instance = _with_axes(self._templates, self._template, self._index, self._trailing)
+        edges, hosts, joined = expand_adapters(edges, self._template, templates, self._oids)
+        self._tell([_adapted(before, after) for before, after in joined])
+        links, link = number_links(edges, self._template, templates, list(self._ports))
+        part, places, meta = self._places()
+        kinds = _counted(self._template[drops:])
+        graph = from_columns(
+            name=name,
+            prefix=name,
+            templates=templates,
+            links=links,
+            template=np.array(self._template, dtype=np.int32),
+            instance=np.concatenate([instance, kinds]),
+            source=edges.source.astype(np.int32),
+            target=edges.target.astype(np.int32),
+            link=link,
+            part=np.concatenate([part, part[np.array(hosts, dtype=np.int64)]]),
+            oids=self._oids,
+            meta=meta,
+        )
+        return replace(graph, places=places)
+
+    def _tell(self, findings: list[Problem]) -> None:
+        if self._findings is not None:
+            self._findings += findings
+
+    def _places(self) -> tuple[npt.NDArray[np.int32], tuple[str, ...], dict[str, str]]:
+        """Part of each drop, name of the node of each part, and the islands as a note."""
+        missing = sum(not node for node, _ in self._nodes)
+        if missing:
+            if missing < len(self._nodes):
+                text = f"{missing} drops have no node: the placement of the others is forgotten"
+                self._tell([_problem("PG001", text, "", severity=Severity.WARNING, hint="give every drop a node")])
+            return np.zeros(len(self._nodes), dtype=np.int32), (), {}
+        nodes = list(dict.fromkeys(node for node, _ in self._nodes))
+        placeholders = all(node[:1] == "#" and node[1:].isdecimal() for node in nodes)
+        if placeholders:
+            nodes.sort(key=lambda node: int(node[1:]))
+        number = {node: part for part, node in enumerate(nodes)}
+        part = np.fromiter((number[node] for node, _ in self._nodes), dtype=np.int32, count=len(self._nodes))
+        islands = dict(dict.fromkeys(self._nodes))
+        by_node = {node: island for node, island in reversed(islands) if island}
+        meta = (
+            {"islands": json.dumps([by_node.get(node, "") for node in nodes])} if by_node and not placeholders else {}
+        )
+        return part, () if placeholders else tuple(nodes), meta
+
+
+def _adapted(before: str, after: str) -> Problem:
+    text = f"edges from {before!r} to {after!r} join drops of the same kind: each got an artificial drop in between"
+    return _problem("LG041", text, "", severity=Severity.INFO)
+
+
+def _is_reproducibility_record(item: Any) -> bool:
+    return (
+        isinstance(item, dict) and "oid" not in item and ("rmode" in item or not item.keys() & {"categoryType", "type"})
+    )
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _index(drop: dict[str, Any]) -> tuple[int, ...] | None:
+    """The index tuple of a drop, with the root level in front, or None where it has none that is understood."""
+    text = drop.get("iid")
+    pieces = text.replace("/", "-").split("-") if isinstance(text, str) else drop.get("rank")
+    if not isinstance(pieces, list) or not pieces:
+        return None
+    index = tuple(int(piece) if str(piece).isdecimal() and len(str(piece)) <= _DIGITS else -1 for piece in pieces)
+    return None if min(index) < 0 or index[0] else index
+
+
+def _counted(template: Sequence[int]) -> npt.NDArray[np.int32]:
+    """Number of each row among the rows of its template."""
+    seen: dict[int, int] = {}
+    found = np.empty(len(template), dtype=np.int32)
+    for row, one in enumerate(template):
+        found[row] = seen.setdefault(one, 0)
+        seen[one] += 1
+    return found
+
+
+def _with_axes(
+    templates: list[Template],
+    template: list[int],
+    indices: list[tuple[int, ...] | None],
+    trailing: dict[int, tuple[int, bool]],
+) -> tuple[list[Template], npt.NDArray[np.int32]]:
+    """Templates with the index spaces that their drops span, and the position of each drop in its own.
+
+    Drops whose indices are missing, repeated or of different lengths are numbered in the order of the document.
+    """
+    members: dict[int, list[int]] = {}
+    for row, one in enumerate(template):
+        members.setdefault(one, []).append(row)
+    instance = _counted(template)
+    found = list(templates)
+    for one, rows in members.items():
+        known = {index[1:] for row in rows if (index := indices[row]) is not None}
+        depths = {len(index) for index in known}
+        shape: tuple[int, ...] = ()
+        if len(known) == len(rows) and len(depths) == 1:
+            shape = tuple(max(level) + 1 for level in zip(*known, strict=True))
+        if len(known) < len(rows) or len(depths) != 1 or math.prod(shape) > _MOST_INSTANCES:
+            axes = _axes((len(rows),) if len(rows) > 1 else (), 0, is_mpi=False)
+        else:
+            loops, is_mpi = trailing[one]
+            axes = _axes(shape, loops, is_mpi=is_mpi)
+            instance[rows] = [_flat((indices[row] or (0,))[1:], shape) for row in rows]
+        found[one] = msgspec.structs.replace(found[one], axes=axes)
+    return found, instance
+
+
+def _axes(shape: tuple[int, ...], loops: int, *, is_mpi: bool) -> tuple[Axis, ...]:
+    kinds = ["list"] * (len(shape) - loops) + ["loop"] * loops
+    if is_mpi and kinds:
+        kinds[-1] = "mpi"
+    return tuple(Axis("", "", kind, size) for kind, size in zip(kinds, shape, strict=True))
+
+
+def _flat(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    position = 0
+    for at, size in zip(index, shape, strict=True):
+        position = position * size + at
+    return position

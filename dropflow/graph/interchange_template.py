@@ -1,0 +1,185 @@
+"""From what instances of one node share in DALiuGE's JSON to a `Template`."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from dropflow.graph.interchange_fields import (
+    CONTAINERS,
+    LEGACY,
+    STRUCTURAL,
+    argument_of,
+    as_boolean,
+    fallback_class,
+    is_record,
+    kind_of,
+    merged,
+)
+from dropflow.graph.templates import Argument, Kind, Template
+
+__all__ = ["Wrong", "template_of"]
+
+Wrong = tuple[str, str, str]
+"""A fault: the key it is at, what is wrong, and what to do."""
+
+_CLASS_KEYS = {
+    Kind.APP: ("dropclass", "Application", "appclass", "Application Class", "Application class"),
+    Kind.DATA: ("dropclass", "Data", "dataclass", "Data class", "container"),
+}
+_T = TypeVar("_T")
+
+
+def template_of(drop: Mapping[str, Any], oid: str) -> tuple[Template, list[Wrong]]:
+    """The template of a drop, and what is wrong with it.
+
+    Parameters
+    ----------
+    drop : mapping
+        A drop without its identity and relations.
+    oid : str
+        Its text id, for messages and where it has no name.
+    """
+    shared = _modern(drop)
+    wrong: list[Wrong] = []
+    kind = kind_of(shared.get("categoryType"))
+    if kind is None:
+        said = f"categoryType {shared['categoryType']!r}" if "categoryType" in shared else "no categoryType"
+        wrong.append(("categoryType", f"drop {oid!r} has {said}", "it must be Application or Data"))
+        kind = Kind.DATA
+    component = _component(shared, kind)
+    if component is None:
+        hint = "name its class in dropclass, or its kind of storage in category"
+        wrong.append(("dropclass", f"drop {oid!r} has no class", hint))
+    read = _Settings(shared, oid, wrong)
+    weight = read.number("weight", float, 1.0)
+    found = Template(
+        key=str(shared.get("lg_key", shared.get("name", oid))),
+        name=str(shared.get("name", oid)),
+        kind=kind,
+        component=component or "",
+        category=str(shared.get("category") or shared.get("storage") or ""),
+        arguments=merged(_arguments(shared)),
+        weight=_exact(weight, shared, kind),
+        cpus=read.number("num_cpus", int, 1),
+        error_threshold=read.number("input_error_threshold", float, 0.0),
+        tries=read.number("n_tries", int, 1),
+        effective_inputs=read.number("n_effective_inputs", int, -1),
+        block_skip=read.truth("block_skip") or False,
+        persist=read.truth("persist" if "persist" in shared else "precious"),
+        artificial=read.truth("artificial") or False,
+        origin=str(shared.get("origin", "")),
+        app_name=str(shared.get("app_name", "")),
+    )
+    return found, wrong
+
+
+def _modern(drop: Mapping[str, Any]) -> dict[str, Any]:
+    """The drop with old keys under their present names, where those are not taken."""
+    shared = dict(drop)
+    for old, new in LEGACY.items():
+        if old in shared and new not in shared:
+            shared[new] = shared.pop(old)
+    return shared
+
+
+def _component(shared: Mapping[str, Any], kind: Kind) -> str | None:
+    """The class of a drop: empty where it says so itself, None where nothing says anything."""
+    said = [shared[key] for key in _CLASS_KEYS[kind] if isinstance(shared.get(key), str)]
+    chosen = next((name for name in said if name), "")
+    if not chosen:
+        chosen = fallback_class(shared.get("storage"), shared.get("category"), shared.get("categoryType"))
+    if chosen.startswith("dfms."):
+        chosen = "dlg." + chosen.removeprefix("dfms.")
+    return chosen if chosen or said else None
+
+
+def _exact(weight: float, shared: Mapping[str, Any], kind: Kind) -> float:
+    """The weight before it was rounded up to a whole number, where the parameter behind it is still there."""
+    exact = shared.get("execution_time" if kind is Kind.APP else "data_volume")
+    if isinstance(exact, int | float) and not isinstance(exact, bool) and math.isfinite(exact):
+        return float(exact) if "weight" not in shared or math.ceil(exact) == weight else weight
+    return weight
+
+
+class _Settings:
+    """Reads the keys that steer the engine; an application argument of that name counts more than the key."""
+
+    def __init__(self, shared: Mapping[str, Any], oid: str, wrong: list[Wrong]) -> None:
+        self._shared = shared
+        self._oid = oid
+        self._wrong = wrong
+        arguments = shared.get("applicationArgs")
+        self._arguments = arguments if isinstance(arguments, dict) else {}
+
+    def _raw(self, key: str) -> Any:
+        record = self._arguments.get(key)
+        return record["value"] if is_record(record) else self._shared.get(key)
+
+    def _read(self, key: str, convert: Callable[[Any], _T | None], default: _T) -> _T:
+        raw = self._raw(key)
+        if raw is None or raw == "":
+            return default
+        try:
+            found = convert(raw)
+        except (TypeError, ValueError, OverflowError):
+            found = None
+        if found is None:
+            text = f"{key} of drop {self._oid!r} is {str(raw)[:60]!r}"
+            self._wrong.append((key, text, f"give a {type(default).__name__}"))
+            return default
+        return found
+
+    def number(self, key: str, kind: Callable[[Any], _T], default: _T) -> _T:
+        """A number, also from a text that spells one; whole numbers may be written with a fraction of zero."""
+
+        def convert(raw: Any) -> _T | None:
+            value = float(raw)
+            made = kind(value)
+            return made if made == value and math.isfinite(value) else None
+
+        return self._read(key, convert, default)
+
+    def truth(self, key: str) -> bool | None:
+        """A truth value, or None where the graph says nothing."""
+        raw = self._raw(key)
+        return None if raw is None or raw == "" else self._read(key, as_boolean, default=False)
+
+
+def _arguments(shared: Mapping[str, Any]) -> Iterator[Argument]:
+    """Every parameter: those of ``fields`` first, then records elsewhere, then bare values."""
+    settled = shared.get("applicationArgs")
+    settled = settled if isinstance(settled, dict) else {}
+    seen = set()
+    for name, record, parameter_type in _records(shared):
+        own = settled.get(name)
+        if is_record(own):
+            value = own["value"]
+        elif name in shared and name not in STRUCTURAL and not is_record(shared[name]):
+            value = shared[name]
+        else:
+            value = record.get("value")
+        seen.add(name)
+        yield argument_of(name, record, value=value, parameter_type=parameter_type)
+    for name, value in shared.items():
+        if name in seen or name in STRUCTURAL:
+            continue
+        record = value if is_record(value) else {}
+        yield argument_of(
+            name, record, value=record.get("value") if record else value, parameter_type="ComponentParameter"
+        )
+
+
+def _records(shared: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """(name, record, parameter type for records that say none) of all argument records; each name from one place."""
+    fields = shared.get("fields")
+    names = set()
+    for record in fields if isinstance(fields, list) else ():
+        if isinstance(record, dict) and isinstance(record.get("name"), str):
+            names.add(record["name"])
+            yield record["name"], record, "ComponentParameter"
+    for container, parameter_type in {**CONTAINERS, "nodeAttributes": "ComponentParameter"}.items():
+        records = shared.get(container)
+        for name, record in records.items() if isinstance(records, dict) else ():
+            if name not in names and isinstance(record, dict):
+                names.add(name)
+                yield name, record, parameter_type
