@@ -8,11 +8,16 @@
     │   ├── BadFileError            a file that is damaged, foreign or not readable as what it should be
     │   ├── UnknownComponentError   a class name no component answers to
     │   ├── BadParameterError       a parameter whose value cannot be used
+    │   ├── NotFoundError           no session, node or drop of that name
+    │   ├── ConflictError           it exists already, or is in a state that does not allow this
     │   ├── AppError                the code of an application raised, or its command failed
-    │   └── MissingDependencyError  an optional package is not installed
+    │   ├── MissingDependencyError  an optional package is not installed
+    │   ├── ProtocolError           bytes of another process that are no message of ours, or a peer that refuses us
+    │   └── GoneError               data that was released, or belongs to another attempt
     ├── WorldError                  the world broke it; trying again may help
     │   ├── StorageError            a read, write, commit or rename failed
-    │   └── WorkerDiedError         a worker process ended in the middle of an attempt
+    │   ├── WorkerDiedError         a worker process ended in the middle of an attempt
+    │   └── LinkError               another node cannot be reached, or does not take what is sent
     └── InternalError               a broken invariant of dropflow itself: please report it
 
 `CancelledRunError` stands outside: it derives from `BaseException`, so that ``except Exception`` in an application
@@ -27,9 +32,14 @@ __all__ = [
     "BadGraphError",
     "BadParameterError",
     "CancelledRunError",
+    "ConflictError",
     "DropflowError",
+    "GoneError",
     "InternalError",
+    "LinkError",
     "MissingDependencyError",
+    "NotFoundError",
+    "ProtocolError",
     "StorageError",
     "UnknownComponentError",
     "UsageError",
@@ -113,6 +123,30 @@ class MissingDependencyError(UsageError):
     code = "DF106"
 
 
+class NotFoundError(UsageError):
+    """There is no session, node or drop of that name."""
+
+    code = "DF107"
+
+
+class ConflictError(UsageError):
+    """It exists already, or is in a state that does not allow what was asked."""
+
+    code = "DF108"
+
+
+class ProtocolError(UsageError):
+    """Bytes of another process are no message of ours, or the other process refuses to talk to this one."""
+
+    code = "DF120"
+
+
+class GoneError(UsageError):
+    """Data that was released already, or belongs to another attempt."""
+
+    code = "DF121"
+
+
 class WorldError(DropflowError):
     """The world broke it; trying again may help."""
 
@@ -130,6 +164,12 @@ class WorkerDiedError(WorldError):
     """A worker process ended in the middle of an attempt."""
 
     code = "DF202"
+
+
+class LinkError(WorldError):
+    """Another node cannot be reached, or does not take what is sent to it."""
+
+    code = "DF220"
 
 
 class InternalError(DropflowError):

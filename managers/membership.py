@@ -1,0 +1,211 @@
+"""Who is in, who is silent, who is lost: a pure state machine over a clock.
+
+Nothing here sends, waits or asks the time. Whoever owns a `Membership` tells it what happened and when, hears what
+changed, and comes back at `deadline`.
+
+::
+
+                Join               Heard                 silence               silence
+    (unknown) ───────▶ JOINED ───────────────▶ ALIVE ───────────────▶ SUSPECT ─────────▶ LOST
+                          │                      ▲         Heard         │                │ ▲
+                          │                      └───────────────────────┘           Join │ │ never heard
+                          └───────────────────────────────────────────────────────────────┼─┘ in time
+                                          Leave from anywhere ▶ LEFT ─── Join of a newer ─┘▶ JOINED
+
+An *incarnation* is one life of a process; it grows with each start. News of an older incarnation is ignored, a newer
+one replaces the older at once (which is then lost without waiting for its silence). A lost member that merely was
+out of reach may join again under the same incarnation, but hearing from it is not enough: it has to pass the
+handshake, which is where a session's epoch keeps it from going on with what was given up. A member that left stays
+away until it starts again.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+
+import msgspec
+
+__all__ = ["Change", "Heard", "Join", "Leave", "Member", "MemberState", "Membership", "Tick"]
+
+
+class MemberState(Enum):
+    """What is known of a member."""
+
+    JOINED = "joined"
+    """Announced, not heard yet."""
+    ALIVE = "alive"
+    SUSPECT = "suspect"
+    """Silent for longer than it should be."""
+    LOST = "lost"
+    """Silent for so long that its work is given up."""
+    LEFT = "left"
+    """Said goodbye."""
+
+    @property
+    def is_present(self) -> bool:
+        """Whether the member may still answer."""
+        return self not in (MemberState.LOST, MemberState.LEFT)
+
+
+class Join(msgspec.Struct, frozen=True):
+    """A process was announced or shook hands."""
+
+    name: str
+    incarnation: int
+    address: str = ""
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """Something came from this incarnation of a member."""
+
+    name: str
+    incarnation: int
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """A member said goodbye."""
+
+    name: str
+    incarnation: int
+    reason: str = ""
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Only time has passed."""
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One member. `heard` is when it last gave a sign of life, or joined; `since` is when its state began."""
+
+    name: str
+    incarnation: int
+    address: str
+    state: MemberState
+    heard: float
+    since: float
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A member changed its state, or its incarnation. `before` is None when it was not known."""
+
+    before: Member | None
+    after: Member
+    reason: str
+
+
+class Membership:
+    """The members known to one process.
+
+    Parameters
+    ----------
+    suspect_after : float
+        Seconds of silence after which an ALIVE member is SUSPECT.
+    lost_after : float
+        Seconds of silence after which a member is LOST; more than `suspect_after`.
+    """
+
+    def __init__(self, *, suspect_after: float = 3.0, lost_after: float = 15.0) -> None:
+        if not 0 < suspect_after < lost_after:
+            raise ValueError(f"0 < suspect_after < lost_after, not {suspect_after} and {lost_after}")
+        self._suspect_after = suspect_after
+        self._lost_after = lost_after
+        self._members: dict[str, Member] = {}
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """All members by name, lost and left ones too: a read-only view."""
+        return MappingProxyType(self._members)
+
+    def handle(self, event: Join | Heard | Leave | Tick, now: float) -> list[Change]:
+        """Take one event at time `now` (seconds, never going back) and say what changed, in order.
+
+        Deadlines that have passed by `now` are judged first, so that the answer does not depend on how often this is
+        called.
+        """
+        changes = self._judge(now)
+        match event:
+            case Join():
+                changes += self._join(event, now)
+            case Heard():
+                changes += self._heard(event, now)
+            case Leave():
+                changes += self._leave(event, now)
+            case Tick():
+                pass
+        return changes
+
+    def deadline(self) -> float | None:
+        """When to call `handle` with `Tick` at the latest; None when there is nothing to wait for."""
+        due = [moment for member in self._members.values() if (moment := self._due(member)) is not None]
+        return min(due, default=None)
+
+    def forget(self, name: str) -> None:
+        """Remove a member that is LOST or LEFT and that nobody asks about any more."""
+        member = self._members.get(name)
+        if member is not None and not member.state.is_present:
+            del self._members[name]
+
+    def _due(self, member: Member) -> float | None:
+        match member.state:
+            case MemberState.ALIVE:
+                return member.heard + self._suspect_after
+            case MemberState.JOINED | MemberState.SUSPECT:
+                return member.heard + self._lost_after
+            case _:
+                return None
+
+    def _judge(self, now: float) -> list[Change]:
+        changes: list[Change] = []
+        for member in list(self._members.values()):
+            while (due := self._due(member)) is not None and due <= now:
+                silence = f"silent for {due - member.heard:g} s"
+                if member.state is MemberState.ALIVE:
+                    changes.append(self._move(member, MemberState.SUSPECT, due, silence))
+                elif member.state is MemberState.JOINED:
+                    changes.append(self._move(member, MemberState.LOST, due, f"never answered, {silence}"))
+                else:
+                    changes.append(self._move(member, MemberState.LOST, due, silence))
+                member = self._members[member.name]  # noqa: PLW2901 - judge the new state too
+        return changes
+
+    def _join(self, event: Join, now: float) -> list[Change]:
+        known = self._members.get(event.name)
+        if known is not None and event.incarnation < known.incarnation:
+            return []
+        if known is not None and event.incarnation == known.incarnation:
+            if known.state is MemberState.LEFT:
+                return []
+            if known.state is not MemberState.LOST:
+                self._members[known.name] = msgspec.structs.replace(known, address=event.address or known.address)
+                return []
+        changes = []
+        if known is not None and known.incarnation < event.incarnation and known.state.is_present:
+            changes.append(self._move(known, MemberState.LOST, now, "started again"))
+            known = self._members[event.name]
+        state, address = MemberState.JOINED, event.address or (known.address if known else "")
+        joined = Member(event.name, event.incarnation, address, state, now, now)
+        self._members[event.name] = joined
+        return [*changes, Change(known, joined, "joined" if known is None else "joined again")]
+
+    def _heard(self, event: Heard, now: float) -> list[Change]:
+        known = self._members.get(event.name)
+        if known is None or known.incarnation != event.incarnation or not known.state.is_present:
+            return []
+        self._members[known.name] = heard = msgspec.structs.replace(known, heard=now)
+        if known.state is MemberState.ALIVE:
+            return []
+        reason = "heard for the first time" if known.state is MemberState.JOINED else "heard again"
+        return [self._move(heard, MemberState.ALIVE, now, reason, before=known)]
+
+    def _leave(self, event: Leave, now: float) -> list[Change]:
+        known = self._members.get(event.name)
+        if known is None or known.incarnation != event.incarnation or not known.state.is_present:
+            return []
+        return [self._move(known, MemberState.LEFT, now, event.reason or "left")]
+
+    def _move(
+        self, member: Member, state: MemberState, now: float, reason: str, *, before: Member | None = None
+    ) -> Change:
+        after = msgspec.structs.replace(member, state=state, since=now)
+        self._members[member.name] = after
+        return Change(before or member, after, reason)

@@ -1,0 +1,523 @@
+"""Every message between dropflow processes, in one file: tagged records in MessagePack, never pickles.
+
+There are two layers, told apart by where they may stand:
+
+* a `Packet` is the header frame of one ZeroMQ message between two `managers.links`. Packets carry the handshake, the
+  numbered stream with its acknowledgements, heartbeats, and the data plane;
+* a `Message` is what the rooms above say to each other. Messages ride inside the numbered stream (`Carry`, `Part`)
+  and arrive exactly once and in order.
+
+A message may have raw frames beside its body (`Prepare` has the slice of the graph). All arrays are little-endian.
+
+Changing this file: new fields go to the end of a record and have a default, so that older processes read what they
+know and ignore the rest; anything else raises `PROTOCOL`, which the handshake compares. The bytes of one example of
+each record are committed beside the tests.
+"""
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import ArrayLike, NDArray
+
+from dropflow.errors import ProtocolError
+from dropflow.failure import Failure
+
+__all__ = [
+    "PROTOCOL",
+    "Ack",
+    "Beat",
+    "Cancel",
+    "Cancelled",
+    "Carry",
+    "Chunk",
+    "Delete",
+    "Deleted",
+    "Events",
+    "Fetch",
+    "FetchFailed",
+    "Gone",
+    "Hello",
+    "Leave",
+    "Message",
+    "Packet",
+    "Part",
+    "Place",
+    "Prepare",
+    "Prepared",
+    "Refuse",
+    "Released",
+    "SessionStatus",
+    "Start",
+    "Started",
+    "Status",
+    "StatusRequest",
+    "Undo",
+    "Undone",
+    "Welcome",
+    "decode_message",
+    "decode_packet",
+    "encode",
+]
+
+PROTOCOL = 1
+"""Version of everything in this file; two processes talk only if theirs are equal."""
+
+_Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Name = Annotated[str, Meta(min_length=1, max_length=255)]
+_Text = Annotated[str, Meta(max_length=4096)]
+
+
+# Packets: the handshake -----------------------------------------------------------------------------------------------
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
+    """First packet of a connection, from the end that opened it.
+
+    Attributes
+    ----------
+    protocol : int
+        `PROTOCOL` of the sender.
+    name : str
+        Name of the sending process in its cluster.
+    incarnation : int
+        Grows with each start of the process called `name`; a lower one than known is refused.
+    to : str
+        Name of the process that the sender means to reach.
+    address : str
+        Where the sender itself listens, so that it can be answered; empty if it does not.
+    """
+
+    protocol: _Natural
+    name: _Name
+    incarnation: _Natural
+    to: _Name
+    address: Annotated[str, Meta(max_length=1024)] = ""
+
+
+class Welcome(msgspec.Struct, frozen=True, array_like=True, tag="welcome"):
+    """Answer to `Hello`: the sender may go on after packet number `received`, and may forget up to `consumed`."""
+
+    protocol: _Natural
+    name: _Name
+    incarnation: _Natural
+    received: _Natural = 0
+    consumed: _Natural = 0
+
+
+class Refuse(msgspec.Struct, frozen=True, array_like=True, tag="refuse"):
+    """The listening end will not talk to this connection.
+
+    `code` is one of ``protocol``, ``name``, ``stale``, ``full``, ``garbage`` and ``hello`` (a packet came before the
+    handshake: start again).
+    """
+
+    code: Annotated[str, Meta(max_length=32)]
+    text: _Text
+    hint: _Text = ""
+
+
+# Packets: the numbered stream -----------------------------------------------------------------------------------------
+
+
+class Carry(msgspec.Struct, frozen=True, array_like=True, tag="carry"):
+    """One packet of whole small messages. Each message is its body, followed by its raw frames if it has any."""
+
+    number: _Natural
+    messages: list[Annotated[list[bytes], Meta(min_length=1)]]
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True, tag="part"):
+    """One packet of a message too large for `Carry`; raw frames follow this header.
+
+    Body and raw frames of the message, laid end to end, are cut into parts. `sizes`, the bytes of the body and of each
+    raw frame, stands in the first part only, where `start` is 0.
+    """
+
+    number: _Natural
+    start: _Natural
+    sizes: Annotated[list[_Natural], Meta(max_length=1024)] = []
+
+
+class Ack(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
+    """How far the receiver is: all packets up to `received` have arrived, those up to `consumed` are dealt with.
+
+    `again` says that a packet after `received` is missing and asks for everything after it.
+    """
+
+    received: _Natural
+    consumed: _Natural
+    again: bool = False
+
+
+class Beat(msgspec.Struct, frozen=True, array_like=True, tag="beat"):
+    """Sign of life of an idle link, answered by `Ack`; `sent` is the number of the last packet before it."""
+
+    sent: _Natural
+
+
+# Packets: the data plane ----------------------------------------------------------------------------------------------
+
+
+class Fetch(msgspec.Struct, frozen=True, array_like=True, tag="fetch"):
+    """Ask for `length` bytes, from `offset`, of the content of a drop; answered by `Chunk`, `Gone` or `FetchFailed`.
+
+    `request` names the whole transfer; a transfer asks for several ranges ahead, and that is its credit. `check` asks
+    the sender for the CRC-32 of each chunk. `attempt` 0 means whichever attempt was committed.
+    """
+
+    request: _Natural
+    session: _Name
+    drop: _Natural
+    attempt: _Natural
+    offset: _Natural
+    length: Annotated[int, Meta(ge=1, le=64 << 20)]
+    check: bool = True
+
+
+class Chunk(msgspec.Struct, frozen=True, array_like=True, tag="chunk"):
+    """Bytes from `offset` on, in the raw frame that follows.
+
+    `total` is the size of the whole content, or -1 while it is still growing; `last` says that nothing follows.
+    `checksum` is the CRC-32 of this chunk, or -1 when nobody asked for it.
+    """
+
+    request: _Natural
+    offset: _Natural
+    total: Annotated[int, Meta(ge=-1)]
+    last: bool
+    checksum: Annotated[int, Meta(ge=-1, le=2**32 - 1)] = -1
+
+
+class Gone(msgspec.Struct, frozen=True, array_like=True, tag="gone"):
+    """The content asked for was released, or belongs to another attempt; asking again is no use."""
+
+    request: _Natural
+    reason: _Text
+
+
+class FetchFailed(msgspec.Struct, frozen=True, array_like=True, tag="fetch-failed"):
+    """The content asked for could not be read."""
+
+    request: _Natural
+    failure: Failure
+
+
+Packet = Hello | Welcome | Refuse | Carry | Part | Ack | Beat | Fetch | Chunk | Gone | FetchFailed
+"""Header frame of a ZeroMQ message."""
+
+
+# Messages: node to node -----------------------------------------------------------------------------------------------
+
+
+class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
+    """Drops of one node that reached terminal states, for a node that has consumers or producers of theirs.
+
+    Attributes
+    ----------
+    session : str
+        Session id.
+    epoch : int
+        Counts the deployments of the session; a receiver ignores epochs other than its own.
+    sequence : int
+        Counts these messages from one node to another within an epoch, from 1.
+    drops : bytes
+        int32 array: drop ids of the whole graph.
+    states : bytes
+        uint8 array, as long: `dropflow.states.DropState`.
+    attempts : bytes
+        uint16 array, as long: the attempt that led to the state.
+    causes : bytes
+        int32 array, as long: the drop that started an error, or -1.
+    """
+
+    session: _Name
+    epoch: _Natural
+    sequence: _Natural
+    drops: bytes
+    states: bytes
+    attempts: bytes
+    causes: bytes
+
+    def __post_init__(self) -> None:
+        count = len(self.states)
+        if (len(self.drops), len(self.attempts), len(self.causes)) != (4 * count, 2 * count, 4 * count):
+            raise ValueError("the arrays of an Events message differ in length")
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    @classmethod
+    def of(
+        cls,
+        session: str,
+        epoch: int,
+        sequence: int,
+        *,
+        drops: ArrayLike,
+        states: ArrayLike,
+        attempts: ArrayLike,
+        causes: ArrayLike,
+    ) -> "Events":
+        """Message from anything numpy makes arrays of; a value that does not fit its type is an `OverflowError`."""
+        return cls(
+            session,
+            epoch,
+            sequence,
+            _column(drops, "<i4"),
+            _column(states, "<u1"),
+            _column(attempts, "<u2"),
+            _column(causes, "<i4"),
+        )
+
+    def columns(self) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.uint16], NDArray[np.int32]]:
+        """Drops, states, attempts and causes: read-only views, shape (len,), of the bytes of this message."""
+        return (
+            np.frombuffer(self.drops, "<i4"),
+            np.frombuffer(self.states, "<u1"),
+            np.frombuffer(self.attempts, "<u2"),
+            np.frombuffer(self.causes, "<i4"),
+        )
+
+
+class Released(msgspec.Struct, frozen=True, array_like=True, tag="released"):
+    """The sender has used these data drops of the receiver for the last time. `drops` is an int32 array."""
+
+    session: _Name
+    epoch: _Natural
+    drops: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.drops) % 4:
+            raise ValueError("the array of a Released message is cut off")
+
+    @classmethod
+    def of(cls, session: str, epoch: int, drops: ArrayLike) -> "Released":
+        """Message from anything numpy makes an array of."""
+        return cls(session, epoch, _column(drops, "<i4"))
+
+    def column(self) -> NDArray[np.int32]:
+        """Drop ids, shape (n,): a read-only view."""
+        return np.frombuffer(self.drops, "<i4")
+
+
+class Leave(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
+    """The sender stops of its own will; do not look for it."""
+
+    reason: _Text = ""
+
+
+# Messages: managers to nodes, and their answers -----------------------------------------------------------------------
+# `request` is chosen by the asking end and comes back in the answer.
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """One node of a deployment: its name, where its links listen, and the parts of the graph it holds."""
+
+    node: _Name
+    address: Annotated[str, Meta(max_length=1024)]
+    parts: tuple[_Natural, ...]
+    incarnation: _Natural = 0
+
+
+class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="prepare"):
+    """First half of a deployment: take this slice, build the session, connect to the others, but run nothing.
+
+    The raw frame beside it is the slice, a ``.dfg`` container. `places` names all nodes of the session, the receiver
+    among them; `options` are what the person who submitted asked for; `seconds` is how long the asking end will wait.
+    """
+
+    request: _Natural
+    session: _Name
+    epoch: _Natural
+    places: tuple[Place, ...]
+    options: dict[str, str | int | float | bool] = {}
+    seconds: float = 0.0
+
+
+class Prepared(msgspec.Struct, frozen=True, array_like=True, tag="prepared"):
+    """Answer to `Prepare`: ready to start, or why not."""
+
+    request: _Natural
+    session: _Name
+    epoch: _Natural
+    drops: _Natural = 0
+    failure: Failure | None = None
+
+
+class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
+    """Second half of a deployment: all nodes are prepared, run."""
+
+    request: _Natural
+    session: _Name
+    epoch: _Natural
+
+
+class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
+    """Answer to `Start`."""
+
+    request: _Natural
+    session: _Name
+    epoch: _Natural
+    failure: Failure | None = None
+
+
+class Undo(msgspec.Struct, frozen=True, array_like=True, tag="undo"):
+    """Take back a `Prepare` that some other node could not follow; `reason` is for the log."""
+
+    request: _Natural
+    session: _Name
+    epoch: _Natural
+    reason: _Text = ""
+
+
+class Undone(msgspec.Struct, frozen=True, array_like=True, tag="undone"):
+    """Answer to `Undo`; a node that was never prepared has nothing to undo and says so without a failure."""
+
+    request: _Natural
+    session: _Name
+    epoch: _Natural
+    failure: Failure | None = None
+
+
+class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
+    """Stop the session: whatever is not terminal becomes CANCELLED."""
+
+    request: _Natural
+    session: _Name
+    reason: _Text = ""
+
+
+class Cancelled(msgspec.Struct, frozen=True, array_like=True, tag="cancelled"):
+    """Answer to `Cancel`: the session is stopping."""
+
+    request: _Natural
+    session: _Name
+    failure: Failure | None = None
+
+
+class Delete(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
+    """Forget the session and remove all it left behind."""
+
+    request: _Natural
+    session: _Name
+
+
+class Deleted(msgspec.Struct, frozen=True, array_like=True, tag="deleted"):
+    """Answer to `Delete`."""
+
+    request: _Natural
+    session: _Name
+    failure: Failure | None = None
+
+
+class StatusRequest(msgspec.Struct, frozen=True, array_like=True, tag="status?"):
+    """Ask how one session is doing, or, with an empty `session`, all of them."""
+
+    request: _Natural
+    session: Annotated[str, Meta(max_length=255)] = ""
+
+
+class SessionStatus(msgspec.Struct, frozen=True, array_like=True):
+    """How one session is doing on one node.
+
+    Attributes
+    ----------
+    session : str
+        Session id.
+    epoch : int
+        Its deployment.
+    state : int
+        `dropflow.states.SessionState`.
+    counts : tuple of int
+        Drops of this node in each `dropflow.states.DropState`, by its integer.
+    failures : tuple of (int, Failure)
+        The first root causes: drop id and failure.
+    started, finished : float
+        Seconds since the epoch; 0 when it has not happened.
+    """
+
+    session: _Name
+    epoch: _Natural
+    state: _Natural
+    counts: tuple[_Natural, ...]
+    failures: tuple[tuple[int, Failure], ...] = ()
+    started: float = 0.0
+    finished: float = 0.0
+
+
+class Status(msgspec.Struct, frozen=True, array_like=True, tag="status"):
+    """Answer to `StatusRequest`."""
+
+    request: _Natural
+    sessions: tuple[SessionStatus, ...] = ()
+    failure: Failure | None = None
+
+
+Message = (
+    Events
+    | Released
+    | Leave
+    | Prepare
+    | Prepared
+    | Start
+    | Started
+    | Undo
+    | Undone
+    | Cancel
+    | Cancelled
+    | Delete
+    | Deleted
+    | StatusRequest
+    | Status
+)
+"""What rides in the numbered stream."""
+
+_encoder = msgspec.msgpack.Encoder()
+_packets: msgspec.msgpack.Decoder[Packet] = msgspec.msgpack.Decoder(Packet)
+_messages: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+def encode(record: Packet | Message) -> bytes:
+    """Bytes of a packet or message."""
+    return _encoder.encode(record)
+
+
+def decode_packet(frame: bytes | memoryview) -> Packet:
+    """Packet in a header frame.
+
+    Raises
+    ------
+    ProtocolError
+        The frame is not a packet of this protocol.
+    """
+    try:
+        return _packets.decode(frame)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"a frame of {len(frame)} bytes is not a packet: {error}") from error
+
+
+def decode_message(body: bytes | bytearray | memoryview) -> Message:
+    """Message of which these bytes are the body.
+
+    Raises
+    ------
+    ProtocolError
+        The bytes are not a message of this protocol.
+    """
+    try:
+        return _messages.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"{len(body)} bytes are not a message: {error}") from error
+
+
+def _column(values: ArrayLike, kind: str) -> bytes:
+    """Bytes of `values` as a little-endian array; never wraps a value that does not fit."""
+    wanted = np.dtype(kind)
+    array = np.asarray(values)
+    if array.dtype != wanted and array.size:
+        limits = np.iinfo(wanted)
+        if array.dtype.kind not in "iub" or int(array.min()) < limits.min or int(array.max()) > limits.max:
+            raise OverflowError(f"values from {array.min()} to {array.max()} do not fit {wanted.name}")
+    return array.astype(wanted, copy=False).tobytes()
