@@ -181,7 +181,13 @@ class Keeper(Protocol):
 
 
 class Runner(Protocol):
-    """A place where attempts run. `submit` never blocks on the work; outcomes come back through `deliver`."""
+    """A place where attempts run. `submit` never blocks on the work; outcomes come back through `deliver`.
+
+    Every task that was submitted is answered by one outcome, unless the runner is closed first.
+    """
+
+    window: int
+    """How many attempts it wants to have at a time; more would only wait."""
 
     def start(self, deliver: Callable[[Sequence[Outcome]], None]) -> None:
         """Make the place ready. `deliver` may be called from any thread."""
@@ -193,6 +199,10 @@ class Runner(Protocol):
 
     def abort(self, drop: int) -> None:
         """Stop the attempt of `drop` if it is waiting or can be stopped."""
+        ...
+
+    def interrupt(self) -> None:
+        """The session is being cancelled: let nothing that runs in the session's own thread keep it waiting."""
         ...
 
     def close(self) -> None:

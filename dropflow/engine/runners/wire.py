@@ -1,0 +1,83 @@
+"""What a runner and its worker processes say to each other: MessagePack in length-prefixed frames."""
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from dropflow.engine.api import ExecutorSpec, Outcome, Task
+
+__all__ = ["AbortTask", "Buffer", "FromWorker", "Hello", "Outcomes", "Ready", "Refused", "Tasks", "ToWorker", "frame"]
+
+_LENGTH = struct.Struct("<Q")
+
+
+class Hello(msgspec.Struct, frozen=True, tag="hello"):
+    """First frame to a worker: how to build its executor (``package.module:function``), and from what."""
+
+    factory: str
+    spec: ExecutorSpec
+
+
+class Tasks(msgspec.Struct, frozen=True, tag="tasks"):
+    """Attempts to run in this order, numbered from `first`."""
+
+    first: int
+    tasks: tuple[Task, ...]
+
+
+class AbortTask(msgspec.Struct, frozen=True, tag="abort"):
+    """Stop the attempt of this drop if it runs."""
+
+    drop: int
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """First frame from a worker: its executor is built."""
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """Instead of `Ready`: why its executor cannot be built."""
+
+    text: str
+
+
+class Outcomes(msgspec.Struct, frozen=True, tag="outcomes"):
+    """Outcomes, in the order of the tasks."""
+
+    outcomes: tuple[Outcome, ...]
+
+
+ToWorker = Hello | Tasks | AbortTask
+FromWorker = Ready | Refused | Outcomes
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def frame(message: ToWorker | FromWorker) -> bytes:
+    """A message as it goes over the socket."""
+    body = _encode(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+class Buffer:
+    """Collects received bytes and gives back whole frames."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """Append received bytes."""
+        self._data += data
+
+    def frames(self) -> Iterator[bytes]:
+        """Every whole frame; what is left stays for the next call."""
+        offset = 0
+        while len(self._data) - offset >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._data, offset)
+            end = offset + _LENGTH.size + length
+            if len(self._data) < end:
+                break
+            yield bytes(memoryview(self._data)[offset + _LENGTH.size : end])
+            offset = end
+        del self._data[:offset]

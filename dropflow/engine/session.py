@@ -1,0 +1,356 @@
+"""A session: the one thread that owns a core, and the order in which decisions become effects.
+
+It drains the inbox, turns outcomes into events, lets the core decide, and carries the actions out. The order matters in
+one place: contents are committed before the core hears that an attempt has finished, so a consumer never starts on
+data that is not there; and outcomes of attempts that are no longer current are refused before anything is committed,
+so a commit happens exactly once.
+
+Ready drops wait as integers. Their tasks are built when the runner has room for them.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from dropflow.clock import Clock
+from dropflow.engine.api import Handle, Keeper, Outcome, Runner
+from dropflow.engine.core import Core
+from dropflow.engine.events import (
+    Abort,
+    Action,
+    Assemble,
+    Assembled,
+    Begin,
+    Cancel,
+    Event,
+    Failed,
+    Finish,
+    Finished,
+    Release,
+    Run,
+)
+from dropflow.engine.inbox import Inbox
+from dropflow.engine.instruments import Instrument, Instruments
+from dropflow.engine.invariants import check
+from dropflow.engine.journal import Journal
+from dropflow.engine.statistics import Statistics, snapshot, totals
+from dropflow.engine.tasks import TaskBuilder
+from dropflow.errors import DropflowError
+from dropflow.failure import Failure
+from dropflow.graph.names import oid
+from dropflow.graph.order import leaves
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind, Template
+from dropflow.ids import drop_file_name
+from dropflow.states import SessionState
+
+__all__ = ["FailureReport", "Session", "SessionResult"]
+
+_PUBLISH_SECONDS = 0.1
+
+
+class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One root cause: the drop that failed by itself, and how many ended in ERROR because of it, itself included."""
+
+    drop: str
+    name: str
+    code: str
+    kind: str
+    text: str
+    hint: str = ""
+    detail: str = ""
+    count: int = 1
+    attempts: int = 1
+    log: str = ""
+
+
+class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a session ended.
+
+    Attributes
+    ----------
+    states : dict
+        Number of drops by the name of their state.
+    failures : tuple of FailureReport
+        By root cause, the most harmful first.
+    notes : tuple of str
+        What went wrong beside the drops: a journal that could not be written, an instrument that was removed.
+    """
+
+    session: str
+    status: SessionState
+    drops: int
+    states: dict[str, int]
+    seconds: float
+    failures: tuple[FailureReport, ...]
+    directory: str
+    notes: tuple[str, ...] = ()
+
+
+class Session:
+    """Executes one graph.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        What is executed.
+    keeper : Keeper
+        Owner of the contents of data drops.
+    runner : Runner
+        Where attempts run.
+    session : str
+        Name of the session.
+    directory : str
+        Its directory, for reports.
+    clock : Clock
+        For durations.
+    journal : Journal or None
+        Takes every event. When it cannot be written any more, the session goes on without it and says so.
+    instruments : sequence of Instrument
+        Observers.
+    on_statistics : callable or None
+        Called in the session's thread with a fresh `Statistics` now and then, and once at the end.
+    check_invariants : bool
+        Walk the whole state after each batch; slow.
+
+    Raises
+    ------
+    BadGraphError
+        The graph has a cycle.
+    """
+
+    def __init__(
+        self,
+        graph: PhysicalGraph,
+        keeper: Keeper,
+        runner: Runner,
+        *,
+        session: str,
+        directory: str,
+        clock: Clock,
+        journal: Journal | None = None,
+        instruments: Sequence[Instrument] = (),
+        on_statistics: Callable[[Statistics], None] | None = None,
+        check_invariants: bool = False,
+    ) -> None:
+        self.graph = graph
+        self.core = Core(graph)
+        self._keeper = keeper
+        self._runner = runner
+        self._session = session
+        self._directory = directory
+        self._clock = clock
+        self._journal = journal
+        self._notes: list[str] = []
+        self._instruments = Instruments(instruments, self._notes.append)
+        self._on_statistics = on_statistics
+        self._check_invariants = check_invariants
+        self._inbox: Inbox[Outcome | Cancel] = Inbox()
+        self._tasks = TaskBuilder(graph)
+        self._handles: dict[int, Handle] = {}
+        self._parts: dict[int, dict[int, Handle]] = {}
+        self._failures: dict[int, Failure] = {}
+        self._ready: deque[Run] = deque()
+        self._in_flight = 0
+        self._began = 0.0
+        self._published = 0.0
+        self._over = False
+
+    def cancel(self, reason: str = "") -> None:
+        """Stop the session. May be called from any thread, and from a signal handler."""
+        self._inbox.put([Cancel(reason)])
+        self._runner.interrupt()
+
+    def run(self) -> SessionResult:
+        """Execute to the end; the calling thread becomes the session's owner."""
+        self._began = self._clock.monotonic()
+        self._runner.start(self._inbox.put)
+        try:
+            self._step([Begin()])
+            while not self._over:
+                self._feed()
+                self._step(self._accept(self._inbox.drain()))
+            self._publish(always=True)
+        finally:
+            self._runner.close()
+            if self._journal is not None:
+                self._journal.close()
+        self._keep_results()
+        return self._result()
+
+    # Events in.
+
+    def _step(self, events: list[Event]) -> None:
+        """Let the core take in events, and carry out what it wants, until it wants nothing that is decided here."""
+        while events:
+            self._record(events)
+            actions = self.core.handle(events)
+            if self._check_invariants:
+                check(self.core)
+            if self._instruments:
+                self._instruments.events(events)
+                self._instruments.actions(actions)
+            events = self._act(actions)
+        self._publish()
+
+    def _accept(self, items: Sequence[Outcome | Cancel]) -> list[Event]:
+        events: list[Event] = []
+        for item in items:
+            if isinstance(item, Cancel):
+                events.append(item)
+                continue
+            self._in_flight -= 1
+            if not self.core.is_current(item.drop, item.attempt):
+                for part in item.handles.values():
+                    self._keeper.discard(part)
+            elif item.failure is not None:
+                self._failures[item.drop] = item.failure
+                events.append(Failed(item.drop, item.attempt, item.failure))
+            else:
+                events.append(self._commit(item))
+        return events
+
+    def _commit(self, outcome: Outcome) -> Event:
+        """Make an attempt's outputs the contents of their drops; parts of shared drops wait for the others."""
+        drop = outcome.drop
+        try:
+            for target, part in outcome.handles.items():
+                if target != drop and self._tasks.is_shared(target):
+                    self._parts.setdefault(target, {})[drop] = part
+                else:
+                    self._handles[target] = self._keeper.commit(target, outcome.attempt, self._template(target), part)
+        except DropflowError as error:
+            failure = Failure.of(error)
+            self._failures[drop] = failure
+            return Failed(drop, outcome.attempt, failure)
+        return Finished(drop, outcome.attempt, outcome.skipped)
+
+    def _record(self, events: list[Event]) -> None:
+        if self._journal is None:
+            return
+        try:
+            self._journal.append(events)
+        except DropflowError as error:
+            self._journal.close()
+            self._journal = None
+            self._notes.append(f"the session went on without its journal: {error}")
+
+    # Actions out.
+
+    def _act(self, actions: Sequence[Action]) -> list[Event]:
+        events: list[Event] = []
+        for action in actions:
+            if isinstance(action, Run):
+                self._ready.append(action)
+            elif isinstance(action, Release):
+                self._release(action.drop)
+            elif isinstance(action, Assemble):
+                events.append(self._assemble(action.drop))
+            elif isinstance(action, Abort):
+                self._runner.abort(action.drop)
+            elif isinstance(action, Finish):
+                self._over = True
+                self._ready.clear()
+        return events
+
+    def _feed(self) -> None:
+        """Give the runner as many tasks as it has room for."""
+        room = self._runner.window - self._in_flight
+        if room <= 0 or not self._ready:
+            return
+        batch = [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
+        tasks = self._tasks.build(batch, self.core, self._handles)
+        self._in_flight += len(tasks)
+        self._runner.submit(tasks)
+
+    def _assemble(self, drop: int) -> Assembled:
+        parts = self._parts.pop(drop, {})
+        before = self.graph.predecessors
+        producers = dict.fromkeys(before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist())
+        ordered = [parts[producer] for producer in producers if producer in parts]
+        try:
+            if ordered:
+                self._handles[drop] = self._keeper.assemble(drop, self._template(drop), ordered)
+        except DropflowError as error:
+            self._failures[drop] = Failure.of(error)
+            return Assembled(drop, self._failures[drop])
+        return Assembled(drop)
+
+    def _release(self, drop: int) -> None:
+        handle = self._handles.get(drop)
+        if handle is None:
+            return
+        try:
+            if self._keeper.release(drop, self._template(drop), handle):
+                del self._handles[drop]
+        except DropflowError as error:
+            self._notes.append(f"the content of {oid(self.graph, drop)} could not be released: {error}")
+
+    def _keep_results(self) -> None:
+        kinds = self.graph.kinds[self.graph.template]
+        found = leaves(self.graph)
+        for drop in found[kinds[found] == np.uint8(Kind.DATA)].tolist():
+            handle = self._handles.get(drop)
+            if handle is None:
+                continue
+            try:
+                name = oid(self.graph, drop)
+                self._handles[drop] = self._keeper.keep_result(drop, name, self._template(drop), handle)
+            except DropflowError as error:
+                self._notes.append(f"the result {oid(self.graph, drop)} could not be kept: {error}")
+
+    # What others see.
+
+    def _publish(self, *, always: bool = False) -> None:
+        if self._on_statistics is None:
+            return
+        now = self._clock.monotonic()
+        if always or now - self._published >= _PUBLISH_SECONDS:
+            self._published = now
+            self._on_statistics(snapshot(self.core, now - self._began))
+
+    def _result(self) -> SessionResult:
+        return SessionResult(
+            session=self._session,
+            status=self.core.status,
+            drops=self.graph.drops,
+            states=totals(self.core.counts),
+            seconds=self._clock.monotonic() - self._began,
+            failures=self._reports(),
+            directory=self._directory,
+            notes=tuple(self._notes),
+        )
+
+    def _reports(self) -> tuple[FailureReport, ...]:
+        harmed: dict[int, int] = {}
+        for cause in self.core.causes.values():
+            harmed[cause] = harmed.get(cause, 0) + 1
+        return tuple(self._report(cause, count) for cause, count in sorted(harmed.items(), key=_most_harmful))
+
+    def _report(self, cause: int, count: int) -> FailureReport:
+        failure = self._failures[cause]
+        name = oid(self.graph, cause)
+        log = Path(self._directory, "logs", f"{drop_file_name(name)}.log")
+        return FailureReport(
+            drop=name,
+            name=self._template(cause).name,
+            code=failure.code,
+            kind=failure.kind,
+            text=failure.text,
+            hint=failure.hint,
+            detail=failure.detail,
+            count=count,
+            attempts=self.core.attempt(cause),
+            log=str(log) if log.exists() else "",
+        )
+
+    def _template(self, drop: int) -> Template:
+        return self.graph.templates[int(self.graph.template[drop])]
+
+
+def _most_harmful(item: tuple[int, int]) -> tuple[int, int]:
+    cause, count = item
+    return -count, cause
