@@ -5,7 +5,6 @@ drops may be joined more than once, at different ports: then the k-th declaratio
 other.
 """
 
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -26,10 +25,10 @@ _LATER = 1 << 40
 class Declarations:
     """Edges as one side declares them, in the order of the document; a column each."""
 
-    source: "array[int]" = field(default_factory=lambda: array("q"))
-    target: "array[int]" = field(default_factory=lambda: array("q"))
-    streaming: "array[int]" = field(default_factory=lambda: array("b"))
-    port: "array[int]" = field(default_factory=lambda: array("q"))
+    source: list[int] = field(default_factory=list)
+    target: list[int] = field(default_factory=list)
+    streaming: list[int] = field(default_factory=list)
+    port: list[int] = field(default_factory=list)
 
     def add(self, source: int, target: int, streaming: bool, port: int) -> None:  # noqa: FBT001 - a column, not a flag
         """Note one declaration."""
@@ -40,7 +39,7 @@ class Declarations:
 
     def renumbered(self, row_of: _Wide) -> "Declarations":
         """The same declarations with other numbers for the drops."""
-        source, target = (array("q", row_of[np.array(end, dtype=np.int64)]) for end in (self.source, self.target))
+        source, target = (row_of[np.array(end, dtype=np.int64)].tolist() for end in (self.source, self.target))
         return Declarations(source, target, self.streaming, self.port)
 
 

@@ -88,7 +88,7 @@ def read_pg_stream(stream: Source, *, name: str, findings: list[Problem] | None 
     text = stream.read()
     try:
         raw = msgspec.json.decode(text, type=list[msgspec.Raw])
-        if len(raw) > 1 and memoryview(raw[0])[:1] == b'"':
+        if len(raw) > 1 and bytes(memoryview(raw[0])[:1]) == b'"':
             name = name or msgspec.json.decode(raw[0])
             raw = msgspec.json.decode(raw[1], type=list[msgspec.Raw])
     except msgspec.ValidationError:
