@@ -39,6 +39,16 @@ class InputData(Protocol):
         """Whether the content is a directory."""
         ...
 
+    @property
+    def is_text(self) -> bool:
+        """Whether the content is text by design (a String memory drop, or written as text)."""
+        ...
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the content is that of a memory drop, which this session wrote and no file holds."""
+        ...
+
     def read(self) -> bytes:
         """The whole content."""
         ...

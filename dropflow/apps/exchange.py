@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["array_of", "give", "group_by_port", "usable", "value_of"]
 
 _NPY_MAGIC = b"\x93NUMPY"
-_HOLDS_ANY_VALUE = frozenset({"pickle", "dill", "npy", "json", "eval", "base64"})
-_HOLDS_TEXT = frozenset({"utf-8", "raw"})
+_HOLDS_VALUES = frozenset({"pickle", "dill", "npy", "json", "eval", "utf-8"})
+_HOLDS_BYTES = frozenset({"raw", "binary", "base64"})
 _SHOWN = 5
 
 
@@ -50,7 +50,7 @@ def value_of(context: Context, data: InputData) -> Any:
     """The Python value behind `data`: decoded as its port says, else text, else the bytes themselves."""
     declared = _encoding(context, data.port)
     try:
-        return data.value(declared if declared in _HOLDS_ANY_VALUE or declared == "utf-8" else "pickle")
+        return data.value(declared if declared in _HOLDS_VALUES else "pickle")
     except UsageError:
         body = data.read()
     if body.startswith(_NPY_MAGIC):
@@ -89,12 +89,8 @@ def give(context: Context, outputs: Sequence[OutputData], value: Any) -> None:
     """Write `value` to each of `outputs`."""
     for output in outputs:
         declared = _encoding(context, output.port)
-        if declared == "utf-8" and not isinstance(value, str | bytes):
-            output.write(repr(value))
-        elif declared in _HOLDS_ANY_VALUE or (declared in _HOLDS_TEXT and isinstance(value, str | bytes)):
-            output.put(value, declared)
-        else:
-            output.put(value, "pickle")
+        fits = declared in _HOLDS_VALUES or (declared in _HOLDS_BYTES and isinstance(value, bytes))
+        output.put(value, declared if fits else "pickle")
 
 
 def group_by_port(outputs: Sequence[OutputData]) -> dict[str, list[OutputData]]:

@@ -66,6 +66,10 @@ def copy_all(context: Context, inputs: Sequence[InputData], outputs: Sequence[Ou
 
 
 def _copy_stream(context: Context, data: InputData, outputs: Sequence[OutputData], bufsize: int) -> None:
+    if data.is_text:  # and stays text
+        for output in outputs:
+            output.write(data.read().decode())
+        return
     with data.open() as stream:
         while block := stream.read(bufsize):
             for output in outputs:

@@ -1,0 +1,102 @@
+"""The branch: a function decides which way the data go."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dropflow.apps.api import Context, InputData, OutputData
+from dropflow.apps.binding import bind, is_event
+from dropflow.apps.builtin.copy import BUFSIZE, copy_all
+from dropflow.apps.builtin.simple_branch import by_way
+from dropflow.apps.function import FUNCTION_PARAMETERS, PyFuncApp
+from dropflow.engine.component import Component, Parameter, Port
+from dropflow.errors import AppError
+from dropflow.graph.templates import Kind
+
+__all__ = ["Branch"]
+
+_PASSED_ON = "x"
+
+
+class Branch(PyFuncApp):
+    """Calls a function, and passes its input on to the one of its outputs that the answer names."""
+
+    component = Component(
+        name="Branch",
+        kind=Kind.APP,
+        category="Branch",
+        dropclass="dlg.apps.simple.Branch",
+        aliases=("dlg.apps.branch.Branch",),
+        description="Calls a function of the input 'x' and passes x on, unchanged, to the output port that the answer "
+        "names: 'true' or 'false'. The other output, and all that follows it, is skipped. A function that answers with "
+        "text chooses among any number of output ports by their names.",
+        parameters=(
+            *(
+                Parameter(
+                    name=parameter.name, type=parameter.type, default="condition", description=parameter.description
+                )
+                if parameter.name == "func_name"
+                else parameter
+                for parameter in FUNCTION_PARAMETERS
+            ),
+            Parameter(name="x", type="Object", default=None, description="What is judged when no input is connected."),
+            BUFSIZE,
+        ),
+        ports=(
+            Port(name="x", usage="InputPort", description="What is judged and passed on."),
+            Port(name="true", usage="OutputPort", description="Gets x if the function says true."),
+            Port(name="false", usage="OutputPort", description="Gets x if the function says false."),
+        ),
+    )
+
+    def run(self, context: Context) -> None:
+        """Decide; skip the outputs that lose, pass the input on to those that win."""
+        bound = bind(self.function, context, self.values, self.defaults)
+        answer = self.function(*bound.args, **bound.kwargs)
+        winners = _winners(context.outputs, answer)
+        context.log(f"the condition says {answer}")
+        for output in context.outputs:
+            if output not in winners:
+                output.skip()
+        targets = [output for output in winners if not is_event(context.arguments, output.port)]
+        source = _source(context)
+        if source is not None:
+            copy_all(context, [source], targets, self.parameters[BUFSIZE.name])
+        elif _PASSED_ON in self.values:
+            for output in targets:
+                output.put(self.values[_PASSED_ON], "pickle")
+
+
+def _winners(outputs: Sequence[OutputData], answer: Any) -> list[OutputData]:
+    """The outputs that `answer` chooses.
+
+    Raises
+    ------
+    AppError
+        It chooses none: text that is no port's name, or a value that is neither true nor false.
+    """
+    text = str(answer).strip().lower()
+    named = [output for output in outputs if output.port.lower() == text]
+    if named:
+        return named
+    if isinstance(answer, str) and text not in ("true", "false"):
+        ports = ", ".join(dict.fromkeys(output.port for output in outputs))
+        raise AppError(
+            f"the function answered {answer!r}, which is no output port", hint=f"answer true, false or one of: {ports}"
+        )
+    try:
+        choice = text == "true" if isinstance(answer, str) else bool(answer)
+    except ValueError as problem:
+        raise AppError(
+            f"the function answered with {type(answer).__name__}, which is neither true nor false: {problem}",
+            hint="answer with one truth value, for example by .all() or .any()",
+        ) from problem
+    return by_way(outputs)[choice]
+
+
+def _source(context: Context) -> InputData | None:
+    """What is passed on: the input at ``x``, else the first that carries data."""
+    data = context.input(_PASSED_ON)
+    if data is not None and data.ok:
+        return data
+    others = (data for data in context.inputs if data.ok and not is_event(context.arguments, data.port))
+    return next(others, None)

@@ -1,0 +1,173 @@
+"""Python functions as applications.
+
+What function is meant: `dropflow.apps.resolve`; where its arguments come from: `dropflow.apps.binding`. The return
+value goes, whole, to every output (as in DALiuGE: a tuple is not distributed), each with the encoding of its port. The
+one exception is a dictionary with exactly the names of the node's output ports, two or more, as keys: then each port
+gets its own entry. An output port with ``path`` encoding that the function has an argument for is a path that the
+function writes to itself. Outputs of type ``Event`` complete empty.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dropflow.apps.api import App, Context, OutputData
+from dropflow.apps.binding import Bound, bind, encoding_of, field_values, is_event
+from dropflow.apps.resolve import (
+    compile_source,
+    import_object,
+    is_pickled,
+    object_from_pickle,
+    object_from_source,
+)
+from dropflow.engine.component import Component, Parameter
+from dropflow.errors import BadParameterError
+from dropflow.graph.templates import Kind, Template
+
+__all__ = ["FUNCTION_PARAMETERS", "PyFuncApp", "deliver"]
+
+FUNCTION_PARAMETERS = (
+    Parameter(
+        name="func_name",
+        parameter_type="ComponentParameter",
+        aliases=("Function Name",),
+        description="Dotted name of a function that can be imported, or the name of the function that func_code "
+        "defines.",
+    ),
+    Parameter(
+        name="func_code",
+        parameter_type="ComponentParameter",
+        description="Source of a module that defines the function, imports included; blank if it is imported.",
+    ),
+    Parameter(
+        name="func_defaults",
+        type="Json",
+        default={},
+        parameter_type="ComponentParameter",
+        description="Values for arguments that neither an input nor a field gives, by name.",
+    ),
+)
+
+
+class PyFuncApp(App):
+    """Calls a Python function."""
+
+    component = Component(
+        name="PyFuncApp",
+        kind=Kind.APP,
+        category="PyFuncApp",
+        dropclass="dlg.apps.pyfunc.PyFuncApp",
+        description="Calls a Python function: its arguments come from the input ports and fields of their names, its "
+        "return value goes to every output, each with the encoding of its port.",
+        parameters=FUNCTION_PARAMETERS,
+    )
+
+    def __init__(self, template: Template) -> None:
+        super().__init__(template)
+        name, source = str(self.parameters["func_name"]).strip(), str(self.parameters["func_code"])
+        if not name and not source.strip():
+            raise BadParameterError(
+                "it names no function: func_name and func_code are both blank",
+                where=template.name,
+                hint="give the dotted name of a function in func_name, or its source in func_code",
+            )
+        self.function_name = name
+        self._source = source
+        # Source that is not Python is refused before anything runs; running it waits for the first attempt.
+        self._code = compile_source(source, template.name) if source.strip() and not is_pickled(source) else None
+        self.values = field_values(template)
+        self.defaults = _defaults(self.parameters["func_defaults"], template.name)
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The function, found at the first attempt.
+
+        Raises
+        ------
+        MissingDependencyError, BadParameterError, AppError
+            It cannot be found; see `dropflow.apps.resolve`.
+        """
+        where = self.template.name
+        if self._code is not None:
+            return object_from_source(self._code, self._source, self.function_name, where)
+        if self._source.strip():
+            found: Callable[..., Any] = object_from_pickle(self._source, where)
+            return found
+        return import_object(self.function_name, where)
+
+    def run(self, context: Context) -> None:
+        """Call the function and deliver what it returns."""
+        bound = bind(self.function, context, self.values, self.defaults)
+        deliver(context, self.function(*bound.args, **bound.kwargs), bound)
+
+
+def deliver(context: Context, value: Any, bound: Bound, *, outputs: Sequence[OutputData] | None = None) -> None:
+    """Write what a function returned to the outputs of an attempt.
+
+    Parameters
+    ----------
+    context : Context
+        The attempt.
+    value : Any
+        What the function returned.
+    bound : Bound
+        The call; outputs that the function wrote itself are left as they are.
+    outputs : sequence of OutputData, optional
+        Where to write; by default all outputs.
+    """
+    written = bound.written
+    values = _by_port(context, value)
+    for output in context.outputs if outputs is None else outputs:
+        if is_event(context.arguments, output.port):
+            continue
+        source = written.get(output.port)
+        if source is None:
+            _put(context, output, values.get(output.port, value) if values else value)
+        elif source is not output:
+            _copy(source.path, output.path)
+
+
+def _by_port(context: Context, value: Any) -> Mapping[str, Any] | None:
+    """`value` if it says for each output port what belongs there."""
+    if not isinstance(value, dict):
+        return None
+    ports = {
+        argument.name
+        for argument in context.arguments.values()
+        if argument.usage in ("OutputPort", "InputOutput") and not is_event(context.arguments, argument.name)
+    } or {output.port for output in context.outputs}
+    return value if len(ports) > 1 and set(value) == ports else None
+
+
+def _put(context: Context, output: OutputData, value: Any) -> None:
+    encoding = encoding_of(context.arguments, output.port, "output_parser")
+    if encoding == "path" and isinstance(value, str | Path):
+        made = context.directory / value
+        if made.exists():
+            _copy(made, output.path)
+            return
+    output.put(value, encoding)
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    elif source.exists():
+        shutil.copyfile(source, target)
+
+
+def _defaults(given: Any, where: str) -> dict[str, Any]:
+    """``func_defaults``: plain values, or pickles in base64 as DALiuGE's Python API writes them."""
+    if isinstance(given, str):
+        given = json.loads(given)
+    if not isinstance(given, dict):
+        raise BadParameterError(
+            f"func_defaults is {given!r}, expected an object with a value for each argument", where=where
+        )
+    return {
+        str(name): object_from_pickle(value, where) if isinstance(value, str) and is_pickled(value) else value
+        for name, value in given.items()
+    }

@@ -1,0 +1,82 @@
+"""Objects that travel through a graph: constructors and member functions.
+
+A constructor (``func_name`` ends with ``__init__`` or names a class) puts the new object on its port ``self``. A member
+function gets it through its port ``self``, is called on it, and passes it on, as the call has left it, through an
+output port ``self`` if it has one; what the call returned goes to the other outputs. Objects travel pickled by value
+where their class cannot be imported, so classes defined in ``func_code`` work.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from dropflow.apps.api import Context
+from dropflow.apps.binding import Bound, bind
+from dropflow.apps.function import FUNCTION_PARAMETERS, PyFuncApp, deliver
+from dropflow.engine.component import Component, Parameter, Port
+from dropflow.errors import AppError
+from dropflow.graph.templates import Kind
+
+__all__ = ["SELF", "PythonMemberFunction"]
+
+SELF = "self"
+_ENCODING = "dill"
+
+
+class PythonMemberFunction(PyFuncApp):
+    """Calls a constructor, or a member function of an object."""
+
+    component = Component(
+        name="PythonMemberFunction",
+        kind=Kind.APP,
+        category="PythonMemberFunction",
+        dropclass="dlg.apps.pyfunc.PyMemberApp",
+        aliases=("dlg.apps.simple.PyMemberApp",),
+        description="Calls a constructor, which gives its object to the port 'self', or a member function of the "
+        "object that comes in at that port.",
+        parameters=(
+            *FUNCTION_PARAMETERS,
+            Parameter(
+                name="base_name", parameter_type="ComponentParameter", description="Dotted name of the object's class."
+            ),
+        ),
+        ports=(
+            Port(name=SELF, usage="InputOutput", type="Object.self", encoding=_ENCODING, description="The object."),
+        ),
+    )
+
+    def run(self, context: Context) -> None:
+        """Call, and give the result and the object to their outputs."""
+        data = context.input(SELF)
+        if data is None:
+            function = self.function
+            bound = bind(function, context, self.values, self.defaults)
+            _deliver(context, function(*bound.args, **bound.kwargs), None, bound)
+            return
+        if not data.ok:
+            raise AppError("the object at port 'self' is missing: what should have made it failed")
+        target = data.value()
+        method = self._method(target)
+        bound = bind(method, context, self.values, self.defaults, without=(SELF,))
+        _deliver(context, method(*bound.args, **bound.kwargs), target, bound)
+
+    def _method(self, target: Any) -> Callable[..., Any]:
+        """The member of `target` that is meant: by name, so that subclasses and code in the graph work."""
+        name = self.function_name.rpartition(".")[2]
+        method = getattr(target, name, None)
+        if not callable(method):
+            members = ", ".join(member for member in dir(target) if not member.startswith("_"))
+            raise AppError(
+                f"the object at port 'self' is a {type(target).__name__} and has no member function '{name}'",
+                hint=f"it has {members[:300] or 'none'}",
+            )
+        found: Callable[..., Any] = method
+        return found
+
+
+def _deliver(context: Context, value: Any, target: Any, bound: Bound) -> None:
+    """Give the object to outputs at ``self`` and `value` to the others."""
+    others = [output for output in context.outputs if output.port != SELF]
+    for output in context.outputs:
+        if output.port == SELF:
+            output.put(value if target is None else target, _ENCODING)
+    deliver(context, value, bound, outputs=others)

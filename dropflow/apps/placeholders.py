@@ -1,0 +1,162 @@
+"""What the placeholders in a shell command stand for; `dropflow.apps.shell` has the table."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from dropflow.apps.api import Context, InputData, OutputData
+from dropflow.apps.binding import encoding_of, is_event
+from dropflow.apps.quoting import Fill, places, substitute
+from dropflow.engine.parameters import Unusable, expand, find, fold, is_empty
+from dropflow.errors import AppError, BadParameterError, UsageError
+from dropflow.graph.templates import Argument, Template
+
+__all__ = ["PIECE", "Filling", "appended", "mentions_arguments"]
+
+PIECE = re.compile(r"arg(\d+)")
+"""Names, in lower case, of the fields that hold pieces of a command in older graphs."""
+
+_PLACEHOLDER = re.compile(
+    r"\{(?P<name>[^{}\n]+)\}|%(?P<side>[io])(?P<url>DataURL)?(?:(?P<place>\d+)|\[(?P<key>[^\]\n]+)\])"
+)
+_OWN = frozenset(
+    fold(name)
+    for name in (
+        *("command", "command_line_arguments", "input_redirection", "output_redirection", "argumentPrefix"),
+        *("paramValueSeparator", "input_parser", "output_parser", "dropclass", "base_name", "log_level"),
+    )
+)
+_BY_PATH = frozenset({"", "pickle", "dill", "raw", "binary"})
+"""Encodings that say nothing about how a file should appear in a command: as its path, then."""
+
+
+class Filling:
+    """Fills in the placeholders for one attempt."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def fill(self, command: str) -> str:
+        """`command` with all its placeholders filled in.
+
+        Raises
+        ------
+        AppError
+            What a placeholder stands for failed, or cannot stand there.
+        """
+        return substitute(command, _PLACEHOLDER, self._placeholder)
+
+    def named(self, name: str) -> Fill | None:
+        """What ``{name}`` stands for: data at a port, a field, a drop by its id; None if there is none."""
+        context = self.context
+        inputs = [data for data in context.inputs if data.port == name and not is_event(context.arguments, name)]
+        if inputs:
+            if not any(data.ok for data in inputs):
+                raise AppError(f"the command needs the input '{name}', which failed")
+            return Fill(tuple(self._content(data) for data in inputs if data.ok))
+        outputs = [output for output in context.outputs if output.port == name]
+        if outputs:
+            return Fill(tuple(str(output.path) for output in outputs))
+        if name in context.arguments:
+            return self._field(context.arguments[name])
+        known: list[InputData | OutputData] = [*context.inputs, *context.outputs]
+        drops = [drop for drop in known if drop.oid == name]
+        return Fill(tuple(str(drop.path) for drop in drops)) if drops else None
+
+    def _placeholder(self, match: re.Match[str]) -> Fill | None:
+        if match["name"]:
+            return self.named(match["name"])
+        context = self.context
+        drops: list[InputData | OutputData] = [*(context.inputs if match["side"] == "i" else context.outputs)]
+        if match["place"]:
+            chosen = drops[int(match["place"]) : int(match["place"]) + 1]
+        else:
+            chosen = [drop for drop in drops if _answers_to(drop, match["key"])]
+        if not chosen:
+            side = "input" if match["side"] == "i" else "output"
+            context.log(f"{match[0]} in the command means no {side} of this drop and stays as it is", "WARNING")
+            return None
+        return Fill(tuple(_url(drop) if match["url"] else str(drop.path) for drop in chosen))
+
+    def _content(self, data: InputData) -> str:
+        """An input as a word: a path, a URL, or its content as text."""
+        encoding = (encoding_of(self.context.arguments, data.port, "input_parser") or "").lower()
+        if encoding == "path" or (encoding in _BY_PATH and _is_file(data)):
+            return str(data.path)
+        if encoding == "dataurl":
+            return data.url
+        try:
+            value = data.value(encoding or None)
+        except UsageError:
+            value = data.read()
+        try:
+            return _text(value)
+        except UnicodeDecodeError as problem:
+            raise AppError(
+                f"the input '{data.port or data.name}' is not text and cannot stand in a command",
+                hint="set the encoding of the port to 'path' to get a file with the content",
+            ) from problem
+
+    def _field(self, argument: Argument) -> Fill:
+        try:
+            value = expand(argument.value)
+        except Unusable as problem:
+            raise BadParameterError(f"parameter '{argument.name}' is {argument.value!r}, expected {problem}") from None
+        if value is False or is_empty(value, argument.type):
+            return Fill(("",) if argument.precious else ())
+        return Fill((_text(value),), variables=True)
+
+
+def mentions_arguments(command: str, template: Template) -> bool:
+    """Whether `command` has a placeholder, so that it says itself where its arguments go."""
+    names = {argument.name for argument in template.arguments}
+    return any(place.match["side"] or place.match["name"] in names for place in places(command, _PLACEHOLDER))
+
+
+def appended(template: Template, filling: Filling) -> Iterator[str]:
+    """The application arguments of an older node, as words to add to its command: named ones, then positional ones.
+
+    Only for nodes that say how (``argumentPrefix``, ``paramValueSeparator``) or have positional arguments. Arguments
+    without a value are left out, unless they are precious. With the prefix ``--``, names of one letter get one dash.
+    """
+    prefix = find(template.arguments, "argumentPrefix")
+    separator = find(template.arguments, "paramValueSeparator")
+    positional: list[str] = []
+    for argument in template.arguments:
+        own = fold(argument.name) in _OWN or PIECE.fullmatch(argument.name.lower())
+        if own or argument.parameter_type != "ApplicationArgument" or argument.type.lower() == "event":
+            continue
+        if not argument.positional and prefix is None and separator is None:
+            continue
+        fill = filling.named(argument.name)
+        if fill is None or not fill.words:
+            continue
+        value = " ".join(shlex.quote(word) for word in fill.words)
+        if argument.positional:
+            positional.append(value)
+        else:
+            before = "--" if prefix is None else str(prefix.value or "").strip()
+            between = " " if separator is None else str(separator.value or "")
+            short = before == "--" and len(argument.name) == 1
+            yield f"{'-' if short else before}{shlex.quote(argument.name)}{' ' if short else between}{value}"
+    yield from positional
+
+
+def _answers_to(drop: InputData | OutputData, key: str) -> bool:
+    """Whether `key` means this drop: its id, name or port, or the id of its logical node, which is part of its id."""
+    return key in (drop.oid, drop.name, drop.port) or re.search(rf"(^|_){re.escape(key)}(_|$)", drop.oid) is not None
+
+
+def _is_file(data: InputData) -> bool:
+    return data.is_directory or not data.in_memory
+
+
+def _url(drop: InputData | OutputData) -> str:
+    return drop.path.as_uri() if not hasattr(drop, "url") else drop.url
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return bytes(value).decode() if isinstance(value, bytes | bytearray | memoryview) else str(value)

@@ -1,0 +1,236 @@
+"""From the name or the code in a graph to the Python object it means.
+
+A node names a function in one of three ways: by the source of a module that defines it (``func_code``), by a pickle of
+it (``func_code`` in base64, as DALiuGE's Python API writes it), or by a dotted name alone, which is imported.
+"""
+
+import base64
+import binascii
+import builtins
+import difflib
+import importlib
+import importlib.util
+import inspect
+import linecache
+import pickle
+import re
+import sys
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dropflow.errors import AppError, BadParameterError, MissingDependencyError
+
+__all__ = ["MOVED", "compile_source", "import_object", "is_pickled", "object_from_pickle", "object_from_source"]
+
+MOVED = {"dlg.apps.simple_functions": "dropflow.apps.simple_functions"}
+"""Modules of DALiuGE whose functions we have under another name."""
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
+_PICKLE_START = b"\x80"
+
+
+def compile_source(source: str, where: str) -> types.CodeType:
+    """`source` as code, not yet run.
+
+    Raises
+    ------
+    BadParameterError
+        It is not Python; says where and why.
+    """
+    filename = f"<func_code of {where}>"
+    try:
+        return compile(source, filename, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as problem:
+        line = getattr(problem, "lineno", None)
+        at = f" in line {line}: {(problem.text or '').strip()!r}" if isinstance(problem, SyntaxError) and line else ""
+        reason = problem.msg if isinstance(problem, SyntaxError) else str(problem)
+        raise BadParameterError(
+            f"func_code is not Python: {reason}{at}", where=where, hint="correct the field func_code of this node"
+        ) from problem
+
+
+def object_from_source(code: types.CodeType, source: str, name: str, where: str) -> Callable[..., Any]:
+    """Run `code` in a fresh module, registered nowhere, and answer what `name` is in it.
+
+    Parameters
+    ----------
+    code : types.CodeType
+        See `compile_source`.
+    source : str
+        What `code` was compiled from; tracebacks show its lines.
+    name : str
+        Name of the function; of a dotted name the end counts. Empty when the source defines only one.
+    where : str
+        Name of the node, for messages.
+
+    Raises
+    ------
+    BadParameterError
+        The source does not define `name`.
+    Exception
+        Whatever the source raises when it is run.
+    """
+    filename = code.co_filename
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    module = types.ModuleType(f"func_code_{re.sub(r'[^0-9A-Za-z]+', '_', where)}")
+    module.__file__ = filename
+    exec(code, module.__dict__)  # noqa: S102 - running the functions of a graph is what this application is for
+    defined = {
+        key: value
+        for key, value in vars(module).items()
+        if callable(value) and getattr(value, "__module__", None) == module.__name__
+    }
+    if not name and len(defined) == 1:
+        return _callable(next(iter(defined.values())), name, where)
+    parts = name.split(".")
+    for start in range(len(parts)):
+        found = _walk(module, parts[start:]) if parts[start] in vars(module) else None
+        if found is not None:
+            return _callable(found, name, where)
+    raise BadParameterError(
+        f"func_code does not define '{name}'" if name else "func_name is empty and func_code defines several functions",
+        where=where,
+        hint=f"func_code defines {', '.join(defined) or 'no function'}{_did_you_mean(parts[-1], defined)}",
+    )
+
+
+def is_pickled(text: str) -> bool:
+    """Whether `text` is a pickle in base64 rather than source."""
+    if not _BASE64.fullmatch(text):
+        return False
+    try:
+        return base64.b64decode("".join(text.split()), validate=True).startswith(_PICKLE_START)
+    except (binascii.Error, ValueError):
+        return False
+
+
+def object_from_pickle(text: str, where: str) -> Any:
+    """What the base64 pickle `text` holds: a pickle of the standard library, of cloudpickle or of dill.
+
+    Raises
+    ------
+    MissingDependencyError
+        It needs a package that is not installed; for dill, names the extra that brings it.
+    AppError
+        It cannot be read.
+    """
+    body = base64.b64decode("".join(text.split()))
+    try:
+        # A graph is code, and whoever may run it may run this.
+        return pickle.loads(body)  # noqa: S301 - see above
+    except ModuleNotFoundError as problem:
+        package = (problem.name or "").partition(".")[0]
+        hint = "pip install 'dropflow[dill]'" if package == "dill" else _install_hint(package)
+        raise MissingDependencyError(
+            f"the pickled function needs the module '{problem.name}', which is not installed", where=where, hint=hint
+        ) from problem
+    except Exception as problem:
+        raise AppError(
+            f"func_code is a pickle that cannot be read: {type(problem).__name__}: {problem}",
+            where=where,
+            hint="it may come from another Python version; give the source of the function instead",
+        ) from problem
+
+
+def import_object(name: str, where: str) -> Callable[..., Any]:
+    """The callable with the dotted `name`.
+
+    The first part is a module or a builtin; the others are attributes or submodules. A final ``__init__`` or
+    ``__class__`` means the class itself.
+
+    Raises
+    ------
+    MissingDependencyError
+        A module is not installed.
+    BadParameterError
+        A module or class has no such attribute, or what is found cannot be called.
+    AppError
+        A module raised while it was imported.
+    """
+    for old, new in MOVED.items():
+        if name.startswith(f"{old}."):
+            name = new + name[len(old) :]
+    parts = [part.strip() for part in name.split(".")]
+    while len(parts) > 1 and parts[-1] in ("__init__", "__class__"):
+        parts.pop()
+    if hasattr(builtins, parts[0]):
+        found = _walk(builtins, parts)
+        if found is not None:
+            return _callable(found, name, where)
+    if len(parts) == 1 or not all(part.isidentifier() for part in parts):
+        raise BadParameterError(
+            f"func_name is '{name}', which is no builtin function",
+            where=where,
+            hint="write package.module.function, or give the source in func_code"
+            + _did_you_mean(parts[0], dir(builtins)),
+        )
+    found = _import(parts[0], name, where)
+    for place, part in enumerate(parts[1:], start=1):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            found = _submodule(found, parts[: place + 1], name, where)
+    return _callable(found, name, where)
+
+
+def _submodule(parent: Any, parts: list[str], name: str, where: str) -> Any:
+    """The submodule of `parent` that the last of `parts` names."""
+    dotted = ".".join(parts)
+    if hasattr(parent, "__path__") and importlib.util.find_spec(dotted) is not None:
+        return _import(dotted, name, where)
+    kind = "module" if inspect.ismodule(parent) else "class" if inspect.isclass(parent) else "object"
+    raise BadParameterError(
+        f"func_name is '{name}', but the {kind} '{'.'.join(parts[:-1])}' has no '{parts[-1]}'",
+        where=where,
+        hint=f"check the version that is installed{_did_you_mean(parts[-1], dir(parent))}",
+    )
+
+
+def _import(module: str, name: str, where: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as problem:
+        missing = problem.name or module
+        raise MissingDependencyError(
+            f"the function '{name}' needs the module '{missing}', which is not installed",
+            where=where,
+            hint=_install_hint(missing.partition(".")[0]),
+        ) from problem
+    except Exception as problem:
+        raise AppError(
+            f"the module '{module}' of the function '{name}' cannot be imported: {type(problem).__name__}: {problem}",
+            where=where,
+        ) from problem
+
+
+def _walk(root: Any, parts: Iterable[str]) -> Any:
+    """The attribute of an attribute... of `root`, or None."""
+    parts = list(parts)
+    while len(parts) > 1 and parts[-1] in ("__init__", "__class__"):
+        parts.pop()
+    found = root
+    for part in parts:
+        found = getattr(found, part, None)
+        if found is None:
+            return None
+    return found
+
+
+def _callable(found: Any, name: str, where: str) -> Callable[..., Any]:
+    if not callable(found):
+        raise BadParameterError(
+            f"func_name is '{name}', which is a {type(found).__name__} and cannot be called",
+            where=where,
+            hint="name a function, a method or a class",
+        )
+    return found  # type: ignore[no-any-return]  # callable() is all we can know
+
+
+def _install_hint(package: str) -> str:
+    return f"install {package} in the environment that runs dropflow ({sys.prefix}), or put its code on PYTHONPATH"
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
+    return f"; did you mean '{close[0]}'?" if close else ""

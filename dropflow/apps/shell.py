@@ -1,0 +1,206 @@
+"""Shell commands as applications.
+
+Placeholders in the command, each replaced by its value, quoted for where it stands (`dropflow.apps.quoting`):
+
+===========================  =====================================================================================
+placeholder                  value
+===========================  =====================================================================================
+``{port}``                   input port: the path of a file or directory, the decoded content of data in memory;
+                             several inputs at one port follow each other. Output port: a path to write to
+``{parameter}``              the field of that name; blank and False leave nothing, unless the field is precious
+``{<drop id>}``              path of the input or output with that id
+``%i0``, ``%o0``             path of the first input, of the first output...
+``%i[key]``, ``%o[key]``     paths of those with that drop id, name, port, or id of the logical node
+``%iDataURL0``...            the same, as URLs
+===========================  =====================================================================================
+
+Everything else stays as it is, so that ``{a,b}``, ``${VAR}`` and ``awk '{print $1}'`` survive. An output that is
+written to its path becomes the content of its drop, also if that drop lives in memory.
+
+Older graphs spell commands in pieces (``Arg01``, ``Arg02``..., ``command_line_arguments``, ``input_redirection``,
+``output_redirection``); the pieces are joined by blanks. A command without any placeholder whose node has positional
+arguments, ``argumentPrefix`` or ``paramValueSeparator`` gets its application arguments appended.
+"""
+
+import os
+import shlex
+import shutil
+import signal
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from dropflow.apps.api import App, Context
+from dropflow.apps.placeholders import PIECE, Filling, appended, mentions_arguments
+from dropflow.engine.component import Component, Parameter
+from dropflow.engine.parameters import is_empty
+from dropflow.errors import AppError, BadParameterError
+from dropflow.graph.templates import Kind, Template
+
+__all__ = ["BashShellApp", "StreamingInputBashApp", "StreamingInputOutputBashApp", "StreamingOutputBashApp"]
+
+_LONGEST = 128 * 1024 - 1
+"""Bytes that Linux takes as one argument of a program (MAX_ARG_STRLEN)."""
+
+_SIGNALLED = 128
+"""What shells add to the number of the signal that ended a command."""
+
+_PARAMETERS = (
+    Parameter(
+        name="command",
+        parameter_type="ComponentParameter",
+        description="What bash runs. {port} and {parameter} stand for data and fields and are quoted as needed; "
+        "write output to {port} of an output port.",
+    ),
+    Parameter(
+        name="command_line_arguments",
+        parameter_type="ComponentParameter",
+        description="Text that is added to the command.",
+    ),
+    Parameter(
+        name="input_redirection",
+        parameter_type="ComponentParameter",
+        description="What the command's standard input is read from.",
+    ),
+    Parameter(
+        name="output_redirection",
+        parameter_type="ComponentParameter",
+        description="What the command's standard output is written to.",
+    ),
+    Parameter(
+        name="argumentPrefix",
+        parameter_type="ComponentParameter",
+        default=None,
+        description="What stands before the names of arguments that are added to a command without placeholders.",
+    ),
+    Parameter(
+        name="paramValueSeparator",
+        parameter_type="ComponentParameter",
+        default=None,
+        description="What stands between the name and the value of such arguments.",
+    ),
+)
+
+
+def _component(name: str, description: str) -> Component:
+    return Component(
+        name=name,
+        kind=Kind.APP,
+        category="BashShellApp",
+        dropclass=f"dlg.apps.bash_shell_app.{name}",
+        description=description,
+        parameters=_PARAMETERS,
+    )
+
+
+class BashShellApp(App):
+    """Runs a command with bash."""
+
+    component = _component(
+        "BashShellApp",
+        "Runs a bash command in the session's directory. Its output goes to the drop's log; an exit status other than "
+        "0 fails.",
+    )
+    reads_input: ClassVar[bool] = False
+    """Whether standard input comes from the first input."""
+    writes_output: ClassVar[bool] = False
+    """Whether standard output goes to the outputs."""
+
+    def __init__(self, template: Template) -> None:
+        super().__init__(template)
+        self.command = _command(template, self.parameters)
+        self._mentions_arguments = mentions_arguments(self.command, template)
+        if not self.command:
+            raise BadParameterError(
+                "it has no command",
+                where=template.name,
+                hint="fill in the field 'command' of this node",
+            )
+
+    def run(self, context: Context) -> None:
+        """Fill in the placeholders and run the command.
+
+        Raises
+        ------
+        AppError
+            The command ended with another status than 0, or cannot be made.
+        """
+        filling = Filling(context)
+        command = filling.fill(self.command)
+        if not self._mentions_arguments:
+            command = " ".join((command, *appended(self.template, filling)))
+        command = self._redirected(context, command)
+        size = len(os.fsencode(command))
+        if size > _LONGEST:
+            raise AppError(
+                f"the command has {size} bytes with its values filled in, bash takes {_LONGEST}",
+                hint="give large data by path: set the encoding of the port to 'path'",
+            )
+        context.log(f"$ {command}")
+        status = context.command(command, {})
+        if status:
+            raise AppError(
+                f"the command ended with {_meaning(status)}: {self.command[:200]}", hint="see the drop's log"
+            )
+        if self.writes_output:
+            for output in context.outputs[1:]:
+                shutil.copyfile(context.outputs[0].path, output.path)
+
+    def _redirected(self, context: Context, command: str) -> str:
+        data = next((data for data in context.inputs if data.ok), None) if self.reads_input else None
+        output = context.outputs[0] if self.writes_output and context.outputs else None
+        if data is None and output is None:
+            return command
+        source = f" < {shlex.quote(str(data.path))}" if data else ""
+        target = f" > {shlex.quote(str(output.path))}" if output else ""
+        return f"{{ {command}\n}}{source}{target}"
+
+
+class StreamingInputBashApp(BashShellApp):
+    """Runs a command that reads its first input on standard input."""
+
+    component = _component(
+        "StreamingInputBashApp", "As BashShellApp, with the first input on standard input, once it is complete."
+    )
+    reads_input = True
+
+
+class StreamingOutputBashApp(BashShellApp):
+    """Runs a command whose standard output goes to the outputs."""
+
+    component = _component("StreamingOutputBashApp", "As BashShellApp, with standard output going to the outputs.")
+    writes_output = True
+
+
+class StreamingInputOutputBashApp(BashShellApp):
+    """Runs a command as a filter."""
+
+    component = _component(
+        "StreamingInputOutputBashApp",
+        "As BashShellApp, with the first input on standard input and standard output going to the outputs.",
+    )
+    reads_input = True
+    writes_output = True
+
+
+def _command(template: Template, parameters: Mapping[str, Any]) -> str:
+    """The command of a node, with the pieces that older graphs keep in fields of their own."""
+    pieces: dict[int, str] = {}
+    for argument in template.arguments:
+        match = PIECE.fullmatch(argument.name.lower())
+        if match and not argument.is_port and not is_empty(argument.value):
+            pieces[int(match[1])] = str(argument.value)
+    texts = [parameters["command"], *(pieces[place] for place in sorted(pieces)), parameters["command_line_arguments"]]
+    for name, sign in (("input_redirection", "<"), ("output_redirection", ">")):
+        text = parameters[name].strip()
+        texts.append(f"{sign} {text}" if text and text[0] not in "<>" else text)
+    return " ".join(text.strip() for text in texts if text.strip())
+
+
+def _meaning(status: int) -> str:
+    """An exit status in words."""
+    number = -status if status < 0 else status - _SIGNALLED
+    try:
+        return f"signal {signal.Signals(number).name}"
+    except ValueError:
+        known = {126: " (not executable)", 127: " (command not found)"}
+        return f"status {status}{known.get(status, '')}"
