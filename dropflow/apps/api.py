@@ -109,17 +109,50 @@ class OutputData(Protocol):
 class Context(Protocol):
     """One attempt, as its application sees it."""
 
-    oid: str
-    name: str
-    index: tuple[int, ...]
-    attempt: int
-    session: str
-    arguments: Mapping[str, Argument]
-    """Every field of the node by name."""
-    inputs: Sequence[InputData]
-    outputs: Sequence[OutputData]
-    directory: Path
-    """The session's ``files`` directory: base of relative paths, working directory of commands."""
+    @property
+    def oid(self) -> str:
+        """Text id of the application drop."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Name of its node."""
+        ...
+
+    @property
+    def index(self) -> tuple[int, ...]:
+        """Position of the drop on each axis of its template, outermost first."""
+        ...
+
+    @property
+    def attempt(self) -> int:
+        """Number of the attempt, from 1."""
+        ...
+
+    @property
+    def session(self) -> str:
+        """Session id."""
+        ...
+
+    @property
+    def arguments(self) -> Mapping[str, Argument]:
+        """Every field of the node by name."""
+        ...
+
+    @property
+    def inputs(self) -> Sequence[InputData]:
+        """The inputs, in the order of the graph."""
+        ...
+
+    @property
+    def outputs(self) -> Sequence[OutputData]:
+        """The outputs, in the order of the graph."""
+        ...
+
+    @property
+    def directory(self) -> Path:
+        """The session's ``files`` directory: base of relative paths, working directory of commands."""
+        ...
 
     def input(self, port: str) -> InputData | None:
         """The first input at `port`."""

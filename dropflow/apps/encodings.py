@@ -1,0 +1,460 @@
+"""Encodings: how the bytes behind a port and the values that applications handle become each other.
+
+============  =====================================  ========================================================
+encoding      value -> content                       content -> value
+============  =====================================  ========================================================
+``pickle``    any value that can be pickled          the value; nothing is None
+``dill``      the same (default)                     the same
+``npy``       an array, or what numpy makes one of   the array; never executes code
+``json``      what JSON can say                      the value
+``eval``      a Python literal                       the value; nothing is None; never executes code
+``utf-8``     text; of other values their ``str()``  the text
+``raw``       bytes; text as UTF-8                   the bytes
+``binary``    bytes                                  the bytes, all of them
+``base64``    bytes                                  the bytes
+``path``      a path, as text                        a path where the content is
+``dataurl``   a URL, as text                         the URL of the content
+============  =====================================  ========================================================
+
+Each one reads back what it wrote; a value it cannot hold is refused, and so is a content it cannot read.
+
+Real graphs mix encodings, so reading forgives what can only be meant one way: text drops answer ``pickle`` ports with
+the text; pickles in memory (which this session wrote) answer the ports of other encodings with their value; an array
+answers ``pickle`` ports. Content of files is never unpickled unless the port says so.
+
+``pickle`` and ``dill`` write the same: a plain pickle where that is enough, else one by cloudpickle, which takes
+functions and classes along that another process could not import. The package dill is needed only to read what dill
+itself wrote.
+"""
+
+import ast
+import base64
+import binascii
+import io
+import json
+import os
+import pickle
+import re
+import reprlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
+
+from dropflow.errors import AppError, BadParameterError, MissingDependencyError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["DEFAULT", "ENCODINGS", "Source", "canonical", "decode", "encode", "is_text"]
+
+DEFAULT = "dill"
+"""Encoding of a port that names none."""
+
+_PROTOCOL = 5
+_PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
+_PICKLE_START = b"\x80"
+_PICKLE_PROTOCOLS = frozenset({2, 3, 4, 5})
+_NPY_START = b"\x93NUMPY"
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+_LONGEST_NAME = 4096
+_SHOWN = 16
+_BUFFER = 1 << 16
+_ALIASES: Mapping[str, str] = {"utf8": "utf-8", "text": "utf-8", "numpy": "npy", "bytes": "binary", "url": "dataurl"}
+
+
+class Source(Protocol):
+    """A content to decode, as an input of an attempt offers it."""
+
+    port: str
+    name: str
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the content is text by design."""
+        ...
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the content was written by this session and only it (a memory drop)."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """A file or directory with the content."""
+        ...
+
+    @property
+    def url(self) -> str:
+        """URL of the content."""
+        ...
+
+    def view(self) -> memoryview:
+        """The whole content, without a copy."""
+        ...
+
+    def read(self) -> bytes:
+        """The whole content."""
+        ...
+
+    def open(self) -> BinaryIO:
+        """A stream over the content."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Tell the log of the drop."""
+        ...
+
+
+def canonical(encoding: str | None) -> str:
+    """The name in `ENCODINGS` that is meant; `DEFAULT` for none.
+
+    Raises
+    ------
+    BadParameterError
+        There is no such encoding; lists those there are.
+    """
+    name = (encoding or DEFAULT).strip().lower() or DEFAULT
+    name = _ALIASES.get(name, name)
+    if name not in ENCODINGS:
+        raise BadParameterError(f"there is no encoding '{encoding}'", hint=f"a port can have: {', '.join(ENCODINGS)}")
+    return name
+
+
+def is_text(encoding: str) -> bool:
+    """Whether contents in `encoding` (a name in `ENCODINGS`) are text by design."""
+    return encoding in _TEXTS
+
+
+def encode(encoding: str | None, value: Any) -> bytes:
+    """The content that stands for `value`.
+
+    Parameters
+    ----------
+    encoding : str or None
+        See the table; None is `DEFAULT`.
+    value : Any
+        See the table for what each encoding can hold.
+
+    Raises
+    ------
+    BadParameterError
+        There is no such encoding.
+    AppError
+        The encoding cannot hold the value; says what it can.
+    """
+    name = canonical(encoding)
+    try:
+        return _ENCODERS[name](value)
+    except _CannotHoldError as problem:
+        raise AppError(
+            f"encoding '{name}' cannot hold {_describe(value)}: {problem}",
+            hint="change the encoding of the output port ('pickle' holds any value), or what is returned",
+        ) from problem.__cause__
+
+
+def decode(encoding: str | None, source: Source) -> Any:
+    """The value that the content of `source` stands for.
+
+    Parameters
+    ----------
+    encoding : str or None
+        See the table; None is `DEFAULT`.
+    source : Source
+        An input of an attempt.
+
+    Raises
+    ------
+    BadParameterError
+        There is no such encoding.
+    AppError
+        The content is not of that encoding; says the port, the encoding, and how the content begins.
+    MissingDependencyError
+        A package is needed to read it.
+    """
+    name = canonical(encoding)
+    try:
+        return _DECODERS[name](source)
+    except _CannotHoldError as problem:
+        where = f"port '{source.port}'" if source.port else "a port without name"
+        raise AppError(
+            f"input '{source.name}' at {where} is not in encoding '{name}': {problem}; {_begin(source)}",
+            hint="give the port the encoding that the producer writes",
+        ) from problem.__cause__
+
+
+class _CannotHoldError(ValueError):
+    """A value or a content that does not fit an encoding. Always becomes an `AppError`."""
+
+
+def _pickled(value: Any) -> bytes:
+    try:
+        if type(value) in _PLAIN:
+            return pickle.dumps(value, protocol=_PROTOCOL)
+        import cloudpickle  # noqa: PLC0415 - plain values do without
+
+        return cast(bytes, cloudpickle.dumps(value, protocol=_PROTOCOL))
+    except Exception as problem:
+        raise _CannotHoldError(f"it cannot be pickled: {problem}") from problem
+
+
+def _unpickled(source: Source) -> Any:
+    if not source.size:
+        # Of a text drop the empty text; a device or a pipe has no size until it is read.
+        return "" if source.is_text else None
+    if source.is_text:
+        return _text(source)
+    head = bytes(source.view()[: len(_NPY_START)])
+    if head == _NPY_START:
+        return _array(source)
+    if not _looks_pickled(head):
+        raise _CannotHoldError("it is no pickle")
+    return _load_pickle(source)
+
+
+def _load_pickle(source: Source) -> Any:
+    content = source.view()
+    # Buffered, for its position after the value, and over the content itself: large arrays are copied once.
+    stream = io.BufferedReader(_ViewReader(content), buffer_size=_BUFFER)
+    try:
+        value = pickle.Unpickler(stream).load()  # noqa: S301 - the port asks for it: graphs are code
+    except ModuleNotFoundError as problem:
+        if (problem.name or "").partition(".")[0] != "dill":
+            raise
+        raise MissingDependencyError(
+            f"input '{source.name}' was written by dill, which is not installed",
+            hint="install it: pip install 'dropflow[dill]'",
+        ) from problem
+    except Exception as problem:  # damaged pickles raise nearly anything, and so do the objects in them
+        raise _CannotHoldError(f"it cannot be unpickled ({type(problem).__name__}: {problem})") from problem
+    left = len(content) - stream.tell()
+    if left:
+        source.warn(
+            f"input '{source.name}': {left} bytes after the first value are not read; "
+            "were several values written one after the other?"
+        )
+    return value
+
+
+class _ViewReader(io.RawIOBase):
+    """A view as a raw stream."""
+
+    def __init__(self, content: memoryview) -> None:
+        self._content = content
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        block = self._content[self._at : self._at + len(target)]
+        target[: len(block)] = block
+        self._at += len(block)
+        return len(block)
+
+
+def _npy(value: Any) -> bytes:
+    import numpy as np  # noqa: PLC0415 - only who handles arrays pays for numpy
+
+    try:
+        array = np.asanyarray(value)
+    except ValueError as problem:
+        raise _CannotHoldError(str(problem)) from problem
+    if array.dtype.hasobject:
+        raise _CannotHoldError("it makes an array of Python objects, which would need a pickle")
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+def _array(source: Source) -> "np.ndarray | NDArray[Any] | Any":
+    import numpy as np  # noqa: PLC0415 - see _npy
+
+    if _is_pickle_in_memory(source):
+        return np.asanyarray(_load_pickle(source))
+    try:
+        with source.open() as stream:
+            return np.lib.format.read_array(stream, allow_pickle=False)
+    except (ValueError, EOFError, SyntaxError) as problem:
+        raise _CannotHoldError(str(problem)) from problem
+
+
+def _json(value: Any) -> bytes:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        same = json.loads(text) == value
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise _CannotHoldError(str(problem)) from problem
+    if not same:
+        raise _CannotHoldError("JSON would change it (tuples become lists, keys become text)")
+    return text.encode()
+
+
+def _unjson(source: Source) -> Any:
+    if _is_pickle_in_memory(source):
+        return _load_pickle(source)
+    try:
+        return json.loads(_text(source))
+    except (ValueError, RecursionError) as problem:
+        raise _CannotHoldError(str(problem)) from problem
+
+
+def _literal(value: Any) -> bytes:
+    text = repr(value)
+    try:
+        same = ast.literal_eval(text) == value
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as problem:
+        raise _CannotHoldError("it is no Python literal") from problem
+    if same is not True:
+        raise _CannotHoldError("its repr() stands for another value")
+    return text.encode()
+
+
+def _unliteral(source: Source) -> Any:
+    if not source.size:
+        return None
+    if _is_pickle_in_memory(source):
+        return _load_pickle(source)
+    try:
+        return ast.literal_eval(_text(source).strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as problem:
+        raise _CannotHoldError("it is no Python literal") from problem
+
+
+def _utf8(value: Any) -> bytes:
+    if not _is_bytes(value):
+        return _encoded(str(value))
+    try:
+        bytes(value).decode()
+    except UnicodeDecodeError as problem:
+        raise _CannotHoldError("they are not UTF-8") from problem
+    return bytes(value)
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as problem:
+        raise _CannotHoldError("it holds half a character, which no file can") from problem
+
+
+def _text(source: Source) -> str:
+    try:
+        return source.read().decode()
+    except UnicodeDecodeError as problem:
+        if _is_pickle_in_memory(source):
+            return str(_load_pickle(source))
+        raise _CannotHoldError("it is not UTF-8") from problem
+
+
+def _raw(value: Any) -> bytes:
+    return _encoded(value) if isinstance(value, str) else _bytes(value)
+
+
+def _bytes(value: Any) -> bytes:
+    if not _is_bytes(value):
+        raise _CannotHoldError("it is not bytes")
+    return bytes(value)
+
+
+def _unbase64(source: Source) -> bytes:
+    try:
+        return base64.b64decode(b"".join(source.read().split()), validate=True)
+    except binascii.Error as problem:
+        raise _CannotHoldError(str(problem)) from problem
+
+
+def _path(value: Any) -> bytes:
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+    if not isinstance(text, str) or not text or text != text.strip() or "\n" in text or "\0" in text:
+        raise _CannotHoldError("it is no path on one line")
+    return _encoded(text)
+
+
+def _where(source: Source) -> str:
+    """Text in memory names the path, as in DALiuGE; any other content is put where a program finds it."""
+    return _named(source) or str(source.path)
+
+
+def _url(value: Any) -> bytes:
+    if not isinstance(value, str) or not _URL.fullmatch(value):
+        raise _CannotHoldError("it is no URL (scheme://...)")
+    return _encoded(value)
+
+
+def _whence(source: Source) -> str:
+    named = _named(source)
+    return named if _URL.fullmatch(named) else source.url
+
+
+def _named(source: Source) -> str:
+    """The one line of text that a memory drop holds; empty when it holds something else."""
+    if not source.in_memory or not 0 < source.size <= _LONGEST_NAME:
+        return ""
+    if source.is_text:
+        text = _text(source)
+    elif _is_pickle_in_memory(source):
+        value = _load_pickle(source)
+        text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+    else:
+        return ""
+    text = text.strip() if isinstance(text, str) else ""
+    return text if text and "\n" not in text and "\0" not in text else ""
+
+
+def _is_bytes(value: Any) -> bool:
+    return isinstance(value, bytes | bytearray | memoryview)
+
+
+def _looks_pickled(head: bytes) -> bool:
+    return len(head) > 1 and head[:1] == _PICKLE_START and head[1] in _PICKLE_PROTOCOLS
+
+
+def _is_pickle_in_memory(source: Source) -> bool:
+    return source.in_memory and not source.is_text and source.size > 1 and _looks_pickled(bytes(source.view()[:2]))
+
+
+def _begin(source: Source) -> str:
+    head = bytes(source.view()[:_SHOWN])
+    return f"it begins with {head!r}" if head else "it is empty"
+
+
+def _describe(value: Any) -> str:
+    return f"{type(value).__name__} {reprlib.repr(value)}"
+
+
+_ENCODERS: Mapping[str, Callable[[Any], bytes]] = {
+    "pickle": _pickled,
+    "dill": _pickled,
+    "npy": _npy,
+    "json": _json,
+    "eval": _literal,
+    "utf-8": _utf8,
+    "raw": _raw,
+    "binary": _bytes,
+    "base64": lambda value: base64.b64encode(_bytes(value)),
+    "path": _path,
+    "dataurl": _url,
+}
+_DECODERS: Mapping[str, Callable[[Source], Any]] = {
+    "pickle": _unpickled,
+    "dill": _unpickled,
+    "npy": _array,
+    "json": _unjson,
+    "eval": _unliteral,
+    "utf-8": _text,
+    "raw": lambda source: source.read(),
+    "binary": lambda source: source.read(),
+    "base64": _unbase64,
+    "path": _where,
+    "dataurl": _whence,
+}
+ENCODINGS: tuple[str, ...] = tuple(_ENCODERS)
+"""The encodings there are."""
+
+_TEXTS = frozenset({"utf-8", "path", "dataurl"})

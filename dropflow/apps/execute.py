@@ -1,0 +1,127 @@
+"""The executor: runs one attempt from its task to its outcome, in whichever process and thread it is called.
+
+It commits nothing. What an attempt wrote is under temporary names when its outcome leaves here, and gone when the
+attempt failed.
+"""
+
+import os
+import threading
+
+from dropflow.apps.api import App
+from dropflow.apps.context import Attempt
+from dropflow.apps.failures import failure_of
+from dropflow.apps.logs import DropLog, Router
+from dropflow.apps.plans import Plans
+from dropflow.clock import Clock, SystemClock
+from dropflow.data.store import Slot
+from dropflow.data.workspace import Workspace
+from dropflow.engine.api import ExecutorSpec, Outcome, Task
+from dropflow.errors import CancelledRunError
+from dropflow.graph.templates import Kind
+
+__all__ = ["LocalExecutor", "build"]
+
+_TAIL = 2000
+_ROUTER = Router()  # the standard streams belong to the process, so what stands in for them does too
+
+
+def build(spec: ExecutorSpec) -> "LocalExecutor":
+    """The executor of a session in this process. Worker processes call this by its dotted name."""
+    return LocalExecutor(spec)
+
+
+class LocalExecutor:
+    """Runs the attempts of one session, one at a time per calling thread.
+
+    Parameters
+    ----------
+    spec : ExecutorSpec
+        The session, its directory and its templates.
+    clock : Clock, optional
+        Where times come from.
+    """
+
+    def __init__(self, spec: ExecutorSpec, clock: Clock | None = None) -> None:
+        self._spec = spec
+        self._clock = clock or SystemClock()
+        self._workspace = Workspace(spec.directory, spec.session, spec.durable)
+        self._plans = Plans(spec.templates, spec.links)
+        self._apps: dict[int, App] = {}
+        self._running: dict[int, Attempt] = {}
+        self._logs = f"{spec.directory}/logs"
+        self._open = True
+        os.makedirs(self._logs, exist_ok=True)  # noqa: PTH103 - a session without a keeper has none yet
+        _ROUTER.install()
+
+    def execute(self, task: Task) -> Outcome:
+        """Run one attempt to its end.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Somebody pressed Ctrl-C while the attempt ran in the main thread: that is no failure of the application.
+        """
+        started = self._clock.monotonic()
+        log = DropLog(self._logs, task.oid, self._spec.log_limit)
+        previous = _ROUTER.enter(log)
+        try:
+            if task.attempt > 1:
+                log.line("INFO", f"attempt {task.attempt}", self._clock.now())
+            if self._plans.templates[task.template].kind is Kind.DATA:
+                return self._materialise(task, started)
+            return self._run(task, log, started)
+        except KeyboardInterrupt as error:
+            if threading.current_thread() is threading.main_thread():
+                raise
+            return self._failed(task, error, log, started)
+        except BaseException as error:  # noqa: BLE001 - whatever an application raises is its failure, not ours
+            return self._failed(task, error, log, started)
+        finally:
+            _ROUTER.leave(previous)
+            log.close()
+
+    def abort(self, drop: int) -> None:
+        """Stop what can be stopped of the running attempt of `drop`: child processes, waits. From any thread."""
+        attempt = self._running.get(drop)
+        if attempt is not None:
+            attempt.stop()
+
+    def close(self) -> None:
+        """Give back the standard streams; idempotent."""
+        if self._open:
+            self._open = False
+            _ROUTER.remove()
+
+    def _run(self, task: Task, log: DropLog, started: float) -> Outcome:
+        attempt = Attempt(task, self._plans.app(task.template), self._plans, self._workspace, self._clock, log)
+        self._running[task.drop] = attempt
+        try:
+            app = self._apps.get(task.template) or self._app(task.template)
+            app.run(attempt)
+            handles, skipped = attempt.finish()
+        except BaseException:
+            attempt.abandon()
+            raise
+        finally:
+            del self._running[task.drop]
+            attempt.close()
+        return Outcome(task.drop, task.attempt, handles, skipped, None, self._clock.monotonic() - started)
+
+    def _materialise(self, task: Task, started: float) -> Outcome:
+        slot = Slot(self._workspace, task.oid, task.drop, task.attempt, 0, self._clock.now())
+        handle = self._plans.store(task.template).initial(slot)
+        return Outcome(task.drop, task.attempt, {task.drop: handle}, (), None, self._clock.monotonic() - started)
+
+    def _app(self, row: int) -> App:
+        from dropflow.apps.registry import app_for  # noqa: PLC0415 - the catalogue of applications is large
+
+        app = self._apps[row] = app_for(self._plans.templates[row])
+        return app
+
+    def _failed(self, task: Task, error: BaseException, log: DropLog, started: float) -> Outcome:
+        failure = failure_of(error, log_tail=log.tail(_TAIL))
+        if not isinstance(error, CancelledRunError):
+            log.line("ERROR", failure.text + (f" ({failure.hint})" if failure.hint else ""), self._clock.now())
+            if failure.detail.startswith("Traceback"):
+                log.write_bytes(failure.detail.encode(errors="replace"))
+        return Outcome(task.drop, task.attempt, {}, (), failure, self._clock.monotonic() - started)

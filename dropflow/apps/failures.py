@@ -1,0 +1,79 @@
+"""Turning what an application raised into a `Failure` that says what happened, where, and what to do."""
+
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from dropflow.errors import AppError, CancelledRunError, DropflowError
+from dropflow.failure import Failure
+
+__all__ = ["failure_of", "trace"]
+
+_HOME = str(Path(__file__).resolve().parents[1])
+_LINES = 40
+_FROZEN = "<frozen "
+
+_HINTS: dict[type[BaseException], str] = {
+    PermissionError: "give this user access to the file, or choose another place",
+    FileNotFoundError: "relative paths are below the session's files directory; connect files through ports",
+    MemoryError: "split the data into smaller pieces (a Scatter), or use fewer workers",
+    RecursionError: "the function calls itself too deeply",
+    ConnectionError: "the other side did not answer: try again, or look whether it is there",
+    TimeoutError: "the other side did not answer in time: try again, or allow more time",
+}
+
+
+def failure_of(error: BaseException, *, log_tail: str = "") -> Failure:
+    """Why an attempt failed.
+
+    Parameters
+    ----------
+    error : BaseException
+        What its application raised.
+    log_tail : str
+        End of what it printed: the detail of failures that have no traceback.
+    """
+    if isinstance(error, CancelledRunError):
+        return Failure(code="DF000", kind="CancelledRunError", text="the attempt was stopped")
+    if isinstance(error, DropflowError):
+        cause = error.__cause__
+        found = Failure.of(error, detail=trace(cause) if cause is not None else log_tail)
+        return msgspec.structs.replace(found, text=f"{error.where}: {error.text}") if error.where else found
+    if isinstance(error, SystemExit):
+        return Failure(
+            code=AppError.code,
+            kind="SystemExit",
+            text=f"the application called sys.exit({'' if error.code is None else repr(error.code)})",
+            hint="return from the function instead; raise an exception to fail",
+            detail=trace(error) or log_tail,
+        )
+    found = Failure.of(error, detail=trace(error) or log_tail)
+    return msgspec.structs.replace(found, hint=_hint(error)) if not found.hint else found
+
+
+def trace(error: BaseException) -> str:
+    """The traceback of `error` without the frames of dropflow above the application's own."""
+    lines = traceback.format_exception(type(error), error, _own(error.__traceback__))
+    return "".join("".join(lines).splitlines(keepends=True)[-_LINES:])
+
+
+def _own(frames: TracebackType | None) -> TracebackType | None:
+    """The first frame outside dropflow, or all frames if there is none."""
+    here = frames
+    while here is not None:
+        file = here.tb_frame.f_code.co_filename
+        if not file.startswith((_HOME, _FROZEN)):
+            return here
+        here = here.tb_next
+    return frames
+
+
+def _hint(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        return f"install '{package}' in the environment that runs dropflow" if package else ""
+    if isinstance(error, ImportError):
+        return f"the installed version of '{error.name}' may not be the one that is needed" if error.name else ""
+    return next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "")
