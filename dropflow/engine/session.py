@@ -197,16 +197,22 @@ class Session:
         self._publish()
 
     def _accept(self, items: Sequence[Outcome | Cancel]) -> list[Event]:
+        """Events for what came in. The core has not seen them yet, so what they settle is remembered here."""
         events: list[Event] = []
+        answered: set[int] = set()
+        cancelled = False
         for item in items:
             if isinstance(item, Cancel):
                 events.append(item)
+                cancelled = True
                 continue
             self._in_flight -= 1
-            if not self.core.is_current(item.drop, item.attempt):
+            if cancelled or item.drop in answered or not self.core.is_current(item.drop, item.attempt):
                 for part in item.handles.values():
                     self._keeper.discard(part)
-            elif item.failure is not None:
+                continue
+            answered.add(item.drop)
+            if item.failure is not None:
                 self._failures[item.drop] = item.failure
                 events.append(Failed(item.drop, item.attempt, item.failure))
             else:

@@ -60,7 +60,7 @@ class _Worker:
         self.outgoing = bytearray(frame(Hello(factory, spec)))
         self.next_number = 0
         ours, theirs = socket.socketpair()
-        ours.setblocking(False)  # noqa: FBT003 - the name of the method says it
+        ours.setblocking(False)
         self.link = ours
         with tempfile.TemporaryFile() as page, theirs, self.log.open("ab") as output:
             page.truncate(mmap.PAGESIZE)
@@ -152,7 +152,7 @@ class ProcessRunner:
         self._pending: deque[Task] = deque()
         self._commands: deque[Callable[[], None]] = deque()
         self._wake, self._woken = socket.socketpair()
-        self._woken.setblocking(False)  # noqa: FBT003 - the name of the method says it
+        self._woken.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._deliver: Callable[[Sequence[Outcome]], None] | None = None

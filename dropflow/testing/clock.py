@@ -1,0 +1,24 @@
+"""A clock that stands still until a test moves it."""
+
+__all__ = ["VirtualClock"]
+
+
+class VirtualClock:
+    """Implements `dropflow.clock.Clock`; both times move together, by `advance`."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self._now = now
+        self._monotonic = 0.0
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """Seconds since the clock was made."""
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._now += seconds
+        self._monotonic += seconds

@@ -1,0 +1,62 @@
+"""An executor that does what the component of each template says, for tests of runners: see `build`."""
+
+import os
+import signal
+import threading
+
+from dropflow.engine.api import ExecutorSpec, Handle, Outcome, Task
+from dropflow.failure import Failure
+
+__all__ = ["ScriptedExecutor", "build", "refuse"]
+
+
+class ScriptedExecutor:
+    """Components: ``fail`` fails, ``kill`` sends its process SIGKILL, ``exit`` leaves it, ``hang`` waits for an abort.
+
+    ``deaf`` waits for ever and takes no abort. Everything else copies its inputs to its outputs, adding its process id
+    when it is called ``pid``.
+    """
+
+    def __init__(self, spec: ExecutorSpec) -> None:
+        self._spec = spec
+        self._aborts: dict[int, threading.Event] = {}
+
+    def execute(self, task: Task) -> Outcome:
+        """Do what the component's name says."""
+        script = self._spec.templates[task.template].component
+        if script == "fail":
+            failure = Failure(code="DF105", kind="Scripted", text=f"{task.oid} was told to fail", retryable=True)
+            return Outcome(task.drop, task.attempt, failure=failure)
+        if script == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if script == "exit":
+            os._exit(7)
+        if script in ("hang", "deaf"):
+            aborted = self._aborts.setdefault(task.drop, threading.Event())
+            (aborted if script == "hang" else threading.Event()).wait()
+            failure = Failure(code="DF105", kind="Aborted", text="aborted")
+            return Outcome(task.drop, task.attempt, failure=failure)
+        body = str(os.getpid()).encode() if script == "pid" else b"".join(_bodies(task))
+        part = Handle(body=body, size=len(body))
+        return Outcome(task.drop, task.attempt, {output.drop: part for output in task.outputs})
+
+    def abort(self, drop: int) -> None:
+        """Wake an attempt that hangs."""
+        self._aborts.setdefault(drop, threading.Event()).set()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _bodies(task: Task) -> list[bytes]:
+    return [each.handle.body for each in task.inputs if each.handle is not None]
+
+
+def build(spec: ExecutorSpec) -> ScriptedExecutor:
+    """Make one: ``dropflow.testing.executors:build`` for worker processes."""
+    return ScriptedExecutor(spec)
+
+
+def refuse(spec: ExecutorSpec) -> ScriptedExecutor:
+    """Fail to make one, as an executor with a missing package would."""
+    raise RuntimeError(f"no executor for {spec.session}")

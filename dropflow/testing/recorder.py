@@ -1,0 +1,118 @@
+"""Strict fakes of what surrounds a session: they record, and a call that nobody expected is an error."""
+
+from collections.abc import Callable, Sequence
+
+from dropflow.engine.api import Handle, Outcome, Task
+from dropflow.graph.templates import Template
+
+__all__ = ["FakeKeeper", "FakeRunner"]
+
+
+class FakeRunner:
+    """Runs nothing: a test takes the tasks and answers them.
+
+    Parameters
+    ----------
+    answer : callable or None
+        If given, answers each task at once, in the thread that submits it.
+    """
+
+    def __init__(self, answer: Callable[[Task], Outcome] | None = None, *, window: int = 1000) -> None:
+        self.window = window
+        self.tasks: list[Task] = []
+        self.aborted: list[int] = []
+        self.closed = False
+        self._answer = answer
+        self._deliver: Callable[[Sequence[Outcome]], None] | None = None
+
+    def start(self, deliver: Callable[[Sequence[Outcome]], None]) -> None:
+        """Remember where outcomes go."""
+        self._deliver = deliver
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Record tasks, and answer them if there is an answer."""
+        self.tasks += tasks
+        if self._answer is not None:
+            self.deliver([self._answer(task) for task in tasks])
+
+    def deliver(self, outcomes: Sequence[Outcome]) -> None:
+        """Hand outcomes to the session."""
+        if self._deliver is None:
+            raise AssertionError("the runner was not started")
+        self._deliver(outcomes)
+
+    def abort(self, drop: int) -> None:
+        """Record."""
+        self.aborted.append(drop)
+
+    def interrupt(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Record."""
+        self.closed = True
+
+    def take(self, *oids: str) -> list[Task]:
+        """Consume the next tasks, which must be those of these drops in this order."""
+        taken, self.tasks = self.tasks[: len(oids)], self.tasks[len(oids) :]
+        found = tuple(task.oid for task in taken)
+        if found != oids:
+            raise AssertionError(f"expected tasks of {oids}, there were {found}")
+        return taken
+
+    def expect_nothing(self) -> None:
+        """Refuse tasks that nobody took."""
+        if self.tasks:
+            raise AssertionError(f"unexpected tasks of {[task.oid for task in self.tasks]}")
+
+
+class FakeKeeper:
+    """Keeps handles in dictionaries, and records what was thrown away.
+
+    Parameters
+    ----------
+    fail_on : collection of int
+        Drops whose commit raises the error given.
+    """
+
+    def __init__(self, fail_on: dict[int, Exception] | None = None) -> None:
+        self.committed: dict[int, tuple[int, Handle]] = {}
+        self.assembled: dict[int, tuple[Handle, ...]] = {}
+        self.discarded: list[Handle] = []
+        self.released: list[int] = []
+        self.results: dict[str, Handle] = {}
+        self._fail_on = fail_on or {}
+
+    def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:
+        """Record; a second commit of the same drop is refused."""
+        del template
+        if drop in self._fail_on:
+            raise self._fail_on[drop]
+        if drop in self.committed:
+            raise AssertionError(f"drop {drop} was committed twice")
+        self.committed[drop] = (attempt, part)
+        return part
+
+    def assemble(self, drop: int, template: Template, parts: Sequence[Handle]) -> Handle:
+        """Record, and join the bodies."""
+        del template
+        if drop in self._fail_on:
+            raise self._fail_on[drop]
+        self.assembled[drop] = tuple(parts)
+        return Handle(body=b"".join(part.body for part in parts))
+
+    def discard(self, part: Handle) -> None:
+        """Record."""
+        self.discarded.append(part)
+
+    def release(self, drop: int, template: Template, handle: Handle) -> bool:
+        """Record; the content goes."""
+        del template, handle
+        self.released.append(drop)
+        return True
+
+    def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:
+        """Record."""
+        del drop, template
+        self.results[oid] = handle
+        return handle

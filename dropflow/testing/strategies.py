@@ -1,0 +1,41 @@
+"""Hypothesis strategies for physical graphs."""
+
+from hypothesis import strategies as st
+
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+
+__all__ = ["graphs"]
+
+
+@st.composite
+def graphs(draw: st.DrawFn, *, most: int = 14) -> PhysicalGraph:
+    """Acyclic graphs of up to `most` drops, with thresholds, tries, `block_skip` and effective inputs of all sorts.
+
+    Data may have several producers, none, or no consumers; applications may have no inputs or no outputs.
+    """
+    kinds = draw(st.lists(st.booleans(), min_size=1, max_size=most))
+    builder = GraphBuilder("random")
+    for number, is_app in enumerate(kinds):
+        block_skip = draw(st.booleans())
+        if is_app:
+            builder.app(
+                f"A{number}",
+                block_skip=block_skip,
+                error_threshold=draw(st.sampled_from([0.0, 0.0, 33.0, 50.0, 99.5, 100.0])),
+                tries=draw(st.sampled_from([1, 1, 2, 3])),
+                effective_inputs=draw(st.sampled_from([-1, -1, 1, 2, 99])),
+            )
+        else:
+            builder.data(f"d{number}", block_skip=block_skip)
+    names = [f"{'A' if is_app else 'd'}{number}" for number, is_app in enumerate(kinds)]
+    pairs = [
+        (source, target)
+        for number, source in enumerate(names)
+        for target in names[number + 1 :]
+        if source[0] != target[0]
+    ]
+    chosen = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=3 * most)) if pairs else []
+    for source, target in chosen:
+        builder.connect(source, target)
+    return builder.build()

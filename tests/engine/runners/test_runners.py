@@ -1,0 +1,155 @@
+"""The places where attempts run, with real threads and real processes."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dropflow.clock import SystemClock
+from dropflow.engine.api import ExecutorSpec, Outcome, Runner
+from dropflow.engine.runners.inline import InlineRunner
+from dropflow.engine.runners.mixed import MixedRunner
+from dropflow.engine.runners.processes import ProcessRunner
+from dropflow.engine.runners.threads import ThreadRunner
+from dropflow.engine.session import Session, SessionResult
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.states import SessionState
+from dropflow.testing.drawing import draw
+from dropflow.testing.executors import ScriptedExecutor
+from dropflow.testing.recorder import FakeKeeper
+
+FACTORY = "dropflow.testing.executors:build"
+WIDE = ", ".join(f"a{number} -> B{number} -> c{number}" for number in range(40))
+
+
+def spec_of(graph: PhysicalGraph, directory: Path) -> ExecutorSpec:
+    """What executors are built from, with the directories that workers need."""
+    for name in ("files", "logs"):
+        (directory / name).mkdir(exist_ok=True)
+    return ExecutorSpec(session="s", directory=str(directory), templates=graph.templates, links=graph.links)
+
+
+def session_of(graph: PhysicalGraph, runner: Runner, directory: Path) -> Session:
+    """A session with real time and a fake store."""
+    return Session(graph, FakeKeeper(), runner, session="s", directory=str(directory), clock=SystemClock())
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """No process, file descriptor or thread outlives its runner."""
+    me = psutil.Process()
+    files, threads = me.num_fds(), threading.active_count()
+    yield
+    assert [child for child in me.children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE] == []
+    assert me.num_fds() <= files
+    assert threading.active_count() <= threads
+
+
+def make(kind: str, graph: PhysicalGraph, directory: Path) -> Runner:
+    """A runner of each kind."""
+    spec = spec_of(graph, directory)
+    if kind == "inline":
+        return InlineRunner(ScriptedExecutor(spec))
+    if kind == "threads":
+        return ThreadRunner(ScriptedExecutor(spec), threads=3)
+    computing = ProcessRunner(spec, workers=2, factory=FACTORY)
+    if kind == "processes":
+        return computing
+    waits = [template.component == "hang" for template in graph.templates]
+    return MixedRunner(waiting=ThreadRunner(ScriptedExecutor(spec), threads=2), computing=computing, waits=waits)
+
+
+@pytest.mark.parametrize("kind", ["inline", "threads", "processes", "mixed"])
+def test_every_place_gives_the_same_result(kind: str, tmp_path: Path) -> None:
+    """Where attempts run changes nothing in what comes out."""
+    graph = draw(WIDE, B7={"component": "fail", "tries": 2})
+    result = session_of(graph, make(kind, graph, tmp_path), tmp_path).run()
+
+    assert result.status is SessionState.FAILED
+    assert result.states == {"COMPLETED": 118, "ERROR": 2, "SKIPPED": 0}
+    assert [(failure.drop, failure.attempts) for failure in result.failures] == [("drawing_B7_0", 2)]
+
+
+@pytest.mark.parametrize(("script", "said"), [("kill", "SIGKILL"), ("exit", "ended with status 7")])
+def test_the_death_of_a_worker_fails_only_its_attempt(script: str, said: str, tmp_path: Path) -> None:
+    """A worker that is killed, or leaves, fails the attempt it was at; all others complete on its replacement."""
+    graph = draw(WIDE, B7={"component": script})
+    result = session_of(graph, make("processes", graph, tmp_path), tmp_path).run()
+
+    assert result.states == {"COMPLETED": 118, "ERROR": 2, "SKIPPED": 0}
+    assert said in result.failures[0].text
+    assert result.failures[0].code == "DF202"
+
+
+def test_a_worker_that_dies_each_time_uses_up_the_tries(tmp_path: Path) -> None:
+    """The death of a worker may be retried, and ends after the last try."""
+    graph = draw("A -> b", A={"component": "kill", "tries": 3})
+    result = session_of(graph, make("processes", graph, tmp_path), tmp_path).run()
+
+    assert [failure.attempts for failure in result.failures] == [3]
+
+
+def test_workers_run_in_processes_of_their_own(tmp_path: Path) -> None:
+    """Applications do not run in the session's process."""
+    graph = draw("A -> b", A={"component": "pid"})
+    session = session_of(graph, make("processes", graph, tmp_path), tmp_path)
+    session.run()
+    keeper: FakeKeeper = session._keeper  # type: ignore[assignment]
+
+    assert int(keeper.results["drawing_b_0"].body) != os.getpid()
+
+
+def test_workers_that_cannot_start_are_one_clear_failure(tmp_path: Path) -> None:
+    """An executor that cannot be built ends the session with the reason; nothing is started for ever."""
+    graph = draw("A -> b, C -> d")
+    runner = ProcessRunner(spec_of(graph, tmp_path), workers=2, factory="dropflow.testing.executors:refuse")
+    result = session_of(graph, runner, tmp_path).run()
+
+    assert result.status is SessionState.FAILED
+    assert "no executor for s" in result.failures[0].text
+
+
+def _cancelled(graph: PhysicalGraph, runner: Runner, directory: Path) -> SessionResult:
+    """Run in another thread, and cancel as soon as the first attempt is with the runner."""
+    session = session_of(graph, runner, directory)
+    submitted = threading.Event()
+    submit: Callable[[Sequence[object]], None] = runner.submit  # type: ignore[assignment]
+
+    def note(tasks: Sequence[object]) -> None:
+        submit(tasks)
+        submitted.set()
+
+    runner.submit = note  # type: ignore[method-assign]
+    results: list[SessionResult] = []
+    owner = threading.Thread(target=lambda: results.append(session.run()))
+    owner.start()
+    assert submitted.wait(10)
+    session.cancel()
+    owner.join(20)
+    assert not owner.is_alive()
+    return results[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "script"), [("threads", "hang"), ("processes", "hang"), ("mixed", "hang"), ("processes", "deaf")]
+)
+def test_a_cancel_stops_what_runs(kind: str, script: str, tmp_path: Path) -> None:
+    """A cancel ends the session though an attempt waits, or takes no abort at all."""
+    graph = draw("A -> b", A={"component": script})
+    result = _cancelled(graph, make(kind, graph, tmp_path), tmp_path)
+
+    assert result.status is SessionState.CANCELLED
+
+
+def test_closing_twice_is_harmless(tmp_path: Path) -> None:
+    """A runner may be closed again, started or not."""
+    runner = make("processes", draw("A"), tmp_path)
+    started: list[Outcome] = []
+    runner.start(started.extend)
+    runner.close()
+    runner.close()
+
+    assert started == []

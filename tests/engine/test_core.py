@@ -1,0 +1,332 @@
+"""The core: what it does with every event, in drawings and in random orders."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dropflow.engine.core import Core
+from dropflow.engine.events import (
+    Abort,
+    Action,
+    Assemble,
+    Assembled,
+    Begin,
+    Cancel,
+    Event,
+    Failed,
+    Finish,
+    Finished,
+    Release,
+    Reported,
+    Run,
+)
+from dropflow.engine.explain import explain
+from dropflow.engine.invariants import check
+from dropflow.errors import BadGraphError
+from dropflow.failure import Failure
+from dropflow.graph.builder import from_columns
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Axis, Kind, Link, Template
+from dropflow.states import DropState, SessionState
+from dropflow.testing import oracle
+from dropflow.testing.drawing import draw, row
+from dropflow.testing.strategies import graphs
+
+BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
+
+
+def begin(graph: PhysicalGraph) -> tuple[Core, list[Action]]:
+    """A core that has begun, and its first actions."""
+    core = Core(graph)
+    return core, core.handle([Begin()])
+
+
+def test_a_chain_runs_from_its_root_to_its_end() -> None:
+    """Each drop makes the next one ready; the last action is the end of the session."""
+    graph = draw("a -> B -> c -> D")
+    core, actions = begin(graph)
+    seen = list(actions)
+    for drop in (0, 1, 3):
+        actions = core.handle([Finished(drop, 1)])
+        seen += actions
+        check(core)
+
+    assert [action.drop for action in seen if isinstance(action, Run)] == [0, 1, 3]
+    assert seen[-1] == Finish(SessionState.FINISHED)
+    assert core.status is SessionState.FINISHED
+
+
+def test_content_is_released_when_its_last_consumer_is_done() -> None:
+    """Data goes after the last of its consumers, and a leaf never does."""
+    graph = draw("a -> B -> c, a -> D")
+    core, _ = begin(graph)
+    core.handle([Finished(row(graph, "a"), 1)])
+    first = core.handle([Finished(row(graph, "B"), 1)])
+    last = core.handle([Finished(row(graph, "D"), 1)])
+
+    assert not any(isinstance(action, Release) for action in first)
+    assert Release(row(graph, "a")) in last
+    assert Release(row(graph, "c")) not in [*first, *last]
+
+
+def test_an_error_spreads_with_its_root_cause() -> None:
+    """Every drop behind a failure ends in ERROR and knows the drop that started it."""
+    graph = draw("A -> b -> C -> d")
+    core, _ = begin(graph)
+    actions = core.handle([Failed(0, 1, BOOM)])
+
+    assert actions == [Finish(SessionState.FAILED)]
+    assert core.causes == {0: 0, 1: 0, 2: 0, 3: 0}
+
+
+def test_a_tolerated_error_does_not_fail_the_session() -> None:
+    """A gather with a threshold runs without the failed input, and the session finishes."""
+    graph = draw("A -> x -> G, B -> y -> G, G -> z", G={"error_threshold": 50.0})
+    core, _ = begin(graph)
+    core.handle([Failed(row(graph, "A"), 1, BOOM), Finished(row(graph, "B"), 1)])
+    actions = core.handle([Finished(row(graph, "G"), 1)])
+
+    assert actions[-1] == Finish(SessionState.FINISHED)
+    assert core.state(row(graph, "x")) is DropState.ERROR
+    assert core.cause(row(graph, "G")) is None
+
+
+def test_a_failed_attempt_is_followed_by_another_while_there_are_tries() -> None:
+    """Retries carry the next attempt's number; the result of the former attempt is refused."""
+    graph = draw("A -> b", A={"tries": 2})
+    core, _ = begin(graph)
+
+    assert core.handle([Failed(0, 1, BOOM)]) == [Run(0, 2)]
+    assert core.handle([Finished(0, 1)]) == []
+    assert core.refused == 1
+    assert core.handle([Finished(0, 2)])[-1] == Finish(SessionState.FINISHED)
+
+
+def test_a_failure_that_lasts_is_not_retried() -> None:
+    """What a retry cannot mend uses up no tries."""
+    core, _ = begin(draw("A -> b", A={"tries": 5}))
+    lasting = Failure(code="DF104", kind="BadParameter", text="no")
+
+    assert core.handle([Failed(0, 1, lasting)]) == [Finish(SessionState.FAILED)]
+
+
+def test_a_branch_skips_its_losing_side_and_the_session_finishes() -> None:
+    """Everything that depends on the skipped output alone is skipped; a join of both sides too, unless it blocks it."""
+    graph = draw("B -> yes -> Y -> j, B -> no -> N -> k, yes -> J, k -> J, J -> e", J={"block_skip": True})
+    core, _ = begin(graph)
+    core.handle([Finished(row(graph, "B"), 1, (row(graph, "no"),))])
+    core.handle([Finished(row(graph, "J"), 1), Finished(row(graph, "Y"), 1)])
+
+    assert core.status is SessionState.FINISHED
+    assert [core.state(row(graph, name)) for name in ("no", "N", "k")] == [DropState.SKIPPED] * 3
+    assert core.state(row(graph, "e")) is DropState.COMPLETED
+
+
+def test_several_producers_are_assembled_before_the_data_completes() -> None:
+    """Data with several producers waits for all of them and for its parts to be put together."""
+    graph = draw("A -> x, B -> x, x -> C")
+    core, _ = begin(graph)
+    x = row(graph, "x")
+    core.handle([Finished(row(graph, "A"), 1)])
+    actions = core.handle([Finished(row(graph, "B"), 1)])
+
+    assert actions == [Assemble(x)]
+    assert core.handle([Assembled(x)]) == [Run(row(graph, "C"), 1)]
+
+
+def test_parts_that_cannot_be_assembled_are_an_error_of_the_data() -> None:
+    """A failed assembly makes the data drop the root cause."""
+    graph = draw("A -> x, B -> x, x -> C")
+    core, _ = begin(graph)
+    core.handle([Finished(row(graph, "A"), 1), Finished(row(graph, "B"), 1)])
+    core.handle([Assembled(row(graph, "x"), BOOM)])
+
+    assert core.cause(row(graph, "C")) == row(graph, "x")
+
+
+def test_an_application_acts_on_its_effective_inputs_and_ignores_the_rest() -> None:
+    """With one effective input it runs on the first; the second, even an error, changes nothing."""
+    graph = draw("A -> x -> C, B -> y -> C, C -> z", C={"effective_inputs": 1})
+    core, _ = begin(graph)
+
+    assert core.handle([Finished(row(graph, "A"), 1)]) == [Run(row(graph, "C"), 1)]
+    core.handle([Failed(row(graph, "B"), 1, BOOM)])
+    assert core.handle([Finished(row(graph, "C"), 1)])[-1] == Finish(SessionState.FINISHED)
+
+
+def test_a_cancel_aborts_what_runs_and_ends_the_session() -> None:
+    """What is not settled becomes CANCELLED at once; results that come later are refused."""
+    graph = draw("A -> x -> C, B -> y")
+    core, _ = begin(graph)
+    core.handle([Finished(row(graph, "A"), 1)])
+    actions = core.handle([Cancel("enough")])
+    check(core)
+
+    assert actions == [Abort(row(graph, "C"), 1), Abort(row(graph, "B"), 1), Finish(SessionState.CANCELLED)]
+    assert core.state(row(graph, "x")) is DropState.COMPLETED
+    assert core.handle([Finished(row(graph, "B"), 1)]) == []
+
+
+def test_an_empty_graph_is_finished_at_once() -> None:
+    """Nothing to do is done."""
+    core, actions = begin(draw(""))
+
+    assert actions == [Finish(SessionState.FINISHED)]
+    assert core.status is SessionState.FINISHED
+
+
+def test_a_cycle_is_refused_before_anything_runs() -> None:
+    """A graph with a cycle has no order to run in; the drops on it are named."""
+    with pytest.raises(BadGraphError, match="wait for each other"):
+        Core(draw("A -> b -> C -> d, d -> A"))
+
+
+def test_a_drop_on_another_node_advances_by_reports_only() -> None:
+    """A remote drop is never run here, and does not keep this part of the session from ending."""
+    graph = draw("a -> B -> c")
+    core = Core(graph, remote=[row(graph, "a")])
+    assert core.handle([Begin()]) == []
+    actions = core.handle([Reported(row(graph, "a"), DropState.COMPLETED)])
+
+    assert actions == [Run(row(graph, "B"), 1)]
+    assert core.handle([Finished(row(graph, "B"), 1)])[-1] == Finish(SessionState.FINISHED)
+
+
+@pytest.mark.parametrize("length", [10, 100_000])
+def test_skips_travel_any_distance(length: int) -> None:
+    """A skip crosses a chain of any length without recursion."""
+    graph = _chain(length)
+    core, _ = begin(graph)
+    core.handle([Finished(0, 1, (1,))])
+
+    assert core.status is SessionState.FINISHED
+    assert core.state(graph.drops - 1) is DropState.SKIPPED
+
+
+def test_explain_says_what_a_drop_waits_for() -> None:
+    """An application that waits names the inputs that are not there yet."""
+    graph = draw("A -> x -> C, B -> y -> C")
+    core, _ = begin(graph)
+    core.handle([Finished(row(graph, "A"), 1)])
+    found = explain(core, row(graph, "C"))
+
+    assert found.waiting_for == (row(graph, "y"),)
+    assert "waits for 1 of 2 inputs" in "\n".join(found.lines)
+
+
+def test_explain_names_the_root_cause() -> None:
+    """An error that came from elsewhere says from where."""
+    graph = draw("A -> b -> C")
+    core, _ = begin(graph)
+    core.handle([Failed(0, 1, BOOM)])
+
+    assert "the error started at drawing_A_0" in explain(core, row(graph, "C")).lines
+
+
+def _chain(length: int) -> PhysicalGraph:
+    steps = (Axis("chain", "chain", "loop", length),)
+    return from_columns(
+        name="chain",
+        prefix="chain",
+        templates=(
+            Template(key="A", name="A", kind=Kind.APP, axes=steps),
+            Template(key="d", name="d", kind=Kind.DATA, axes=steps),
+        ),
+        links=(Link(source=0, target=1), Link(source=1, target=0, carry=True)),
+        template=np.arange(2 * length, dtype=np.int32) % 2,
+        instance=np.arange(2 * length, dtype=np.int32) // 2,
+        source=np.arange(2 * length - 1, dtype=np.int32),
+        target=np.arange(1, 2 * length, dtype=np.int32),
+        link=np.arange(2 * length - 1, dtype=np.int32) % 2,
+    )
+
+
+def _play(graph: PhysicalGraph, data: st.DataObject) -> tuple[Core, dict[int, int], dict[int, list[int]]]:
+    """Drive a core to its end in a random order, with late and repeated results mixed in."""
+    core = Core(graph)
+    out = graph.successors
+    fails = {drop: data.draw(st.integers(0, 2), label=f"fails {drop}") for drop in range(graph.drops)}
+    left_out: dict[int, list[int]] = {}
+    waiting: list[Run | Assemble] = []
+    finishes = 0
+
+    def take(events: list[Event]) -> None:
+        nonlocal finishes
+        for action in core.handle(events):
+            if isinstance(action, Run | Assemble):
+                waiting.append(action)
+            finishes += isinstance(action, Finish)
+        check(core)
+
+    take([Begin()])
+    while waiting:
+        action = waiting.pop(data.draw(st.integers(0, len(waiting) - 1), label="next"))
+        if isinstance(action, Assemble):
+            take([Assembled(action.drop)])
+            continue
+        drop = action.drop
+        if action.attempt <= fails[drop]:
+            take([Failed(drop, action.attempt, BOOM)])
+        else:
+            targets = out.neighbour[out.ptr[drop] : out.ptr[drop + 1]].tolist()
+            is_app = graph.templates[drop].kind is Kind.APP
+            chosen = data.draw(st.lists(st.sampled_from(targets), unique=True)) if targets and is_app else []
+            left_out[drop] = chosen
+            take([Finished(drop, action.attempt, tuple(chosen))])
+        take([Finished(drop, action.attempt)])  # a repeated result changes nothing
+    assert finishes == 1
+    return core, fails, left_out
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(), st.data())
+def test_every_order_of_outcomes_ends_the_session_once(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """Whatever fails, is left out or repeats, in whatever order: nothing hangs, and there is exactly one end."""
+    core, _, _ = _play(graph, data)
+
+    assert core.status in (SessionState.FINISHED, SessionState.FAILED)
+    assert core.open == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(), st.data())
+def test_the_outcome_is_that_of_the_rules(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """Every drop ends as a recursive reading of the rules says, whatever the order of events was."""
+    if any(template.effective_inputs > 0 for template in graph.templates):
+        return  # the first inputs decide there, so the order matters
+    core, fails, left_out = _play(graph, data)
+    expected = oracle.outcome(graph, fails=fails, leaves_out=left_out)
+
+    assert [core.state(drop) for drop in range(graph.drops)] == expected
+    leaf_failed = any(
+        expected[drop] is DropState.ERROR and graph.successors.ptr[drop] == graph.successors.ptr[drop + 1]
+        for drop in range(graph.drops)
+    )
+    assert (core.status is SessionState.FAILED) == leaf_failed
+
+
+@settings(max_examples=50, deadline=None)
+@given(graphs(), st.data())
+def test_a_cancel_at_any_moment_ends_the_session(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """After any number of results a cancel leaves nothing open."""
+    core = Core(graph)
+    ready = [action for action in core.handle([Begin()]) if isinstance(action, Run)]
+    for _ in range(data.draw(st.integers(0, 5))):
+        if not ready:
+            break
+        done = ready.pop(0)
+        found = core.handle([Finished(done.drop, done.attempt)])
+        ready += [action for action in found if isinstance(action, Run)]
+        ready += [
+            follow
+            for action in found
+            if isinstance(action, Assemble)
+            for follow in core.handle([Assembled(action.drop)])
+            if isinstance(follow, Run)
+        ]
+    core.handle([Cancel()])
+    check(core)
+
+    assert core.status.is_terminal
+    assert core.open == 0

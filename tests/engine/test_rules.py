@@ -1,0 +1,90 @@
+"""The tables by which drops advance."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow.engine.rules import decide_app, decide_data, effective_inputs, may_retry
+from dropflow.failure import Failure
+from dropflow.states import DropState
+
+RUN, ERROR, SKIPPED, DONE = DropState.WRITING, DropState.ERROR, DropState.SKIPPED, DropState.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("errors", "inputs", "threshold", "expected"),
+    [(1, 3, 33, ERROR), (1, 3, 34, RUN), (1, 200, 0, ERROR), (2, 3, 66, ERROR), (1, 1, 99, ERROR), (1, 1, 100, RUN)],
+)
+def test_the_threshold_is_exact(errors: int, inputs: int, threshold: float, expected: DropState) -> None:
+    """The share of failed inputs is compared exactly: one of three exceeds 33 percent, one of 200 exceeds 0."""
+    decided = decide_app(errors=errors, skips=0, effective=inputs, threshold=threshold, block_skip=False)
+
+    assert decided is expected
+
+
+@pytest.mark.parametrize(
+    ("reports", "block_skip", "expected"),
+    [
+        ("CS", False, SKIPPED),
+        ("SS", False, SKIPPED),
+        ("ES", False, SKIPPED),
+        ("EC", False, RUN),
+        ("CC", False, RUN),
+        ("CS", True, RUN),
+        ("SS", True, SKIPPED),
+        ("ES", True, RUN),
+    ],
+)
+def test_applications_follow_the_skip_table(reports: str, *, block_skip: bool, expected: DropState) -> None:
+    """Two inputs, threshold 50: any skip skips the application, with `block_skip` only skips throughout do."""
+    decided = decide_app(
+        errors=reports.count("E"), skips=reports.count("S"), effective=2, threshold=50, block_skip=block_skip
+    )
+
+    assert decided is expected
+
+
+@pytest.mark.parametrize(
+    ("reports", "block_skip", "expected"),
+    [
+        ("SC", False, SKIPPED),
+        ("CC", False, DONE),
+        ("EC", False, ERROR),
+        ("ES", False, ERROR),
+        ("SC", True, DONE),
+        ("SS", True, SKIPPED),
+        ("ES", True, ERROR),
+    ],
+)
+def test_data_follows_the_skip_table(reports: str, *, block_skip: bool, expected: DropState) -> None:
+    """Two producers: an error always wins, so nothing behind it waits for ever."""
+    decided = decide_data(errors=reports.count("E"), skips=reports.count("S"), producers=2, block_skip=block_skip)
+
+    assert decided is expected
+
+
+@given(st.data(), st.integers(1, 50), st.floats(0, 100), st.booleans())
+def test_every_mix_of_inputs_is_decided(data: st.DataObject, inputs: int, threshold: float, block_skip: bool) -> None:  # noqa: FBT001 - drawn by Hypothesis
+    """Whatever mix of errors and skips arrives, the application runs, errs or is skipped."""
+    errors = data.draw(st.integers(0, inputs))
+    skips = data.draw(st.integers(0, inputs - errors))
+    decided = decide_app(errors=errors, skips=skips, effective=inputs, threshold=threshold, block_skip=block_skip)
+
+    assert decided in (RUN, ERROR, SKIPPED)
+    assert decided is not RUN or 100 * errors <= threshold * inputs
+
+
+@pytest.mark.parametrize(("wanted", "inputs", "expected"), [(-1, 3, 3), (2, 3, 2), (3, 3, 3), (0, 3, 3), (9, 3, 3)])
+def test_effective_inputs_out_of_range_mean_all(wanted: int, inputs: int, expected: int) -> None:
+    """A number of effective inputs that makes no sense never leaves an application waiting."""
+    assert effective_inputs(wanted, inputs) == expected
+
+
+def test_only_failures_that_may_pass_are_retried() -> None:
+    """A retry needs a retryable failure and a try that is left."""
+    passing = Failure(code="DF105", kind="X", text="x", retryable=True)
+    lasting = Failure(code="DF104", kind="X", text="x")
+
+    assert may_retry(passing, attempt=1, tries=2)
+    assert not may_retry(passing, attempt=2, tries=2)
+    assert not may_retry(lasting, attempt=1, tries=2)
