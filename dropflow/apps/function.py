@@ -144,11 +144,8 @@ def _by_port(context: Context, value: Any) -> Mapping[str, Any] | None:
 
 def _put(context: Context, output: OutputData, value: Any) -> None:
     encoding = encoding_of(context.arguments, output.port, "output_parser")
-    if encoding == "path" and isinstance(value, str | Path):
-        made = context.directory / value
-        if made.exists():
-            _copy(made, output.path)
-            return
+    if encoding == "path" and isinstance(value, str | Path) and (context.directory / value).exists():
+        value = str(context.directory / value)  # where relative paths of a session begin
     output.put(value, encoding)
 
 

@@ -1,0 +1,201 @@
+"""One attempt of one application on the real executor, without a graph: for tests of applications, ours and yours."""
+
+import os
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dropflow.apps.execute import LocalExecutor
+from dropflow.data.content import read
+from dropflow.engine.api import ExecutorSpec, Handle, Input, Outcome, Output, Task
+from dropflow.failure import Failure
+from dropflow.graph.templates import Argument, Kind, Link, Template
+from dropflow.ids import drop_file_name
+from dropflow.states import DropState
+
+__all__ = ["FAILED", "Attempted", "Given", "Wanted", "try_app"]
+
+FAILED: Any = object()
+"""Content of an input whose producer failed."""
+
+_MEMORY = "dlg.data.drops.memory.InMemoryDROP"
+_ITSELF = 0
+
+
+@dataclass(frozen=True)
+class Given:
+    """An input: bytes are raw content, str is text, a Path is that file or directory, any other value is pickled."""
+
+    port: str
+    content: Any
+    name: str = ""
+    oid: str = ""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An output: the port, and the name and class of the data drop behind it, with its fields."""
+
+    port: str
+    name: str = ""
+    component: str = _MEMORY
+    fields: tuple[Argument, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attempted:
+    """What came of an attempt.
+
+    Attributes
+    ----------
+    handles : tuple of Handle or None
+        One for each output, None if it was skipped or the attempt failed.
+    outcome : Outcome
+        As the engine gets it.
+    log : str
+        The log of the drop.
+    """
+
+    handles: tuple[Handle | None, ...]
+    outcome: Outcome
+    log: str
+
+    @property
+    def failure(self) -> Failure:
+        """Why it failed.
+
+        Raises
+        ------
+        AssertionError
+            It did not.
+        """
+        if self.outcome.failure is None:
+            raise AssertionError("the attempt succeeded")
+        return self.outcome.failure
+
+    @property
+    def contents(self) -> list[bytes | None]:
+        """Content of each output, None for those that were skipped.
+
+        Raises
+        ------
+        AssertionError
+            The attempt failed.
+        """
+        if self.outcome.failure is not None:
+            raise AssertionError(f"the attempt failed: {self.outcome.failure.text}\n{self.outcome.failure.detail}")
+        return [None if handle is None else read(handle) for handle in self.handles]
+
+    @property
+    def values(self) -> list[Any]:
+        """Unpickled content of each output."""
+        return [pickle.loads(content) if content else None for content in self.contents]  # noqa: S301 - our own
+
+
+def try_app(
+    component: str,
+    directory: Path,
+    *,
+    inputs: Sequence[Given] = (),
+    outputs: Sequence[Wanted | str] = (),
+    fields: Mapping[str, Any] | Iterable[Argument] = (),
+    category: str = "",
+    index: tuple[int, ...] = (),
+) -> Attempted:
+    """Run one attempt of the application `component` in this thread.
+
+    Parameters
+    ----------
+    component : str
+        Class name as a graph has it.
+    directory : Path
+        Session directory.
+    inputs, outputs : sequence
+        What is connected; an output given by its port alone is a memory drop. Ports that `fields` do not have are
+        added to them.
+    fields : mapping of str to Any, or iterable of Argument
+        Fields of the node; a mapping gives application arguments, typed by their values.
+    category : str
+        Category of the node.
+    index : tuple of int
+        Its place in a scatter.
+    """
+    wanted = [Wanted(output) if isinstance(output, str) else output for output in outputs]
+    drops = [
+        Template(key=f"in{n}", name=given.name or f"in{n}", kind=Kind.DATA, component=_MEMORY)
+        for n, given in enumerate(inputs)
+    ]
+    drops += [
+        Template(
+            key=f"out{n}", name=want.name or f"out{n}", kind=Kind.DATA, component=want.component, arguments=want.fields
+        )
+        for n, want in enumerate(wanted)
+    ]
+    arguments = _with_ports(_arguments(fields), [given.port for given in inputs], [want.port for want in wanted])
+    node = Template(
+        key="app", name="the app", kind=Kind.APP, component=component, category=category, arguments=arguments
+    )
+    links = [Link(source=1 + n, target=_ITSELF, target_port=given.port) for n, given in enumerate(inputs)]
+    links += [Link(source=_ITSELF, target=1 + len(inputs) + n, source_port=want.port) for n, want in enumerate(wanted)]
+    spec = ExecutorSpec(
+        session="trial", directory=os.fspath(directory), templates=(node, *drops), links=tuple(links), prefix="t"
+    )
+    task = Task(
+        0,
+        1,
+        _ITSELF,
+        "t_app_0",
+        index,
+        tuple(_input(n, given) for n, given in enumerate(inputs)),
+        tuple(
+            Output(1 + len(inputs) + n, f"t_out{n}_0", 1 + len(inputs) + n, len(inputs) + n) for n in range(len(wanted))
+        ),
+    )
+    executor = LocalExecutor(spec)
+    try:
+        outcome = executor.execute(task)
+    finally:
+        executor.close()
+    log = directory / "logs" / f"{drop_file_name(task.oid)}.log"
+    handles = tuple(outcome.handles.get(output.drop) for output in task.outputs)
+    return Attempted(handles, outcome, log.read_text() if log.exists() else "")
+
+
+def _arguments(fields: Mapping[str, Any] | Iterable[Argument]) -> list[Argument]:
+    if not isinstance(fields, Mapping):
+        return list(fields)
+    kinds = {bool: "Boolean", int: "Integer", float: "Float", str: "String"}
+    return [
+        Argument(name=name, value=value, type=kinds.get(type(value), "Json"), parameter_type="ApplicationArgument")
+        for name, value in fields.items()
+    ]
+
+
+def _with_ports(arguments: list[Argument], inputs: list[str], outputs: list[str]) -> tuple[Argument, ...]:
+    known = {argument.name for argument in arguments} | {""}
+    for port in dict.fromkeys((*inputs, *outputs)):
+        if port not in known:
+            usage = {(True, True): "InputOutput", (True, False): "InputPort"}.get(
+                (port in inputs, port in outputs), "OutputPort"
+            )
+            arguments.append(Argument(name=port, type="Object", usage=usage, parameter_type="ApplicationArgument"))
+    return tuple(arguments)
+
+
+def _input(number: int, given: Given) -> Input:
+    oid = given.oid or f"t_in{number}_0"
+    if given.content is FAILED:
+        return Input(1 + number, oid, 1 + number, number, DropState.ERROR)
+    return Input(1 + number, oid, 1 + number, number, DropState.COMPLETED, _handle(given.content))
+
+
+def _handle(content: Any) -> Handle:
+    if isinstance(content, Path):
+        return Handle(
+            kind="directory" if content.is_dir() else "file", location=str(content), size=content.stat().st_size
+        )
+    text = isinstance(content, str)
+    body = content.encode() if text else content if isinstance(content, bytes) else pickle.dumps(content, protocol=5)
+    return Handle(body=body, size=len(body), text=text)
