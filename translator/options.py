@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["PartitionOptions", "ReadOptions", "UnrollOptions"]
+__all__ = ["PartitionOptions", "ReadOptions", "UnrollOptions", "ValidateOptions"]
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +23,18 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int = 256 * 1024 * 1024
     max_depth: int = 200
     max_findings: int = 100
+
+
+class ValidateOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a logical graph is checked.
+
+    Attributes
+    ----------
+    max_findings : int
+        How many findings of one graph are listed.
+    """
+
+    max_findings: int = 1000
 
 
 class UnrollOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,136 @@
+"""From bytes to a JSON document, with every cheap refusal before the expensive step.
+
+Size, encoding and depth are looked at before a parser sees the bytes, so that a hostile or broken file costs neither
+memory nor time, and none can exhaust the stack of this or any later step.
+"""
+
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from dropflow.problems import Problem
+from translator.options import ReadOptions
+from translator.problems import problem
+
+__all__ = ["Document", "parse", "too_deep"]
+
+_BOM = b"\xef\xbb\xbf"
+_CHUNK = 256 * 1024
+_BACKSLASHES = re.compile(rb"\\*.?", re.DOTALL)
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_SHOWN = 40
+
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
+_STEP = np.zeros(256, dtype=np.int8)
+_STEP[list(b"[{")] = 1
+_STEP[list(b"]}")] = -1
+
+
+class Document(NamedTuple):
+    """What became of the bytes: a value if they are JSON, and otherwise the reason."""
+
+    value: Any
+    problems: tuple[Problem, ...]
+
+
+def parse(data: bytes, options: ReadOptions) -> Document:
+    """Parse `data` as JSON (RFC 8259, UTF-8, with or without a byte order mark).
+
+    Parameters
+    ----------
+    data : bytes
+        The whole document.
+    options : ReadOptions
+        Limits on its size and depth.
+
+    Returns
+    -------
+    Document
+        Without value, and with one finding ``LG001``, where `data` is not acceptable.
+    """
+    if len(data) > options.max_bytes:
+        return _refuse(
+            f"the document has {len(data):,} bytes, more than the {options.max_bytes:,} that are allowed",
+            "a graph of this size is probably an unrolled one; unroll it here instead, from its logical graph",
+        )
+    data = data.removeprefix(_BOM)
+    if not data or data.isspace():
+        return _refuse("the document is empty", "save the graph again in the editor, and check that the file arrived")
+    if too_deep(data, options.max_depth):
+        return _refuse(
+            f"lists and objects are nested more than {options.max_depth} levels deep",
+            "no graph needs that: this is not a graph, or it is damaged",
+        )
+    try:
+        return Document(msgspec.json.decode(data), ())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        return _explain(data, fault)
+
+
+def too_deep(data: bytes, limit: int) -> bool:
+    """Whether lists and objects in the JSON text `data` are nested more than `limit` levels deep.
+
+    One linear pass over pieces of fixed size, which ends at the first place that is too deep. Brackets inside strings
+    do not count. For text that is not JSON the answer is about the brackets that it has.
+    """
+    depth, inside, start = 0, False, 0
+    while start < len(data):
+        stop = min(start + _CHUNK, len(data))
+        if data[stop - 1] == ord("\\"):  # an escape must not be torn apart
+            match = _BACKSLASHES.match(data, stop)
+            stop = match.end() if match else stop
+        plain = data[start:stop].replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE)
+        pieces = plain.split(b'"')
+        outside = b"".join(pieces[1::2] if inside else pieces[::2])
+        inside ^= len(pieces) % 2 == 0
+        if outside:
+            levels = np.cumsum(_STEP[np.frombuffer(outside, dtype=np.uint8)], dtype=np.int64)
+            if depth + int(levels.max()) > limit:
+                return True
+            depth += int(levels[-1])
+        start = stop
+    return False
+
+
+def _refuse(text: str, hint: str) -> Document:
+    return Document(None, (problem("LG001", text, hint=hint),))
+
+
+def _explain(data: bytes, fault: Exception) -> Document:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as wrong:
+        return _refuse(f"the document is not UTF-8 text: {wrong.reason} at byte {wrong.start}", _encoding_hint(data))
+    return _refuse(f"the document is not JSON: {_place(str(fault), data)}", _syntax_hint(data))
+
+
+def _place(text: str, data: bytes) -> str:
+    """The complaint of the parser, with line and column in place of the byte."""
+    found = _BYTE.search(text)
+    if not found:
+        return text[:1].lower() + text[1:]
+    before = data[: int(found[1])]
+    line = before.count(b"\n") + 1
+    column = len(before) - (before.rfind(b"\n") + 1) + 1
+    near = data[len(before) : len(before) + _SHOWN].decode("utf-8", "replace").splitlines()
+    reason = text[: found.start()].removeprefix("JSON is malformed: ").strip()
+    return f"{reason} in line {line}, column {column}" + (f", at {near[0]!r}" if near else "")
+
+
+def _encoding_hint(data: bytes) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "this looks like UTF-16: save the file as UTF-8"
+    return "save the file as UTF-8; if it is compressed or an archive, unpack it first"
+
+
+def _syntax_hint(data: bytes) -> str:
+    head = data.lstrip()[:1]
+    if head == b"<":
+        return "this looks like a web page or XML: download the raw file"
+    if re.search(rb"\b(NaN|-?Infinity)\b", data):
+        return "JSON has no NaN and no Infinity: write the number as text, or leave it out"
+    if head not in (b"{", b"["):
+        return "a graph is a JSON object: give a .graph file that EAGLE saved"
+    return "the file is cut off or was edited by hand: save it again in the editor"

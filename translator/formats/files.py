@@ -1,0 +1,58 @@
+"""Opens a graph file, and says in words why it cannot."""
+
+from pathlib import Path
+
+from dropflow.errors import BadFileError
+from translator.options import ReadOptions
+
+__all__ = ["read_file"]
+
+
+def read_file(path: Path, options: ReadOptions | None = None) -> bytes:
+    """The bytes of a graph file.
+
+    Parameters
+    ----------
+    path : Path
+        A regular file or a pipe.
+    options : ReadOptions, optional
+        Not more than `max_bytes` are ever read.
+
+    Raises
+    ------
+    BadFileError
+        There is no such file, it is a directory, it may not be read, or it is too large.
+    """
+    limit = (options or ReadOptions()).max_bytes
+    where = str(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except FileNotFoundError:
+        raise BadFileError("there is no such file", where=where, hint=_neighbour(path)) from None
+    except IsADirectoryError:
+        raise BadFileError("this is a directory", where=where, hint="give a graph file in it") from None
+    except PermissionError:
+        raise BadFileError("this file may not be read", where=where, hint="check its owner and mode") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadFileError(f"the file cannot be read: {reason}", where=where) from error
+    if len(data) > limit:
+        raise BadFileError(
+            f"the file has more than the {limit:,} bytes that are allowed",
+            where=where,
+            hint="give the logical graph, which is small, or a .dfg file",
+        )
+    return data
+
+
+def _neighbour(path: Path) -> str:
+    """A hint at a file of nearly the same name."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only needed for a message
+
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return f"there is no directory {path.parent} either"
+    near = get_close_matches(path.name, names, 1)
+    return f"did you mean {near[0]!r}?" if near else "check the spelling"

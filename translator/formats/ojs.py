@@ -1,0 +1,171 @@
+"""Reads the OJS family and everything older: lists of nodes and links, with three kinds of identity.
+
+A construct carries its applications flattened into its own attributes, under names that changed over the years:
+``inputApplication...``, ``exitApplication...`` (the output application) and ``application`` (the input application).
+"""
+
+from collections.abc import Iterator, Mapping
+
+from translator.formats.access import Json, objects, text, truth
+from translator.formats.configurations import read_configurations
+from translator.formats.detect import Family
+from translator.formats.fields import PORT_LISTS, merge_ports, read_fields, read_ports
+from translator.formats.identity import APPLICATION_IDS, Identity, choose_identity, identity_text
+from translator.formats.records import ApplicationRecord, NodeRecord, Records
+from translator.logical import Field, LogicalLink, Role
+from translator.problems import Problem
+
+__all__ = ["read_ojs"]
+
+_SIDES = {
+    Role.INPUT: (("inputApplication", "inputApp"), ("inputAppFields", "appFields")),
+    Role.OUTPUT: (("outputApplication", "exitApplication", "outputApp"), ("outputAppFields", "exitAppFields")),
+}
+_PORTS_OF = {
+    Role.INPUT: ("inputPorts", "inputLocalPorts"),
+    Role.OUTPUT: ("outputLocalPorts", "outputPorts"),
+}
+_NO_APPLICATION = frozenset({"", "none", "unknown"})
+_SIDES_OF_A_NODE = frozenset("BTLR")
+_SWITCHES = {"streaming": "streaming", "precious": "persist"}
+
+
+def read_ojs(document: Json, family: Family, problems: list[Problem]) -> Records:
+    """Read a document with `nodeDataArray` and `linkDataArray`.
+
+    Parameters
+    ----------
+    document : mapping
+        The parsed file.
+    family : Family
+        What `translator.formats.detect.classify` said it is.
+    problems : list of Problem
+        Receives what was found.
+    """
+    identity = choose_identity(document)
+    raw_nodes = [
+        (pointer, raw, identity_text(raw.get(identity.value), identity))
+        for pointer, raw in objects(document, "nodeDataArray")
+    ]
+    names = _Names(identity, raw_nodes)
+    nodes = tuple(_node(raw, id_, names, pointer, problems) for pointer, raw, id_ in raw_nodes if id_)
+    configurations, active = read_configurations(document, names.find)
+    return Records(
+        family=family,
+        nodes=nodes,
+        links=tuple(_link(raw, names, pointer) for pointer, raw in objects(document, "linkDataArray")),
+        configurations=configurations,
+        active_configuration=active,
+        steps=tuple(_steps(identity, [raw for _, raw, _ in raw_nodes])),
+    )
+
+
+class _Names:
+    """Finds the id of a node by whatever attribute of it a reference uses."""
+
+    def __init__(self, identity: Identity, nodes: list[tuple[str, Json, str]]) -> None:
+        self.identity = identity
+        self.known: dict[str, str] = {}
+        for attribute in (identity, *Identity):
+            for _, raw, id_ in nodes:
+                given = identity_text(raw.get(attribute.value), Identity.ID)
+                if given and id_:
+                    self.known.setdefault(given, id_)
+
+    def find(self, value: object) -> str:
+        """The id of the node that `value` refers to; as good a text as possible where there is none."""
+        given = identity_text(value, Identity.ID)
+        return self.known.get(given) or identity_text(value, self.identity)
+
+
+def _node(raw: Json, id_: str, names: _Names, pointer: str, problems: list[Problem]) -> NodeRecord:
+    fields = read_fields(raw, "fields", pointer=pointer, owner=id_, problems=problems)
+    for old in ("applicationArgs", "applicationParams"):
+        fields += read_fields(
+            raw, old, pointer=pointer, owner=id_, parameter_type="ApplicationArgument", problems=problems
+        )
+    applications = tuple(_applications(raw, id_, names, pointer, problems))
+    if not applications:
+        ports = [port for old in PORT_LISTS for port in read_ports(raw, old, pointer=pointer, owner=id_)]
+        fields = merge_ports(fields, ports)
+    return NodeRecord(
+        id=id_,
+        name=text(raw, "name", "text"),
+        category=text(raw, "category"),
+        category_type=text(raw, "categoryType"),
+        parent=names.find(raw.get("parentId")) or names.find(raw.get("group")) or None,
+        fields=fields,
+        applications=applications,
+        switches={new: True for old, new in _SWITCHES.items() if truth(raw.get(old)) is True},
+        pointer=pointer,
+    )
+
+
+def _applications(
+    raw: Json, id_: str, names: _Names, pointer: str, problems: list[Problem]
+) -> Iterator[ApplicationRecord]:
+    """The applications of a node, and all its port lists, each with the application it belongs to.
+
+    Old files list ports of a construct for an application that it does not have: a Gather with an input application
+    only has its outer outputs in `outputPorts`. They belong to the one application that there is.
+    """
+    given = {role: category for role in _SIDES if (category := _category(raw, role)).lower() not in _NO_APPLICATION}
+    for role, category in given.items():
+        prefixes, lists = _SIDES[role]
+        fields: tuple[Field, ...] = ()
+        for old in lists:
+            fields += read_fields(raw, old, pointer=pointer, owner=f"{id_}/{role.value}", problems=problems)
+        sides = _PORTS_OF[role] if len(given) > 1 else tuple(PORT_LISTS)
+        ports = [port for old in sides for port in read_ports(raw, old, pointer=pointer, owner=id_)]
+        own = (raw.get(name) for name in APPLICATION_IDS[names.identity.value] if name.startswith(prefixes))
+        yield ApplicationRecord(
+            role=role,
+            id=next((found for value in own if (found := identity_text(value, names.identity))), ""),
+            name=text(raw, *(f"{prefix}Name" for prefix in prefixes)),
+            category=category,
+            fields=merge_ports(fields, ports),
+            pointer=pointer,
+        )
+
+
+def _category(raw: Json, role: Role) -> str:
+    prefixes, _ = _SIDES[role]
+    types = [text(raw, f"{prefix}Type") for prefix in prefixes]
+    if role is Role.INPUT:
+        types.append(text(raw, "application"))
+    return next((found for found in types if found.lower() not in _NO_APPLICATION), "")
+
+
+def _link(raw: Json, names: _Names, pointer: str) -> LogicalLink:
+    return LogicalLink(
+        source=names.find(raw.get("from")),
+        target=names.find(raw.get("to")),
+        source_port=_port(raw, "fromPort"),
+        target_port=_port(raw, "toPort"),
+        loop_aware=truth(raw.get("loop_aware", raw.get("loopAware"))) is True,
+        closes_loop=truth(raw.get("closesLoop")) is True,
+        streaming=truth(raw.get("is_stream")) is True,
+        pointer=pointer,
+    )
+
+
+def _port(raw: Json, name: str) -> str:
+    """A port's id; the oldest links name only the side of the node at which they were drawn."""
+    found = text(raw, name)
+    return "" if found in _SIDES_OF_A_NODE else found
+
+
+def _steps(identity: Identity, nodes: list[Mapping[str, object]]) -> Iterator[str]:
+    """What had to be migrated, for people."""
+    if identity is not Identity.ID:
+        yield f"nodes are identified by {identity.value!r}"
+    for attributes, meaning in (
+        (tuple(PORT_LISTS), "lists of ports became fields"),
+        (("applicationArgs", "applicationParams"), "lists of arguments became fields"),
+        (("exitApplicationType", "exitAppFields", "application"), "old names of applications were understood"),
+        (("group",), "'group' became the parent"),
+        (("text",), "'text' became the name"),
+    ):
+        count = sum(any(node.get(attribute) for attribute in attributes) for node in nodes)
+        if count:
+            yield f"{meaning} ({count} nodes)"

@@ -1,0 +1,139 @@
+"""Checks the structure of a document against our own JSON Schema, and says in words what is wrong with which node.
+
+The schema is ``logical-graph.schema.json``: it describes only what translation reads. What it reports, the readers pass
+over in silence.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from translator.formats.access import Json, escape
+from translator.problems import Problem, problem
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator, ValidationError
+
+__all__ = ["check_structure"]
+
+_NAMES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+_SCHEMA_NAMES = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a text",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "null": "null",
+}
+_LACKS = {
+    "node": "has no identity: 'id', 'oid' or 'key'",
+    "field": "has no name",
+}
+_SHOWN = 40
+
+
+def check_structure(document: Json, limit: int) -> Iterator[Problem]:
+    """Findings ``LG007`` about the structure of a logical graph.
+
+    Parameters
+    ----------
+    document : mapping
+        The parsed file, of any of the logical families.
+    limit : int
+        How many findings are listed; that there are more is said by one more.
+
+    Yields
+    ------
+    Problem
+        With a JSON pointer to the place, and a text that names the node and the field.
+    """
+    errors = _validator("ojs" if "nodeDataArray" in document else "v4").iter_errors(document)
+    for error in islice(errors, limit):
+        path = list(error.absolute_path)
+        yield problem(
+            "LG007",
+            f"{_subject(document, path)} {_complaint(error)}",
+            where="".join(f"/{escape(str(step))}" for step in path),
+            hint="correct it in the editor and save the graph again",
+        )
+    if next(errors, None) is not None:
+        yield problem("LG007", f"there are more than {limit} faults in the structure", hint="correct these first")
+
+
+@cache
+def _validator(family: str) -> "Draft202012Validator":
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - takes longer to load than most graphs to read
+
+    schema = msgspec.json.decode(files("translator.formats").joinpath("logical-graph.schema.json").read_bytes())
+    return Draft202012Validator(_inlined(schema["$defs"][family], schema["$defs"]))
+
+
+def _inlined(schema: Any, definitions: Json) -> Any:
+    """The schema without references, which would be looked up anew for every item of a document."""
+    if isinstance(schema, list):
+        return [_inlined(item, definitions) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {key: _inlined(item, definitions) for key, item in schema.items() if key != "$ref"}
+    if "$ref" not in schema:
+        return plain
+    meant = _inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    return {"allOf": [meant], **plain} if plain else meant
+
+
+def _complaint(error: "ValidationError") -> str:
+    if error.validator == "required":
+        missing = [name for name in _words(error.validator_value) if name not in _words(error.instance)]
+        return f"lacks {missing[0]!r}" if missing else "lacks something"
+    if error.validator == "anyOf":
+        holder = str(error.absolute_path[-2]) if len(error.absolute_path) > 1 else ""
+        return _LACKS.get(_kind(holder), "does not fit")
+    if error.validator == "type":
+        allowed = [name for name in _words(error.validator_value) if name != "null"]
+        names = " or ".join(_SCHEMA_NAMES[name] for name in allowed)
+        return f"should be {names} but is {_NAMES.get(type(error.instance), 'a number')}"
+    return f"does not fit: {error.message[:200]}"
+
+
+def _words(value: Any) -> list[str]:
+    """One word or several, as a schema may give them; the keys of an object."""
+    return [value] if isinstance(value, str) else [str(word) for word in value]
+
+
+def _subject(document: Any, path: Sequence[str | int]) -> str:
+    """In words, what stands at the end of `path`: the node, the field of the node, the attribute of the field."""
+    words: list[str] = []
+    here = document
+    for place, step in enumerate(path):
+        here = here[step]
+        inside = str(path[place - 1]) if place else ""
+        what = _kind(inside)
+        if what:
+            words.append(f"{what} {_label(here, step)}")
+        elif place == len(path) - 1 or not (isinstance(here, list | dict) and _kind(str(step))):
+            words.append(repr(step))
+    return " of ".join(reversed(words)) or "the document"
+
+
+def _kind(holder: str) -> str:
+    """What the items of a list or object of this name are."""
+    if holder in ("nodeDataArray", "nodes"):
+        return "node"
+    if holder in ("linkDataArray", "edges"):
+        return "edge"
+    if holder == "graphConfigurations":
+        return "configuration"
+    if holder.lower().endswith("ports"):
+        return "port"
+    return "field" if holder.lower().endswith(("fields", "args", "params")) else ""
+
+
+def _label(item: Any, step: str | int) -> str:
+    names = [item.get(name) for name in ("name", "text", "IdText", "id")] if isinstance(item, dict) else []
+    name = next((str(name) for name in names if name), "")
+    return repr(name[:_SHOWN]) if name else f"number {step + 1}" if isinstance(step, int) else repr(step)

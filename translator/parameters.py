@@ -1,0 +1,228 @@
+"""Fills in the values of parameters: configurations, global variables and what the user sets.
+
+Sources in rising priority: defaults, values, the active configuration, a named configuration, settings
+(``NODE.PARAM=VALUE``). Then ``{x}`` is replaced in every text value where ``x`` is a global variable of the graph or
+one that the user set (``global.x=VALUE``), and texts become numbers and truth values where the type of their field
+says so. Only values of the parsed model are touched, never the text of a document, and nothing is evaluated.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from dropflow.engine.parameters import Unusable, convert, is_empty
+from translator.addresses import Address, resolve_setting, split_settings
+from translator.logical import Configuration, Field, LogicalGraph, LogicalNode, NodeKind
+from translator.placeholders import find_variables, substitute, unresolved
+from translator.problems import Problem, Severity, problem
+
+__all__ = ["fill"]
+
+_CONVERTED = frozenset({"Integer", "Float", "Boolean"})
+_MULTIPLICITIES = {
+    "Scatter": ("num_of_copies",),
+    "Gather": ("num_of_inputs",),
+    "Loop": ("num_of_iter",),
+    "Mpi": ("num_of_procs",),
+    "MKN": ("m", "k", "n"),
+}
+
+Values = dict[Address, Any]
+"""Values by node id and place of the field in the node."""
+
+
+def fill(
+    graph: LogicalGraph,
+    *,
+    configuration: str | None = None,
+    settings: Mapping[str, Any] | Sequence[str] = (),
+    tilde: bool = False,
+) -> tuple[LogicalGraph, tuple[Problem, ...]]:
+    """The graph with the final value of every parameter.
+
+    Parameters
+    ----------
+    graph : LogicalGraph
+        As it was read.
+    configuration : str, optional
+        Id or name of a stored configuration, applied on top of the active one.
+    settings : mapping of str to Any, or sequence of str
+        ``NODE.PARAM`` and a value, or texts ``NODE.PARAM=VALUE``. The node is named by its id or its name
+        (``construct/application`` for an embedded one), the parameter by its name or the id of its field.
+        ``global.x`` sets a global variable.
+    tilde : bool, optional
+        Also replace ``~x`` and ``~{x}``, as DALiuGE's ``fill`` does.
+
+    Returns
+    -------
+    LogicalGraph
+        A new graph; where nothing changed, with the same nodes.
+    tuple of Problem
+        ``LG090``, ``LG091``, ``LG092`` and ``LG100``. What a graph has stored about nodes that it no longer has is a
+        warning; what the user asked for and cannot be done is an error.
+    """
+    problems: list[Problem] = []
+    values: Values = {}
+    places = _places(graph)
+    for chosen, severity in _configurations(graph, configuration, problems):
+        values.update(_configured(graph, chosen, severity, places, problems))
+    given: dict[str, Any] = {}
+    for setting in split_settings(settings, problems):
+        addresses = resolve_setting(graph, setting, problems)
+        if addresses is None:
+            given[setting.parameter] = setting.value
+        for node, place in addresses or ():
+            values[node.id, place] = _converted_setting(node, node.fields[place], setting.value, problems)
+    graph = _with_values(graph, values)
+    graph = _substituted(graph, given, problems, tilde=tilde)
+    return _typed(graph, problems), tuple(problems)
+
+
+def _places(graph: LogicalGraph) -> dict[tuple[str, str], list[Address]]:
+    """Where the fields are that (node id, field id) means; a construct's field is also its application's."""
+    found: dict[tuple[str, str], list[Address]] = {}
+    for node in graph.nodes:
+        for place, field in enumerate(node.fields):
+            found.setdefault((node.id, field.id), []).append((node.id, place))
+            if node.embedded_in is not None and node.embedded_in in graph.by_id:
+                found.setdefault((node.embedded_in, field.id), []).append((node.id, place))
+    return found
+
+
+def _configurations(
+    graph: LogicalGraph, named: str | None, problems: list[Problem]
+) -> Iterable[tuple[Configuration, Severity]]:
+    by_id = {configuration.id: configuration for configuration in graph.configurations}
+    active = graph.active_configuration
+    if active is not None:
+        if active in by_id:
+            yield by_id[active], Severity.WARNING
+        else:
+            text = f"the active configuration {active!r} is not among the graph's {len(by_id)}; none is applied"
+            problems.append(problem("LG100", text, where="/activeGraphConfigId", severity=Severity.WARNING))
+    if named is None:
+        return
+    matching = [by_id[named]] if named in by_id else [c for c in graph.configurations if c.name == named]
+    if len(matching) == 1:
+        yield matching[0], Severity.ERROR
+        return
+    known = ", ".join(repr(c.name or c.id) for c in graph.configurations) or "none"
+    text = (
+        f"the graph has {len(matching) or 'no'} configurations {named!r}"
+        if matching
+        else (f"the graph has no configuration {named!r}")
+    )
+    hint = "name it by its id" if matching else f"it has {known}"
+    problems.append(problem("LG100", text, where="/graphConfigurations", hint=hint))
+
+
+def _configured(
+    graph: LogicalGraph,
+    configuration: Configuration,
+    severity: Severity,
+    places: Mapping[tuple[str, str], list[Address]],
+    problems: list[Problem],
+) -> Values:
+    values: Values = {}
+    for node, field, value, pointer in configuration.values:
+        addresses = places.get((node, field))
+        if addresses:
+            values.update(dict.fromkeys(addresses, value))
+            continue
+        what = f"field {field!r} of node {graph.by_id[node].name!r}" if node in graph.by_id else f"node {node!r}"
+        text = f"configuration {configuration.name or configuration.id!r} sets {what}, which the graph does not have"
+        hint = "open the graph in EAGLE and save the configuration again"
+        problems.append(problem("LG100", text, where=pointer, hint=hint, severity=severity))
+    return values
+
+
+def _with_values(graph: LogicalGraph, values: Values) -> LogicalGraph:
+    changed: dict[str, dict[int, Any]] = {}
+    for (node, place), value in values.items():
+        changed.setdefault(node, {})[place] = value
+    nodes = tuple(_node_with(node, changed[node.id]) if node.id in changed else node for node in graph.nodes)
+    return replace(graph, nodes=nodes) if changed else graph
+
+
+def _node_with(node: LogicalNode, values: Mapping[int, Any]) -> LogicalNode:
+    fields = list(node.fields)
+    for place, value in values.items():
+        fields[place] = replace(fields[place], value=value)
+    return replace(node, fields=tuple(fields))
+
+
+def _substituted(
+    graph: LogicalGraph, given: Mapping[str, Any], problems: list[Problem], *, tilde: bool
+) -> LogicalGraph:
+    variables, used = find_variables(graph, given, problems), set[str]()
+    values: Values = {}
+    for node in graph.nodes:
+        if node.kind in (NodeKind.GLOBALS, NodeKind.NOTE):
+            continue
+        for place, field in enumerate(node.fields):
+            value = substitute(field.effective, variables, used, tilde=tilde) if variables else field.effective
+            if value is not field.effective and value != field.effective:
+                values[node.id, place] = value
+            if field.name in _MULTIPLICITIES.get(node.category, ()) and unresolved(value):
+                problems.append(_open_placeholder(node, field, value, variables))
+    problems.extend(
+        problem("LG092", f"no value uses the global variable {name!r} that was set", where=name)
+        for name in given
+        if name not in used
+    )
+    return _with_values(graph, values)
+
+
+def _open_placeholder(node: LogicalNode, field: Field, value: str, variables: Mapping[str, Any]) -> Problem:
+    known = f"the graph has {', '.join(sorted(variables))}" if variables else "the graph has no global variables"
+    name = value.strip().strip("{}~")
+    return problem(
+        "LG090",
+        f"{field.name} of {node.category} {node.name!r} is {value!r:.60}, and nothing says what that is",
+        where=field.pointer or node.pointer,
+        hint=f"{known}; set it with --set global.{name}=VALUE",
+    )
+
+
+def _typed(graph: LogicalGraph, problems: list[Problem]) -> LogicalGraph:
+    """The graph with numbers and truth values where texts stood for them."""
+    values: Values = {}
+    for node in graph.nodes:
+        if node.kind in (NodeKind.GLOBALS, NodeKind.NOTE):
+            continue
+        for place, field in enumerate(node.fields):
+            if field.type in _CONVERTED and isinstance(field.value, str) and not _is_left(field.value, field.type):
+                try:
+                    values[node.id, place] = convert(field.value, field.type)
+                except Unusable as complaint:
+                    if not field.is_port and node.embedded_in is None:
+                        problems.append(_unconverted(node, field, str(complaint)))
+    return _with_values(graph, values)
+
+
+def _is_left(value: str, type_: str) -> bool:
+    """Whether a text is left alone: it is empty, or somebody replaces it later (``$DLG_ROOT``, ``{x}``)."""
+    return is_empty(value, type_) or value.lstrip().startswith("$") or unresolved(value)
+
+
+def _unconverted(node: LogicalNode, field: Field, expected: str) -> Problem:
+    return problem(
+        "LG091",
+        f"{field.name} of {node.category} {node.name!r} is {field.value!r:.60}, expected {expected}; it stays text",
+        where=field.pointer or node.pointer,
+        hint="correct the value, or the type of the field",
+        severity=Severity.WARNING,
+    )
+
+
+def _converted_setting(node: LogicalNode, field: Field, value: Any, problems: list[Problem]) -> Any:
+    """The value that the user gave, as the type of the field says."""
+    if is_empty(value, field.type) or (isinstance(value, str) and _is_left(value, field.type)):
+        return value
+    try:
+        return convert(value, field.type, options=field.options) if field.type in (*_CONVERTED, "Select") else value
+    except Unusable as complaint:
+        text = f"{field.name} of {node.name!r} cannot be set to {value!r:.60}: expected {complaint}"
+        problems.append(problem("LG091", text, where=field.pointer or node.pointer, hint="give another value"))
+        return field.value
