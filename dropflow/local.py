@@ -1,0 +1,211 @@
+"""One graph on this machine: the catalogue, a keeper, a runner and a session, put together.
+
+The session directory is described in ``docs/reference/session-directory.md``.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from time import gmtime, strftime
+from typing import Any
+
+import msgspec
+
+from dropflow.apps.execute import LocalExecutor
+from dropflow.apps.registry import app_class, check
+from dropflow.clock import Clock, SystemClock
+from dropflow.data.keeper import LocalKeeper
+from dropflow.engine.api import ExecutorSpec, Runner
+from dropflow.engine.journal import Journal, JournalHeader
+from dropflow.engine.runners.inline import InlineRunner
+from dropflow.engine.runners.mixed import MixedRunner
+from dropflow.engine.runners.processes import ProcessRunner
+from dropflow.engine.runners.threads import ThreadRunner
+from dropflow.engine.session import Session, SessionResult
+from dropflow.engine.statistics import Statistics
+from dropflow.errors import BadGraphError, ConflictError, StorageError
+from dropflow.graph.codec import save
+from dropflow.graph.digest import digest
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from dropflow.ids import safe_name
+from dropflow.problems import refuse_errors
+from dropflow.states import SessionState
+
+__all__ = ["RUNNERS", "new_directory", "prepare_directory", "run", "summary"]
+
+RUNNERS = ("inline", "threads", "processes")
+_WAITING_THREADS = 64
+_OURS = ("files", "logs", "results", "tmp", "graph.dfg", "journal.dfj", "summary.json")
+
+
+def run(
+    graph: PhysicalGraph,
+    *,
+    directory: Path,
+    runner: str = "processes",
+    workers: int | None = None,
+    clock: Clock | None = None,
+    on_session: Callable[[Session], None] | None = None,
+    on_statistics: Callable[[Statistics], None] | None = None,
+    check_invariants: bool = False,
+) -> SessionResult:
+    """Execute `graph` to its end.
+
+    Parameters
+    ----------
+    directory : Path
+        Session directory, from `new_directory` or `prepare_directory`. Its last part is the session's name.
+    runner : str
+        One of `RUNNERS`. With worker processes or threads, applications that only wait run in threads of their own.
+    workers : int, optional
+        Threads or processes; by default one per core that this process may use.
+    on_session : callable, optional
+        Gets the session before it runs, to cancel it.
+    on_statistics : callable, optional
+        Gets a fresh picture now and then.
+    check_invariants : bool
+        Walk the whole state of the core after each step; slow.
+
+    Raises
+    ------
+    BadGraphError
+        A component is unknown, a parameter cannot be used, or the graph has a cycle: all findings at once, before
+        anything runs.
+    StorageError
+        The session directory cannot be written.
+    """
+    time = clock or SystemClock()
+    refuse_errors(check(graph.templates), name=graph.name)
+    keeper = LocalKeeper(directory, directory.name, time)
+    try:
+        save(graph, directory / "graph.dfg")
+        session = Session(
+            graph,
+            keeper,
+            _runner(graph, directory, runner, workers),
+            session=directory.name,
+            directory=str(directory),
+            clock=time,
+            journal=Journal(directory / "journal.dfj", JournalHeader(directory.name, digest(graph), time.now())),
+            on_statistics=on_statistics,
+            check_invariants=check_invariants,
+        )
+        if on_session is not None:
+            on_session(session)
+        result = session.run()
+    finally:
+        keeper.close()
+    try:
+        (directory / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary(result)), indent=2))
+    except OSError as error:
+        raise StorageError(f"the summary cannot be written: {error.strerror}", where=str(directory)) from error
+    return result
+
+
+def summary(result: SessionResult) -> dict[str, Any]:
+    """How a session ended, JSON-like: what ``dropflow run --output json`` prints."""
+    return {
+        "ok": result.status is SessionState.FINISHED,
+        "session": result.session,
+        "status": result.status.name,
+        "drops": result.drops,
+        "states": result.states,
+        "seconds": round(result.seconds, 3),
+        "failures": msgspec.to_builtins(result.failures),
+        "notes": list(result.notes),
+        "output": result.directory,
+    }
+
+
+def new_directory(graph: PhysicalGraph, *, root: Path | None = None, clock: Clock | None = None) -> Path:
+    """Make a session directory that is not there yet: ``<root>/<graph>-<UTC time>``, by default in ``dropflow-runs``.
+
+    Raises
+    ------
+    StorageError
+        It cannot be made.
+    """
+    parent = Path("dropflow-runs").absolute() if root is None else root.absolute()
+    stamp = strftime("%Y%m%dT%H%M%S", gmtime((clock or SystemClock()).now()))
+    name = f"{safe_name(graph.name)}-{stamp}"
+    for number in range(1, 1000):
+        directory = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            directory.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _unwritable(directory, error) from error
+        return directory
+    raise StorageError("there are a thousand runs of this second already", where=str(parent))
+
+
+def prepare_directory(directory: Path) -> Path:
+    """Make `directory` ready for a session. What an earlier session left there is removed, and nothing else is.
+
+    Raises
+    ------
+    ConflictError
+        It holds something that no session wrote.
+    StorageError
+        It cannot be made or emptied.
+    """
+    path = directory.absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        foreign = sorted(entry.name for entry in path.iterdir() if entry.name not in _OURS)
+        if foreign:
+            raise ConflictError(
+                f"the directory holds something else than a session: {', '.join(foreign[:3])}",
+                where=str(directory),
+                hint="give an empty or a new directory",
+            )
+        if any(path.iterdir()) and not (path / "graph.dfg").exists():
+            raise ConflictError(
+                "the directory is not empty, and no session was there",
+                where=str(directory),
+                hint="give an empty or a new directory",
+            )
+        for name in _OURS:
+            entry = path / name
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable(directory, error) from error
+    return path
+
+
+def _unwritable(directory: Path, error: OSError) -> StorageError:
+    return StorageError(
+        f"the session directory cannot be made: {error.strerror}", where=str(directory), hint="choose another --keep"
+    )
+
+
+def _runner(graph: PhysicalGraph, directory: Path, kind: str, workers: int | None) -> Runner:
+    if kind not in RUNNERS:
+        raise BadGraphError(f"there is no runner {kind!r}", hint=f"one of {', '.join(RUNNERS)}")
+    spec = ExecutorSpec(
+        session=directory.name,
+        directory=str(directory),
+        templates=graph.templates,
+        links=graph.links,
+        prefix=graph.prefix,
+    )
+    if kind == "inline":
+        return InlineRunner(LocalExecutor(spec))
+    count = workers or len(os.sched_getaffinity(0))
+    waits = [template.kind is Kind.APP and app_class(template).waits for template in graph.templates]
+    if all(waits):
+        return ThreadRunner(LocalExecutor(spec), threads=_WAITING_THREADS)
+    computing: Runner = (
+        ThreadRunner(LocalExecutor(spec), threads=count) if kind == "threads" else ProcessRunner(spec, workers=count)
+    )
+    if not any(waits):
+        return computing
+    return MixedRunner(
+        waiting=ThreadRunner(LocalExecutor(spec), threads=_WAITING_THREADS), computing=computing, waits=waits
+    )
