@@ -1,0 +1,220 @@
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow.errors import BadFileError, BadGraphError, StorageError
+from dropflow.graph import codec
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.digest import digest
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from tests.graph.shapes import graphs, scatter
+
+
+def _bytes(graph: PhysicalGraph) -> bytes:
+    return b"".join(codec.dump(graph))
+
+
+def _same(one: PhysicalGraph, other: PhysicalGraph) -> bool:
+    shared = ("name", "prefix", "templates", "links", "places", "oids", "meta")
+    return digest(one) == digest(other) and all(getattr(one, name) == getattr(other, name) for name in shared)
+
+
+SMALL = _bytes(scatter(2))
+
+
+@given(graphs(detailed=True))
+def test_a_graph_survives_its_container(graph: PhysicalGraph) -> None:
+    """What is read is what was written, down to every parameter of every template."""
+    assert _same(codec.parse(_bytes(graph)), graph)
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+def test_a_file_holds_the_whole_graph(tmp_path: Path, *, mmap: bool) -> None:
+    """Names, places, notes and text ids are kept too, whether columns are read or mapped."""
+    graph = _furnished()
+    codec.save(graph, tmp_path / "graph.dfg")
+
+    assert _same(codec.load(tmp_path / "graph.dfg", mmap=mmap), graph)
+
+
+def _furnished() -> PhysicalGraph:
+    graph = scatter(1)
+    part = np.array([0, 1, 1, 0], dtype=np.int32)
+    return replace(graph, oids=("ä", "", "x y", "€"), part=part, places=("n1", "n2"), meta={"islands": '["i"]'})
+
+
+def test_columns_lie_where_they_are_used() -> None:
+    """Parsing copies no column, and what it gives is read-only even over memory that can be written."""
+    buffer = bytearray(SMALL)
+    graph = codec.parse(buffer)
+
+    assert np.shares_memory(graph.successors.neighbour, np.frombuffer(buffer, dtype=np.uint8))
+    assert not graph.template.flags.writeable
+    assert all(column.ctypes.data % 4 == 0 for column in (graph.template, graph.part, graph.successors.link))
+
+
+def test_a_file_on_disk_is_the_message_on_the_wire(tmp_path: Path) -> None:
+    """The bytes of a file and the buffers of a dump are the same."""
+    codec.save(scatter(2), tmp_path / "graph.dfg")
+
+    assert (tmp_path / "graph.dfg").read_bytes() == SMALL
+    assert codec.is_dfg(SMALL[:8])
+    assert not codec.is_dfg(b"[{")
+
+
+def test_values_that_msgpack_cannot_hold_survive() -> None:
+    """Integers of any size and the special numbers come back as they were."""
+    values = [2**80, -(2**64), {"nested": [2**70]}, float("inf"), None, True]
+    graph = GraphBuilder().data("a", arguments=(Argument(name="x", value=values),)).build()
+    found = codec.parse(_bytes(graph)).templates[0].arguments[0].value
+
+    assert found == values
+
+
+def test_half_a_character_is_refused() -> None:
+    """A text that no file can hold is a clear error when writing, not a broken file."""
+    with pytest.raises(BadGraphError, match=r"not Unicode: .*before\\ud800"):
+        codec.dump(GraphBuilder().data("before\ud800").build())
+
+
+@given(st.integers(0, len(SMALL) - 1), st.integers(1, 255))
+def test_a_byte_changed_to_anything_is_noticed(place: int, change: int) -> None:
+    """Whatever a byte is changed to, the file is refused with one clear error."""
+    with pytest.raises(BadFileError):
+        codec.parse(SMALL[:place] + bytes([SMALL[place] ^ change]) + SMALL[place + 1 :])
+
+
+@pytest.mark.parametrize("change", [0x01, 0x80, 0xFF])
+def test_any_changed_byte_is_noticed(change: int) -> None:
+    """There is no byte in a file that may be flipped unnoticed."""
+    for place in range(len(SMALL)):
+        with pytest.raises(BadFileError):
+            codec.parse(SMALL[:place] + bytes([SMALL[place] ^ change]) + SMALL[place + 1 :])
+
+
+def test_a_file_that_is_cut_off_is_noticed() -> None:
+    """Wherever a file ends too early, it is refused."""
+    for length in range(len(SMALL)):
+        with pytest.raises(BadFileError, match=r"cut off|empty|not a \.dfg"):
+            codec.parse(SMALL[:length])
+
+
+@given(st.binary(min_size=1, max_size=300))
+def test_more_at_the_end_is_noticed(rest: bytes) -> None:
+    """A file that goes on after its end is refused."""
+    with pytest.raises(BadFileError, match="damaged"):
+        codec.parse(SMALL + rest)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_graph_or_one_clear_error(content: bytes) -> None:
+    """Nothing but a container is taken for one, also when it starts like one."""
+    for buffer in (content, SMALL[:8] + content, SMALL[:32] + content):
+        with pytest.raises(BadFileError):
+            codec.parse(buffer)
+
+
+def _sealed(header: object, columns: bytes = b"", *, version: int = codec.VERSION) -> bytes:
+    """A container whose checksums are right, whatever it says."""
+    packed = msgspec.msgpack.encode(header)
+    start = -(-(32 + len(packed)) // 64) * 64
+    total = start + len(columns)
+    head = struct.pack("<8sHHIQI", b"\x89DFG\r\n\x1a\n", version, 0, len(packed), total, zlib.crc32(packed))
+    return (head + struct.pack("<I", zlib.crc32(head)) + packed).ljust(start, b"\0") + columns
+
+
+_HEADER = {"name": "x", "prefix": "x", "templates": [], "links": [], "columns": []}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (_sealed(_HEADER, version=7), "version 7 of the .dfg format; this dropflow reads version 1"),
+        (_sealed([1, 2]), "the header is not understood"),
+        (_sealed({**_HEADER, "templates": [{"key": 1}]}), "the header is not understood"),
+        (_sealed({**_HEADER, "name": msgspec.msgpack.Ext(9, b"")}), "the header is not understood"),
+        (_sealed(_HEADER), "the file has the columns"),
+        (
+            _sealed({**_HEADER, "columns": [{"name": "ptr", "dtype": "<i8", "offset": 0, "items": 1, "crc": 0}]}),
+            "columns",
+        ),
+    ],
+)
+def test_a_file_that_lies_under_good_checksums_is_refused(content: bytes, text: str) -> None:
+    """Files made wrong on purpose, or by another version, say what is not understood."""
+    with pytest.raises(BadFileError, match=text):
+        codec.parse(content, where="x.dfg")
+
+
+_COLUMN = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(["template", "instance", "part", "ptr", "neighbour", "link", "oid_ptr", "oid_text"]),
+        "dtype": st.sampled_from(["<i4", "<i8", "|u1", "O"]),
+        "offset": st.integers(-64, 512),
+        "items": st.integers(-1, 1 << 60),
+        "crc": st.integers(0, 1 << 32),
+    }
+)
+
+
+@given(st.lists(_COLUMN, max_size=8))
+def test_a_table_of_columns_that_lies_is_refused(columns: list[object]) -> None:
+    """Columns that overlap, lie outside or have impossible sizes never lead anywhere but to the error."""
+    with pytest.raises(BadFileError):
+        codec.parse(_sealed({**_HEADER, "columns": columns}, bytes(256)))
+
+
+def test_rows_that_refer_nowhere_are_refused() -> None:
+    """A sound container of an unsound graph is refused, and says what is wrong with the graph."""
+    graph = scatter(1)
+    strange = replace(graph, template=np.array([0, 1, 2, 9], dtype=np.int32))
+    with pytest.raises(BadFileError, match="makes no sense: a drop has a template that does not exist"):
+        codec.parse(_bytes(strange), where="x.dfg")
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda path: path.mkdir(), "not a regular file"),
+        (lambda path: path.parent, "No such file"),
+        (lambda path: path.write_bytes(b""), "empty|not a .dfg"),
+        (lambda path: path.write_text("[]"), "not a .dfg file"),
+        (lambda path: path.write_bytes(SMALL[:-1]), "cut off"),
+    ],
+    ids=["directory", "missing", "empty", "foreign", "cut off"],
+)
+def test_what_is_no_graph_file_is_refused_by_name(
+    tmp_path: Path, *, mmap: bool, make: Callable[[Path], object], text: str
+) -> None:
+    """A directory, nothing, an empty or a foreign file: one error that names the path."""
+    path = tmp_path / "graph.dfg"
+    make(path)
+    with pytest.raises(BadFileError, match=text) as caught:
+        codec.load(path, mmap=mmap)
+
+    assert caught.value.where == str(path)
+
+
+def test_saving_replaces_a_file_as_a_whole(tmp_path: Path) -> None:
+    """A graph that cannot be written leaves the old file alone, and no half file behind."""
+    path = tmp_path / "graph.dfg"
+    codec.save(scatter(2), path)
+    with pytest.raises(BadGraphError):
+        codec.save(GraphBuilder().data("\ud800").build(), path)
+    with pytest.raises(StorageError, match="cannot be written"):
+        codec.save(scatter(3), tmp_path / "missing" / "graph.dfg")
+
+    assert codec.load(path).drops == 7
+    assert [found.name for found in tmp_path.iterdir()] == ["graph.dfg"]
+    codec.save(scatter(3), path)
+    assert codec.load(path).drops == 10

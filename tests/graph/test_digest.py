@@ -1,0 +1,57 @@
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.codec import dump, parse
+from dropflow.graph.digest import digest
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from tests.graph.shapes import graphs, scatter
+
+GRAPH = scatter(2)
+
+
+@given(graphs(detailed=True))
+def test_a_copy_has_the_same_digest(graph: PhysicalGraph) -> None:
+    """A graph that travelled is known again."""
+    assert digest(parse(b"".join(dump(graph)))) == digest(graph)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(GRAPH, prefix="other"),
+        replace(GRAPH, links=GRAPH.links[::-1]),
+        replace(GRAPH, part=np.ones(7, dtype=np.int32)),
+        replace(GRAPH, places=("node",)),
+        replace(GRAPH, oids=tuple("abcdefg")),
+        replace(GRAPH, templates=(msgspec.structs.replace(GRAPH.templates[0], weight=4.0), *GRAPH.templates[1:])),
+        scatter(3, name="scatter"),
+    ],
+    ids=["prefix", "links", "part", "places", "oids", "weight", "size"],
+)
+def test_what_a_graph_says_changes_its_digest(changed: PhysicalGraph) -> None:
+    """Ids, parameters, edges and places count."""
+    assert digest(changed) != digest(GRAPH)
+
+
+def test_names_and_notes_do_not_change_a_digest() -> None:
+    """What a file is called, and notes in it, are no part of what it says."""
+    assert digest(replace(GRAPH, name="copy of x", meta={"from": "x"})) == digest(GRAPH)
+
+
+def test_the_order_of_keys_in_a_value_does_not_count() -> None:
+    """JSON objects are equal whatever the order of their keys."""
+    one, other = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
+    graphs = [GraphBuilder().data("d", arguments=(Argument(name="x", value=value),)).build() for value in (one, other)]
+
+    assert digest(graphs[0]) == digest(graphs[1])
+
+
+def test_the_digest_of_a_known_graph_is_known() -> None:
+    """Digests are compared between machines and versions: a change of this one must be meant."""
+    assert digest(GRAPH) == "be595d6c0ff0bbc900c1536f78d361e3ed897c2e88f6f1e74590826787c17e76"
