@@ -10,8 +10,8 @@ from translator.logical import LogicalNode
 from translator.options import UnrollOptions
 from translator.problems import problem
 from translator.unroll.index_map import IndexMap, Run
-from translator.unroll.levels import Level, Levels, part, strides
-from translator.unroll.links import assemble, restricted, step_locked
+from translator.unroll.levels import LOOP, Level, Levels, part, strides
+from translator.unroll.links import assemble, in_step, restricted, unpaired
 from translator.unroll.values import Findings, multiplicity, pointer
 
 __all__ = ["chunks", "gather_map", "width"]
@@ -63,7 +63,7 @@ def chunks(
 
 
 def _inputs(source: Levels, context: Levels, *, aware: bool, options: UnrollOptions) -> int:
-    _, left, _ = step_locked(source, context, part(source, context), options)
+    left = _parted(source, context, options)[1]
     fixed = restricted(source, left, aware=aware, options=options)
     number = 1
     for level in left:
@@ -90,13 +90,12 @@ def gather_map(
         What may be paired.
     """
     context = target[:position]
-    parting = part(source, context)
-    pairs, left, right = step_locked(source, context, parting, options)
+    pairs, left, right = _parted(source, context, options)
     last = restricted(source, left, aware=aware, options=options)
     plain = assemble(
         source,
         target,
-        pairs=[*((level, level) for level in range(parting.shared)), *pairs],
+        pairs=pairs,
         left=left,
         right=[*right, *range(position + 1, len(target))],
         last=last,
@@ -114,6 +113,17 @@ def gather_map(
         width=width or max(_inputs(source, context, aware=aware, options=options), 1),
         chunk_stride=strides(target)[position],
     )
+
+
+def _parted(
+    source: Levels, context: Levels, options: UnrollOptions
+) -> tuple[list[tuple[int, int]], list[int], list[int]]:
+    """Levels that input and context share or run through in step, levels to gather, levels to broadcast to."""
+    parting = part(source, context)
+    loops = [level for level in parting.right if context[level].kind == LOOP]
+    pairs = in_step(source, [level for level in parting.left if source[level].kind == LOOP], context, loops, options)
+    left, right = unpaired(parting, pairs)
+    return [*((level, level) for level in range(parting.shared)), *pairs], left, right
 
 
 def _flat(run: Run, flat: dict[Level, int]) -> int:

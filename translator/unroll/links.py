@@ -4,13 +4,14 @@ Two nodes share their outermost levels, where indices are equal. What is left on
 left on the target's side is broadcast to. Where levels are left on both sides they must be paired: loops run in step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 from translator.options import UnrollOptions
 from translator.unroll.index_map import IndexMap, Run
-from translator.unroll.levels import LOOP, MPI, SCATTER, Levels, Parting, part, strides
+from translator.unroll.levels import LOOP, MPI, Level, Levels, Parting, part, strides
 
-__all__ = ["Unpairable", "carry_level", "link_map", "restricted", "step_locked"]
+__all__ = ["Unpairable", "assemble", "carry_level", "in_step", "link_map", "restricted", "unpaired"]
 
 
 class Unpairable(Exception):  # noqa: N818 - a verdict for the caller, who turns it into a finding
@@ -40,7 +41,8 @@ def link_map(
         Levels are left on both sides.
     """
     parting = part(source, target)
-    pairs, left, right = step_locked(source, target, parting, options)
+    pairs = in_step(source, parting.left, target, parting.right, options)
+    left, right = unpaired(parting, pairs)
     if left and right:
         raise Unpairable
     return assemble(
@@ -61,36 +63,51 @@ def carry_level(source: Levels, target: Levels) -> int | None:
     return next((level for level in reversed(range(shared)) if source[level].kind == LOOP), None)
 
 
-def step_locked(
-    source: Levels, target: Levels, parting: Parting, options: UnrollOptions
-) -> tuple[list[tuple[int, int]], list[int], list[int]]:
-    """Pair the levels after the parting, in order; answers the pairs and what is left on either side.
+def in_step(
+    source: Levels, left: Sequence[int], target: Levels, right: Sequence[int], options: UnrollOptions
+) -> list[tuple[int, int]]:
+    """Pair all levels that are left on one side with levels of the other, in their order; none where that fails.
 
     Loops pair with loops and MPI ranks with MPI ranks, of equal size; other levels only where zipping is switched on.
     """
-    if not (parting.left and parting.right):
-        return [], parting.left, parting.right
+    if not (left and right):
+        return []
+    forth = _match(left, right, lambda one, other: _may_pair(source[one], target[other], options))
+    if forth is not None:
+        return forth
+    back = _match(right, left, lambda other, one: _may_pair(source[one], target[other], options))
+    return [(one, other) for other, one in back or ()]
+
+
+def _match(
+    inner: Sequence[int], outer: Sequence[int], fits: Callable[[int, int], bool]
+) -> list[tuple[int, int]] | None:
+    """Each of `inner` with the next of `outer` that fits, or None if one of them finds none."""
+    rest = iter(outer)
     pairs: list[tuple[int, int]] = []
-    start = 0
-    for one in parting.left:
-        for place in range(start, len(parting.right)):
-            other = parting.right[place]
-            if _may_pair(source, one, target, other, options):
-                pairs.append((one, other))
-                start = place + 1
-                break
-    left = [level for level in parting.left if level not in {one for one, _ in pairs}]
-    right = [level for level in parting.right if level not in {other for _, other in pairs}]
-    return pairs, left, right
+    for one in inner:
+        other = next((other for other in rest if fits(one, other)), None)
+        if other is None:
+            return None
+        pairs.append((one, other))
+    return pairs
 
 
-def _may_pair(source: Levels, one: int, target: Levels, other: int, options: UnrollOptions) -> bool:
-    first, second = source[one], target[other]
+def unpaired(parting: Parting, pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """What is left on either side."""
+    ones, others = {one for one, _ in pairs}, {other for _, other in pairs}
+    return (
+        [level for level in parting.left if level not in ones],
+        [level for level in parting.right if level not in others],
+    )
+
+
+def _may_pair(first: Level, second: Level, options: UnrollOptions) -> bool:
     if first.size != second.size:
         return False
     if first.kind in (LOOP, MPI) or second.kind in (LOOP, MPI):
         return first.kind == second.kind
-    return options.zip_scatters and SCATTER in (first.kind, second.kind)
+    return options.zip_scatters
 
 
 def restricted(levels: Levels, rest: Sequence[int], *, aware: bool, options: UnrollOptions) -> set[int]:
@@ -110,8 +127,8 @@ def assemble(
     pairs: Sequence[tuple[int, int]] = (),
     left: Sequence[int] = (),
     right: Sequence[int] = (),
-    last: set[int] = frozenset(),  # type: ignore[assignment]
-    first: set[int] = frozenset(),  # type: ignore[assignment]
+    last: AbstractSet[int] = frozenset(),
+    first: AbstractSet[int] = frozenset(),
     carry: int | None = None,
 ) -> IndexMap:
     """Turn pairs of levels, and levels of one end only, into counters with strides."""

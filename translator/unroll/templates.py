@@ -37,6 +37,7 @@ _COMPONENTS = {
     "Mpi": "dlg.apps.mpi.MPIApp",
     "PyFuncApp": "dlg.apps.pyfunc.PyFuncApp",
     "PythonMemberFunction": "dlg.apps.pyfunc.PyMemberApp",
+    "GroupBy": GROUP,
     "Branch": "dlg.apps.branch.BranchApp",
 }
 """Class of a node that names none, by category, as DALiuGE chooses it."""

@@ -1,0 +1,35 @@
+"""Finds the graphs of the community, which stay outside the project, and what DALiuGE makes of them.
+
+They are looked for in ``$DROPFLOW_CORPUS`` and in ``../shared/graphs/corpus`` beside the project; tests that need them
+carry the mark `needs_corpus`, which says so where they are absent.
+"""
+
+import csv
+import os
+from pathlib import Path
+
+import pytest
+
+__all__ = ["corpus_files", "daliuge_results", "needs_corpus"]
+
+_PROJECT = Path(__file__).resolve().parent.parent
+_FOLDER = Path(os.environ.get("DROPFLOW_CORPUS") or _PROJECT.parent / "shared" / "graphs" / "corpus")
+
+
+def corpus_files() -> list[Path]:
+    """All graph files of the corpus by name; none where it is absent."""
+    return sorted(path for path in _FOLDER.glob("*") if path.is_file())
+
+
+def daliuge_results() -> dict[str, dict[str, str]]:
+    """What DALiuGE 6.7 makes of every file, by file name: the rows of its table beside the corpus."""
+    with (_FOLDER.parent / "daliuge-6.7-results.csv").open(encoding="utf-8", newline="") as table:
+        return {row["file"]: row for row in csv.DictReader(table)}
+
+
+_MISSING = pytest.mark.skipif(not corpus_files(), reason="the corpus is absent: set DROPFLOW_CORPUS to its folder")
+
+
+def needs_corpus(test):  # noqa: ANN001, ANN201 - a decorator that answers what it is given
+    """Mark a test that reads the corpus; it is skipped, with this reason, where the corpus is absent."""
+    return pytest.mark.corpus(_MISSING(test))

@@ -1,0 +1,127 @@
+"""Draws logical graphs for tests: a few letters a node, constructs as context managers."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
+
+__all__ = ["Drawing"]
+
+_SIZES = {
+    "Scatter": "num_of_copies",
+    "Loop": "num_of_iter",
+    "Gather": "num_of_inputs",
+    "GroupBy": "group_key",
+}
+
+
+class Drawing:
+    """A logical graph under construction; names serve as ids.
+
+    >>> drawing = Drawing()
+    >>> with drawing.scatter("s", 3, app="split"):
+    ...     _ = drawing.data("part")
+    >>> _ = drawing.data("whole").link("whole", "split").link("split", "part")
+    """
+
+    def __init__(self, name: str = "drawing") -> None:
+        self.name = name
+        self.nodes: list[LogicalNode] = []
+        self.links: list[LogicalLink] = []
+        self._around: list[str] = []
+
+    def data(self, name: str, category: str = "Memory", **values: Any) -> "Drawing":
+        """Add a data node in the construct that is open."""
+        return self._node(name, category, NodeKind.DATA, values)
+
+    def app(self, name: str, category: str = "DALiuGEApp", **values: Any) -> "Drawing":
+        """Add an application in the construct that is open."""
+        return self._node(name, category, NodeKind.APP, {"dropclass": "dlg.apps.simple.SleepApp", **values})
+
+    def link(
+        self, *names: str, aware: bool = False, closes: bool = False, ports: tuple[str, str] = ("", "")
+    ) -> "Drawing":
+        """Link nodes in a chain."""
+        for source, target in itertools.pairwise(names):
+            self.links.append(
+                LogicalLink(
+                    source=source,
+                    target=target,
+                    source_port=ports[0],
+                    target_port=ports[1],
+                    loop_aware=aware,
+                    closes_loop=closes,
+                    pointer=f"/linkDataArray/{len(self.links)}",
+                )
+            )
+        return self
+
+    @contextmanager
+    def construct(self, category: str, name: str, size: Any = None, *, app: str = "", out: str = "") -> Iterator[None]:
+        """Open a construct; `app` and `out` name its input and output application."""
+        values = {} if size is None else {_SIZES[category]: size}
+        self._node(name, category, NodeKind.CONSTRUCT, values)
+        for embedded, role in ((app, Role.INPUT), (out, Role.OUTPUT)):
+            if embedded:
+                fields = _fields(embedded, {"dropclass": "dlg.apps.simple.SleepApp"})
+                self.nodes.append(
+                    LogicalNode(
+                        id=embedded,
+                        name=embedded,
+                        category="DALiuGEApp",
+                        kind=NodeKind.APP,
+                        embedded_in=name,
+                        role=role,
+                        key=embedded,
+                        fields=fields,
+                        pointer=f"/nodeDataArray/{len(self.nodes)}",
+                    )
+                )
+        self._around.append(name)
+        yield
+        self._around.pop()
+
+    def scatter(self, name: str, size: Any, *, app: str = "", out: str = "") -> Any:
+        """Open a scatter."""
+        return self.construct("Scatter", name, size, app=app, out=out)
+
+    def loop(self, name: str, size: Any, *, app: str = "", out: str = "") -> Any:
+        """Open a loop."""
+        return self.construct("Loop", name, size, app=app, out=out)
+
+    def gather(self, name: str, width: Any = None, *, app: str = "", out: str = "") -> Any:
+        """Open a gather."""
+        return self.construct("Gather", name, width, app=app, out=out)
+
+    def groupby(self, name: str, keys: Any = None, *, app: str = "") -> Any:
+        """Open a group-by."""
+        return self.construct("GroupBy", name, keys, app=app)
+
+    def graph(self) -> LogicalGraph:
+        """The graph drawn so far."""
+        return LogicalGraph(name=self.name, family="drawing", nodes=tuple(self.nodes), links=tuple(self.links))
+
+    def _node(self, name: str, category: str, kind: NodeKind, values: dict[str, Any]) -> "Drawing":
+        self.nodes.append(
+            LogicalNode(
+                id=name,
+                name=name,
+                category=category,
+                kind=kind,
+                parent=self._around[-1] if self._around else None,
+                key=name,
+                fields=_fields(name, values),
+                pointer=f"/nodeDataArray/{len(self.nodes)}",
+            )
+        )
+        return self
+
+
+def _fields(node: str, values: dict[str, Any]) -> tuple[Field, ...]:
+    """Fields from keywords; a value that is a Field already, such as a port, is kept."""
+    return tuple(
+        value if isinstance(value, Field) else Field(id=f"{node}.{name}", name=name, value=value)
+        for name, value in values.items()
+    )
