@@ -58,4 +58,5 @@ def run(
         runner=runner,
         workers=workers,
         keep=keep,
+        debug=bool(click.get_current_context().params.get("debug")),
     )

@@ -8,7 +8,6 @@ from dropflow.cli.exits import Exit
 from dropflow.cli.options import form_option, graph_argument, prefix_option, setting_options, speaks, target_option
 
 if TYPE_CHECKING:
-
     from dropflow.cli.output import Output
 
 __all__ = ["unroll"]
