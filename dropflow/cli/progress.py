@@ -22,7 +22,7 @@ _PARTS = (
     (DropState.COMPLETED, "green", "━"),
     (DropState.ERROR, "bold red", "✗"),
     (DropState.SKIPPED, "blue", "╌"),
-    (DropState.CANCELLED, "magenta", "╳"),
+    (DropState.CANCELLED, "magenta", "x"),
     (DropState.WRITING, "yellow", "▸"),
 )
 

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Self
 
 import msgspec
 
@@ -103,7 +104,7 @@ class _Signals:
         self.last = 0
         self._session: Session | None = None
 
-    def __enter__(self) -> "_Signals":
+    def __enter__(self) -> Self:
         self._former = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
