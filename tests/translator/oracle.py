@@ -106,7 +106,6 @@ class Oracle:
         shared = self.shared(inner, outer)
         loops = [[level for level in rest[shared:] if level[1] == "loop"] for rest in (inner, outer)]
         stepped = self.in_step(*loops)
-        final = self.only(link, inner, {*(name for name, _, _ in outer), *(one for one, _ in stepped)}, last=True)
         groups = []
         for place in self.instances(construct):
             here = dict(place)
@@ -116,7 +115,6 @@ class Oracle:
                     source
                     for source in self.instances(link.source)
                     if all(here.get(name, index) == index for name, index in source)
-                    and all(dict(source)[name] == index for name, index in final.items())
                 ]
             )
         return groups

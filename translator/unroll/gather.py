@@ -2,16 +2,18 @@
 
 The chunk number is a level like any other, so a gather may stand anywhere. Chunks never cross the border of a context:
 a gather inside a scatter gathers in each copy for itself; one at the top level counts through all levels of its input.
+It gathers all iterations of a loop, whether the link is loop-aware or not: graphs count on that, as DALiuGE does it.
 """
 
 from collections.abc import Sequence
+from math import prod
 
 from translator.logical import LogicalNode
 from translator.options import UnrollOptions
 from translator.problems import problem
 from translator.unroll.index_map import IndexMap, Run
 from translator.unroll.levels import LOOP, Level, Levels, part, strides
-from translator.unroll.links import assemble, in_step, restricted, unpaired
+from translator.unroll.links import assemble, in_step, unpaired
 from translator.unroll.values import Findings, multiplicity, pointer
 
 __all__ = ["chunks", "gather_map", "width"]
@@ -31,7 +33,7 @@ def width(node: LogicalNode, findings: Findings) -> int:
 def chunks(
     node: LogicalNode,
     context: Levels,
-    sources: Sequence[tuple[Levels, bool]],
+    sources: Sequence[Levels],
     options: UnrollOptions,
     findings: Findings,
 ) -> int:
@@ -43,10 +45,10 @@ def chunks(
         The gather.
     context : tuple of Level
         Levels of the place where it stands.
-    sources : sequence of (levels, loop-aware)
-        Of each link that enters it. The one with most inputs decides.
+    sources : sequence of tuples of Level
+        Index space of what each link brings that enters it. The one with most inputs decides.
     options : UnrollOptions
-        What loop-aware means.
+        What may be paired.
     findings : list of Problem
         LG020, LG022 and LG072 are added.
     """
@@ -54,7 +56,7 @@ def chunks(
     if not sources:
         findings.append(problem("LG072", f"gather {node.name!r} has no input", where=node.pointer))
         return 1
-    inputs = [_inputs(levels, context, aware=aware, options=options) for levels, aware in sources]
+    inputs = [_inputs(levels, context, options) for levels in sources]
     for number in sorted(set(inputs)):
         if taken and number % taken:
             text = f"gather {node.name!r} takes {taken} inputs at a time, which does not divide {number}"
@@ -62,18 +64,12 @@ def chunks(
     return max(-(-number // taken) for number in inputs) if taken else 1
 
 
-def _inputs(source: Levels, context: Levels, *, aware: bool, options: UnrollOptions) -> int:
-    left = _parted(source, context, options)[1]
-    fixed = restricted(source, left, aware=aware, options=options)
-    number = 1
-    for level in left:
-        number *= min(source[level].size, 1) if level in fixed else source[level].size
-    return number
+def _inputs(source: Levels, context: Levels, options: UnrollOptions) -> int:
+    """How many instances of the source there are for each instance of the context."""
+    return prod(source[level].size for level in _parted(source, context, options)[1])
 
 
-def gather_map(
-    source: Levels, target: Levels, *, position: int, width: int, aware: bool, options: UnrollOptions
-) -> IndexMap:
+def gather_map(source: Levels, target: Levels, *, position: int, width: int, options: UnrollOptions) -> IndexMap:
     """The edges of a link that enters a gather.
 
     Parameters
@@ -84,33 +80,27 @@ def gather_map(
         Where the gather's level stands among those of the target.
     width : int
         Inputs in a chunk; 0 for all.
-    aware : bool
-        Whether the link is loop-aware.
     options : UnrollOptions
         What may be paired.
     """
     context = target[:position]
     pairs, left, right = _parted(source, context, options)
-    last = restricted(source, left, aware=aware, options=options)
     plain = assemble(
         source,
         target,
         pairs=pairs,
         left=left,
         right=[*right, *range(position + 1, len(target))],
-        last=last,
     )
-    counted = [level for level in left if level not in last]
-    flat = dict(
-        zip((source[level] for level in counted), strides(tuple(source[level] for level in counted)), strict=True)
-    )
+    counted = tuple(source[level] for level in left)
+    flat = dict(zip(counted, strides(counted), strict=True))
     runs = tuple(Run(run.level, run.size, run.source, run.target, _flat(run, flat)) for run in plain.runs)
     return IndexMap(
         runs=runs,
         source_start=plain.source_start,
         target_start=plain.target_start,
         chunk=target[position],
-        width=width or max(_inputs(source, context, aware=aware, options=options), 1),
+        width=width or max(_inputs(source, context, options), 1),
         chunk_stride=strides(target)[position],
     )
 

@@ -195,10 +195,10 @@ def _own(layout: Layout, node: LogicalNode, findings: Findings) -> Levels:
         return (_level(node, _TRANSPARENT[node.category], 1),)
     if node.category in COLLECTING:
         context = layout.context(node.id)
-        sources = [(layout.levels_of(link.source), link.loop_aware) for link in layout.entries.get(node.id, ())]
+        sources = [layout.levels_of(link.source) for link in layout.entries.get(node.id, ())]
         if node.category == "Gather":
             return (_level(node, GATHER, chunks(node, context, sources, layout.options, findings)),)
-        keys = group_keys(node, context, [levels for levels, _ in sources], findings)
+        keys = group_keys(node, context, sources, findings)
         return tuple(Level(node.id, node.name, GROUPBY, key.size, key.origin) for key in keys)
     findings.append(
         problem(

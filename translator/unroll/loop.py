@@ -103,10 +103,12 @@ def _components(wires: Iterable[Wire]) -> dict[str, int]:
 
 
 def _unmarked(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findings) -> Wire:
-    """A carry, if the wire leads from the end of a loop to its start."""
+    """A carry, if the wire leads from the end of a loop to its start, both directly in that loop."""
     source, target = (layout.graph.by_id[units[end].node] for end in (wire.source, wire.target))
     loop = _loop_of(units, wire)
-    if loop is None or not (is_on(source.value("group_end")) and is_on(target.value("group_start"))):
+    if loop is None or not layout.home[source.id] == layout.home[target.id] == loop:
+        return wire
+    if not (is_on(source.value("group_end")) and is_on(target.value("group_start"))):
         return wire
     names = f"{source.name!r} to {target.name!r}"
     text = f"the edge from {names} leads back to the start of its loop: it is taken as closing it"

@@ -10,7 +10,7 @@ from dropflow.graph.templates import Link, Template
 from dropflow.ids import safe_name
 from translator.logical import LogicalGraph
 from translator.options import UnrollOptions
-from translator.problems import Problem, problem
+from translator.problems import Problem, Severity, problem
 from translator.unroll.adapters import adapt
 from translator.unroll.gather import gather_map, width
 from translator.unroll.groupby import groupby_map
@@ -171,7 +171,7 @@ def _map_of(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findin
         return None
     if wire.aware and not wire.entry and not _crosses_loop(layout, wire, units):
         text = f"the edge from {names} is loop-aware, but enters and leaves no loop"
-        findings.append(problem("LG062", text, where=wire.pointer))
+        findings.append(problem("LG062", text, where=wire.pointer, severity=Severity.INFO))
     if edges.edges > _MANY_PAIRS:
         text = f"the edge from {names} becomes {in_words(edges.edges)} edges"
         findings.append(problem("LG071", text, where=wire.pointer))
@@ -187,9 +187,7 @@ def _levels_map(layout: Layout, wire: Wire, units: dict[str, Unit]) -> IndexMap:
     node = layout.graph.by_id[wire.entry]
     if node.category == "GroupBy":
         return groupby_map(source, target, position=position)
-    return gather_map(
-        source, target, position=position, width=width(node, []), aware=wire.aware, options=layout.options
-    )
+    return gather_map(source, target, position=position, width=width(node, []), options=layout.options)
 
 
 def _crosses_loop(layout: Layout, wire: Wire, units: dict[str, Unit]) -> bool:
