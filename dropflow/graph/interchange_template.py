@@ -26,6 +26,7 @@ _CLASS_KEYS = {
     Kind.APP: ("dropclass", "Application", "appclass", "Application Class", "Application class"),
     Kind.DATA: ("dropclass", "Data", "dataclass", "Data class", "container"),
 }
+_HINTS = frozenset({"weight", "num_cpus"})
 _T = TypeVar("_T")
 
 
@@ -102,7 +103,10 @@ def _exact(weight: float, shared: Mapping[str, Any], kind: Kind) -> float:
 
 
 class _Settings:
-    """Reads the keys that steer the engine; an application argument of that name counts more than the key."""
+    """Reads the keys that steer the engine.
+
+    An application argument of that name counts more than the key, but for the two hints that are the translator's own.
+    """
 
     def __init__(self, shared: Mapping[str, Any], oid: str, wrong: list[Wrong]) -> None:
         self._shared = shared
@@ -112,7 +116,7 @@ class _Settings:
         self._arguments = arguments if isinstance(arguments, dict) else {}
 
     def _raw(self, key: str) -> Any:
-        record = self._arguments.get(key)
+        record = None if key in _HINTS else self._arguments.get(key)
         return record["value"] if is_record(record) else self._shared.get(key)
 
     def _read(self, key: str, convert: Callable[[Any], _T | None], default: _T) -> _T:

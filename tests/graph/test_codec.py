@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError, BadGraphError, StorageError
@@ -32,6 +32,7 @@ SMALL = _bytes(scatter(2))
 
 
 @given(graphs(detailed=True))
+@settings(max_examples=30)
 def test_a_graph_survives_its_container(graph: PhysicalGraph) -> None:
     """What is read is what was written, down to every parameter of every template."""
     assert _same(codec.parse(_bytes(graph)), graph)

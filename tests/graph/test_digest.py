@@ -3,7 +3,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.codec import dump, parse
@@ -16,6 +16,7 @@ GRAPH = scatter(2)
 
 
 @given(graphs(detailed=True))
+@settings(max_examples=30)
 def test_a_copy_has_the_same_digest(graph: PhysicalGraph) -> None:
     """A graph that travelled is known again."""
     assert digest(parse(b"".join(dump(graph)))) == digest(graph)

@@ -1,0 +1,430 @@
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from dropflow.errors import BadGraphError
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.interchange import read_pg, read_pg_stream, write_pg
+from dropflow.graph.names import iid, oid, oids
+from dropflow.graph.physical import Adjacency, PhysicalGraph
+from dropflow.graph.templates import Argument, Kind
+from dropflow.graph.validity import faults
+from dropflow.problems import Problem
+from tests.corpus import corpus_files, needs_corpus
+from tests.graph.shapes import graphs, scatter
+
+
+def _written(graph: PhysicalGraph, places: tuple[str, ...] | None = None) -> Any:
+    stream = io.BytesIO()
+    write_pg(graph, stream, places=places)
+    return json.loads(stream.getvalue())
+
+
+def _drops(graph: PhysicalGraph) -> dict[str, dict[str, Any]]:
+    return {drop["oid"]: drop for drop in _written(graph)[:-1]}
+
+
+def _neighbours(graph: PhysicalGraph, edges: Adjacency, drop: int) -> list[tuple[str, str, str, bool]]:
+    here = slice(edges.ptr[drop], edges.ptr[drop + 1])
+    links = [graph.links[row] for row in edges.link[here]]
+    names = oids(graph, edges.neighbour[here])
+    ends = zip(names, links, strict=True)
+    return [(name, link.source_port, link.target_port, link.streaming) for name, link in ends]
+
+
+def _meaning(graph: PhysicalGraph) -> list[Any]:
+    """What a graph says, drop by drop, without rows of templates, links and axes; data drops have unordered edges."""
+    found = []
+    for drop in range(graph.drops):
+        template = msgspec.structs.replace(graph.templates[graph.template[drop]], axes=())
+        order = list if template.kind is Kind.APP else sorted
+        edges = [order(_neighbours(graph, side, drop)) for side in (graph.successors, graph.predecessors)]
+        found.append((oid(graph, drop), iid(graph, drop), template, edges))
+    return found
+
+
+@given(graphs(detailed=True))
+@settings(max_examples=60)
+def test_a_graph_survives_the_way_out_and_back(graph: PhysicalGraph) -> None:
+    """Ids, instances, every parameter, ports and the order of inputs and outputs are what they were."""
+    again = read_pg(_written(graph), name="again")
+
+    assert _meaning(again) == _meaning(graph)
+    assert faults(again) == []
+
+
+@given(graphs())
+def test_reading_a_stream_is_reading_a_list(graph: PhysicalGraph) -> None:
+    """Both ways in give the same graph."""
+    stream = io.BytesIO()
+    write_pg(graph, stream)
+
+    assert _meaning(read_pg_stream(io.BytesIO(stream.getvalue()), name="x")) == _meaning(graph)
+
+
+@given(graphs())
+def test_partitions_travel_as_nodes(graph: PhysicalGraph) -> None:
+    """Drops that were together stay together, as placeholders or as places."""
+    places = ("p", "q", "r", "s")[: graph.parts]
+    plain = read_pg(_written(graph), name="x")
+    placed = read_pg(_written(replace(graph, places=places)), name="x")
+
+    together = [[a == b for b in graph.part] for a in graph.part]
+    assert graph.parts == 1 or [[a == b for b in plain.part] for a in plain.part] == together
+    assert [placed.places[part] for part in placed.part] == [places[part] for part in graph.part]
+    assert plain.places == ()
+
+
+def test_instances_share_their_template_again() -> None:
+    """A thousand drops of three nodes and a join become four templates and three links."""
+    graph = read_pg(_written(scatter(333)), name="x")
+
+    assert (graph.drops, len(graph.templates), len(graph.links)) == (1000, 4, 3)
+    assert [one.shape for one in graph.templates] == [(333,), (333,), (333,), ()]
+
+
+def test_keys_of_an_application() -> None:
+    """An application has the keys that DALiuGE and its tools look for."""
+    drop = _drops(scatter(2))["s_work_0-1"]
+
+    assert drop["outputs"] == [{"s_out_0-1": "result"}]
+    assert drop["inputs"] == ["s_in_0-1"]
+    assert (drop["iid"], drop["rank"], drop["lg_key"], drop["loop_ctx"]) == ("0-1", [0, 1], "work", None)
+    assert (drop["categoryType"], drop["weight"], drop["num_cpus"]) == ("Application", 5, 1)
+    assert drop["execution_time"] == drop["componentParams"]["execution_time"]["value"] == 5
+    assert drop["fields"] == list(drop["componentParams"].values())
+    assert drop["ports"] == [{"name": "result", "oid": "s_out_0-1", "direction": "output"}]
+    assert "node" not in drop
+
+
+def test_keys_of_a_data_drop() -> None:
+    """A data drop names its consumers and producers; ports are those on its own side."""
+    drawing = GraphBuilder("g").app("A").data("d").app("B").connect("A", "d", source_port="o", target_port="i")
+    drop = _drops(drawing.connect("d", "B", source_port="x", streaming=True).build())["g_d_0"]
+
+    assert drop["producers"] == [{"g_A_0": "i"}]
+    assert drop["streamingConsumers"] == [{"g_B_0": "x"}]
+    assert drop["port_map"] == {"i": "o"}
+    assert (drop["categoryType"], "num_cpus" in drop) == ("Data", False)
+
+
+def test_the_list_ends_with_an_empty_record() -> None:
+    """Consumers of such lists take the last element off without looking."""
+    assert _written(scatter(1))[-1] == {}
+    assert _written(GraphBuilder().build()) == [{}]
+
+
+def test_a_parameter_never_overwrites_a_structural_key() -> None:
+    """A parameter called like a key of the format stays in its record, and comes back from there."""
+    arguments = tuple(Argument(name=name, value="mine") for name in ("oid", "name", "inputs", "node", "weight"))
+    graph = GraphBuilder("g").data("d", arguments=arguments).build()
+    drop = _drops(graph)["g_d_0"]
+
+    assert (drop["oid"], drop["name"], drop["weight"]) == ("g_d_0", "d", 1)
+    assert read_pg(_written(graph), name="x").templates[0].arguments == arguments
+
+
+def test_weights_are_rounded_up_and_come_back_exact() -> None:
+    """The whole number is for DALiuGE; the exact one is in the parameter behind it."""
+    argument = Argument(name="execution_time", value=2.25, type="Float")
+    graph = GraphBuilder("g").app("a", weight=2.25, arguments=(argument,)).build()
+
+    assert _drops(graph)["g_a_0"]["weight"] == 3
+    assert read_pg(_written(graph), name="x").templates[0].weight == 2.25
+
+
+def test_places_may_be_given_for_writing() -> None:
+    """Each part is written with the name of its node, and the first node stands for the island."""
+    graph = replace(scatter(1), part=np.array([0, 1, 1, 0], dtype=np.int32))
+    homes = {(drop["node"], drop["island"]) for drop in _written(graph, ("a", "b"))[:-1]}
+
+    assert homes == {("a", "a"), ("b", "a")}
+    assert {drop["node"] for drop in _written(graph)[:-1]} == {"#0", "#1"}
+
+
+def test_loops_and_ranks_are_told() -> None:
+    """The context of a drop in loops has the indices of the loops only; a rank of MPI is its last index."""
+    axes = tuple(msgspec.structs.replace(scatter(2).templates[0].axes[0], kind=kind) for kind in ("loop", "mpi"))
+    whole = [msgspec.structs.replace(one, axes=axes) for one in scatter(2).templates[:1]]
+    graph = replace(GraphBuilder("g").data("d").build(), templates=tuple(whole), instance=np.array([2], dtype=np.int32))
+    drop = _drops(graph)["g_in_0-1-0"]
+
+    assert (drop["loop_ctx"], drop["proc_index"]) == ("1", 0)
+
+
+def test_half_a_character_is_refused() -> None:
+    """A text that JSON in UTF-8 cannot hold is a clear error."""
+    with pytest.raises(BadGraphError, match="not Unicode"):
+        _written(GraphBuilder().data("\ud800").build())
+
+
+MEMORY = {"categoryType": "Data", "dropclass": "dlg.data.drops.memory.InMemoryDROP"}
+APP = {"categoryType": "Application", "dropclass": "dlg.apps.simple.CopyApp"}
+
+
+def _pair(data: dict[str, Any], app: dict[str, Any]) -> list[Any]:
+    return [{"oid": "d", **MEMORY, **data}, {"oid": "a", **APP, **app}]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        _pair({"consumers": ["a"]}, {}),
+        _pair({}, {"inputs": ["d"]}),
+        _pair({"consumers": ["a"]}, {"inputs": ["d"]}),
+        _pair({"consumers": [{"a": ""}]}, {"inputs": [{"d": None}]}),
+        _pair({"consumers": {"a": ""}}, {}),
+        _pair({"consumers": ["a", "a"]}, {"inputs": ["d", "d"]}),
+        [*_pair({"consumers": ["a"]}, {}), {}],
+        [*_pair({"consumers": ["a"]}, {}), {"rmode": "1", "RERUN": {}}],
+        ["name", _pair({"consumers": ["a"]}, {})],
+        ["name", [*_pair({"consumers": ["a"]}, {}), {}], {"more": 1}],
+    ],
+)
+def test_one_edge_however_it_is_written(document: list[Any]) -> None:
+    """Declared on either side or on both, once or twice, in any container: it is one edge between two drops."""
+    for graph in (read_pg(document, name=""), read_pg_stream(io.BytesIO(json.dumps(document).encode()), name="")):
+        assert (graph.oids, graph.successors.neighbour.tolist()) == (("d", "a"), [1])
+        assert graph.name in ("", "name")
+
+
+def test_drops_may_be_joined_at_several_ports() -> None:
+    """The k-th declaration on one side belongs to the k-th on the other; a port named once serves all."""
+    graph = read_pg(_pair({"consumers": [{"a": "out"}]}, {"inputs": [{"d": "x"}, {"d": "y"}]}), name="x")
+
+    assert [(link.source_port, link.target_port) for link in graph.links] == [("out", "x"), ("out", "y")]
+
+
+def test_inputs_keep_the_order_in_which_they_are_declared() -> None:
+    """Positional parameters depend on it, whatever the order of the drops and whoever shares their node."""
+    same = {"lg_key": "k", "name": "n", **MEMORY}
+    document = [{"oid": one, **same} for one in "abcd"]
+    document += [{"oid": "one", "inputs": ["c", "a", "d", "b"], **APP}, {"oid": "two", "inputs": ["a", "c"], **APP}]
+    graph = read_pg(document, name="x")
+    inputs = [
+        oids(graph, graph.predecessors.neighbour[slice(*graph.predecessors.ptr[row : row + 2])]) for row in (4, 5)
+    ]
+
+    assert inputs == [["c", "a", "d", "b"], ["a", "c"]]
+    assert len(graph.templates) == 3
+
+
+@pytest.mark.parametrize(
+    ("spelling", "kind", "component"),
+    [
+        ({"categoryType": "data", "storage": "Memory"}, Kind.DATA, "dlg.data.drops.memory.InMemoryDROP"),
+        ({"categoryType": "DATA", "category": "File"}, Kind.DATA, "dlg.data.drops.file.FileDROP"),
+        ({"type": "plain", "storage": "file"}, Kind.DATA, "dlg.data.drops.file.FileDROP"),
+        ({"type": "app", "app": "dfms.apps.simple.CopyApp"}, Kind.APP, "dlg.apps.simple.CopyApp"),
+        ({"categoryType": "app", "appclass": "my.App"}, Kind.APP, "my.App"),
+        ({"categoryType": "Application", "Application": "my.App"}, Kind.APP, "my.App"),
+        ({"categoryType": "container"}, Kind.DATA, "dlg.data.drops.container.ContainerDROP"),
+        ({"categoryType": "Socket"}, Kind.APP, "dlg.apps.socket_listener.SocketListenerApp"),
+        ({"categoryType": "Application", "dropclass": "", "category": "Unheard"}, Kind.APP, ""),
+    ],
+)
+def test_old_spellings_are_understood(spelling: dict[str, Any], kind: Kind, component: str) -> None:
+    """Kinds in any case, classes under their old keys, and classes that follow from the kind of storage."""
+    template = read_pg([{"oid": "x", **spelling}], name="x").templates[0]
+
+    assert (template.kind, template.component) == (kind, component)
+    assert template.arguments == ()
+
+
+def test_values_are_those_that_daliuge_would_use() -> None:
+    """An application argument counts more than a bare value, a bare value more than a component parameter."""
+    record = {"value": "record", "type": "String", "usage": "InputPort", "encoding": "dill"}
+    drop = {
+        "oid": "x",
+        **APP,
+        "a": "bare",
+        "b": "bare",
+        "c": 5,
+        "d": {"value": 2, "type": "Integer"},
+        "applicationArgs": {"a": record},
+        "componentParams": {"b": record},
+    }
+    found = {one.name: one for one in read_pg([drop], name="x").templates[0].arguments}
+
+    assert {name: one.value for name, one in found.items()} == {"a": "record", "b": "bare", "c": 5, "d": 2}
+    assert (found["a"].usage, found["a"].encoding, found["a"].parameter_type) == (
+        "InputPort",
+        "dill",
+        "ApplicationArgument",
+    )
+    assert (found["c"].type, found["d"].type) == ("Integer", "Integer")
+
+
+def test_a_parameter_and_ports_of_one_name_become_one() -> None:
+    """The parameter gives the value, the ports give encoding and direction."""
+    fields = [
+        {"name": "x", "value": "", "usage": "InputPort", "encoding": "npy", "type": "Object"},
+        {"name": "x", "value": 7, "usage": "NoPort", "type": "Integer"},
+        {"name": "x", "value": "", "usage": "OutputPort"},
+    ]
+    arguments = read_pg([{"oid": "x", **APP, "fields": fields}], name="x").templates[0].arguments
+
+    assert [(one.name, one.value, one.usage, one.encoding) for one in arguments] == [("x", 7, "InputOutput", "npy")]
+
+
+def test_rules_for_the_engine_are_read_as_texts_too() -> None:
+    """Old graphs write numbers and truth values as texts, and `precious` for `persist`."""
+    drop = {"oid": "x", **APP, "n_tries": "3", "input_error_threshold": "12.5", "precious": "True", "block_skip": "0"}
+    template = read_pg([{**drop, "num_cpus": "", "n_effective_inputs": 2.0}], name="x").templates[0]
+
+    assert (template.tries, template.error_threshold, template.persist, template.block_skip) == (3, 12.5, True, False)
+    assert (template.cpus, template.effective_inputs) == (1, 2)
+
+
+def _codes(read: Callable[[], object]) -> list[tuple[str, str]]:
+    with pytest.raises(BadGraphError) as caught:
+        read()
+    return [(found.code, found.where) for found in caught.value.problems if isinstance(found, Problem)]
+
+
+def test_all_problems_are_told_at_once() -> None:
+    """Each problem has its code and the place in the document."""
+    document = [
+        {"oid": "a", **MEMORY, "consumers": ["nobody"], "producers": "b"},
+        {"oid": "a", **MEMORY},
+        7,
+        {**MEMORY, "consumers": []},
+        {"oid": "b", "categoryType": "Service", "dropclass": "x"},
+        {"oid": "c", "categoryType": "Data"},
+        {"oid": "e", **APP, "n_tries": "many", "num_cpus": 1.5, "block_skip": "perhaps", "weight": "NaN"},
+        {"oid": "f", **APP, "inputs": [["g"], {"a": 1}]},
+    ]
+
+    assert _codes(lambda: read_pg(document, name="x")) == [
+        ("PG001", "/0/producers"),
+        ("PG003", "/1/oid"),
+        ("PG001", "/2"),
+        ("PG001", "/3"),
+        ("PG001", "/4/categoryType"),
+        ("PG001", "/5/dropclass"),
+        ("PG001", "/6/weight"),
+        ("PG001", "/6/num_cpus"),
+        ("PG001", "/6/n_tries"),
+        ("PG001", "/6/block_skip"),
+        ("PG001", "/7/inputs"),
+        ("PG001", "/7/inputs"),
+        ("PG002", "/0/consumers"),
+    ]
+
+
+def test_a_flood_of_problems_is_dammed() -> None:
+    """A document full of rubbish gives a readable number of problems, and says how many more there are."""
+    with pytest.raises(BadGraphError) as caught:
+        read_pg([1] * 5000, name="x")
+
+    assert len(caught.value.problems) == 201
+    assert "and 4800 more problems" in str(caught.value.problems[-1])
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"[", b"[1", b"[{]", b'[{"oid": "\xff"}]', b"[" * 100_000, b"7", b"\x00"])
+def test_what_is_no_list_of_drops_is_a_problem(text: bytes) -> None:
+    """Damaged or foreign documents are PG001, never another exception."""
+    assert [code for code, _ in _codes(lambda: read_pg_stream(io.BytesIO(text), name="x"))] == ["PG001"]
+
+
+def test_numbers_that_python_writes_are_read() -> None:
+    """NaN is no JSON, but Python programs write it; such a document is read all the same."""
+    text = json.dumps([{"oid": "d", **MEMORY, "limit": float("inf")}])
+    graph = read_pg_stream(io.BytesIO(text.encode()), name="x")
+
+    assert graph.templates[0].arguments[0].value == float("inf")
+
+
+def test_edges_between_drops_of_one_kind_get_adapters() -> None:
+    """Between applications comes a memory drop, between data drops a copy; both are marked, and it is said."""
+    document = [
+        {"oid": "A", **APP, "name": "first", "outputs": [{"B": "o"}]},
+        {"oid": "B", **APP, "name": "second", "producers": [{"A": "i"}]},
+        {"oid": "c", **MEMORY, "consumers": ["d"]},
+        {"oid": "d", **MEMORY},
+        {"oid": "A-to-B", **MEMORY},
+    ]
+    findings: list[Problem] = []
+    graph = read_pg(document, name="x", findings=findings)
+
+    assert (graph.oids or ())[5:] == ("A-to-B-2", "c-to-d")
+    assert [(one.kind, one.artificial, one.component) for one in graph.templates[-2:]] == [
+        (Kind.DATA, True, "dlg.data.drops.memory.InMemoryDROP"),
+        (Kind.APP, True, "dlg.apps.simple.CopyApp"),
+    ]
+    assert [(link.source_port, link.target_port) for link in graph.links if link.source_port or link.target_port] == [
+        ("o", ""),
+        ("", "i"),
+    ]
+    assert [found.code for found in findings] == ["LG041", "LG041"]
+    assert faults(graph) == []
+    assert _meaning(read_pg(_written(graph), name="x")) == _meaning(graph)
+
+
+def test_many_adapters_between_two_nodes_share_a_template() -> None:
+    """A hundred edges between the instances of two applications need one template more, not a hundred."""
+    apps = [{**APP, "lg_key": key, "name": key} for key in "AB"]
+    document = [{"oid": f"A{n}", **apps[0], "outputs": [f"B{n}"]} for n in range(100)]
+    graph = read_pg([*document, *({"oid": f"B{n}", **apps[1]} for n in range(100))], name="x")
+
+    assert (graph.drops, graph.edges, len(graph.templates), len(graph.links)) == (300, 200, 3, 2)
+
+
+def test_half_a_placement_is_forgotten_and_said() -> None:
+    """Where only some drops have a node, none is placed."""
+    findings: list[Problem] = []
+    graph = read_pg(_pair({"node": "host"}, {}), name="x", findings=findings)
+
+    assert (graph.places, graph.parts) == ((), 1)
+    assert ["1 drops have no node" in found.text for found in findings] == [True]
+
+
+def test_islands_are_kept_as_a_note() -> None:
+    """The island of each node is written again as it was read."""
+    document = _pair({"node": "n1", "island": "i1"}, {"node": "n2", "island": "i2"})
+    again = _written(read_pg(document, name="x"))
+
+    assert [(drop["node"], drop["island"]) for drop in again[:-1]] == [("n1", "i1"), ("n2", "i2")]
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [
+        [None, None],
+        ["0-0", "0-0"],
+        ["0-1", "0-1-2"],
+        ["x", "0-1"],
+        ["0-99999", "0-1-1"],
+        ["1-0", "1-1"],
+        ["0-" + "9" * 30, "0"],
+    ],
+)
+def test_indices_that_make_no_sense_are_replaced(indices: list[Any]) -> None:
+    """Missing, repeated or uneven indices give way to the order of the document; ids are never touched."""
+    document = [{"oid": f"d{n}", **MEMORY, "lg_key": "k", "name": "n", "iid": text} for n, text in enumerate(indices)]
+    graph = read_pg(document, name="x")
+
+    assert [iid(graph, drop) for drop in (0, 1)] == ["0-0", "0-1"]
+    assert graph.oids == ("d0", "d1")
+
+
+@needs_corpus
+def test_every_physical_graph_of_the_community_is_read() -> None:
+    """Real graphs of all ages load whole, are sound, and mean the same when they are written and read again."""
+    lists = {path: document for path in corpus_files() if isinstance(document := json.loads(path.read_bytes()), list)}
+    assert lists
+    for path, document in lists.items():
+        with path.open("rb") as stream:
+            graph = read_pg_stream(stream, name=path.name)
+        drops = document[1] if isinstance(document[0], str) else document
+        wanted = [drop["oid"] for drop in drops if "oid" in drop]
+        assert list(graph.oids or ())[: len(wanted)] == wanted, path.name
+        assert faults(graph) == [], path.name
+        assert _meaning(read_pg(_written(graph), name="again")) == _meaning(graph), path.name
