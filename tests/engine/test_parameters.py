@@ -1,5 +1,6 @@
 """Typed parameters."""
 
+import contextlib
 import json
 
 import pytest
@@ -107,12 +108,11 @@ def test_integers_survive_every_spelling(number: int) -> None:
 
 @given(st.text())
 def test_conversion_answers_or_refuses(text: str) -> None:
-    """No text makes the parser fail in any other way than by refusing it."""
+    """No text makes the parser fail in any other way than by refusing it, and a number is what Python reads."""
     for type_ in ("Integer", "Float", "Boolean", "Json"):
-        try:
-            convert(text, type_, environment={})
-        except Unusable as refusal:
-            assert str(refusal)
+        with contextlib.suppress(Unusable):
+            got = convert(text, type_, environment={})
+            assert type_ == "Json" or got is True or got is False or got == float(text) or got != got  # noqa: PLR0124
 
 
 def test_environment_references_are_replaced_whole() -> None:

@@ -1,0 +1,319 @@
+"""Python functions as applications."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import dill
+import numpy as np
+import pytest
+
+from dropflow.data.content import read
+from dropflow.graph.templates import Argument
+from dropflow.testing.attempts import FAILED, Attempted, Given, Wanted, try_app
+
+CLASS = "dlg.apps.pyfunc.PyFuncApp"
+FILE = "dlg.data.drops.file.FileDROP"
+PATHS = "from pathlib import Path\n"
+
+
+def field(name: str, value: Any, type_: str = "String", **more: Any) -> Argument:
+    """An application argument."""
+    return Argument(name=name, value=value, type=type_, parameter_type="ApplicationArgument", **more)
+
+
+def port(name: str, usage: str = "InputPort", encoding: str = "", **more: Any) -> Argument:
+    """A port."""
+    more.setdefault("type", "Object")
+    return Argument(name=name, usage=usage, encoding=encoding, parameter_type="ApplicationArgument", **more)
+
+
+def call(
+    directory: Path, code: str, *fields: Argument, inputs: Any = (), outputs: Any = ("out",), name: str = "f"
+) -> Attempted:
+    """Run the function `name` of `code`."""
+    arguments = (Argument(name="func_name", value=name), Argument(name="func_code", value=code), *fields)
+    given = [Given(port, content) for port, content in inputs]
+    return try_app(CLASS, directory, inputs=given, outputs=outputs, fields=arguments)
+
+
+def test_arguments_come_from_ports_fields_and_defaults(tmp_path: Path) -> None:
+    """A port counts more than a field, a field more than func_defaults, those more than the function's default."""
+    code = "def f(a=1, b=1, c=1, d=1): return a, b, c, d"
+    defaults = Argument(name="func_defaults", value='{"b": 2, "c": 2, "d": 2}')
+
+    got = call(tmp_path, code, defaults, field("c", 3, "Integer"), field("d", 3, "Integer"), inputs=[("d", 4)])
+
+    assert got.values == [(1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("value", [0, False, 0.0])
+def test_falsy_values_are_values(tmp_path: Path, value: object) -> None:
+    """0 and False in a field override a default, as any value does."""
+    type_ = {int: "Integer", bool: "Boolean", float: "Float"}[type(value)]
+
+    assert call(tmp_path, "def f(x=7): return x", field("x", value, type_)).values == [value]
+
+
+def test_blank_text_means_the_default_unless_the_function_demands_text(tmp_path: Path) -> None:
+    """A blank field leaves a default in place; an argument without default gets the empty text."""
+    code = "def f(a, b='kept'): return a, b"
+
+    assert call(tmp_path, code, field("a", ""), field("b", "")).values == [("", "kept")]
+
+
+def test_a_missing_argument_is_named(tmp_path: Path) -> None:
+    """A required argument that nothing gives is an error, not None."""
+    failure = call(tmp_path, "def f(x, y): return x", field("x", 1, "Integer")).failure
+
+    assert "f() needs a value for 'y'" in failure.text
+    assert "connect data" in failure.hint
+
+
+def test_fields_are_typed(tmp_path: Path) -> None:
+    """The value of a field arrives as its type says: JSON and literals parsed, texts of numbers as numbers."""
+    fields = (field("a", "[1, 2]", "Json"), field("b", "(1, None)", "Complex"), field("c", "3", "Integer"))
+
+    assert call(tmp_path, "def f(a, b, c): return a, b, c", *fields).values == [([1, 2], (1, None), 3)]
+
+
+def test_bad_fields_are_all_named(tmp_path: Path) -> None:
+    """Every field that does not fit its type is reported."""
+    failure = call(tmp_path, "def f(a, b): 0", field("a", "x", "Integer"), field("b", "[int(0)]", "Json")).failure
+
+    assert "'a' is 'x', expected an Integer" in failure.text
+    assert "'b' is '[int(0)]'" in failure.text
+
+
+def test_component_parameters_are_arguments_too(tmp_path: Path) -> None:
+    """Any field reaches a function that asks for it, except those that EAGLE keeps on every node."""
+    fields = (Argument(name="x", value="5", type="Integer"), Argument(name="num_cpus", value=8, type="Integer"))
+
+    assert call(tmp_path, "def f(x, num_cpus=1): return x, num_cpus", *fields).values == [(5, 1)]
+
+
+def test_varargs_and_kwargs_take_the_rest(tmp_path: Path) -> None:
+    """Positional fields extend *args behind the named ones, the others go to **kwargs."""
+    fields = (field("a", 1, "Integer"), field("p", "x", positional=True), field("k", "y"))
+
+    got = call(tmp_path, "def f(a, *args, **kwargs): return a, args, kwargs", *fields)
+
+    assert got.values == [(1, ("x",), {"k": "y"})]
+
+
+def test_positional_only_arguments(tmp_path: Path) -> None:
+    """Arguments that have no name for callers are passed by place."""
+    got = call(tmp_path, "def f(a, b=5, /, *, c): return a, b, c", field("c", 3, "Integer"), inputs=[("a", 1)])
+
+    assert got.values == [(1, 5, 3)]
+
+
+def test_what_the_function_cannot_take_is_said(tmp_path: Path) -> None:
+    """A field that no argument takes is left out, and the log says so."""
+    got = call(tmp_path, "def f(): return 1", field("wrong", 1, "Integer"))
+
+    assert got.values == [1]
+    assert "no argument 'wrong'" in got.log
+
+
+def test_inputs_without_a_parameter_fill_what_is_lacking(tmp_path: Path) -> None:
+    """Unnamed inputs become arguments in order, after those that have a name."""
+    assert call(tmp_path, "def f(a, b, c): return a, b, c", inputs=[("", 1), ("b", 2), ("", 3)]).values == [(1, 2, 3)]
+
+
+def test_event_ports_carry_nothing(tmp_path: Path) -> None:
+    """An Event input is no argument, and an Event output stays empty."""
+    events = (port("go", type="Event"), port("done", "OutputPort", type="Event"))
+
+    got = call(tmp_path, "def f(x=1): return x", *events, inputs=[("go", 9)], outputs=["done", "out"])
+
+    assert got.contents[0] == b""
+    assert got.values == [None, 1]
+
+
+def test_a_failed_input_leaves_the_default(tmp_path: Path) -> None:
+    """Within the error threshold a failed input counts as not connected."""
+    got = call(tmp_path, "def f(x=1): return x", inputs=[("x", FAILED)])
+
+    assert got.values == [1]
+    assert "input 'x' failed" in got.log
+
+
+def test_each_port_has_its_own_encoding(tmp_path: Path) -> None:
+    """Inputs are read and outputs written as their ports say."""
+    fields = (
+        port("a", encoding="utf-8"),
+        port("b", encoding="json"),
+        port("t", "OutputPort", "utf-8"),
+        port("n", "OutputPort", "npy"),
+    )
+    code = "def f(a, b): return [len(a), b['k']]"
+
+    got = call(tmp_path, code, *fields, inputs=[("a", b"\xc3\xa9"), ("b", b'{"k": 3}')], outputs=["t", "n"])
+
+    assert got.contents[0] == b"[1, 3]"
+    assert (got.contents[1] or b"")[:6] == b"\x93NUMPY"
+
+
+def test_the_whole_value_goes_to_every_output(tmp_path: Path) -> None:
+    """A tuple is not distributed over output ports."""
+    assert call(tmp_path, "def f(): return 1, 2", outputs=["a", "b"]).values == [(1, 2), (1, 2)]
+
+
+def test_a_dictionary_of_the_ports_is_distributed(tmp_path: Path) -> None:
+    """A dictionary with exactly the names of two or more output ports gives each port its entry."""
+    assert call(tmp_path, "def f(): return {'a': 1, 'b': 2}", outputs=["a", "b"]).values == [1, 2]
+    assert call(tmp_path / "1", "def f(): return {'a': 1}", outputs=["a"]).values == [{"a": 1}]
+    assert call(tmp_path / "2", "def f(): return {'a': 1, 'c': 2}", outputs=["a", "b"]).values == [{"a": 1, "c": 2}] * 2
+
+
+def test_a_path_output_is_written_by_the_function(tmp_path: Path) -> None:
+    """An output port with path encoding is an argument; what the function writes there is the content."""
+    code = f"{PATHS}def f(out):\n    Path(out).write_text('mine')\n    return 'not written'"
+
+    got = call(tmp_path, code, port("out", "OutputPort", "path"), outputs=[Wanted("out", component=FILE)])
+
+    assert got.contents == [b"mine"]
+
+
+def test_a_file_is_called_as_the_data_at_its_port_say(tmp_path: Path) -> None:
+    """A port that goes in and out with path encoding names the file by its input."""
+    code = f"{PATHS}def f(filepath): Path(filepath).write_text('mine')"
+    ports = (port("filepath", "InputOutput", "path"),)
+
+    got = call(tmp_path, code, *ports, inputs=[("filepath", "hello.txt")], outputs=[Wanted("filepath", component=FILE)])
+
+    assert got.handles[0] is not None
+    assert Path(got.handles[0].final or got.handles[0].location).name == "hello.txt"
+    assert read(got.handles[0]) == b"mine"
+
+
+def test_a_returned_path_gives_its_file(tmp_path: Path) -> None:
+    """A function that answers the path of a file for a path output has made its content."""
+    place = str(tmp_path / "x")
+    code = f"{PATHS}def f():\n    Path({place!r}).write_text('mine')\n    return {place!r}"
+
+    got = call(tmp_path, code, port("out", "OutputPort", "path"), outputs=[Wanted("out", component=FILE)])
+
+    assert got.contents == [b"mine"]
+
+
+def test_path_inputs_are_paths(tmp_path: Path) -> None:
+    """An input port with path encoding gives a path, also for content in memory."""
+    got = call(
+        tmp_path, f"{PATHS}def f(x): return Path(x).read_bytes()", port("x", encoding="path"), inputs=[("x", b"\0data")]
+    )
+
+    assert got.values == [b"\0data"]
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "wanted"),
+    [
+        ("len", [("obj", [1, 2])], 2),
+        ("os.path.basename", [("p", "a/b")], "b"),
+        ("numpy.linalg.norm", [("x", np.array([3.0, 4.0]))], 5.0),
+        ("collections.OrderedDict.fromkeys", [("iterable", ["k"])], {"k": None}),
+        ("decimal.Decimal.__init__", [("value", "2.5")], 2.5),
+        ("str.upper", [("self", "x")], "X"),
+        ("json.dumps", [("obj", [1])], "[1]"),
+        ("xml.etree.ElementTree.iselement", [("element", 1)], False),
+        ("dlg.apps.simple_functions.string2json", [("string", "[1]")], [1]),
+    ],
+)
+def test_functions_are_found_by_name(tmp_path: Path, name: str, inputs: Any, wanted: object) -> None:
+    """Builtins, functions of modules and submodules, classes, members, and DALiuGE's simple functions."""
+    assert call(tmp_path, "", name=name, inputs=inputs).values == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "text", "hint"),
+    [
+        ("nowhere_at_all.f", "DF106", "needs the module 'nowhere_at_all', which is not installed", "install"),
+        ("os.path.basenam", "DF104", "has no 'basenam'", "did you mean 'basename'"),
+        ("lenn", "DF104", "no builtin function", "did you mean 'len'"),
+        ("math.pi", "DF104", "cannot be called", "name a function"),
+    ],
+)
+def test_functions_that_cannot_be_found(tmp_path: Path, name: str, code: str, text: str, hint: str) -> None:
+    """The failure says what is missing and what to do."""
+    failure = call(tmp_path, "", name=name).failure
+
+    assert failure.code == code
+    assert text in failure.text
+    assert hint in failure.hint
+
+
+def test_source_may_import_and_define_more_than_one_thing(tmp_path: Path) -> None:
+    """func_code is a module: its imports, helpers and classes work, and results of its classes travel."""
+    code = (
+        "import math\nclass P:\n    def __init__(self, x): self.x = x\n"
+        "def g(x): return math.sqrt(x)\ndef f(x): return P(g(x))"
+    )
+
+    assert call(tmp_path, code, inputs=[("x", 9)]).values[0].x == 3.0
+
+
+def test_the_only_function_needs_no_name(tmp_path: Path) -> None:
+    """Source with one function is enough."""
+    assert call(tmp_path, "import os\ndef anything(): return 1", name="").values == [1]
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("def f(:\n  pass", "func_code is not Python: "),
+        ("def g(): pass\ndef h(): pass", "does not define 'f'"),
+        ("", "func_name is 'f', which is no builtin function"),
+    ],
+)
+def test_source_that_is_wrong(tmp_path: Path, code: str, text: str) -> None:
+    """What is wrong with func_code is said, naming the node."""
+    assert text in call(tmp_path, code).failure.text
+
+
+def test_a_node_without_any_function(tmp_path: Path) -> None:
+    """A PyFuncApp whose name and code are blank is refused."""
+    assert "func_name and func_code are both blank" in call(tmp_path, "", name="").failure.text
+
+
+@pytest.mark.parametrize("dumps", [cloudpickle.dumps, dill.dumps])
+def test_pickled_functions_run(tmp_path: Path, dumps: Any) -> None:
+    """A function in a base64 pickle, as DALiuGE's Python API writes it, is called."""
+    space: dict[str, Any] = {}
+    exec("def f(x): return x + 1", space)  # noqa: S102 - a function of no module, as in a notebook
+
+    code = base64.b64encode(dumps(space["f"])).decode()
+
+    assert call(tmp_path, code, inputs=[("x", 1)]).values == [2]
+
+
+def test_errors_of_the_function_are_its_own(tmp_path: Path) -> None:
+    """The failure has the class, the text and the line of the function's source, and none of our frames."""
+    failure = call(tmp_path, "def f():\n    return {}['lost']").failure
+
+    assert failure.kind == "KeyError"
+    assert "return {}['lost']" in failure.detail
+    assert "dropflow/apps" not in failure.detail
+
+
+def test_output_of_the_function_is_in_the_log(tmp_path: Path) -> None:
+    """What the function prints is kept with its drop."""
+    assert "hello from f" in call(tmp_path, "def f(): print('hello from f')").log
+
+
+def test_older_parsers_are_honoured(tmp_path: Path) -> None:
+    """A node without encodings but with input_parser and output_parser is read and written by those."""
+    fields = (Argument(name="input_parser", value="eval"), Argument(name="output_parser", value="utf-8"))
+
+    got = call(tmp_path, "def f(x): return x[0]", *fields, inputs=[("x", b"[7]")])
+
+    assert got.contents == [b"7"]
+
+
+def test_functions_that_do_not_tell_their_arguments(tmp_path: Path) -> None:
+    """A callable without a signature gets everything by place."""
+    got = call(tmp_path, "", field("a", 2, "Integer"), field("b", 9, "Integer"), name="max")
+
+    assert got.values == [9]

@@ -1,0 +1,64 @@
+"""Objects that travel through a graph."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dropflow.graph.templates import Argument
+from dropflow.testing.attempts import FAILED, Attempted, Given, try_app
+
+CLASS = "dlg.apps.pyfunc.PyFuncApp"
+COUNTER = (
+    "class Counter:\n"
+    "    def __init__(self, start=0): self.count = start\n"
+    "    def add(self, step): self.count += step; return self.count * 10\n"
+)
+
+
+def node(directory: Path, name: str, code: str = "", *, inputs: Any = (), outputs: Any = ("self",)) -> Attempted:
+    """Run a PythonMemberFunction node."""
+    fields = (Argument(name="func_name", value=name), Argument(name="func_code", value=code))
+    given = [Given(port, content) for port, content in inputs]
+    return try_app(CLASS, directory, inputs=given, outputs=outputs, fields=fields, category="PythonMemberFunction")
+
+
+def test_an_object_is_made_used_and_passed_on(tmp_path: Path) -> None:
+    """A class in func_code: its object travels from the constructor through a member function, with its changes."""
+    made = node(tmp_path / "1", "Counter.__init__", COUNTER, inputs=[("start", 5)]).contents[0]
+
+    used = node(tmp_path / "2", "Counter.add", inputs=[("self", made), ("step", 2)], outputs=["self", "result"])
+
+    assert used.values[0].count == 7
+    assert used.values[1] == 70
+
+
+def test_classes_of_modules(tmp_path: Path) -> None:
+    """Constructors and members by dotted names."""
+    made = node(tmp_path / "1", "fractions.Fraction.__init__", inputs=[("numerator", 1), ("denominator", 4)])
+
+    used = node(
+        tmp_path / "2",
+        "fractions.Fraction.limit_denominator",
+        inputs=[("self", made.contents[0]), ("max_denominator", 3)],
+        outputs=["out"],
+    )
+
+    assert used.values[0] == made.values[0].limit_denominator(3)
+
+
+def test_a_member_without_a_result_passes_the_object_on_only_at_self(tmp_path: Path) -> None:
+    """What the call returns goes to the other outputs, None included."""
+    used = node(tmp_path, "list.append", inputs=[("self", pickle.dumps([1])), ("", 2)], outputs=["self", "out"])
+
+    assert used.values == [[1, 2], None]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [("Counter.nothing", 5, "is a int and has no member function 'nothing'"), ("x.y", FAILED, "is missing")],
+)
+def test_what_can_be_wrong_with_the_object(tmp_path: Path, name: str, content: Any, text: str) -> None:
+    """A member that does not exist, and an object that was never made, are said as such."""
+    assert text in node(tmp_path, name, inputs=[("self", content)]).failure.text

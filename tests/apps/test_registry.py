@@ -1,0 +1,164 @@
+"""Finding the application behind a class name."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from dropflow.apps import registry
+from dropflow.apps.api import App
+from dropflow.apps.registry import APPLICATIONS, app_class, app_components, app_for, check
+from dropflow.errors import MissingDependencyError, UnknownComponentError
+from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.problems import Severity
+
+
+def node(component: str, category: str = "", *fields: Argument) -> Template:
+    """An application node called wanted."""
+    return Template(key="k", name="wanted", kind=Kind.APP, component=component, category=category, arguments=fields)
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_every_application_is_found_under_every_name_it_has(name: str) -> None:
+    """The table leads to a class whose definition leads back, under its own name and its older ones."""
+    found = app_class(node(f"dlg.apps.simple.{name}"))
+
+    assert found.component.name == name
+    assert found.component.kind is Kind.APP
+    for each in (found.component.dropclass, *found.component.aliases):
+        assert app_class(node(each)) is found
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_every_application_describes_itself(name: str) -> None:
+    """Each definition, parameter and port has a description; defaults are of their parameter's type."""
+    component = app_class(node(name)).component
+
+    assert component.description.endswith(".")
+    assert all(parameter.description for parameter in component.parameters)
+    assert all(port.description for port in component.ports)
+    names = [parameter.name for parameter in component.parameters]
+    assert len(names) == len(set(names))
+
+
+def test_the_palette_sees_them_all() -> None:
+    """APP_COMPONENTS has one definition for each application."""
+    assert [component.name for component in registry.APP_COMPONENTS] == list(APPLICATIONS)
+    assert app_components() == registry.APP_COMPONENTS
+    with pytest.raises(AttributeError, match="NOTHING"):
+        _ = registry.NOTHING  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("component", "category", "name"),
+    [
+        ("dlg.apps.pyfunc.PyFuncApp", "PyFuncApp", "PyFuncApp"),
+        ("dlg.apps.pyfunc.PyFuncApp", "PythonMemberFunction", "PythonMemberFunction"),
+        ("dfms.apps.pyfunc.PyFuncApp", "PythonApp", "PyFuncApp"),
+        ("apps.pyfunc.PyFuncApp", "Component", "PyFuncApp"),
+        ("dlg.apps.bash_shell_app.BashShellApp", "BashShellApp", "BashShellApp"),
+        ("dlg.apps.crc.CRCStreamApp", "", "CRCApp"),
+        ("dlg.apps.branch.Branch", "Branch", "Branch"),
+        ("dlg.apps.simple.SimpleBranch", "PythonApp", "SimpleBranch"),
+        ("dropflow.apps.GroupByApp", "", "GroupByApp"),
+        ("PythonApp", "BashShellApp", "BashShellApp"),
+        ("", "PyFuncApp", "PyFuncApp"),
+        ("", "Branch", "Branch"),
+        (" dlg.apps.simple.CopyApp ", "", "CopyApp"),
+    ],
+)
+def test_spellings_of_graphs(component: str, category: str, name: str) -> None:
+    """Older packages, blank classes and placeholders lead to the application that is meant."""
+    assert app_class(node(component, category)).component.name == name
+
+
+def test_a_function_or_command_says_what_a_placeholder_is() -> None:
+    """A placeholder with a func_name is a Python function, one with a command a shell command."""
+    assert app_class(node("PythonApp", "", Argument(name="func_name", value="len"))).component.name == "PyFuncApp"
+    assert app_class(node("", "", Argument(name="command", value="ls"))).component.name == "BashShellApp"
+
+
+def test_an_object_coming_in_makes_a_member_function() -> None:
+    """DALiuGE's one class for functions and members is told apart by the port self."""
+    target = Argument(name="self", usage="InputPort")
+
+    assert app_class(node("dlg.apps.pyfunc.PyFuncApp", "PythonApp", target)).component.name == "PythonMemberFunction"
+
+
+@pytest.mark.parametrize("component", ["", "PythonApp", "dlg.apps.simple.PythonApp", "test.graphsRepository"])
+def test_a_node_without_a_class_is_refused(component: str) -> None:
+    """A placeholder that nothing explains is an error that names the node."""
+    with pytest.raises(UnknownComponentError, match="'wanted' has no class"):
+        app_class(node(component, "DALiuGEApp"))
+
+
+@pytest.mark.parametrize(
+    ("component", "category"),
+    [
+        ("dlg.apps.dockerapp.DockerApp", "Docker"),
+        ("", "Docker"),
+        ("", "Singularity"),
+        ("dlg.apps.dynlib.DynlibApp", "DynlibApp"),
+        ("dlg.apps.mpi.MPIApp", "Mpi"),
+        ("dlg.apps.archiving.NgasArchivingApp", ""),
+        ("dlg.apps.plasma.MSStreamingPlasmaProducer", ""),
+        ("dlg.apps.subgraph.SubGraphLocal", ""),
+    ],
+)
+def test_what_we_do_not_have_is_refused_with_the_way_out(component: str, category: str) -> None:
+    """Applications of DALiuGE that are missing here say what to use instead."""
+    with pytest.raises(MissingDependencyError, match="does not support") as caught:
+        app_class(node(component, category))
+
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("component", "hint"),
+    [
+        ("dlg.apps.simple.CopyAp", "did you mean 'dlg.apps.simple.CopyApp'"),
+        ("nopackage.apps.MyApp", "'nopackage' is not installed: install nopackage"),
+        ("json.decoder.Nothing", "has no 'Nothing'"),
+        ("json.dumps", "func_name json.dumps"),
+        ("json.JSONDecoder", "no subclass of dropflow.apps.api.App"),
+        ("flagging", "no such application"),
+    ],
+)
+def test_unknown_classes(component: str, hint: str) -> None:
+    """The error names node and class, and says what is missing or was probably meant."""
+    with pytest.raises(UnknownComponentError, match=f"'wanted' has the unknown class '{component}'") as caught:
+        app_class(node(component))
+
+    assert hint in caught.value.hint
+
+
+def test_an_application_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any importable subclass of App can be named in a graph; one whose module is broken says why."""
+    (tmp_path / "users_own_apps.py").write_text(
+        "from dropflow.apps.api import App\n\n\nclass MyApp(App):\n    def run(self, context):\n        pass\n"
+    )
+    (tmp_path / "users_broken_apps.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert isinstance(app_for(node("users_own_apps.MyApp")), App)
+    with pytest.raises(UnknownComponentError) as caught:
+        app_class(node("users_broken_apps.MyApp"))
+    assert "ZeroDivisionError" in caught.value.hint
+    sys.modules.pop("users_own_apps", None)
+
+
+def test_check_finds_everything_at_once() -> None:
+    """All unknown classes and bad parameters, of data and applications, are reported together and in order."""
+    nodes = (
+        node("dlg.apps.simple.RandomArrayApp", "", Argument(name="size", value="many")),
+        node("dlg.apps.simple.CopyApp"),
+        node("nowhere.App"),
+        node("dlg.apps.pyfunc.PyFuncApp", "", Argument(name="func_code", value="def f(")),
+        Template(key="d", name="lost", kind=Kind.DATA, component="dlg.data.drops.s3_drop.S3DROP"),
+    )
+
+    problems = check(nodes)
+
+    assert [problem.code for problem in problems] == ["DF106", "DF104", "DF103", "DF104"]
+    assert {problem.severity for problem in problems} == {Severity.ERROR}
+    assert check(nodes[1:2]) == []

@@ -1,0 +1,234 @@
+"""Shell commands as applications."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dropflow.graph.templates import Argument
+from dropflow.testing.attempts import FAILED, Attempted, Given, Wanted, try_app
+
+BASH = "dlg.apps.bash_shell_app.BashShellApp"
+FILE = "dlg.data.drops.file.FileDROP"
+
+
+def argument(name: str, value: Any, **more: Any) -> Argument:
+    """An application argument."""
+    return Argument(name=name, value=value, parameter_type="ApplicationArgument", **more)
+
+
+def run(
+    directory: Path, command: str, *fields: Argument, inputs: Any = (), outputs: Any = ("out",), **more: Any
+) -> Attempted:
+    """Run `command`; inputs are pairs of a port and a content, or `Given`."""
+    given = [each if isinstance(each, Given) else Given(*each) for each in inputs]
+    arguments = (Argument(name="command", value=command), *fields)
+    return try_app(more.get("component", BASH), directory, inputs=given, outputs=outputs, fields=arguments)
+
+
+def test_inputs_fields_and_outputs_are_filled_in(tmp_path: Path) -> None:
+    """Data in memory appear as text, fields as their values, an output as a path whose content becomes the drop's."""
+    got = run(tmp_path, "echo {a} {b} {n} > {out}", argument("n", 7), inputs=[("a", "text"), ("b", 2.5)])
+
+    assert got.contents == [b"text 2.5 7\n"]
+
+
+def test_files_appear_as_paths(tmp_path: Path) -> None:
+    """A file or a directory stands in a command as its path, quoted."""
+    file = tmp_path / "a file"
+    file.write_text("content")
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "dir" / "x").touch()
+
+    got = run(tmp_path, "cat {f} > {out}; ls {d} >> {out}", inputs=[("f", file), ("d", tmp_path / "dir")])
+
+    assert got.contents == [b"contentx\n"]
+
+
+def test_ports_say_otherwise_by_their_encoding(tmp_path: Path) -> None:
+    """With path encoding memory appears as a file; with utf-8 a file appears as its text; with dataurl as a URL."""
+    file = tmp_path / "f"
+    file.write_text("inside")
+    ports = [Argument(name=name, usage="InputPort", encoding=name) for name in ("path", "utf-8", "dataurl")]
+
+    got = run(
+        tmp_path,
+        "cat {path} > {out}; echo {utf-8} {dataurl} >> {out}",
+        *ports,
+        inputs=[("path", b"bytes\n"), ("utf-8", file), ("dataurl", file)],
+    )
+
+    assert got.contents == [f"bytes\ninside {file.as_uri()}\n".encode()]
+
+
+def test_several_inputs_at_one_port_follow_each_other(tmp_path: Path) -> None:
+    """All inputs of a port are filled in, in order; those that failed are left out."""
+    got = run(tmp_path, "printf '<%s>' {x} > {out}", inputs=[("x", "a b"), ("x", FAILED), ("x", "c")])
+
+    assert got.contents == [b"<a b><c>"]
+
+
+def test_an_input_that_failed_cannot_be_filled_in(tmp_path: Path) -> None:
+    """A command that names a failed input does not run."""
+    assert "input 'x', which failed" in run(tmp_path, "echo {x}", inputs=[("x", FAILED)]).failure.text
+
+
+def test_values_are_values(tmp_path: Path) -> None:
+    """Neither data nor fields can add commands."""
+    got = run(tmp_path, 'echo {a} "{b}" > {out}', argument("b", "$(touch evil)"), inputs=[("a", "; touch evil")])
+
+    assert got.contents == [b"; touch evil $(touch evil)\n"]
+
+
+def test_the_shell_keeps_its_braces(tmp_path: Path) -> None:
+    """Brace expansion, variables and awk programs are not placeholders."""
+    got = run(tmp_path, "V=v; echo {a,b} ${V} | awk '{print $3}' > {out}; echo {nothing} >> {out}")
+
+    assert got.contents == [b"v\n{nothing}\n"]
+
+
+def test_documented_forms(tmp_path: Path) -> None:
+    """%i0 and %o0 count inputs and outputs; brackets name them by id, name or the id of their node."""
+    inputs = [Given("", b"1", oid="g_-5_0"), Given("", b"2", name="second"), Given("", b"3", oid="g_12_0-3")]
+
+    got = run(tmp_path, "cat %i0 %i[second] %i[12] %i[-5] > %o0", inputs=inputs, outputs=[""])
+
+    assert got.contents == [b"1231"]
+
+
+def test_urls_and_ids(tmp_path: Path) -> None:
+    """%iDataURL0 is a URL, and a drop's id in braces its path."""
+    file = tmp_path / "x"
+    file.write_text("content")
+
+    got = run(tmp_path, "echo %iDataURL0 > {out}; cat {in/1} >> {out}", inputs=[Given("", file, oid="in/1")])
+
+    assert got.contents == [f"{file.as_uri()}\ncontent".encode()]
+
+
+def test_forms_that_mean_nothing_stay_and_are_told(tmp_path: Path) -> None:
+    """A number without an input stays in the command, and the log says so."""
+    got = run(tmp_path, "echo %i3 > {out}")
+
+    assert got.contents == [b"%i3\n"]
+    assert "%i3 in the command means no input" in got.log
+
+
+def test_blank_fields_leave_nothing(tmp_path: Path) -> None:
+    """Blank and False leave nothing behind; a precious field leaves an empty word."""
+    fields = (argument("a", ""), argument("b", False, type="Boolean"), argument("c", "", precious=True))
+
+    assert run(tmp_path, "printf '<%s>' {a} {b} {c} end > {out}", *fields).contents == [b"<><end>"]
+
+
+def test_a_status_other_than_0_fails(tmp_path: Path) -> None:
+    """The failure has the status, the command, and the end of what it printed."""
+    failure = run(tmp_path, "echo going wrong >&2; exit 3").failure
+
+    assert "status 3: echo going wrong" in failure.text
+    assert "going wrong" in failure.detail
+    assert failure.retryable
+
+
+@pytest.mark.parametrize(
+    ("command", "words"), [("kill -9 $$", "signal SIGKILL"), ("nocommandofthatname", "status 127 (command not found)")]
+)
+def test_statuses_have_meanings(tmp_path: Path, command: str, words: str) -> None:
+    """Signals and the statuses of the shell are put in words."""
+    assert words in run(tmp_path, command).failure.text
+
+
+def test_a_node_without_a_command_is_refused(tmp_path: Path) -> None:
+    """A blank command is an error of the node."""
+    assert "it has no command" in run(tmp_path, "  ").failure.text
+
+
+def test_a_value_too_large_for_a_command(tmp_path: Path) -> None:
+    """A value that no command line can hold is refused with the way out."""
+    failure = run(tmp_path, "echo {x}", inputs=[("x", "x" * 200_000)]).failure
+
+    assert "bash takes" in failure.text
+    assert "path" in failure.hint
+
+
+def test_binary_data_cannot_stand_in_a_command(tmp_path: Path) -> None:
+    """Bytes that are no text are refused with the way out."""
+    assert "is not text" in run(tmp_path, "echo {x}", inputs=[("x", b"\xff\xfe")]).failure.text
+
+
+def test_commands_in_pieces(tmp_path: Path) -> None:
+    """The numbered arguments of older graphs are joined, placeholders included."""
+    fields = (Argument(name="Arg02", value="hello > %o[out0]"), Argument(name="Arg01", value="echo"))
+
+    assert run(tmp_path, "", *fields, outputs=["data"]).contents == [b"hello\n"]
+
+
+def test_redirections(tmp_path: Path) -> None:
+    """input_redirection and output_redirection say where standard input and output go."""
+    fields = (Argument(name="input_redirection", value="%i0"), Argument(name="output_redirection", value="> %o0"))
+
+    assert run(tmp_path, "tr a-z A-Z", *fields, inputs=[("", b"abc")]).contents == [b"ABC"]
+
+
+def test_arguments_are_appended_to_a_command_without_placeholders(tmp_path: Path) -> None:
+    """Older nodes say how their arguments look and leave the command bare."""
+    source = tmp_path / "source"
+    source.write_bytes(bytes(range(200)))
+    style = (Argument(name="argumentPrefix", value=" "), Argument(name="paramValueSeparator", value="="))
+    fields = (argument("bs", 10), argument("count", 3), argument("status", "none"), argument("skip", ""))
+
+    got = run(tmp_path, "dd", *style, *fields, inputs=[("if", source)], outputs=["of"])
+
+    assert got.contents == [bytes(range(30))]
+
+
+def test_long_and_positional_arguments(tmp_path: Path) -> None:
+    """With two dashes, names of one letter get one; positional arguments come last, without names."""
+    fields = (
+        Argument(name="argumentPrefix", value="--"),
+        argument("file", "a b", positional=True),
+        argument("n", 3),
+        argument("long", "x"),
+    )
+
+    assert "$ echo -n 3 --long x 'a b'" in run(tmp_path, "echo", *fields, outputs=()).log
+
+
+def test_a_command_with_placeholders_gets_nothing_appended(tmp_path: Path) -> None:
+    """Who says where one argument goes says where all go."""
+    fields = (Argument(name="argumentPrefix", value="--"), argument("x", 1), argument("y", 2))
+
+    assert "$ echo 1\n" in run(tmp_path, "echo {x}", *fields, outputs=()).log
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "wanted"),
+    [
+        ("StreamingInputBashApp", "cat > {out}", b"abc"),
+        ("StreamingOutputBashApp", "echo {in}", b"abc\n"),
+        ("StreamingInputOutputBashApp", "tr a-c x-z # it's fine", b"xyz"),
+    ],
+)
+def test_streaming_kinds_use_standard_input_and_output(tmp_path: Path, name: str, command: str, wanted: bytes) -> None:
+    """The streaming variants run as filters over complete data."""
+    component = f"dlg.apps.bash_shell_app.{name}"
+
+    assert run(tmp_path, command, inputs=[("in", b"abc")], component=component).contents == [wanted]
+
+
+def test_every_output_gets_standard_output(tmp_path: Path) -> None:
+    """With several outputs each one gets all of it."""
+    component = "dlg.apps.bash_shell_app.StreamingOutputBashApp"
+
+    got = run(tmp_path, "echo x", outputs=["a", Wanted("b", component=FILE)], component=component)
+
+    assert got.contents == [b"x\n", b"x\n"]
+
+
+def test_fields_may_refer_to_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """$DLG_ROOT within a field is expanded by the shell, $DLG_X alone by us; an unset one is an error."""
+    monkeypatch.setenv("DLG_ROOT", "/the root")
+    fields = (argument("a", "$DLG_ROOT/x"), argument("b", "$DLG_ROOT"))
+
+    assert run(tmp_path, "echo {a} '{b}' > {out}", *fields).contents == [b"/the root/x /the root\n"]
+    assert "DLG_LOST is not set" in run(tmp_path, "echo {a}", argument("a", "$DLG_LOST")).failure.text
