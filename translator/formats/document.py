@@ -5,6 +5,7 @@ memory nor time, and none can exhaust the stack of this or any later step.
 """
 
 import re
+from codecs import getincrementaldecoder
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +19,6 @@ __all__ = ["Document", "parse", "too_deep"]
 
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 256 * 1024
-_BACKSLASHES = re.compile(rb"\\*.?", re.DOTALL)
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _SHOWN = 40
 
@@ -78,10 +78,11 @@ def too_deep(data: bytes, limit: int) -> bool:
     depth, inside, start = 0, False, 0
     while start < len(data):
         stop = min(start + _CHUNK, len(data))
-        if data[stop - 1] == ord("\\"):  # an escape must not be torn apart
-            match = _BACKSLASHES.match(data, stop)
-            stop = match.end() if match else stop
-        plain = data[start:stop].replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE)
+        piece = data[start:stop]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # an escape must not be torn apart
+            stop = min(stop + 1, len(data))
+            piece = data[start:stop]
+        plain = piece.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE)
         pieces = plain.split(b'"')
         outside = b"".join(pieces[1::2] if inside else pieces[::2])
         inside ^= len(pieces) % 2 == 0
@@ -99,10 +100,12 @@ def _refuse(text: str, hint: str) -> Document:
 
 
 def _explain(data: bytes, fault: Exception) -> Document:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as wrong:
-        return _refuse(f"the document is not UTF-8 text: {wrong.reason} at byte {wrong.start}", _encoding_hint(data))
+    decoder = getincrementaldecoder("utf-8")()
+    for start in range(0, len(data), _CHUNK):
+        try:
+            decoder.decode(data[start : start + _CHUNK], final=start + _CHUNK >= len(data))
+        except UnicodeDecodeError as wrong:
+            return _refuse(f"the document is not UTF-8 text: {wrong.reason} near byte {start}", _encoding_hint(data))
     return _refuse(f"the document is not JSON: {_place(str(fault), data)}", _syntax_hint(data))
 
 
@@ -111,10 +114,10 @@ def _place(text: str, data: bytes) -> str:
     found = _BYTE.search(text)
     if not found:
         return text[:1].lower() + text[1:]
-    before = data[: int(found[1])]
-    line = before.count(b"\n") + 1
-    column = len(before) - (before.rfind(b"\n") + 1) + 1
-    near = data[len(before) : len(before) + _SHOWN].decode("utf-8", "replace").splitlines()
+    byte = int(found[1])
+    line = data.count(b"\n", 0, byte) + 1
+    column = byte - data.rfind(b"\n", 0, byte)
+    near = data[byte : byte + _SHOWN].decode("utf-8", "replace").splitlines()
     reason = text[: found.start()].removeprefix("JSON is malformed: ").strip()
     return f"{reason} in line {line}, column {column}" + (f", at {near[0]!r}" if near else "")
 
@@ -126,7 +129,7 @@ def _encoding_hint(data: bytes) -> str:
 
 
 def _syntax_hint(data: bytes) -> str:
-    head = data.lstrip()[:1]
+    head = data[:_CHUNK].lstrip()[:1]
     if head == b"<":
         return "this looks like a web page or XML: download the raw file"
     if re.search(rb"\b(NaN|-?Infinity)\b", data):
