@@ -1,0 +1,52 @@
+"""Fixtures of the data tests: a keeper, and slots for parts."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dropflow.clock import SystemClock
+from dropflow.data.keeper import LocalKeeper
+from dropflow.data.store import Slot
+from dropflow.graph.templates import Argument, Kind, Template
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Iterator[LocalKeeper]:
+    """A keeper of a fresh session."""
+    found = LocalKeeper(tmp_path / "session", "trial", SystemClock())
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def slot(keeper: LocalKeeper) -> Callable[..., Slot]:
+    """Makes slots of that session, each for a drop of its own unless told otherwise."""
+    drops = iter(range(1, 1000))
+
+    def make(oid: str = "g_k_0", *, drop: int | None = None, attempt: int = 1, name: str = "") -> Slot:
+        return Slot(keeper.workspace, oid, next(drops) if drop is None else drop, attempt, 0, 0.0, name)
+
+    return make
+
+
+@pytest.fixture
+def node() -> Callable[..., Template]:
+    """Makes data nodes: a class, a category and fields; a field may be a value or a whole `Argument`."""
+
+    def make(component: str = "", /, *, category: str = "", persist: bool | None = None, **fields: Any) -> Template:
+        arguments = tuple(
+            value if isinstance(value, Argument) else Argument(name=name, value=value) for name, value in fields.items()
+        )
+        return Template(
+            key="k",
+            name="the data",
+            kind=Kind.DATA,
+            component=component,
+            category=category,
+            persist=persist,
+            arguments=arguments,
+        )
+
+    return make

@@ -1,0 +1,380 @@
+"""The keeper: commits, assembly, release, results."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from dropflow.apps.encodings import encode
+from dropflow.clock import SystemClock
+from dropflow.data.content import EMPTY, NULL, read, verify
+from dropflow.data.keeper import LocalKeeper
+from dropflow.data.memory import SMALL
+from dropflow.data.parts import FilePart
+from dropflow.data.registry import store_for
+from dropflow.data.store import Slot
+from dropflow.engine.api import Handle
+from dropflow.errors import StorageError
+from dropflow.graph.templates import Template
+
+Node = Callable[..., Template]
+Slots = Callable[..., Slot]
+
+FILE = "dlg.data.drops.file.FileDROP"
+DIRECTORY = "dlg.data.drops.directory.DirectoryDROP"
+MEMORY = "dlg.data.drops.memory.InMemoryDROP"
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def _part(template: Template, slot: Slot, content: bytes | dict[str, bytes]) -> Handle:
+    part = store_for(template).part(slot)
+    if isinstance(content, bytes):
+        part.write(content)
+    else:
+        folder = Path(part.path())
+        folder.mkdir()
+        for name, body in content.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(body)
+    return part.finish()
+
+
+def test_a_commit_renames(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+    """A file appears whole under its name, and nothing of the part is left."""
+    template = node(FILE, filepath="sub/x.txt")
+    part = _part(template, slot(), b"hello")
+    assert not Path(part.final).exists()
+    content = keeper.commit(1, 1, template, part)
+
+    assert content.location == str(keeper.workspace.files / "sub/x.txt")
+    assert (content.final, read(content), part.checksum) == ("", b"hello", content.checksum)
+    assert not Path(part.location).parent.exists()
+
+
+def test_a_commit_replaces(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+    """A later content takes the place of an earlier one, whether they are files or directories."""
+    template = node(FILE, filepath="x")
+    contents: list[bytes | dict[str, bytes]] = [b"1", b"2", {"a": b"3"}, {"b": b"4"}, b"5", {"c": b"6"}]
+    for content in contents:
+        keeper.commit(1, 1, template, _part(template, slot(drop=1), content))
+
+    assert _names(keeper.workspace.files / "x") == ["c"]
+    assert _names(keeper.workspace.tmp) == ["shm"]
+
+
+def test_a_commit_elsewhere(keeper: LocalKeeper, node: Node, slot: Slots, tmp_path: Path) -> None:
+    """An absolute target gets its file, and nothing else is left beside it."""
+    template = node(FILE, filepath=str(tmp_path / "far/x"))
+    keeper.commit(1, 1, template, _part(template, slot(), b"hello"))
+
+    assert _names(tmp_path / "far") == ["x"]
+
+
+def test_a_killed_worker_leaves_nothing_elsewhere(keeper: LocalKeeper, node: Node, slot: Slots, tmp_path: Path) -> None:
+    """Parts beside absolute targets that nobody finished are swept when the session closes."""
+    part = store_for(node(FILE, filepath=str(tmp_path / "far/x"))).part(slot())
+    Path(part.path()).write_bytes(b"half a content")
+    keeper.close()
+
+    assert _names(tmp_path / "far") == []
+
+
+def test_a_commit_that_fails_names_the_place(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+    """A final path that cannot be is a StorageError with the path; the part is gone."""
+    template = node(FILE, filepath="file/x")
+    part = _part(template, slot(), b"x")
+    (keeper.workspace.files / "file").touch()
+
+    with pytest.raises(StorageError, match=r"files/file/x"):
+        keeper.commit(1, 1, template, part)
+    assert not Path(part.location).exists()
+
+
+def test_two_drops_at_one_place_are_warned_about(
+    keeper: LocalKeeper, node: Node, slot: Slots, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last one wins, the log says so once, and the loser's release does not take the winner's file."""
+    template = node(FILE, filepath="x", persist=False)
+    handles = [keeper.commit(drop, 1, template, _part(template, slot(drop=drop), b"x")) for drop in (1, 2, 3)]
+
+    assert [record.message for record in caplog.records if "several drops" in record.message] == [
+        f"{handles[0].location} is written by several drops, each replacing it: name it with {{auto}} or {{uid}}"
+    ]
+    assert not keeper.release(1, template, handles[0])
+    assert keeper.release(3, template, handles[2])
+
+
+@pytest.mark.parametrize("size", [3, SMALL])
+def test_parts_in_memory_are_put_together(keeper: LocalKeeper, node: Node, slot: Slots, size: int) -> None:
+    """Bytes come one after the other in the order of the producers."""
+    template = node(MEMORY)
+    parts = [_part(template, slot(), letter * size) for letter in (b"a", b"b", b"c")]
+    content = keeper.assemble(9, template, parts)
+
+    assert read(content) == b"a" * size + b"b" * size + b"c" * size
+    verify(content)
+
+
+def test_parts_of_a_file_are_put_together(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+    """The file has all of them, its checksum is right, and no part is left."""
+    template = node(FILE, filepath="x")
+    parts = [_part(template, slot(), body) for body in (b"one ", b"", b"two")]
+    content = keeper.assemble(9, template, parts)
+
+    assert Path(content.location).read_bytes() == b"one two"
+    verify(content)
+    assert _names(keeper.workspace.tmp) == ["shm"]
+
+
+def test_directories_are_merged(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+    """The directory has the files of all producers, also in common subdirectories."""
+    template = node(DIRECTORY, dirname="d")
+    parts = [_part(template, slot(), {"a": b"1", "s/x": b"2"}), _part(template, slot(), {"b": b"3", "s/y": b"4"})]
+    content = keeper.assemble(9, template, parts)
+    found = {str(path.relative_to(content.location)) for path in Path(content.location).rglob("*") if path.is_file()}
+
+    assert found == {"a", "b", "s/x", "s/y"}
+    assert content.size == 4
+
+
+def test_colliding_files_are_named(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+    """Two producers that write the same file into one directory are an error; nothing is lost silently."""
+    template = node(DIRECTORY, dirname="d")
+    parts = [_part(template, slot(), {"a": b"1"}), _part(template, slot(), {"a": b"2"})]
+
+    with pytest.raises(StorageError, match="wrote 'a'"):
+        keeper.assemble(9, template, parts)
+    assert _names(keeper.workspace.tmp) == ["shm"]
+
+
+def test_a_directory_and_a_file_do_not_mix(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+    """Parts of different kinds are an error that says how many of which."""
+    template = node(FILE, filepath="x")
+    parts = [_part(template, slot(), {"a": b"1"}), _part(template, slot(), b"2")]
+
+    with pytest.raises(StorageError, match="1 of 2 producers"):
+        keeper.assemble(9, template, parts)
+
+
+def test_nothing_is_assembled_from_nothing(keeper: LocalKeeper, node: Node) -> None:
+    """Producers without content give a drop without content."""
+    assert keeper.assemble(9, node(MEMORY), [NULL, NULL]) == NULL
+    assert keeper.assemble(9, node(MEMORY), [EMPTY, EMPTY]).size == 0
+
+
+def test_discarded_parts_are_gone(keeper: LocalKeeper, node: Node, slot: Slots, tmp_path: Path) -> None:
+    """Late attempts leave nothing, and inputs that were there before stay."""
+    for template in (node(MEMORY), node(FILE, filepath="x"), node(FILE, filepath=str(tmp_path / "y"))):
+        keeper.discard(_part(template, slot(), b"z" * SMALL * 2))
+    (tmp_path / "input").touch()
+    keeper.discard(Handle(kind="file", location=str(tmp_path / "input")))
+
+    assert _names(keeper.workspace.tmp) == ["outside", "shm"]
+    assert _names(tmp_path) == ["input", "session"]
+
+
+@pytest.mark.parametrize(
+    ("component", "fields", "expected"),
+    [
+        (MEMORY, {}, "gone"),
+        (MEMORY, {"persist": False}, "gone"),
+        (MEMORY, {"persist": True}, "there"),
+        (FILE, {"filepath": "x"}, "there"),
+        (FILE, {"filepath": "x", "persist": True}, "there"),
+        (FILE, {"filepath": "x", "persist": False}, "gone"),
+        (FILE, {"filepath": "x", "expireAfterUse": "true"}, "gone"),
+        (FILE, {"filepath": "x", "expireAfterUse": "true", "persist": True}, "there"),
+    ],
+)
+def test_what_is_released(
+    keeper: LocalKeeper,
+    node: Node,
+    slot: Slots,
+    *,
+    component: str,
+    fields: dict[str, Any],
+    expected: str,
+) -> None:
+    """After the last consumer memory goes and files stay, unless the node says otherwise."""
+    template = node(component, **fields)
+    content = keeper.commit(1, 1, template, _part(template, slot(), b"x" * SMALL * 2))
+
+    gone = keeper.release(1, template, content)
+
+    assert ("gone" if gone else "there") == expected
+    assert Path(content.location).exists() is not gone
+
+
+def test_files_elsewhere_and_inputs_are_not_released(
+    keeper: LocalKeeper, node: Node, slot: Slots, tmp_path: Path
+) -> None:
+    """Outside the session directory a file goes only when its node asks for that, and an input never."""
+    template = node(FILE, persist=False, filepath=str(tmp_path / "x"))
+    content = keeper.commit(1, 1, template, _part(template, slot(), b"x"))
+    (tmp_path / "input").touch()
+    found = store_for(node(FILE, filepath=str(tmp_path / "input"))).initial(slot())
+
+    assert not keeper.release(1, template, content)
+    assert not keeper.release(2, node(FILE, persist=False, expireAfterUse=True), found)
+
+
+def test_the_parent_goes_along(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+    """With delete_parent_directory, if it is empty."""
+    template = node(FILE, persist=False, filepath="sub/x", delete_parent_directory=True)
+    content = keeper.commit(1, 1, template, _part(template, slot(), b"x"))
+    keeper.release(1, template, content)
+
+    assert _names(keeper.workspace.files) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "suffix"),
+    [
+        (b"hello", ".txt"),
+        (encode("json", {"a": 1}), ".json"),
+        (encode("pickle", {"a": 1}), ".pkl"),
+        (encode("npy", np.arange(3)), ".npy"),
+        (b"\x00\x01\x02", ".dat"),
+        (b"\xc3\xa4" * SMALL, ".txt"),
+    ],
+)
+def test_results_say_what_they_are(keeper: LocalKeeper, node: Node, slot: Slots, content: bytes, suffix: str) -> None:
+    """A leaf in memory becomes a file named after the drop, with a suffix that fits its content."""
+    template = node(MEMORY)
+    kept = keeper.keep_result(1, "g_k_0-1", template, _part(template, slot(), content))
+    keeper.close()
+
+    assert kept.location == str(keeper.workspace.results / f"g_k_0-1{suffix}")
+    assert Path(kept.location).read_bytes() == content
+    verify(kept)
+
+
+def test_files_and_nothing_stay_where_they_are(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+    """Leaves that are files already are not copied, and empty ones make no file."""
+    template = node(FILE, filepath="x")
+    content = keeper.commit(1, 1, template, _part(template, slot(), b"x"))
+
+    assert keeper.keep_result(1, "a", template, content) == content
+    assert keeper.keep_result(2, "b", node(MEMORY), EMPTY) == EMPTY
+    assert _names(keeper.workspace.results) == []
+
+
+def test_a_directory_in_memory_is_kept(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+    """A program may make a directory of a memory drop; as a leaf it is a result like any other."""
+    template = node(MEMORY)
+    kept = keeper.keep_result(1, "a", template, keeper.commit(1, 1, template, _part(template, slot(), {"x": b"1"})))
+
+    assert Path(kept.location, "x").read_bytes() == b"1"
+    assert kept.kind == "directory"
+
+
+def test_closing_leaves_only_what_is_committed(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+    """Temporary files and shared memory go; closing twice does no harm."""
+    segment = keeper.workspace.shared.resolve()
+    _part(node(MEMORY), slot(), b"x" * SMALL * 2)
+    keeper.close()
+    keeper.close()
+
+    assert not segment.exists()
+    assert not keeper.workspace.tmp.exists()
+
+
+def test_a_new_session_clears_what_an_old_one_left(tmp_path: Path) -> None:
+    """A session that crashed in the same directory leaves no temporary files behind the next one."""
+    first = LocalKeeper(tmp_path, "one", SystemClock())
+    (first.workspace.tmp / "rubbish").touch()
+    segment = first.workspace.shared.resolve()
+    second = LocalKeeper(tmp_path, "two", SystemClock())
+
+    assert _names(second.workspace.tmp) == ["shm"]
+    second.close()
+    first.close()
+    assert not segment.exists()
+
+
+def test_without_shared_memory_the_disk_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
+    """Where there is no /dev/shm, large contents are files in the session directory."""
+    monkeypatch.setattr("dropflow.data.segments.claim", lambda _session: None)
+    keeper = LocalKeeper(tmp_path, "s", SystemClock())
+    part = _part(node(MEMORY), Slot(keeper.workspace, "o", 1, 1, 0), b"x" * SMALL * 2)
+
+    assert Path(part.location).resolve().is_relative_to(tmp_path.resolve())
+    assert read(part) == b"x" * SMALL * 2
+    keeper.close()
+
+
+class _Full(FilePart):
+    """A file system with room for three bytes."""
+
+    def _open(self) -> Any:
+        stream = super()._open()
+        outer = self
+
+        class Raw:
+            def write(self, data: memoryview) -> int:
+                room = 3 - stream.tell() if outer._overflow is not None else len(data)
+                if room <= 0:
+                    raise OSError(errno.ENOSPC, "No space left on device")
+                return stream.write(data[:room])
+
+            def close(self) -> None:
+                stream.close()
+
+        return Raw()
+
+
+def test_a_full_shared_memory_overflows_to_the_disk(tmp_path: Path) -> None:
+    """The content goes on where there is room; the reader finds all of it."""
+    part = _Full(str(tmp_path / "small"), overflow=lambda: str(tmp_path / "large"))
+    assert part.write(b"1234567") == 7
+    part.write(b"89")
+    handle = part.finish()
+
+    assert (handle.location, read(handle)) == (str(tmp_path / "large"), b"123456789")
+    assert not (tmp_path / "small").exists()
+    verify(handle)
+
+
+def test_a_full_disk_is_told_with_its_free_space(tmp_path: Path) -> None:
+    """The error names the path and the space that is left."""
+    (tmp_path / "full").symlink_to("/dev/full")
+    part = FilePart(str(tmp_path / "full"))
+    with pytest.raises(StorageError, match=r"cannot write .*/full: No space left") as caught:
+        part.write(b"x")
+    part.abandon()
+
+    assert "MB left" in caught.value.hint
+
+
+def test_damage_is_found(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+    """A content that was changed or cut after its commit does not verify."""
+    template = node(FILE, filepath="x")
+    content = keeper.commit(1, 1, template, _part(template, slot(), b"hello"))
+    Path(content.location).write_bytes(b"hallo")
+    with pytest.raises(StorageError, match="CRC-32"):
+        verify(content)
+    Path(content.location).write_bytes(b"hell")
+    with pytest.raises(StorageError, match="4 bytes where 5"):
+        verify(content)
+    with pytest.raises(StorageError, match="CRC-32"):
+        verify(msgspec.structs.replace(EMPTY, body=b"hallo", size=5, checksum=content.checksum))
+
+
+def test_durable_files_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the switch on, a finished file has been synchronised."""
+    forced: list[int] = []
+    monkeypatch.setattr(os, "fsync", forced.append)
+    for durable in (False, True):
+        part = FilePart(str(tmp_path / "x"), durable=durable)
+        part.write(b"x")
+        part.finish()
+
+    assert len(forced) == 1

@@ -1,0 +1,110 @@
+"""Which store serves which class."""
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from dropflow.data.registry import DATA_COMPONENTS, check, check_all, component_for, store_for
+from dropflow.errors import MissingDependencyError, UnknownComponentError
+from dropflow.graph.templates import Kind, Template
+from tests.corpus import corpus_files, needs_corpus
+
+Node = Callable[..., Template]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("dlg.data.drops.memory.InMemoryDROP", "Memory"),
+        ("dlg.data.drops.InMemoryDROP", "Memory"),
+        ("dlg.drop.InMemoryDROP", "Memory"),
+        ("dfms.drop.FileDROP", "File"),
+        ("dlg.some.older.place.FileDROP", "File"),
+        ("dlg.data.drops.memory.SharedMemoryDROP", "SharedMemory"),
+        ("dlg.data.drops.memory.PythonObjectDROP", "PythonObject"),
+        ("dlg.data.drops.directory.DirectoryDROP", "Directory"),
+        ("dlg.data.drops.data_base.NullDROP", "NULL"),
+        ("dlg.data.drops.data_base.EndDROP", "End"),
+        ("dlg.data.drops.json_drop.JsonDROP", "JSON"),
+        ("dlg.data.drops.parset_drop.ParameterSetDROP", "ParameterSet"),
+    ],
+)
+def test_classes_have_their_components(node: Node, name: str, expected: str) -> None:
+    """Every class name of DALiuGE, new and old, means one component, whatever the category says."""
+    assert component_for(node(name, category="Memory")).name == expected
+
+
+@pytest.mark.parametrize(
+    ("category", "expected"),
+    [("Memory", "Memory"), ("File", "File"), ("SharedMemory", "SharedMemory"), ("null", "NULL"), ("json", "JSON")],
+)
+def test_categories_serve_where_there_is_no_class(node: Node, category: str, expected: str) -> None:
+    """Graphs without class names mean what their category says."""
+    assert component_for(node(category=category)).name == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["dlg.data.drops.s3_drop.S3DROP", "dlg.data.drops.ngas.NgasDROP", "dlg.data.drops.rdbms.RDBMSDrop"]
+)
+def test_classes_for_later_are_told_apart(node: Node, name: str) -> None:
+    """What DALiuGE has and we do not have yet is named as that, with what to use."""
+    with pytest.raises(MissingDependencyError, match="does not support") as caught:
+        store_for(node(name))
+    assert "File" in caught.value.hint
+
+
+def test_unknown_classes_are_named(node: Node) -> None:
+    """An unknown class is an error with the node, the class and the nearest known one."""
+    with pytest.raises(UnknownComponentError, match=r"'the data'.*'dlg.data.drops.memory.InMemoryDRP'") as caught:
+        store_for(node("dlg.data.drops.memory.InMemoryDRP"))
+    assert "InMemoryDROP" in caught.value.hint
+
+
+def test_all_complaints_come_at_once(node: Node) -> None:
+    """One call finds every node that cannot work: unknown classes and bad parameters alike."""
+    nodes = [
+        node("no.such.Class"),
+        node("dlg.data.drops.memory.InMemoryDROP"),
+        node("dlg.data.drops.file.FileDROP", filepath="{nonsense}"),
+        node("dlg.data.drops.file.FileDROP", check_filepath_exists="perhaps"),
+        node(category="Plasma"),
+    ]
+    found = check_all(nodes)
+
+    assert [problem.code for problem in found] == ["DF103", "DF104", "DF104", "DF106"]
+    assert all(problem.hint for problem in found)
+
+
+def test_good_nodes_have_no_complaints(node: Node) -> None:
+    """Each class passes with its defaults."""
+    assert [problem for component in DATA_COMPONENTS for problem in check(node(component.dropclass))] == []
+
+
+def test_names_are_unique() -> None:
+    """No class name means two components."""
+    names = [name for component in DATA_COMPONENTS for name in (component.dropclass, *component.aliases)]
+
+    assert len(set(names)) == len(names)
+    assert all(
+        component.kind is Kind.DATA and component.ports and component.description for component in DATA_COMPONENTS
+    )
+
+
+@needs_corpus
+def test_every_data_class_of_the_community_is_known(node: Node) -> None:
+    """Each class name in real graphs means a component, or is one that we say we do not support."""
+    names = {
+        name
+        for path in corpus_files()
+        for name in re.findall(r'"(?:dlg|dfms)\.(?:data\.)?drops?\.[\w.]+"', path.read_text(encoding="utf-8"))
+    }
+    assert names
+    refused = set()
+    for name in names:
+        try:
+            component_for(node(json.loads(name)))
+        except MissingDependencyError:
+            refused.add(json.loads(name).rpartition(".")[2])
+    assert refused <= {"S3DROP", "NgasDROP", "RDBMSDrop", "PlasmaDROP", "PlasmaFlightDROP", "ContainerDROP"}

@@ -1,0 +1,372 @@
+"""What each class of data drops does with content."""
+
+import configparser
+import json
+import os
+import pickle
+import stat
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dropflow.data.content import EMPTY, NULL, read, verify
+from dropflow.data.directory import DirectoryStore
+from dropflow.data.file import FileStore
+from dropflow.data.json_file import JsonStore
+from dropflow.data.keeper import LocalKeeper
+from dropflow.data.memory import SMALL, MemoryPart, MemoryStore
+from dropflow.data.null import NullStore
+from dropflow.data.parset import ParameterSetStore
+from dropflow.data.shared import SharedMemoryStore
+from dropflow.data.store import Slot, Store
+from dropflow.engine.api import Handle
+from dropflow.errors import AppError, BadFileError, BadParameterError
+from dropflow.graph.templates import Argument, Template
+
+Node = Callable[..., Template]
+Slots = Callable[..., Slot]
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def _written(store: Store, slot: Slot, *blocks: bytes, text: bool = False) -> Handle:
+    part = store.part(slot)
+    for block in blocks:
+        part.write(block, text=text)
+    return part.finish()
+
+
+def test_small_contents_travel_in_the_handle(node: Node, slot: Slots) -> None:
+    """Up to the threshold nothing touches a disk."""
+    handle = _written(MemoryStore(node()), slot(), b"a" * SMALL)
+
+    assert (handle.kind, handle.size, handle.location) == ("bytes", SMALL, "")
+    verify(handle)
+
+
+def test_large_contents_go_to_shared_memory(node: Node, slot: Slots, keeper: LocalKeeper) -> None:
+    """Above it the content is one file in the session's shared memory, which the handle names."""
+    handle = _written(MemoryStore(node()), slot(), b"a" * SMALL, b"b")
+
+    assert (handle.kind, handle.size, handle.body) == ("shm", SMALL + 1, b"")
+    assert Path(handle.location).parent == keeper.workspace.shared
+    assert read(handle) == b"a" * SMALL + b"b"
+    verify(handle)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@given(st.lists(st.binary(max_size=40), max_size=8), st.integers(0, 60))
+def test_memory_is_what_was_written(slot: Slots, blocks: list[bytes], small: int) -> None:
+    """Whatever is written comes back in order, on both sides of the threshold."""
+    part = MemoryPart(slot(), small)
+    for block in blocks:
+        part.write(block)
+    handle = part.finish()
+
+    assert read(handle) == b"".join(blocks)
+    assert handle.size == len(read(handle))
+    verify(handle)
+
+
+@pytest.mark.parametrize("before", [b"", b"first ", b"f" * SMALL * 2])
+def test_a_program_can_write_a_memory_drop(node: Node, slot: Slots, before: bytes) -> None:
+    """What a program makes of the temporary file becomes the content, after what was written before."""
+    part = MemoryStore(node()).part(slot())
+    part.write(before)
+    with Path(part.path()).open("ab") as stream:
+        stream.write(b"second")
+
+    assert read(part.finish()) == before + b"second"
+
+
+def test_the_path_of_a_part_is_free(node: Node, slot: Slots) -> None:
+    """Programs that refuse to overwrite find nothing at the path, and its directory there."""
+    for store in (MemoryStore(node()), FileStore(node(filepath="x")), DirectoryStore(node()), NullStore(node())):
+        path = Path(store.part(slot()).path())
+        assert path.parent.is_dir()
+        assert not path.exists()
+
+
+def test_text_is_remembered(node: Node, slot: Slots) -> None:
+    """A content is text if all of it was written as text."""
+    store = MemoryStore(node())
+
+    assert _written(store, slot(), b"a", b"b", text=True).text
+    assert not _written(store, slot(), b"a").text
+
+
+def test_shared_memory_drops_are_files_however_small(node: Node, slot: Slots) -> None:
+    """Programs can map them."""
+    handle = _written(SharedMemoryStore(node()), slot(), b"x")
+
+    assert handle.kind == "shm"
+    assert Path(handle.location).read_bytes() == b"x"
+
+
+def test_files_are_written_under_their_name_elsewhere(node: Node, slot: Slots, keeper: LocalKeeper) -> None:
+    """A part has the base name of its file, so that programs see its extension, in a directory of its own."""
+    part = FileStore(node(filepath="sub/x.fits")).part(slot())
+
+    assert Path(part.path()).name == "x.fits"
+    assert Path(part.path()).parent.parent == keeper.workspace.tmp
+    assert not (keeper.workspace.files / "sub").exists()
+
+
+def test_files_elsewhere_are_written_beside_their_place(node: Node, slot: Slots, tmp_path: Path) -> None:
+    """A part for an absolute path is on the file system of that path, where a rename is atomic."""
+    part = FileStore(node(filepath=str(tmp_path / "far/x.txt"))).part(slot())
+
+    assert Path(part.path()).parent.parent == tmp_path / "far"
+
+
+def test_an_unwritten_file_is_empty(node: Node, slot: Slots) -> None:
+    """An application that writes nothing leaves an empty file for the readers."""
+    handle = FileStore(node(filepath="x")).part(slot()).finish()
+
+    assert (handle.kind, handle.size, Path(handle.location).read_bytes()) == ("file", 0, b"")
+
+
+def test_a_program_can_make_a_directory_of_a_file_drop(node: Node, slot: Slots) -> None:
+    """Measurement sets are directories, and graphs keep them in File nodes."""
+    part = FileStore(node(filepath="x.ms")).part(slot())
+    Path(part.path()).mkdir()
+    Path(part.path(), "table").write_bytes(b"12345")
+    handle = part.finish()
+
+    assert (handle.kind, handle.size) == ("directory", 5)
+
+
+def test_the_producer_names_an_unnamed_file(node: Node, slot: Slots, keeper: LocalKeeper) -> None:
+    """Where the drop gives no name the producer's counts, by the same rules."""
+    named = FileStore(node(filepath="")).part(slot(name="hello_{dlg}.txt")).finish()
+    own = FileStore(node(filepath="own.txt")).part(slot(name="hello.txt")).finish()
+
+    assert named.final == str(keeper.workspace.files / "hello_dropflow.txt")
+    assert own.final == str(keeper.workspace.files / "own.txt")
+
+
+def test_old_files_have_a_directory_field(node: Node, slot: Slots, keeper: LocalKeeper) -> None:
+    """Older graphs split the path of a file into two fields."""
+    handle = FileStore(node(filepath="x", dirname="there")).part(slot()).finish()
+
+    assert handle.final == str(keeper.workspace.files / "there/x")
+
+
+def test_root_files_are_found_where_they_are(node: Node, slot: Slots, tmp_path: Path) -> None:
+    """A file without producers stays where it is, and is nobody's to move."""
+    (tmp_path / "input").write_bytes(b"data")
+    handle = FileStore(node(filepath=str(tmp_path / "input"))).initial(slot())
+
+    assert (handle.location, handle.final, handle.size) == (str(tmp_path / "input"), "", 4)
+
+
+def test_root_devices_have_no_size(node: Node, slot: Slots) -> None:
+    """A device can be an input; its bytes are not counted."""
+    handle = FileStore(node(filepath="/dev/urandom")).initial(slot())
+
+    assert stat.S_ISCHR(os.stat(handle.location).st_mode)  # noqa: PTH116 - the mode is what is asked
+    assert handle.size == 0
+    with pytest.raises(Exception, match="device"):
+        read(handle)
+
+
+@pytest.mark.parametrize(
+    ("fields", "match"),
+    [
+        ({"filepath": "/nowhere/at/all"}, "/nowhere/at/all does not exist"),
+        ({"filepath": "input.txt", "check_filepath_exists": "true"}, "input.txt does not exist"),
+    ],
+)
+def test_missing_root_files_are_named(node: Node, slot: Slots, fields: dict[str, Any], match: str) -> None:
+    """An absolute file, or one that is to be checked, must be there."""
+    with pytest.raises(BadFileError, match=match) as caught:
+        FileStore(node(**fields)).initial(slot())
+    assert "the data" in caught.value.hint
+
+
+@pytest.mark.parametrize("value", ["", "name.txt"])
+def test_relative_root_files_may_be_empty(node: Node, slot: Slots, value: str) -> None:
+    """A relative file that nobody wrote is made, as in DALiuGE."""
+    assert FileStore(node(filepath=value)).initial(slot()).size == 0
+
+
+def test_directories_are_filled_by_programs(node: Node, slot: Slots, keeper: LocalKeeper) -> None:
+    """A directory part becomes what a program makes; bytes have no place in it."""
+    part = DirectoryStore(node(dirname="out")).part(slot())
+    with pytest.raises(AppError, match="directory"):
+        part.write(b"x")
+    Path(part.path()).mkdir()
+    Path(part.path(), "a").write_bytes(b"123")
+    handle = part.finish()
+
+    assert (handle.kind, handle.size, handle.final) == ("directory", 3, str(keeper.workspace.files / "out"))
+
+
+@pytest.mark.parametrize("fields", [{"dirname": "/nowhere"}, {"dirname": "in", "check_exists": True}])
+def test_missing_root_directories_are_named(node: Node, slot: Slots, fields: dict[str, Any]) -> None:
+    """A directory that must be there and is not is an error that says what to set."""
+    with pytest.raises(BadFileError, match="does not exist"):
+        DirectoryStore(node(**fields)).initial(slot())
+
+
+def test_root_directories_can_be_made(node: Node, slot: Slots, tmp_path: Path) -> None:
+    """With create_if_missing, also outside the session."""
+    store = DirectoryStore(node(dirname=str(tmp_path / "new"), create_if_missing="true"))
+
+    assert store.initial(slot()).kind == "directory"
+
+
+def test_a_file_is_no_root_directory(node: Node, slot: Slots, tmp_path: Path) -> None:
+    """A file where a directory is expected is an error."""
+    (tmp_path / "x").touch()
+    with pytest.raises(BadFileError, match="is a file"):
+        DirectoryStore(node(dirname=str(tmp_path / "x"))).initial(slot())
+
+
+def test_null_drops_forget(node: Node, slot: Slots) -> None:
+    """They take everything, by any way, and hold nothing."""
+    part = NullStore(node()).part(slot())
+    assert part.write(b"12345") == 5
+    Path(part.path()).write_bytes(b"12345")
+    path = part.path()
+
+    assert part.finish() is NULL
+    assert not Path(path).exists()
+
+
+def test_json_drops_have_their_encoding_and_suffix(node: Node, slot: Slots) -> None:
+    """Ports that say nothing but EAGLE's default read and write JSON."""
+    store = JsonStore(node())
+
+    assert store.encoding == "json"
+    assert store.part(slot()).finish().final.endswith(".json")
+
+
+def test_abandoned_parts_leave_nothing(node: Node, slot: Slots, keeper: LocalKeeper) -> None:
+    """A failed attempt leaves no trace in the temporary directories."""
+    for store in (MemoryStore(node()), FileStore(node(filepath="x")), DirectoryStore(node()), NullStore(node())):
+        part = store.part(slot())
+        if not isinstance(store, DirectoryStore):
+            part.write(b"x" * SMALL * 2)
+        Path(part.path()).parent.mkdir(exist_ok=True)
+        part.abandon()
+
+    assert _names(keeper.workspace.tmp) == ["shm"]
+    assert _names(keeper.workspace.shared) == []
+
+
+def _pydata(value: Any, type_: str) -> Argument:
+    return Argument(name="pydata", value=value, type=type_)
+
+
+@pytest.mark.parametrize(
+    ("value", "type_", "expected"),
+    [
+        (5, "Integer", 5),
+        ("5", "int", 5),
+        ("2.5", "Float", 2.5),
+        ("False", "Boolean", False),
+        ("[1, 2]", "Json", [1, 2]),
+        ({"a": 1}, "Json", {"a": 1}),
+        ("['a', 'b']", "list", ["a", "b"]),
+        ("gASVCgAAAAAAAABHP/O+dsi0OVgu", "Object", 1.234),
+        ("[1, 2]", "Object", [1, 2]),
+        (7, "Object.int", 7),
+        ("(1, 'x')", "eval", (1, "x")),
+    ],
+)
+def test_initial_values_are_typed(node: Node, slot: Slots, value: Any, type_: str, expected: Any) -> None:
+    """Ports with pickle receive what the type says; the text False is false."""
+    handle = MemoryStore(node(pydata=_pydata(value, type_))).initial(slot())
+    found = pickle.loads(handle.body)  # noqa: S301 - our own
+
+    assert (type(found), handle.text) == (type(expected), False)
+    assert found == pytest.approx(expected, rel=0.01) if isinstance(expected, float) else found == expected
+
+
+@pytest.mark.parametrize(("value", "type_"), [("hello", "String"), ("hello", "str"), ("hello", "Object")])
+def test_initial_text_is_text(node: Node, slot: Slots, value: str, type_: str) -> None:
+    """Text stays text, also where an object was expected and there is only text."""
+    handle = MemoryStore(node(pydata=_pydata(value, type_))).initial(slot())
+
+    assert (handle.body, handle.text) == (b"hello", True)
+
+
+@pytest.mark.parametrize("value", ["", None, "None"])
+def test_no_initial_value_is_nothing(node: Node, slot: Slots, value: str | None) -> None:
+    """Nothing, blank text and None are the empty content; for text types the empty text."""
+    assert MemoryStore(node(pydata=_pydata(value, "Object"))).initial(slot()) == EMPTY
+    assert MemoryStore(node(pydata=_pydata(value, "String"))).initial(slot()).text
+
+
+@pytest.mark.parametrize(
+    ("value", "type_"), [("five", "Integer"), ("maybe", "Boolean"), ("{", "Json"), ("f(x)", "eval")]
+)
+def test_initial_values_that_do_not_fit_are_named(node: Node, slot: Slots, value: str, type_: str) -> None:
+    """A value that does not fit its type is an error with both; nothing is evaluated."""
+    with pytest.raises(BadParameterError, match="expected") as caught:
+        MemoryStore(node(pydata=_pydata(value, type_))).initial(slot())
+    assert value in caught.value.text
+    assert type_ in caught.value.hint
+
+
+_SETTINGS = {
+    "mode": "json",
+    "Cimager.ncycles": Argument(name="Cimager.ncycles", value=3, type="Integer", default=1, description="how often"),
+    "wide": Argument(name="wide", value=False, type="Boolean"),
+    "name": Argument(name="name", value='say "hi"', type="String"),
+    "out": Argument(name="out", usage="OutputPort"),
+}
+
+
+def _parset(node: Node, slot: Slots, mode: str) -> bytes:
+    return read(ParameterSetStore(node(**{**_SETTINGS, "mode": mode})).initial(slot()))
+
+
+def test_parameter_sets_in_yanda_form(node: Node, slot: Slots) -> None:
+    """One assignment a line, names with dots whole, booleans in lower case, ports and structure left out."""
+    assert _parset(node, slot, "YANDA") == b'Cimager.ncycles=3\nwide=false\nname=say "hi"\n'
+
+
+@pytest.mark.parametrize(
+    ("mode", "load"),
+    [("json", json.loads), ("toml", lambda body: tomllib.loads(body.decode())), ("pickle", pickle.loads)],
+)
+def test_parameter_sets_keep_types(node: Node, slot: Slots, mode: str, load: Callable[[bytes], Any]) -> None:
+    """In formats with types, the value of each name comes back as it was."""
+    found = load(_parset(node, slot, mode))
+
+    assert {name: record["value"] for name, record in found.items()} == {
+        "Cimager.ncycles": 3,
+        "wide": False,
+        "name": 'say "hi"',
+    }
+    assert found["Cimager.ncycles"]["default"] == 1
+
+
+def test_parameter_sets_as_ini(node: Node, slot: Slots) -> None:
+    """A section for each name."""
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(_parset(node, slot, "ini").decode())
+
+    assert parser["Cimager.ncycles"]["value"] == "3"
+
+
+def test_parameter_sets_as_yaml(node: Node, slot: Slots) -> None:
+    """A mapping of mappings whose scalars are spelled as in JSON, which is YAML."""
+    lines = _parset(node, slot, "yaml").decode().splitlines()
+
+    assert lines[:2] == ['"Cimager.ncycles":', "  value: 3"]
+    assert '  value: "say \\"hi\\""' in lines
+
+
+def test_parameter_sets_can_be_verbatim(node: Node, slot: Slots) -> None:
+    """config_data is the whole content."""
+    assert read(ParameterSetStore(node(mode="YANDA", config_data="a=1")).initial(slot())) == b"a=1"
