@@ -86,6 +86,9 @@ class UrlRetrieveApp(App):
                 for output in context.outputs:
                     output.write(block)
                 context.wait(0)  # lets a cancel through
+            promised = answer.headers.get("Content-Length", "")
+        if promised.isdecimal() and int(promised) != size:
+            raise WorldError(f"{url} cannot be fetched whole: the connection ended after {size} of {promised} bytes")
         context.log(f"fetched {size} bytes from {url}")
 
 

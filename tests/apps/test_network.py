@@ -1,0 +1,184 @@
+"""Applications that talk to the network, on this machine only."""
+
+import http.server
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dropflow.apps.execute import LocalExecutor
+from dropflow.engine.api import ExecutorSpec, Output, Task
+from dropflow.graph.templates import Argument, Kind, Link, Template
+from dropflow.testing.attempts import Given, try_app
+
+URL = "dlg.apps.simple.UrlRetrieveApp"
+LISTENER = "dlg.apps.socket_listener.SocketListenerApp"
+BODY = bytes(range(256)) * 20
+
+
+class Site(http.server.BaseHTTPRequestHandler):
+    """A web site of a few pages."""
+
+    def do_GET(self) -> None:
+        """Answer with the page, an error, or the way to another page."""
+        if self.path == "/data":
+            self.reply(200, BODY)
+        elif self.path == "/cut":
+            self.reply(200, BODY, length=len(BODY) * 2)
+        elif self.path == "/moved":
+            self.reply(302, b"", location="/data")
+        elif self.path == "/to-a-file":
+            self.reply(302, b"", location="file:///etc/hostname")
+        else:
+            self.reply(503 if self.path == "/busy" else 404, b"an error page")
+
+    def reply(self, status: int, body: bytes, *, location: str = "", length: int = -1) -> None:
+        """Send one answer."""
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body) if length < 0 else length))
+        if location:
+            self.send_header("Location", location)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is given
+        """Say nothing."""
+
+
+@pytest.fixture
+def site() -> Iterator[str]:
+    """The address of a web site that is up during a test."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def fetch(directory: Path, url: str, **fields: Any) -> Any:
+    """Fetch `url` into one output."""
+    return try_app(URL, directory, outputs=["data"], fields={"url": url, **fields})
+
+
+@pytest.mark.parametrize("page", ["/data", "/moved"])
+def test_a_page_is_fetched(tmp_path: Path, site: str, page: str) -> None:
+    """The bytes of the page arrive, also after a redirection."""
+    assert fetch(tmp_path, site + page).contents == [BODY]
+
+
+def test_the_address_may_come_from_a_port(tmp_path: Path, site: str) -> None:
+    """Text connected to the port url is the address."""
+    got = try_app(URL, tmp_path, inputs=[Given("url", f"{site}/data\n")], outputs=["data"])
+
+    assert got.contents == [BODY]
+
+
+@pytest.mark.parametrize(
+    ("page", "code", "text"),
+    [
+        ("/none", "DF105", "answered 404"),
+        ("/busy", "DF200", "answered 503"),
+        ("/to-a-file", "DF105", "302"),
+        ("/cut", "DF200", "ended after 5120 of 10240 bytes"),
+    ],
+)
+def test_no_page_is_a_failure(tmp_path: Path, site: str, page: str, code: str, text: str) -> None:
+    """An error page, a way out of the web and half a page are failures, not data."""
+    failure = fetch(tmp_path, site + page).failure
+
+    assert (failure.code, text in failure.text) == (code, True)
+
+
+def test_a_page_may_be_too_large(tmp_path: Path, site: str) -> None:
+    """More bytes than allowed are refused."""
+    assert "larger than max_size (100 bytes)" in fetch(tmp_path, f"{site}/data", max_size=100).failure.text
+
+
+@pytest.mark.parametrize("url", ["", "file:///etc/passwd", "ftp://x/y", "data", "http://"])
+def test_only_the_web_is_fetched(tmp_path: Path, url: str) -> None:
+    """Anything but http and https is refused before anything is opened."""
+    assert fetch(tmp_path, url).failure.code == "DF104"
+
+
+def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    """A refused connection is the world's fault: worth another attempt."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+    failure = fetch(tmp_path, f"http://127.0.0.1:{port}/x").failure
+
+    assert failure.retryable
+    assert "cannot be fetched" in failure.text
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_a_client_is_listened_to(tmp_path: Path, free_port: int, *, reuse: bool) -> None:
+    """What one client sends until it closes is the content of every output."""
+    fields = {"host": "127.0.0.1", "port": free_port, "bufsize": 100, "reuse_addr": reuse}
+    got: list[Any] = []
+    listening = threading.Thread(
+        target=lambda: got.append(try_app(LISTENER, tmp_path, outputs=["a", "b"], fields=fields))
+    )
+    listening.start()
+    with _connected(free_port) as client:
+        client.sendall(BODY)
+    listening.join()
+
+    assert got[0].contents == [BODY] * 2
+
+
+def _connected(port: int) -> socket.socket:
+    """A connection to a listener that is about to come up."""
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            threading.Event().wait(0.01)
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    """The failure says which port cannot be had."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        failure = try_app(LISTENER, tmp_path, fields={"host": "127.0.0.1", "port": port}).failure
+
+    assert f"cannot listen on 127.0.0.1:{port}" in failure.text
+
+
+def test_a_listener_takes_no_inputs(tmp_path: Path) -> None:
+    """An edge into it is an error."""
+    assert "takes no inputs" in try_app(LISTENER, tmp_path, inputs=[Given("x", 1)]).failure.text
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_listening_can_be_stopped(tmp_path: Path, free_port: int, *, connected: bool) -> None:
+    """A cancelled listener ends, whether somebody is connected or not."""
+    fields = (Argument(name="host", value="127.0.0.1"), Argument(name="port", value=free_port))
+    node = Template(key="l", name="listener", kind=Kind.APP, component=LISTENER, arguments=fields)
+    data = Template(key="d", name="d", kind=Kind.DATA, component="dlg.data.drops.memory.InMemoryDROP")
+    spec = ExecutorSpec(session="s", directory=str(tmp_path), templates=(node, data), links=(Link(source=0, target=1),))
+    executor = LocalExecutor(spec)
+    task = Task(0, 1, 0, "g_l_0", (), (), (Output(1, "g_d_0", 1, 0),))
+    outcomes: list[Any] = []
+    thread = threading.Thread(target=lambda: outcomes.append(executor.execute(task)))
+    thread.start()
+    client = _connected(free_port) if connected else None
+    while thread.is_alive():
+        executor.abort(0)
+        thread.join(0.02)
+    if client is not None:
+        client.close()
+    executor.close()
+
+    assert outcomes[0].failure.kind == "CancelledRunError"

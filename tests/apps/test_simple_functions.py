@@ -1,0 +1,35 @@
+"""The small functions for Python function nodes."""
+
+from pathlib import Path
+
+import pytest
+
+from dropflow.apps import simple_functions
+from dropflow.testing.attempts import Given, try_app
+
+
+def test_they_do_what_their_names_say(tmp_path: Path) -> None:
+    """Lines, ranges, maxima and JSON."""
+    (tmp_path / "lines").write_text("a\nb\n")
+
+    assert simple_functions.readLines(str(tmp_path / "lines")) == ["a", "b"]
+    assert simple_functions.createRange(4, 1) == [1, 2, 3]
+    assert simple_functions.getMax([1, 3, 2]) == 3
+    assert simple_functions.string2json('{"a": 1}') == {"a": 1}
+
+
+@pytest.mark.parametrize("text", [None, "", " \n"])
+def test_no_text_is_no_json(text: str | None) -> None:
+    """Real graphs leave the text away: then the answer is None."""
+    assert simple_functions.string2json(text) is None
+
+
+def test_several_outputs_get_their_own(tmp_path: Path) -> None:
+    """The function for many outputs gives each port its value."""
+    fields = {"func_name": "dlg.apps.simple_functions.createMultiOut", "v1": 5}
+
+    got = try_app(
+        "dlg.apps.pyfunc.PyFuncApp", tmp_path, inputs=[Given("v2", 6)], outputs=["out1", "out2"], fields=fields
+    )
+
+    assert got.values == [5, 6]
