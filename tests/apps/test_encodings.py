@@ -1,0 +1,301 @@
+"""Encodings round-trip, refuse what they cannot hold, and forgive what can only be meant one way."""
+
+import io
+import math
+import pickle
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from dropflow.apps.encodings import DEFAULT, ENCODINGS, canonical, decode, encode, is_text
+from dropflow.errors import AppError, BadParameterError, MissingDependencyError
+
+
+class Content:
+    """A content as an input offers it."""
+
+    port = "in"
+    name = "the data"
+
+    def __init__(self, body: bytes, *, text: bool = False, memory: bool = True) -> None:
+        self.body = body
+        self.is_text = text
+        self.in_memory = memory
+        self.size = len(body)
+        self.path = Path("/some/where")
+        self.url = "file:///some/where"
+        self.warnings: list[str] = []
+
+    def view(self) -> memoryview:
+        """All of it."""
+        return memoryview(self.body)
+
+    def read(self) -> bytes:
+        """All of it."""
+        return self.body
+
+    def open(self) -> BinaryIO:
+        """All of it."""
+        return io.BytesIO(self.body)
+
+    def warn(self, text: str) -> None:
+        """Remember."""
+        self.warnings.append(text)
+
+
+def _round_trip(encoding: str, value: Any) -> Any:
+    return decode(encoding, Content(encode(encoding, value), text=is_text(encoding)))
+
+
+_PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+_VALUES = st.recursive(
+    _PLAIN, lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner)
+)
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
+)
+_LITERALS = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.binary()
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(st.integers() | st.text("abc"), inner),
+)
+_LINES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=1, max_size=50)
+
+
+@pytest.mark.parametrize("encoding", ["pickle", "dill"])
+@given(value=_VALUES)
+def test_pickles_hold_any_value(encoding: str, value: Any) -> None:
+    """Values come back equal and of the same type."""
+    found = _round_trip(encoding, value)
+
+    assert found == value
+    assert type(found) is type(value)
+
+
+@given(_JSON)
+def test_json_holds_json(value: Any) -> None:
+    """What JSON can say comes back."""
+    assert _round_trip("json", value) == value
+
+
+@given(_LITERALS)
+def test_eval_holds_literals(value: Any) -> None:
+    """Python literals come back, texts too, and nothing is evaluated."""
+    found = _round_trip("eval", value)
+
+    assert found == value
+    assert type(found) is type(value)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_utf8_holds_text(value: str) -> None:
+    """Text comes back as text."""
+    assert _round_trip("utf-8", value) == value
+
+
+@pytest.mark.parametrize("encoding", ["raw", "binary", "base64"])
+@given(value=st.binary(max_size=200_000))
+def test_bytes_come_back_whole(encoding: str, value: bytes) -> None:
+    """Bytes are what they were, all of them."""
+    assert _round_trip(encoding, value) == value
+
+
+@given(hnp.arrays(hnp.scalar_dtypes(), hnp.array_shapes(min_dims=0, min_side=0)))
+def test_npy_holds_arrays(value: Any) -> None:
+    """Arrays keep values, type and shape."""
+    found = _round_trip("npy", value)
+
+    assert (found.dtype, found.shape) == (value.dtype, value.shape)
+    assert found.tobytes() == value.tobytes()
+
+
+@given(_LINES)
+def test_paths_come_back_from_memory(value: str) -> None:
+    """A path that was written to a memory drop is the path that is read."""
+    assert _round_trip("path", value) == value
+
+
+def test_urls_come_back_from_memory() -> None:
+    """A URL likewise."""
+    assert _round_trip("dataurl", "https://example.org/x?y=1") == "https://example.org/x?y=1"
+
+
+def test_functions_and_classes_travel() -> None:
+    """What another process could not import is taken along."""
+
+    class Local:
+        value = 7
+
+    body = encode("pickle", (lambda number: number + Local.value, Local))
+    function, made = decode("dill", Content(body))
+
+    assert (function(1), made.value) == (8, 7)
+
+
+def test_unknown_encodings_list_the_known() -> None:
+    """A wrong name is an error that lists the right ones; any case and a few other spellings are right."""
+    with pytest.raises(BadParameterError, match="'pikle'") as caught:
+        canonical("pikle")
+    assert all(name in caught.value.hint for name in ENCODINGS)
+    assert [canonical(name) for name in ("UTF8", " Pickle ", "numpy", "", None)] == [
+        "utf-8", "pickle", "npy", DEFAULT, DEFAULT,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("encoding", "value"),
+    [
+        ("pickle", (number for number in ())),
+        ("json", {1: 2}),
+        ("json", (1, 2)),
+        ("json", math.nan),
+        ("json", b"x"),
+        ("json", np.int64(1)),
+        ("eval", object()),
+        ("eval", math.inf),
+        ("eval", np.int64(3)),
+        ("npy", [[1], [1, 2]]),
+        ("npy", [object()]),
+        ("utf-8", b"\xff"),
+        ("utf-8", "\ud800"),
+        ("raw", 5),
+        ("raw", [1]),
+        ("binary", "text"),
+        ("base64", "text"),
+        ("path", 5),
+        ("path", "two\nlines"),
+        ("dataurl", "no url"),
+    ],
+)
+def test_what_cannot_be_held_is_refused(encoding: str, value: Any) -> None:
+    """An encoding that would lose or change a value says so, with the value's type, in place of writing something."""
+    with pytest.raises(AppError, match=f"encoding '{encoding}' cannot hold {type(value).__name__}"):
+        encode(encoding, value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(5, b"5"), ([1, "a"], b"[1, 'a']"), (np.float64(2.5), b"2.5"), (b"ok", b"ok"), (None, b"None")]
+)
+def test_utf8_writes_other_values_as_text(value: Any, text: bytes) -> None:
+    """As DALiuGE does: graphs rely on numbers and lists becoming readable text."""
+    assert encode("utf-8", value) == text
+
+
+@pytest.mark.parametrize("encoding", ["pickle", "dill", "eval"])
+def test_nothing_is_none(encoding: str) -> None:
+    """An empty content is None."""
+    assert decode(encoding, Content(b"")) is None
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("pickle", b"plain text"),
+        ("pickle", b"\x80\x04broken"),
+        ("npy", b"no array"),
+        ("npy", b"\x93NUMPY\x01"),
+        ("json", b"{"),
+        ("eval", b"f(x)"),
+        ("utf-8", b"\xff\xfe"),
+        ("base64", b"?"),
+    ],
+)
+def test_contents_of_another_encoding_are_named(encoding: str, body: bytes) -> None:
+    """The error says which input and port, which encoding, and how the content begins."""
+    with pytest.raises(AppError, match=rf"input 'the data' at port 'in' is not in encoding '{encoding}'") as caught:
+        decode(encoding, Content(body, memory=False))
+    assert repr(body[:16]) in caught.value.text
+    assert "producer" in caught.value.hint
+
+
+@pytest.mark.parametrize("encoding", ["pickle", "dill"])
+def test_text_drops_answer_pickle_ports(encoding: str) -> None:
+    """A String drop gives its text, the empty one the empty text."""
+    assert decode(encoding, Content(b"hello", text=True)) == "hello"
+    assert decode(encoding, Content(b"", text=True)) == ""
+
+
+@pytest.mark.parametrize(
+    ("encoding", "value", "expected"),
+    [
+        ("utf-8", "hello", "hello"),
+        ("utf-8", 5, "5"),
+        ("eval", [1], [1]),
+        ("json", {"a": 1}, {"a": 1}),
+        ("path", "/a/b", "/a/b"),
+    ],
+)
+def test_pickles_in_memory_answer_other_ports(encoding: str, value: Any, expected: Any) -> None:
+    """What this session pickled is read as what it is, whatever the port is called."""
+    assert decode(encoding, Content(encode("pickle", value))) == expected
+
+
+def test_arrays_answer_both_kinds_of_ports() -> None:
+    """A pickled array at an npy port, and an npy array at a pickle port."""
+    array = np.arange(3)
+
+    assert decode("npy", Content(encode("pickle", array))).tolist() == [0, 1, 2]
+    assert decode("pickle", Content(encode("npy", array), memory=False)).tolist() == [0, 1, 2]
+
+
+class _Trap:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (pytest.fail, ("a file was unpickled",))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "eval", "json", "npy"])
+def test_files_are_not_unpickled_unasked(encoding: str) -> None:
+    """A pickle in a file runs no code unless the port asks for a pickle."""
+    with pytest.raises(AppError, match="is not in encoding"):
+        decode(encoding, Content(pickle.dumps(_Trap()), memory=False))
+
+
+def test_values_after_the_first_are_told() -> None:
+    """Several pickles one after the other (a raw gather) give the first one, and the log says so."""
+    content = Content(encode("pickle", 1) + encode("pickle", 2))
+
+    assert decode("pickle", content) == 1
+    assert "bytes after the first value" in content.warnings[0]
+
+
+def test_large_values_are_read_whole() -> None:
+    """Arrays larger than any buffer come back, and leave nothing unread."""
+    array = np.arange(300_000)
+    content = Content(encode("pickle", array))
+
+    assert (decode("pickle", content) == array).all()
+    assert content.warnings == []
+
+
+def test_missing_dill_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pickle that needs the package dill says how to install it."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "dill"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "dill", None)
+    body = b"\x80\x04cdill._dill\n_create_function\n."
+    with pytest.raises(MissingDependencyError, match="written by dill") as caught:
+        decode("dill", Content(body))
+    assert "pip install" in caught.value.hint
+
+
+def test_paths_of_files_and_of_other_contents() -> None:
+    """A file answers with its path; text in memory is a path itself, other contents get one."""
+    assert decode("path", Content(b"text", memory=False)) == "/some/where"
+    assert decode("path", Content(b"two\nlines", text=True)) == "/some/where"
+    assert decode("path", Content(b"\x00\x01")) == "/some/where"
+    assert decode("dataurl", Content(b"text", memory=False)) == "file:///some/where"

@@ -1,0 +1,480 @@
+"""Attempts on the real executor: contents in, contents out, failures told."""
+
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dropflow.apps.api import App, Context
+from dropflow.apps.execute import LocalExecutor
+from dropflow.clock import SystemClock
+from dropflow.data.content import read
+from dropflow.data.keeper import LocalKeeper
+from dropflow.engine.api import ExecutorSpec, Handle, Input, Outcome, Output, Task
+from dropflow.errors import AppError, StorageError, UsageError
+from dropflow.graph.templates import Argument, Kind, Link, Template
+from dropflow.ids import drop_file_name
+from dropflow.states import DropState
+
+MEMORY = "dlg.data.drops.memory.InMemoryDROP"
+FILE = "dlg.data.drops.file.FileDROP"
+_APP, _IN, _OUT = 0, 1, 2
+
+
+class _Does(App):
+    """An application that is given as a function."""
+
+    def __init__(self, run: Callable[[Context], None]) -> None:
+        self._run = run
+
+    def run(self, context: Context) -> None:
+        """Do it."""
+        self._run(context)
+
+
+class Bench:
+    """One application with one input drop and one output drop."""
+
+    def __init__(self, directory: Path) -> None:
+        self.keeper = LocalKeeper(directory, "trial", SystemClock())
+        self.directory = Path(self.keeper.workspace.directory)
+        self.executor: LocalExecutor | None = None
+
+    def build(self, **options: Any) -> LocalExecutor:
+        """An executor; `source` and `target` are data classes, `fields` those of the application."""
+        fields = options.pop("fields", ())
+        target_fields = options.pop("target_fields", ())
+        templates = (
+            Template(key="a", name="the app", kind=Kind.APP, arguments=tuple(fields)),
+            Template(key="i", name="the input", kind=Kind.DATA, component=options.pop("source", MEMORY)),
+            Template(
+                key="o",
+                name="the output",
+                kind=Kind.DATA,
+                component=options.pop("target", MEMORY),
+                arguments=tuple(target_fields),
+            ),
+        )
+        links = (
+            Link(source=_IN, target=_APP, target_port=options.pop("in_port", "in")),
+            Link(source=_APP, target=_OUT, source_port=options.pop("out_port", "out")),
+        )
+        self.close()
+        self.executor = LocalExecutor(
+            ExecutorSpec(session="trial", directory=str(self.directory), templates=templates, links=links, **options)
+        )
+        return self.executor
+
+    def run(self, function: Callable[[Context], None], *, given: Handle | None = None, **options: Any) -> Outcome:
+        """One attempt that does `function`."""
+        state, attempt = options.pop("state", DropState.COMPLETED), options.pop("attempt", 1)
+        executor = self.executor if self.executor is not None and not options else self.build(**options)
+        executor._apps[_APP] = _Does(function)
+        return executor.execute(self.task(given=given, state=state, attempt=attempt))
+
+    def task(
+        self, *, given: Handle | None = None, state: DropState = DropState.COMPLETED, attempt: int = 1, drop: int = 0
+    ) -> Task:
+        """The task of that attempt."""
+        return Task(
+            drop, attempt, _APP, f"g_a_{drop}", (drop,),
+            (Input(100, "g_i_0", _IN, 0, state, given or Handle()),),
+            (Output(200 + drop, "g_o_0", _OUT, 1),),
+        )  # fmt: skip
+
+    def log(self, oid: str = "g_a_0") -> str:
+        """The log of a drop."""
+        path = self.directory / "logs" / f"{drop_file_name(oid)}.log"
+        return path.read_text() if path.exists() else ""
+
+    def close(self) -> None:
+        """Give back the standard streams."""
+        if self.executor is not None:
+            self.executor.close()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """An application between two data drops."""
+    found = Bench(tmp_path / "session")
+    yield found
+    found.close()
+    found.keeper.close()
+
+
+def _text(body: str) -> Handle:
+    return Handle(body=body.encode(), size=len(body.encode()), text=True)
+
+
+def _content(outcome: Outcome) -> bytes:
+    assert outcome.failure is None, outcome.failure
+    return read(outcome.handles[200])
+
+
+def test_values_go_in_and_out(bench: Bench) -> None:
+    """An application reads its input's value and writes its output's, by the encodings of the ports."""
+    fields = (
+        Argument(name="in", encoding="utf-8", usage="InputPort"),
+        Argument(name="out", encoding="json", usage="OutputPort"),
+    )
+    outcome = bench.run(lambda ctx: ctx.outputs[0].put([ctx.inputs[0].value()]), given=_text("hi"), fields=fields)
+
+    assert _content(outcome) == b'["hi"]'
+
+
+def test_a_context_says_who_and_where(bench: Bench) -> None:
+    """Ids, names, position, attempt, session, ports and directory are what the task says."""
+    seen: list[Any] = []
+
+    def look(ctx: Context) -> None:
+        data, out = ctx.inputs[0], ctx.outputs[0]
+        seen.extend((ctx.oid, ctx.name, ctx.index, ctx.attempt, ctx.session, ctx.directory))
+        seen.extend((data.port, data.name, data.oid, data.size, data.ok, data.is_directory))
+        seen.extend((out.port, out.name, out.oid, out.is_directory, ctx.input("in") is data, ctx.input("no")))
+
+    bench.run(look, given=_text("hi"))
+
+    assert seen == [
+        *("g_a_0", "the app", (0,), 1, "trial", bench.directory / "files"),
+        *("in", "the input", "g_i_0", 2, True, False),
+        *("out", "the output", "g_o_0", False, True, None),
+    ]
+
+
+def test_untouched_outputs_are_empty(bench: Bench) -> None:
+    """An application that writes nothing still completes its outputs: memory without content, files as empty files."""
+    memory = bench.run(lambda _ctx: None)
+    file = bench.run(lambda _ctx: None, target=FILE)
+
+    assert memory.handles[200].size == 0
+    assert Path(file.handles[200].location).read_bytes() == b""
+
+
+def test_skipped_outputs_are_left_out(bench: Bench) -> None:
+    """A skipped output has no content, even if something was written to it."""
+
+    def skip(ctx: Context) -> None:
+        ctx.outputs[0].write(b"too late")
+        ctx.outputs[0].skip()
+
+    outcome = bench.run(skip, target=FILE)
+
+    assert (outcome.handles, outcome.skipped) == ({}, (200,))
+    assert not list((bench.directory / "tmp").glob("0-1-*"))
+
+
+def test_streams_and_writes_mix(bench: Bench) -> None:
+    """Bytes, text, streams and programs append in the order of the calls; open streams are closed at the end."""
+
+    def write(ctx: Context) -> None:
+        out = ctx.outputs[0]
+        out.write("a")
+        stream = out.open()
+        stream.write(b"b")
+        stream.flush()
+        with out.path.open("ab") as program:
+            program.write(b"c")
+        stream.write(b"d")
+
+    for target in (MEMORY, FILE):
+        assert _content(bench.run(write, target=target)) == b"abcd"
+
+
+@pytest.mark.parametrize("size", [10, 1_000_000])
+def test_inputs_can_be_read_in_every_way(bench: Bench, size: int) -> None:
+    """Whole, as a stream, and as a file, from the handle and from shared memory."""
+    part = bench.run(lambda ctx: ctx.outputs[0].write(b"x" * size) and None).handles[200]
+    seen: list[bytes] = []
+
+    def look(ctx: Context) -> None:
+        data = ctx.inputs[0]
+        with data.open() as stream:
+            seen.extend((data.read(), stream.read(), data.path.read_bytes()))
+        seen.append(Path(data.url.removeprefix("file://")).read_bytes())
+
+    bench.run(look, given=part)
+
+    assert seen == [b"x" * size] * 4
+
+
+def test_temporary_inputs_go_with_the_attempt(bench: Bench) -> None:
+    """The file that was made of a content in memory is gone when the attempt is over."""
+    paths: list[Path] = []
+    bench.run(lambda ctx: paths.append(ctx.inputs[0].path), given=_text("hi"))
+
+    assert not paths[0].parent.exists()
+
+
+def test_failed_inputs_refuse_to_be_read(bench: Bench) -> None:
+    """An input whose drop failed says so; an application can look first."""
+    outcome = bench.run(lambda ctx: ctx.inputs[0].read() and None, state=DropState.ERROR)
+
+    assert outcome.failure is not None
+    assert "input 'the input' (g_i_0) has no content: it is ERROR" in outcome.failure.text
+
+
+def test_failed_attempts_leave_nothing(bench: Bench) -> None:
+    """What a failed attempt wrote is gone, and its outcome has no contents."""
+
+    def fail(ctx: Context) -> None:
+        ctx.outputs[0].write(b"x" * 1_000_000)
+        raise ValueError("no")
+
+    for target in (MEMORY, FILE):
+        outcome = bench.run(fail, target=target)
+        assert outcome.handles == {}
+    assert not [path for path in (bench.directory / "tmp").iterdir() if path.name != "shm"]
+    assert not list((bench.directory / "tmp" / "shm").iterdir())
+
+
+def test_a_failure_says_what_and_where(bench: Bench) -> None:
+    """The failure has the exception, and a traceback that begins in the application's own code; the log has it too."""
+
+    def helper() -> None:
+        raise KeyError("missing")
+
+    outcome = bench.run(lambda _ctx: helper())
+
+    assert outcome.failure is not None
+    assert (outcome.failure.kind, outcome.failure.text) == ("KeyError", "KeyError: 'missing'")
+    assert "in helper" in outcome.failure.detail
+    assert "dropflow/apps/execute.py" not in outcome.failure.detail
+    assert "KeyError: 'missing'" in bench.log()
+
+
+def _import_nothing(_ctx: Context) -> None:
+    import surely_not_installed.really  # noqa: F401, PLC0415 # type: ignore[import-not-found]
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "hint"),
+    [
+        (_import_nothing, "ModuleNotFoundError", "install 'surely_not_installed' in the environment"),
+        (lambda _ctx: open("nowhere.txt").close(), "FileNotFoundError", "files directory"),  # noqa: PTH123
+        (lambda _ctx: sys.exit(3), "SystemExit", "return from the function"),
+    ],
+)
+def test_failures_say_what_to_do(bench: Bench, function: Callable[[Context], None], kind: str, hint: str) -> None:
+    """Common exceptions come with advice."""
+    failure = bench.run(function).failure
+
+    assert failure is not None
+    assert failure.kind == kind
+    assert hint in failure.hint
+
+
+def test_our_own_errors_keep_their_words(bench: Bench) -> None:
+    """A DropflowError gives its code, text and hint; with nothing else to show, the log's end is the detail."""
+
+    def fail(ctx: Context) -> None:
+        ctx.log("about to fail")
+        raise StorageError("the disk is full", hint="make room")
+
+    failure = bench.run(fail).failure
+
+    assert failure is not None
+    assert (failure.code, failure.text, failure.hint, failure.retryable) == (
+        "DF201",
+        "the disk is full",
+        "make room",
+        True,
+    )
+    assert "about to fail" in failure.detail
+
+
+def test_ctrl_c_is_no_failure_of_the_application(bench: Bench) -> None:
+    """In the main thread it passes through, and what was written is gone; elsewhere the application raised it."""
+
+    def interrupted(ctx: Context) -> None:
+        ctx.outputs[0].write(b"x")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(interrupted, target=FILE)
+    outcomes: list[Outcome] = []
+    thread = threading.Thread(target=lambda: outcomes.append(bench.run(interrupted)))
+    thread.start()
+    thread.join()
+
+    assert outcomes[0].failure is not None
+    assert not list((bench.directory / "tmp").glob("0-1-*"))
+
+
+def test_a_wait_ends_with_the_session(bench: Bench) -> None:
+    """An abort from another thread wakes a waiting application at once."""
+    waiting = threading.Event()
+
+    def wait(ctx: Context) -> None:
+        waiting.set()
+        ctx.wait(1000)
+
+    executor = bench.build()
+    stopper = threading.Thread(target=lambda: (waiting.wait(), executor.abort(0)))
+    stopper.start()
+    outcome = bench.run(wait)
+    stopper.join()
+
+    assert outcome.failure is not None
+    assert outcome.failure.kind == "CancelledRunError"
+
+
+def test_an_aborted_attempt_writes_no_more(bench: Bench) -> None:
+    """Reading and writing notice the abort, so that long copies end."""
+    executor = bench.build()
+
+    def copy(ctx: Context) -> None:
+        executor.abort(0)
+        ctx.outputs[0].write(b"x")
+
+    failure = bench.run(copy).failure
+
+    assert failure is not None
+    assert failure.kind == "CancelledRunError"
+
+
+def test_a_second_attempt_continues_the_log(bench: Bench) -> None:
+    """The log has the output of all attempts, told apart."""
+    bench.run(lambda _ctx: print("first"))  # noqa: T201 - what is tested
+    bench.run(lambda _ctx: print("second"), attempt=2)  # noqa: T201 - what is tested
+
+    assert [line.split(" ", 1)[-1] for line in bench.log().splitlines()] == ["first", "INFO attempt 2", "second"]
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [("hello.txt", "hello.txt"), ("", "g_o_0"), ("hello_{dlg}.txt", "hello_dropflow.txt")]
+)
+def test_the_application_names_its_file(bench: Bench, value: str, name: str) -> None:
+    """The field of a port with path encoding names an unnamed file."""
+    fields = (Argument(name="out", value=value, encoding="path", usage="OutputPort"),)
+    outcome = bench.run(lambda ctx: ctx.outputs[0].path.touch(), target=FILE, fields=fields)
+
+    assert outcome.handles[200].final == str(bench.directory / "files" / name)
+    assert Path(outcome.handles[200].location).name == name
+
+
+def test_an_input_names_the_file(bench: Bench) -> None:
+    """The value that comes in at the port of that name counts more than the field."""
+    fields = (Argument(name="filepath", value="field.txt", encoding="path", usage="InputOutput"),)
+    outcome = bench.run(
+        lambda ctx: ctx.outputs[0].path.touch(),
+        given=_text("input.txt"),
+        target=FILE,
+        fields=fields,
+        in_port="filepath",
+        out_port="filepath",
+    )
+
+    assert outcome.handles[200].final == str(bench.directory / "files/input.txt")
+
+
+def test_a_path_as_value_is_taken(bench: Bench, tmp_path: Path) -> None:
+    """An application may answer the path of a file it made: its content becomes the drop's."""
+    (tmp_path / "made").write_bytes(b"content")
+    outcome = bench.run(lambda ctx: ctx.outputs[0].put(str(tmp_path / "made"), "path"), target=FILE)
+    failure = bench.run(lambda ctx: ctx.outputs[0].put("/no/where", "path"), target=FILE).failure
+
+    assert _content(outcome) == b"content"
+    assert failure is not None
+    assert "/no/where" in failure.text
+
+
+def test_json_drops_hold_json(bench: Bench) -> None:
+    """Whatever pickle-like encoding EAGLE put on the port, a JSON drop is written and read as JSON."""
+    target = "dlg.data.drops.json_drop.JsonDROP"
+    outcome = bench.run(lambda ctx: ctx.outputs[0].put({"a": [1]}), target=target)
+    seen: list[Any] = []
+    bench.run(lambda ctx: seen.append(ctx.inputs[0].value("pickle")), given=outcome.handles[200], source=target)
+
+    assert _content(outcome) == b'{"a": [1]}'
+    assert seen == [{"a": [1]}]
+
+
+def test_errors_of_encodings_name_the_port(bench: Bench) -> None:
+    """A value that does not fit is told with the output's port."""
+    failure = bench.run(lambda ctx: ctx.outputs[0].put(5, "raw")).failure
+
+    assert failure is not None
+    assert failure.text.startswith("output 'out': encoding 'raw' cannot hold int 5")
+
+
+def test_root_drops_get_their_initial_content(bench: Bench) -> None:
+    """A data drop without producers is a task too; problems are its failure, warnings go to its log."""
+    executor = bench.build(target=FILE, target_fields=(Argument(name="filepath", value="/no/where"),))
+    failed = executor.execute(Task(5, 1, _OUT, "g_o_0", ()))
+    made = bench.build(target=FILE, target_fields=(Argument(name="filepath", value="new.txt"),)).execute(
+        Task(6, 1, _OUT, "g_o_1", ())
+    )
+
+    assert failed.failure is not None
+    assert "/no/where does not exist" in failed.failure.text
+    assert (made.failure, made.handles[6].size) == (None, 0)
+    assert "made empty" in bench.log("g_o_1")
+
+
+def test_an_unknown_class_is_a_failure(bench: Bench) -> None:
+    """A task whose application nobody knows fails with the class; it never raises."""
+    outcome = bench.build().execute(bench.task())
+
+    assert outcome.failure is not None
+    assert outcome.failure.hint
+
+
+def test_large_arrays_are_mapped(bench: Bench) -> None:
+    """An array that went through shared memory is the array that was written."""
+    array = np.arange(200_000.0)
+    part = bench.run(lambda ctx: ctx.outputs[0].put(array)).handles[200]
+    seen: list[Any] = []
+    bench.run(lambda ctx: seen.append(ctx.inputs[0].value()), given=part)
+
+    assert part.kind == "shm"
+    assert (seen[0] == array).all()
+
+
+def test_a_program_stream_can_be_a_zip(bench: Bench) -> None:
+    """Output streams serve libraries that write to file objects."""
+    import zipfile  # noqa: PLC0415 - only here
+
+    def write(ctx: Context) -> None:
+        with ctx.outputs[0].open() as stream, zipfile.ZipFile(stream, "w") as archive:
+            archive.writestr("a", "hello")
+
+    with zipfile.ZipFile(io.BytesIO(_content(bench.run(write)))) as archive:
+        assert archive.read("a") == b"hello"
+
+
+def test_reading_a_directory_as_bytes_is_told(bench: Bench, tmp_path: Path) -> None:
+    """A directory has a path, but no bytes."""
+    seen: list[Any] = []
+
+    def look(ctx: Context) -> None:
+        data = ctx.inputs[0]
+        seen.extend((data.is_directory, data.path, data.value("path")))
+        with pytest.raises(UsageError, match="is a directory"):
+            data.read()
+
+    outcome = bench.run(look, given=Handle(kind="directory", location=str(tmp_path)))
+
+    assert outcome.failure is None
+    assert seen == [True, tmp_path, os.fspath(tmp_path)]
+
+
+def test_errors_in_our_code_are_appended_with_a_cause(bench: Bench) -> None:
+    """An error of ours that was caused by another keeps that one's name and traceback."""
+
+    def fail(_ctx: Context) -> None:
+        try:
+            int("x")
+        except ValueError as problem:
+            raise AppError("the function failed") from problem
+
+    failure = bench.run(fail).failure
+
+    assert failure is not None
+    assert failure.kind == "ValueError"
+    assert "int(" in failure.detail

@@ -1,0 +1,130 @@
+"""Shell commands: output, status, environment, and how they are stopped."""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dropflow.apps.command import Command
+from dropflow.errors import AppError, CancelledRunError
+
+
+class _Output:
+    """Collects output, and tells when a word has come."""
+
+    def __init__(self, word: bytes = b"") -> None:
+        self.body = b""
+        self.word = word
+        self.seen = threading.Event()
+
+    def __call__(self, block: bytes) -> None:
+        self.body += block
+        if self.word and self.word in self.body:
+            self.seen.set()
+
+
+def _command(text: str, directory: Path, output: _Output | None = None) -> Command:
+    return Command(text, directory, {"PATH": os.environ["PATH"], "WHO": "me"}, output or _Output())
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.fixture
+def soon() -> Callable[[Callable[[], bool]], None]:
+    """Waits until something is so."""
+
+    def wait(condition: Callable[[], bool]) -> None:
+        while not condition():
+            threading.Event().wait(0.01)
+
+    return wait
+
+
+def test_output_status_place_and_environment(tmp_path: Path) -> None:
+    """A command runs in its directory with its environment; output and errors come in order, and the exit status."""
+    output = _Output()
+    status = _command("echo $WHO; echo err >&2; pwd; exit 3", tmp_path, output).run()
+
+    assert status == 3
+    assert output.body.decode().splitlines() == ["me", "err", str(tmp_path)]
+
+
+def test_much_output_comes_whole(tmp_path: Path) -> None:
+    """More than a pipe holds."""
+    output = _Output()
+
+    assert _command("head -c 3000000 /dev/zero", tmp_path, output).run() == 0
+    assert output.body == bytes(3_000_000)
+
+
+def test_a_killed_command_has_a_status(tmp_path: Path) -> None:
+    """As the shell counts: 128 and the signal."""
+    assert _command("kill -9 $$", tmp_path).run() == 137
+
+
+def test_stopping_takes_the_children_along(tmp_path: Path, soon: Callable[[Callable[[], bool]], None]) -> None:
+    """A stop from another thread ends the command, its children and its pipes, and is no exit status."""
+    output = _Output(b"started\n")
+    command = _command("sleep 1000 & echo $!; sleep 1000 | cat & echo started; wait", tmp_path, output)
+    stopper = threading.Thread(target=lambda: (output.seen.wait(), command.stop()))
+    stopper.start()
+    with pytest.raises(CancelledRunError):
+        command.run()
+    stopper.join()
+
+    soon(lambda: _gone(int(output.body.split()[0])))
+
+
+def test_a_deaf_command_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not end when asked is made to."""
+    monkeypatch.setattr("dropflow.apps.command.GRACE", 0.1)
+    output = _Output(b"started\n")
+    command = _command("trap '' TERM; echo started; while true; do sleep 0.05; done", tmp_path, output)
+    stopper = threading.Thread(target=lambda: (output.seen.wait(), command.stop()))
+    stopper.start()
+    with pytest.raises(CancelledRunError):
+        command.run()
+    stopper.join()
+
+
+def test_a_stop_before_the_start_counts(tmp_path: Path) -> None:
+    """A command that is stopped before it runs does not outlive its start."""
+    command = _command("sleep 1000", tmp_path)
+    command.stop()
+    with pytest.raises(CancelledRunError):
+        command.run()
+    command.stop()
+
+
+def test_left_over_children_do_not_hold_the_end(tmp_path: Path, soon: Callable[[Callable[[], bool]], None]) -> None:
+    """A process left in the background ends with its command, though it holds the output open."""
+    output = _Output()
+
+    assert _command("sleep 1000 & echo $!", tmp_path, output).run() == 0
+    soon(lambda: _gone(int(output.body)))
+
+
+def test_a_command_that_cannot_start_is_told(tmp_path: Path) -> None:
+    """A missing directory, or a command with a null byte, is an error with its reason."""
+    with pytest.raises(AppError, match="cannot be started"):
+        _command("true", tmp_path / "nowhere").run()
+    with pytest.raises(AppError, match="cannot be started"):
+        _command("echo \0", tmp_path).run()
+
+
+def test_nothing_is_leaked(tmp_path: Path) -> None:
+    """After many commands there are as many open files and threads as before."""
+    _command("true", tmp_path).run()
+    before = (len(os.listdir("/proc/self/fd")), threading.active_count())  # noqa: PTH208 - not a place of ours
+    for _ in range(10):
+        _command("true", tmp_path).run()
+
+    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before  # noqa: PTH208 - see above

@@ -1,0 +1,167 @@
+"""What drops print, log and raise goes to their own logs, bounded."""
+
+# ruff: noqa: T201 - what is printed is what is tested
+
+import io
+import logging
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dropflow.apps.logs import DropLog, Router, stamp
+
+
+@pytest.fixture
+def router() -> Router:
+    """A router that is not installed."""
+    return Router()
+
+
+def _log(folder: Path, name: str = "a", limit: int = 100_000) -> DropLog:
+    return DropLog(str(folder), name, limit)
+
+
+def _read(folder: Path, name: str = "a") -> str:
+    return (folder / f"{name}.log").read_text()
+
+
+def test_a_silent_drop_has_no_log(tmp_path: Path) -> None:
+    """The file is made when there is something to say."""
+    _log(tmp_path).close()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_prints_and_records_reach_the_log(tmp_path: Path, router: Router) -> None:
+    """print, sys.stderr, bytes to the buffer and logging, in their order."""
+    log = _log(tmp_path)
+    router.install()
+    try:
+        with router.to(log):
+            print("out", 1)
+            print("err", file=sys.stderr)
+            logging.getLogger("some.library").warning("read %d files", 3)
+            sys.stdout.buffer.write(b"bytes\n")
+            sys.stdout.write("no end of line")
+    finally:
+        router.remove()
+        log.close()
+    lines = _read(tmp_path).splitlines()
+
+    assert [lines[0], lines[1], lines[3], lines[4]] == ["out 1", "err", "bytes", "no end of line"]
+    assert lines[2].endswith("WARNING some.library: read 3 files")
+
+
+def test_threads_do_not_meet(tmp_path: Path, router: Router) -> None:
+    """Each thread prints into the log of its own attempt, however they interleave."""
+    barrier = threading.Barrier(4)
+
+    def work(name: str) -> None:
+        log = _log(tmp_path, name)
+        with router.to(log):
+            for number in range(50):
+                barrier.wait()
+                print(name, number)
+        log.close()
+
+    router.install()
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    router.remove()
+
+    for name in "abcd":
+        assert _read(tmp_path, name).splitlines() == [f"{name} {number}" for number in range(50)]
+
+
+def test_output_outside_of_attempts_is_as_ever(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What belongs to no attempt goes where it went before, and the streams are put back in the end."""
+    before = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", before)
+    router.install()
+    print("outside")
+    assert not sys.stdout.isatty()
+    router.remove()
+
+    assert before.getvalue() == "outside\n"
+    assert sys.stdout is before
+
+
+def test_installing_is_counted(router: Router) -> None:
+    """Two executors in one process share the standing-in streams; the last one puts the old ones back."""
+    before = sys.stdout
+    router.install()
+    router.install()
+    router.remove()
+    assert sys.stdout is not before
+    router.remove()
+
+    assert sys.stdout is before
+
+
+def test_other_handlers_stay_in_charge(tmp_path: Path, router: Router) -> None:
+    """The level of logging is only touched where nobody has set up logging, and is put back."""
+    top = logging.getLogger()
+    level, handlers = top.level, list(top.handlers)
+    router.install()
+    router.remove()
+
+    assert (top.level, top.handlers) == (level, handlers)
+    assert not list(tmp_path.iterdir())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 900), max_size=60), st.integers(1024, 4096))
+def test_logs_are_bounded(tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limit: int) -> None:
+    """The file never exceeds its limit by more than a line about what is missing; beginning and end are kept whole."""
+    folder = tmp_path_factory.mktemp("logs")
+    log = _log(folder, limit=limit)
+    whole = b""
+    for number, size in enumerate(sizes):
+        block = (str(number % 10) * size).encode()
+        whole += block
+        log.write_bytes(block)
+        assert not whole or os.path.getsize(folder / "a.log") <= limit + 64  # noqa: PTH202 - brevity
+    log.close()
+    if not whole:
+        return
+    found = (folder / "a.log").read_bytes()
+    if len(whole) <= limit:
+        assert found == whole
+    else:
+        head, _, rest = found.partition(b"\n[... ")
+        number, _, tail = rest.partition(b" bytes left out ...]\n")
+        assert whole.startswith(head)
+        assert whole.endswith(tail)
+        assert len(head) + int(number) + len(tail) == len(whole)
+
+
+def test_a_log_that_cannot_be_written_fails_nobody(tmp_path: Path) -> None:
+    """Writing to a missing directory or a full disk is given up silently."""
+    log = _log(tmp_path / "missing")
+    log.write("x\n")
+    log.line("INFO", "x", 0.0)
+
+    assert log.tail(10) == ""
+    log.close()
+
+
+def test_the_tail_is_the_end(tmp_path: Path) -> None:
+    """What was written last, also if it is not in the file yet."""
+    log = _log(tmp_path)
+    log.write("first\nsecond")
+
+    assert log.tail(6) == "second"
+    log.close()
+
+
+def test_times_are_readable() -> None:
+    """UTC with milliseconds."""
+    assert stamp(0.25) == "1970-01-01T00:00:00.250"
