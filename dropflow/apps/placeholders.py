@@ -54,7 +54,10 @@ class Filling:
         if inputs:
             if not any(data.ok for data in inputs):
                 raise AppError(f"the command needs the input '{name}', which failed")
-            return Fill(tuple(self._content(data) for data in inputs if data.ok))
+            fills = tuple(self._content(data) for data in inputs if data.ok)
+            own = context.arguments.get(name)
+            # An input without content leaves the field its own value.
+            return Fill(fills) if any(fills) or own is None else self._field(own)
         outputs = [output for output in context.outputs if output.port == name]
         if outputs:
             return Fill(tuple(str(output.path) for output in outputs))
