@@ -24,14 +24,10 @@ from dropflow.problems import Problem, Severity, refuse_errors
 
 __all__ = ["Source", "read_pg", "read_pg_stream"]
 
-_OUTWARDS = {"outputs": False, "consumers": False, "streamingConsumers": True}
-_INWARDS = {"inputs": False, "producers": False, "streamingInputs": True}
-_OWN = frozenset(
-    """
-    oid uid iid rank loop_ctx proc_index humanReadableKey node island reprodata ports port_map
-    inputs outputs consumers producers streamingInputs streamingConsumers
-    """.split()  # noqa: SIM905 - a block of words reads better than a column of quotes
-)
+_OUTWARDS = ("outputs", "consumers", "streamingConsumers")
+_RELATIONS = (*_OUTWARDS, "inputs", "producers", "streamingInputs")
+_IDENTITY = ("oid", "uid", "iid", "rank", "loop_ctx", "proc_index", "humanReadableKey", "node", "island")
+_OWN = frozenset((*_RELATIONS, *_IDENTITY, "reprodata", "ports", "port_map"))
 """Keys in which instances of one node differ."""
 
 _MOST_PROBLEMS = 200
@@ -197,12 +193,15 @@ class _Reading:
         self._index.append(_index(drop))
         self._note_levels(template, drop)
         self._nodes.append((_text(drop.get("node")), _text(drop.get("island"))))
-        for key, streaming in _OUTWARDS.items():
-            for other, port in self._entries(drop.get(key), oid, f"{where}/{key}"):
-                self._from_sources.add(number, other, streaming, port)
-        for key, streaming in _INWARDS.items():
-            for other, port in self._entries(drop.get(key), oid, f"{where}/{key}"):
-                self._from_targets.add(other, number, streaming, port)
+        for key in _RELATIONS:
+            if key not in drop:
+                continue
+            streaming = key.startswith("streaming")
+            for other, port in self._entries(drop[key], oid, f"{where}/{key}"):
+                if key in _OUTWARDS:
+                    self._from_sources.add(number, other, streaming, port)
+                else:
+                    self._from_targets.add(other, number, streaming, port)
 
     def _template_row(self, shared: dict[str, Any], oid: str, where: str) -> int:
         if "name" not in shared and "nm" not in shared:

@@ -1,0 +1,248 @@
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dropflow.errors import BadGraphError
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from tests.graph.shapes import chain, edges_of, graphs, scatter
+from translator.options import PartitionOptions
+from translator.partition.blocks import cut_evenly, depth_first_order
+from translator.partition.quality import judge
+from translator.partition.registry import check_partition, partition
+from translator.placement import local_nodes, place
+
+ALGORITHMS = ("blocks", "metis")
+
+
+def _cut(graph: PhysicalGraph, parts: int, algorithm: str = "metis", **more: Any) -> PhysicalGraph:
+    return partition(graph, PartitionOptions(algorithm=algorithm, parts=parts, **more))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@given(graph=graphs(), parts=st.integers(1, 50))
+@settings(max_examples=50)
+def test_no_part_is_empty(algorithm: str, graph: PhysicalGraph, parts: int) -> None:
+    """Every algorithm makes as many parts as are asked for (or as there are drops), numbered from 0 without gaps."""
+    made = _cut(graph, parts, algorithm)
+
+    assert sorted(set(made.part.tolist())) == list(range(min(parts, graph.drops)))
+    assert (made.template is graph.template, made.successors is graph.successors) == (True, True)
+    assert not made.part.flags.writeable
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_load_is_balanced(algorithm: str) -> None:
+    """On a wide graph of equal work no part has much more to do than the mean."""
+    for parts in (2, 3, 8, 16):
+        quality = judge(_cut(scatter(2000), parts, algorithm))
+        assert quality.imbalance <= 5.0
+        assert len(quality.loads) == len(quality.drops) == parts
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_little_is_moved(algorithm: str) -> None:
+    """Chains inside a scatter stay together: only what the gather collects moves, and no more."""
+    parts = 4
+    quality = judge(_cut(scatter(1000), parts, algorithm))
+
+    assert quality.cut_edges <= 1000 * (parts - 1) / parts * 1.02 + parts
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_chain_is_cut_where_it_must_be(algorithm: str) -> None:
+    """A chain in four parts has three cuts."""
+    assert judge(_cut(chain(1000), 4, algorithm)).cut_edges == 3
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_same_request_gives_the_same_parts(algorithm: str) -> None:
+    """Partitioning is repeatable for one seed."""
+    assert (
+        _cut(scatter(500), 7, algorithm, seed=3).part.tolist() == _cut(scatter(500), 7, algorithm, seed=3).part.tolist()
+    )
+
+
+@given(graphs(), st.integers(1, 12))
+def test_blocks_depend_on_each_other_in_one_direction(graph: PhysicalGraph, parts: int) -> None:
+    """Blocks of a topological order can run one after the other."""
+    made = _cut(graph, parts, "blocks")
+
+    assert judge(made).acyclic
+    assert all(made.part[source] <= made.part[target] for source, _, target in edges_of(made))
+
+
+@given(graphs())
+def test_the_depth_first_order_is_topological(graph: PhysicalGraph) -> None:
+    """Every drop comes once, after all of its predecessors."""
+    place_of = {drop: at for at, drop in enumerate(depth_first_order(graph).tolist())}
+
+    assert sorted(place_of) == list(range(graph.drops))
+    assert all(place_of[source] < place_of[target] for source, _, target in edges_of(graph))
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=60), st.data())
+def test_rows_are_cut_evenly(load: list[float], data: st.DataObject) -> None:
+    """Blocks are consecutive, none is empty, and none exceeds the mean by more than the heaviest row."""
+    parts = data.draw(st.integers(1, len(load)))
+    part = cut_evenly(np.array(load), parts).tolist()
+
+    assert part == sorted(part)
+    assert set(part) == set(range(parts))
+    heaviest = max(sum(one for one, at in zip(load, part, strict=True) if at == block) for block in range(parts))
+    assert heaviest <= (sum(load) / parts + max(load)) * 1.001
+
+
+def test_a_cycle_cannot_be_partitioned() -> None:
+    """A graph with a cycle has no topological order, and says so."""
+    drawing = GraphBuilder().data("a").app("B").data("c").connect("a", "B").connect("B", "a").connect("c", "B")
+    for algorithm in ALGORITHMS:
+        with pytest.raises(BadGraphError, match="LG050"):
+            _cut(drawing.build(), 2, algorithm)
+
+
+@pytest.mark.parametrize("algorithm", [*ALGORITHMS, "none"])
+def test_nothing_can_be_partitioned(algorithm: str) -> None:
+    """A graph without drops stays one."""
+    assert _cut(GraphBuilder().build(), 3, algorithm).parts == 1
+
+
+def test_none_makes_one_part() -> None:
+    """`none` undoes a partition and its placement."""
+    placed = place(_cut(scatter(10), 4), local_nodes(4))
+    undone = _cut(placed, 4, "none")
+
+    assert (undone.parts, undone.places) == (1, ())
+
+
+def test_weights_decide_where_the_cut_is() -> None:
+    """One heavy application balances many light ones; float weights count as they are."""
+    drawing = GraphBuilder().data("in").app("Heavy", weight=10.0).connect("in", "Heavy")
+    for number in range(10):
+        drawing.app(f"Light{number}", weight=0.999).connect("in", f"Light{number}")
+    graph = drawing.build()
+    for algorithm in ALGORITHMS:
+        made = _cut(graph, 2, algorithm)
+        heavy = made.part[1]
+        assert np.count_nonzero(made.part[2:] == heavy) <= 1
+
+
+def test_large_data_stays_where_it_is_made() -> None:
+    """Between equal loads, the partitioner cuts small volumes and keeps large ones inside."""
+    drawing = GraphBuilder()
+    for side in "lr":
+        drawing.app(f"Make{side}").data(f"big{side}", weight=1000).app(f"Use{side}")
+        drawing.connect(f"Make{side}", f"big{side}").connect(f"big{side}", f"Use{side}").data(f"small{side}", weight=1)
+    drawing.connect("Makel", "smalll").connect("smalll", "User").connect("Maker", "smallr").connect("smallr", "Usel")
+
+    assert judge(_cut(drawing.build(), 2)).volume_moved == 2.0
+
+
+def _problems(graph: PhysicalGraph, **options: Any) -> list[tuple[str, str]]:
+    return [(found.code, found.where) for found in check_partition(graph, PartitionOptions(**options))]
+
+
+def test_everything_wrong_with_a_request_is_told_at_once() -> None:
+    """Unknown algorithms, impossible numbers and weights each have their code and place."""
+    weights = {"in": -1.0, "work": float("nan"), "out": float("inf")}
+    templates = [msgspec.structs.replace(one, weight=weights.get(one.key, 1.0)) for one in scatter(2).templates]
+    graph = replace(scatter(2), templates=tuple(templates))
+
+    assert _problems(graph, algorithm="magic", parts=0, imbalance=-1.0) == [
+        ("PT001", "in"),
+        ("PT001", "work"),
+        ("PT001", "out"),
+        ("PT002", "algorithm"),
+        ("PT002", "parts"),
+        ("PT002", "imbalance"),
+    ]
+    with pytest.raises(BadGraphError, match=r"PT001 .*\(and 5 more\)"):
+        partition(graph, PartitionOptions(algorithm="magic", parts=0, imbalance=-1.0))
+
+
+@pytest.mark.parametrize("name", ["mysarkar", "min_num_parts", "pso"])
+def test_algorithms_of_daliuge_that_we_lack_say_what_there_is(name: str) -> None:
+    """A known name that nothing answers to is told from a typing error, and the choice is listed."""
+    found = check_partition(scatter(2), PartitionOptions(algorithm=name))
+
+    assert [(one.code, one.hint) for one in found] == [("PT002", "choose one of blocks, metis, none")]
+    assert "not available" in found[0].text
+
+
+def test_more_parts_than_drops_is_a_warning() -> None:
+    """The graph is cut into as many parts as it has drops, and PT003 says so."""
+    assert _problems(scatter(1), parts=9) == [("PT003", "parts")]
+    assert _cut(scatter(1), 9).parts == 4
+
+
+def _transfers(graph: PhysicalGraph) -> float:
+    """Volume moved, counted transfer by transfer."""
+    found = set()
+    for source, _, target in edges_of(graph):
+        is_data = graph.templates[graph.template[source]].kind is Kind.DATA
+        data, other = (source, target) if is_data else (target, source)
+        if graph.part[data] != graph.part[other]:
+            found.add((data, is_data, int(graph.part[other])))
+    return sum(graph.templates[graph.template[data]].weight for data, _, _ in found)
+
+
+@given(graphs())
+def test_the_judge_counts_what_is_there(graph: PhysicalGraph) -> None:
+    """Cuts, volume, loads and numbers of drops equal what counting one by one finds."""
+    quality = judge(graph)
+    work = [one.weight if one.kind is Kind.APP else 0.0 for one in graph.templates]
+    loads = [
+        sum(work[graph.template[row]] for row in np.flatnonzero(graph.part == part)) for part in range(graph.parts)
+    ]
+
+    assert quality.cut_edges == sum(graph.part[a] != graph.part[b] for a, _, b in edges_of(graph))
+    assert quality.volume_moved == pytest.approx(_transfers(graph))
+    assert sum(quality.drops) == graph.drops
+    assert quality.loads == (pytest.approx(tuple(loads)) if any(loads) else tuple(map(float, quality.drops)))
+    assert quality.edges == graph.edges
+
+
+def test_a_data_drop_moves_once_to_each_part() -> None:
+    """Ten consumers on one other node cost one transfer, not ten."""
+    drawing = GraphBuilder().data("d", weight=7.0, part=0)
+    for number in range(10):
+        drawing.app(f"A{number}", part=1 + number % 2).connect("d", f"A{number}")
+    quality = judge(drawing.build())
+
+    assert (quality.cut_edges, quality.volume_moved) == (10, 14.0)
+
+
+def test_parts_that_wait_for_each_other_are_a_cycle() -> None:
+    """Work that goes to another part and comes back makes the graph of parts cyclic."""
+    graph = chain(6)
+
+    assert not judge(replace(graph, part=np.array([0, 1, 0, 1, 1, 1], dtype=np.int32))).acyclic
+    assert judge(replace(graph, part=np.array([1, 1, 1, 0, 0, 0], dtype=np.int32))).acyclic
+
+
+def test_parts_go_to_nodes() -> None:
+    """Part k is on the k-th node; nodes that are not needed are not named."""
+    placed = place(_cut(scatter(10), 3), ["a", "b", "c", "d"])
+
+    assert placed.places == ("a", "b", "c")
+    assert local_nodes(2) == ("local-0", "local-1")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        (["a"], "3 parts cannot be placed on 1 nodes"),
+        (["a", "b", "a"], "'a' is named more than"),
+        (["", "b", "c"], "no name"),
+    ],
+)
+def test_nodes_that_do_not_do_are_refused(nodes: list[str], text: str) -> None:
+    """Too few nodes, a node twice or without a name: each is said."""
+    with pytest.raises(BadGraphError, match=text):
+        place(_cut(scatter(10), 3), nodes)
