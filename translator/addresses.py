@@ -8,7 +8,7 @@ from dropflow.engine.parameters import fold
 from translator.logical import LogicalGraph, LogicalNode, NodeKind
 from translator.problems import Problem, problem
 
-__all__ = ["GLOBAL", "Address", "Setting", "resolve_setting", "split_settings"]
+__all__ = ["GLOBAL", "Address", "Setting", "addresses_of", "resolve_setting", "split_settings"]
 
 Address = tuple[str, int]
 """A field: the id of its node, and its place among the fields of the node."""
@@ -31,6 +31,19 @@ class Setting(NamedTuple):
         return self.target.partition(".")[2]
 
 
+def addresses_of(graph: LogicalGraph, node: LogicalNode, field_id: str) -> list[Address]:
+    """Where the field of this id is that `node` has or shares.
+
+    A construct and its first application share the construct's fields; a field that only an application has may also
+    be named by the construct.
+    """
+    construct = graph.by_id.get(node.embedded_in or node.id, node)
+    group = (construct, *graph.embedded.get(construct.id, ()))
+    if field_id not in construct.by_id and field_id in node.by_id:
+        group = (node,)
+    return [(holder.id, place) for holder in group for place, field in enumerate(holder.fields) if field.id == field_id]
+
+
 def split_settings(settings: Mapping[str, Any] | Sequence[str], problems: list[Problem]) -> Iterator[Setting]:
     """Settings from a mapping, or from texts ``NODE.PARAM=VALUE``; a text without form is a finding ``LG100``."""
     if isinstance(settings, Mapping):
@@ -47,14 +60,12 @@ def split_settings(settings: Mapping[str, Any] | Sequence[str], problems: list[P
             )
 
 
-def resolve_setting(
-    graph: LogicalGraph, setting: Setting, problems: list[Problem]
-) -> list[tuple[LogicalNode, int]] | None:
-    """The fields that a setting means: one, or a construct's and its application's copy of it.
+def resolve_setting(graph: LogicalGraph, setting: Setting, problems: list[Problem]) -> list[Address] | None:
+    """Where the field is that a setting means, with all copies of it.
 
     Returns
     -------
-    list of (LogicalNode, int), or None
+    list of Address, or None
         Empty, with a finding ``LG100``, where there is no such field or where there are several; None for a global
         variable.
     """
@@ -70,7 +81,8 @@ def resolve_setting(
         found = [(node, place) for node in nodes for place in _fields(node, parameter)]
         owners = {node.embedded_in or node.id for node, _ in found}
         if len(owners) == 1:
-            return found
+            node, place = found[0]
+            return addresses_of(graph, node, node.fields[place].id)
         if owners:
             problems.append(_ambiguous(setting, found))
             return []

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dropflow.engine.parameters import Unusable, convert, is_empty
-from translator.addresses import Address, resolve_setting, split_settings
+from translator.addresses import Address, addresses_of, resolve_setting, split_settings
 from translator.logical import Configuration, Field, LogicalGraph, LogicalNode, NodeKind
 from translator.placeholders import find_variables, substitute, unresolved
 from translator.problems import Problem, Severity, problem
@@ -64,30 +64,18 @@ def fill(
     """
     problems: list[Problem] = []
     values: Values = {}
-    places = _places(graph)
     for chosen, severity in _configurations(graph, configuration, problems):
-        values.update(_configured(graph, chosen, severity, places, problems))
+        values.update(_configured(graph, chosen, severity, problems))
     given: dict[str, Any] = {}
     for setting in split_settings(settings, problems):
         addresses = resolve_setting(graph, setting, problems)
         if addresses is None:
             given[setting.parameter] = setting.value
-        for node, place in addresses or ():
-            values[node.id, place] = _converted_setting(node, node.fields[place], setting.value, problems)
+        else:
+            values.update(_set(graph, addresses, setting.value, problems))
     graph = _with_values(graph, values)
     graph = _substituted(graph, given, problems, tilde=tilde)
     return _typed(graph, problems), tuple(problems)
-
-
-def _places(graph: LogicalGraph) -> dict[tuple[str, str], list[Address]]:
-    """Where the fields are that (node id, field id) means; a construct's field is also its application's."""
-    found: dict[tuple[str, str], list[Address]] = {}
-    for node in graph.nodes:
-        for place, field in enumerate(node.fields):
-            found.setdefault((node.id, field.id), []).append((node.id, place))
-            if node.embedded_in is not None and node.embedded_in in graph.by_id:
-                found.setdefault((node.embedded_in, field.id), []).append((node.id, place))
-    return found
 
 
 def _configurations(
@@ -121,16 +109,16 @@ def _configured(
     graph: LogicalGraph,
     configuration: Configuration,
     severity: Severity,
-    places: Mapping[tuple[str, str], list[Address]],
     problems: list[Problem],
 ) -> Values:
     values: Values = {}
-    for node, field, value, pointer in configuration.values:
-        addresses = places.get((node, field))
+    for node_id, field, value, pointer in configuration.values:
+        node = graph.by_id.get(node_id)
+        addresses = addresses_of(graph, node, field) if node else []
         if addresses:
             values.update(dict.fromkeys(addresses, value))
             continue
-        what = f"field {field!r} of node {graph.by_id[node].name!r}" if node in graph.by_id else f"node {node!r}"
+        what = f"field {field!r} of node {node.name!r}" if node else f"node {node_id!r}"
         text = f"configuration {configuration.name or configuration.id!r} sets {what}, which the graph does not have"
         hint = "open the graph in EAGLE and save the configuration again"
         problems.append(problem("LG100", text, where=pointer, hint=hint, severity=severity))
@@ -148,7 +136,8 @@ def _with_values(graph: LogicalGraph, values: Values) -> LogicalGraph:
 def _node_with(node: LogicalNode, values: Mapping[int, Any]) -> LogicalNode:
     fields = list(node.fields)
     for place, value in values.items():
-        fields[place] = replace(fields[place], value=value)
+        if place < len(fields):  # nodes with the same id, which is an error of its own, may differ
+            fields[place] = replace(fields[place], value=value)
     return replace(node, fields=tuple(fields))
 
 
@@ -201,9 +190,10 @@ def _typed(graph: LogicalGraph, problems: list[Problem]) -> LogicalGraph:
     return _with_values(graph, values)
 
 
-def _is_left(value: str, type_: str) -> bool:
-    """Whether a text is left alone: it is empty, or somebody replaces it later (``$DLG_ROOT``, ``{x}``)."""
-    return is_empty(value, type_) or value.lstrip().startswith("$") or unresolved(value)
+def _is_left(value: Any, type_: str) -> bool:
+    """Whether a value is left alone: it is empty, or a text that is replaced later (``$DLG_ROOT``, ``{x}``)."""
+    replaced = isinstance(value, str) and (value.lstrip().startswith("$") or unresolved(value))
+    return replaced or is_empty(value, type_)
 
 
 def _unconverted(node: LogicalNode, field: Field, expected: str) -> Problem:
@@ -216,13 +206,18 @@ def _unconverted(node: LogicalNode, field: Field, expected: str) -> Problem:
     )
 
 
-def _converted_setting(node: LogicalNode, field: Field, value: Any, problems: list[Problem]) -> Any:
-    """The value that the user gave, as the type of the field says."""
-    if is_empty(value, field.type) or (isinstance(value, str) and _is_left(value, field.type)):
-        return value
-    try:
-        return convert(value, field.type, options=field.options) if field.type in (*_CONVERTED, "Select") else value
-    except Unusable as complaint:
-        text = f"{field.name} of {node.name!r} cannot be set to {value!r:.60}: expected {complaint}"
-        problems.append(problem("LG091", text, where=field.pointer or node.pointer, hint="give another value"))
-        return field.value
+def _set(graph: LogicalGraph, addresses: list[Address], value: Any, problems: list[Problem]) -> Values:
+    """What the user gave for one field and its copies, as the type of the field says."""
+    if not addresses:
+        return {}
+    node_id, place = addresses[0]
+    node = graph.by_id[node_id]
+    field = node.fields[place]
+    if field.type in (*_CONVERTED, "Select") and not _is_left(value, field.type):
+        try:
+            value = convert(value, field.type, options=field.options)
+        except Unusable as complaint:
+            text = f"{field.name} of {node.name!r} cannot be set to {value!r:.60}: expected {complaint}"
+            problems.append(problem("LG091", text, where=field.pointer or node.pointer, hint="give another value"))
+            return {}
+    return dict.fromkeys(addresses, value)

@@ -69,7 +69,7 @@ def read_fields(
         if not label and _usage(raw) != "NoPort":
             label = "port"
         if not label:
-            if "name" in raw or "text" in raw:
+            if isinstance(raw.get("name"), str) or isinstance(raw.get("text"), str):
                 problems.append(_nameless(place))
             continue
         position = place.rpartition("/")[2]

@@ -1,0 +1,177 @@
+"""Whatever is in a file, the answer is a list of findings, at once and in words."""
+
+import copy
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dropflow.errors import BadFileError
+from tests.translator.documents import errors, read, small
+from translator.formats import Reading, read_file
+from translator.options import ReadOptions
+from translator.parameters import fill
+from translator.problems import CODES
+from translator.validate import validate
+
+
+def _everything(content: Any) -> Reading:
+    """A reading with the findings of reading, filling and validating."""
+    reading = read(content)
+    if reading.graph is None:
+        return reading
+    graph, found = fill(reading.graph, configuration="C", settings=["S.num_of_copies=2", "global.x=1"])
+    return Reading(graph, (*reading.problems, *found, *validate(graph)), reading.family)
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(found for key, item in inner for found in _paths(item, (*path, key)))]
+
+
+_PATHS = [path for path in _paths(small()) if path]
+_JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 10**30),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=4),
+    st.sampled_from(["S", "A", "D", "P", "in", "out", "Scatter", "Loop", "Memory", "{x}", "", "-1", "~", "/"]),
+    st.lists(st.integers(0, 3), max_size=2),
+    st.dictionaries(st.sampled_from(["id", "name", "fields", "value"]), st.integers(0, 3), max_size=2),
+)
+
+
+def _mutated(content: Any, path: tuple[Any, ...], how: str, junk: Any) -> None:
+    """Delete, replace or repeat what stands at `path`, if it is still there."""
+    *steps, last = path
+    here = content
+    for step in steps:
+        try:
+            here = here[step]
+        except (KeyError, IndexError, TypeError):
+            return
+    try:
+        if how == "delete":
+            del here[last]
+        elif how == "repeat" and isinstance(here, list):
+            here.append(copy.deepcopy(here[last]))
+        else:
+            here[last] = junk
+    except (KeyError, IndexError, TypeError):
+        return
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(_PATHS), st.sampled_from(["delete", "replace", "repeat"]), _JUNK),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_a_mangled_graph_gives_findings_and_never_an_exception(changes: list[tuple[tuple[Any, ...], str, Any]]) -> None:
+    """Keys deleted, types changed, items repeated: reading, filling and validating say so and go on.
+
+    Every finding has a known code, and every pointer leads into the document or to what the user gave.
+    """
+    content = small()
+    for path, how, junk in changes:
+        _mutated(content, path, how, junk)
+    reading = _everything(content)
+
+    for finding in reading.problems:
+        assert finding.code in CODES
+        assert finding.text
+        if finding.where.startswith("/"):
+            _follow(content, finding.where)
+
+
+def _follow(content: Any, pointer: str) -> None:
+    """Walk along a JSON pointer; only its last step may be missing."""
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+    here = content
+    for place, step in enumerate(steps):
+        key = int(step) if isinstance(here, list) and re.fullmatch(r"\d+", step) else step
+        try:
+            here = here[key]
+        except (KeyError, IndexError, TypeError):
+            assert place == len(steps) - 1, pointer
+            return
+
+
+@given(
+    st.recursive(
+        _JUNK,
+        lambda inner: st.dictionaries(st.sampled_from(sorted({str(s) for p in _PATHS for s in p})), inner, max_size=5),
+    )
+)
+def test_any_json_gives_findings_and_never_an_exception(content: Any) -> None:
+    """JSON that only has the words of a graph is read or refused, but never raises."""
+    reading = _everything(content)
+
+    assert reading.graph is not None or reading.problems
+
+
+@pytest.mark.parametrize("cut", [0.2, 0.5, 0.9, 0.99])
+def test_a_file_that_is_cut_off_is_refused(cut: float) -> None:
+    """Half a file is no graph."""
+    data = json.dumps(small()).encode()
+
+    assert errors(read(data[: int(len(data) * cut)]).problems) == ["LG001"]
+
+
+# --- opening --------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
+    """Bytes come back unchanged."""
+    path = tmp_path / "a.graph"
+    path.write_bytes(b"\x00\xff")
+
+    assert read_file(path) == b"\x00\xff"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("folder", "this is a directory", "give a graph file"),
+        ("graph.grap", "there is no such file", "did you mean 'graph.graph'"),
+        ("nowhere/x", "there is no such file", "no directory"),
+        ("x" * 300, "cannot be read", ""),
+        ("a\0b", "cannot be read", ""),
+    ],
+    ids=["directory", "misspelled", "no folder", "long name", "zero byte"],
+)
+def test_a_file_that_cannot_be_opened_is_refused_in_words(tmp_path: Path, name: str, text: str, hint: str) -> None:
+    """Directories, missing files and impossible names give a BadFileError that names the path."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "graph.graph").touch()
+    with pytest.raises(BadFileError, match=text) as caught:
+        read_file(tmp_path / name)
+
+    assert hint in caught.value.hint
+    assert caught.value.where
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_without_permission_is_refused_in_words(tmp_path: Path) -> None:
+    """A file that may not be read says so."""
+    path = tmp_path / "a.graph"
+    path.touch(mode=0)
+    with pytest.raises(BadFileError, match="may not be read"):
+        read_file(path)
+
+
+def test_a_file_above_the_limit_is_not_read(tmp_path: Path) -> None:
+    """Only as much is read as is needed to see that it is too much."""
+    path = tmp_path / "a.graph"
+    with path.open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(BadFileError, match="more than the 1,000 bytes"):
+        read_file(path, ReadOptions(max_bytes=1000))

@@ -1,0 +1,223 @@
+"""Files of all generations give the same graph."""
+
+from typing import Any
+
+import pytest
+
+from tests.translator.documents import codes, document, field, graph_of, link, node, port, read
+from translator.formats import Family
+from translator.logical import LogicalGraph, NodeKind
+
+
+def _pair(identity: str, one: Any, other: Any, **more: Any) -> dict[str, Any]:
+    """Memory and an application that reads it, identified by `identity`."""
+    return document(
+        [
+            {identity: one, "name": "data", "category": "Memory", "fields": [port("p", "io", "InputOutput")]},
+            {identity: other, "name": "work", "category": "DALiuGEApp", "fields": [port("q", "in", "InputPort")]},
+        ],
+        [link(one, "p", other, "q", **more)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("identity", "one", "other", "ids"),
+    [
+        ("id", "a", "b", ("a", "b")),
+        ("oid", 7, 8, ("7", "8")),
+        ("oid", "x-1", "x-2", ("x-1", "x-2")),
+        ("key", -1, -2, ("k-1", "k-2")),
+    ],
+)
+def test_links_find_their_nodes_by_any_identity(identity: str, one: Any, other: Any, ids: tuple[str, str]) -> None:
+    """Ids, oids and keys all become ids as text, at nodes and at links."""
+    graph = graph_of(_pair(identity, one, other))
+
+    assert tuple(graph.by_id) == ids
+    assert [(edge.source, edge.target) for edge in graph.links] == [ids]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("1", True), (1, True), (True, True), ("True", True), ("0", False), (0, False), (False, False), (None, False)],
+)
+def test_flags_of_links_have_many_spellings(written: Any, meant: bool) -> None:  # noqa: FBT001 - the expectation
+    """Flags may be truth values, numbers or texts."""
+    edge = graph_of(_pair("id", "a", "b", loop_aware=written, closesLoop=written)).links[0]
+
+    assert (edge.loop_aware, edge.closes_loop) == (meant, meant)
+
+
+def _before_ojs() -> LogicalGraph:
+    """A file from before the OJS family: keys, groups, texts, lists of ports and of arguments, old names."""
+    return graph_of(
+        {
+            "class": "go.GraphLinksModel",
+            "copiesArrays": True,
+            "modelData": {"fileType": "graph"},
+            "nodeDataArray": [
+                {
+                    "key": -1,
+                    "text": "in",
+                    "category": "memory",
+                    "categoryType": "DataDrop",
+                    "outputPorts": [{"Id": "o", "IdText": "event"}],
+                    "precious": True,
+                    "fields": [{"name": "Data volume", "text": "Data volume", "value": "5"}],
+                },
+                {
+                    "key": -2,
+                    "text": "split",
+                    "category": "SplitData",
+                    "isGroup": True,
+                    "application": "Component",
+                    "inputAppName": "splitter",
+                    "appFields": [{"name": "appclass", "value": "dfms.apps.simple.CopyApp"}],
+                    "inputPorts": [{"Id": "i", "IdText": "whole"}],
+                    "inputLocalPorts": [{"Id": "l", "IdText": "piece", "event": True}],
+                    "fields": [{"name": "num_of_splits", "value": "3"}],
+                },
+                {
+                    "key": -3,
+                    "group": -2,
+                    "text": "work",
+                    "category": "Component",
+                    "inputPorts": [{"Id": "w", "IdText": "read"}],
+                    "applicationArgs": [{"name": "depth", "value": "2"}],
+                    "fields": [
+                        {"name": "Execution time", "value": "7"},
+                        {"name": "appclass", "value": "test.graphsRepository"},
+                    ],
+                },
+            ],
+            "linkDataArray": [
+                {"from": -1, "fromPort": "o", "to": -2, "toPort": "i"},
+                {"from": -2, "fromPort": "piece", "to": -3, "toPort": "w"},
+            ],
+        }
+    )
+
+
+def test_the_oldest_files_are_migrated() -> None:
+    """Keys, groups, texts and old categories become ids, parents, names and the categories of today."""
+    graph = _before_ojs()
+
+    assert graph.family == Family.GOJS.value
+    assert [(n.id, n.name, n.category, n.kind.value, n.parent) for n in graph.nodes] == [
+        ("k-1", "in", "Memory", "data", None),
+        ("k-2", "split", "Scatter", "construct", None),
+        ("k-2-input", "split", "DALiuGEApp", "app", None),
+        ("k-3", "work", "DALiuGEApp", "app", "k-2"),
+    ]
+
+
+def test_lists_of_ports_become_fields_of_the_right_application() -> None:
+    """Outer and inner ports of a construct go to its application, with direction and kind."""
+    application = _before_ojs().by_id["k-2-input"]
+
+    ports = [(port.id, port.name, port.usage, port.type) for port in application.fields if port.is_port]
+    assert ports == [("i", "whole", "InputPort", "Object"), ("l", "piece", "OutputPort", "Event")]
+    assert application.app_name == "splitter"
+    assert application.value("dropclass") == "dlg.apps.simple.CopyApp"
+
+
+def test_old_links_may_name_ports() -> None:
+    """A link that gives the name of a port ends at that port."""
+    assert [(edge.target, edge.source_port) for edge in _before_ojs().links] == [("k-2-input", "o"), ("k-3", "l")]
+
+
+def test_parameters_get_their_names_of_today() -> None:
+    """Aliases become canonical names, arguments say that they are some, and a class that means none is empty."""
+    graph = _before_ojs()
+    work = graph.by_id["k-3"]
+
+    assert graph.by_id["k-1"].value("data_volume") == "5"
+    assert graph.by_id["k-1"].value("persist") is True
+    assert graph.by_id["k-2"].value("num_of_copies") == "3"
+    assert work.value("execution_time") == "7"
+    assert work.by_name["depth"].parameter_type == "ApplicationArgument"
+    assert work.value("dropclass", "none") == "none"
+
+
+def test_migration_is_reported() -> None:
+    """A file of an older family gives one LG002 that says what was done."""
+    reading = read(_pair("key", -1, -2))
+
+    assert codes(reading.problems) == ["LG002"]
+    assert "identified by 'key'" in reading.problems[0].text
+
+
+def test_sides_of_nodes_are_no_ports() -> None:
+    """The oldest links name the side at which they were drawn; that is no port."""
+    nodes = [node("a", "Memory"), node("b", "DALiuGEApp")]
+
+    edge = graph_of(document(nodes, [link("a", "B", "b", "T")])).links[0]
+    assert (edge.source_port, edge.target_port) == ("", "")
+
+
+def test_one_id_in_both_lists_is_a_port_for_both_ways() -> None:
+    """A port that stands among inputs and outputs reads and writes."""
+    both = {"inputPorts": [{"Id": "x", "IdText": "io"}], "outputPorts": [{"Id": "x", "IdText": "io"}]}
+    graph = graph_of(document([{**node("a", "Memory"), **both}]))
+
+    assert [(port.name, port.usage) for port in graph.by_id["a"].fields] == [("io", "InputOutput")]
+
+
+@pytest.mark.parametrize(
+    ("given", "usage", "parameter_type"),
+    [
+        ({"fieldType": "ApplicationArgument"}, "NoPort", "ApplicationArgument"),
+        ({"fieldType": "InputPort"}, "InputPort", "ApplicationArgument"),
+        ({"fieldType": "InputPort", "usage": "OutputPort"}, "OutputPort", "ApplicationArgument"),
+        ({"parameterType": "Constraint"}, "NoPort", "ConstraintParameter"),
+        ({"parameterType": "Unknown"}, "NoPort", "ComponentParameter"),
+        ({}, "NoPort", "ComponentParameter"),
+    ],
+)
+def test_kinds_of_fields_have_many_spellings(given: dict[str, str], usage: str, parameter_type: str) -> None:
+    """`fieldType`, `usage`, `parameterType` and V4's short forms all say whether a field is a port, and what for."""
+    graph = graph_of(document([node("a", "DALiuGEApp", {"name": "x", "value": 1, **given})]))
+
+    found = graph.by_id["a"].fields[0]
+    assert (found.usage, found.parameter_type) == (usage, parameter_type)
+
+
+def test_fields_without_ids_get_some() -> None:
+    """Ids of fields are made where the file has none, and are unique in the graph."""
+    graph = graph_of(document([node("a", "File", {"name": "x"}, {"name": "y"}), node("b", "File", {"name": "x"})]))
+
+    ids = [found.id for n in graph.nodes for found in n.fields]
+    assert len(set(ids)) == 3
+
+
+def test_pointers_lead_into_the_file() -> None:
+    """Nodes, fields and links know where they stand."""
+    graph = graph_of(_pair("id", "a", "b"))
+
+    assert graph.by_id["b"].pointer == "/nodeDataArray/1"
+    assert graph.by_id["b"].fields[0].pointer == "/nodeDataArray/1/fields/0"
+    assert graph.links[0].pointer == "/linkDataArray/0"
+
+
+def test_notes_and_control_nodes_leave_with_their_links() -> None:
+    """Comments, Start and End nodes are notes; links that end on them are left out with a warning."""
+    reading = read(
+        document(
+            [node("c", "Comment"), node("d", "Description"), node("s", "Start"), node("a", "DALiuGEApp")],
+            [link("s", "", "a", ""), link("a", "", "c", "")],
+        )
+    )
+
+    assert reading.graph is not None
+    assert [n.kind for n in reading.graph.nodes] == [NodeKind.NOTE, NodeKind.NOTE, NodeKind.NOTE, NodeKind.APP]
+    assert reading.graph.links == ()
+    assert codes(reading.problems) == ["LG031", "LG031", "LG003"]
+
+
+def test_flags_that_say_nothing_are_reported() -> None:
+    """A flag that is neither true nor false gives a warning with a pointer, and counts as false."""
+    reading = read(document([node("a", "File", field("x", positional="perhaps"))]))
+
+    assert [(p.code, p.severity.value, p.where) for p in reading.problems] == [
+        ("LG007", "warning", "/nodeDataArray/0/fields/0/positional")
+    ]

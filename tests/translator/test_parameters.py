@@ -1,0 +1,343 @@
+"""Values of parameters: who wins, what is replaced, what is converted, and what is refused."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.translator.documents import codes, document, errors, field, graph_of, node, port, scatter, small
+from translator.logical import LogicalGraph
+from translator.parameters import fill
+from translator.placeholders import substitute
+
+
+def _value(graph: LogicalGraph, node_id: str, name: str) -> Any:
+    return graph.by_id[node_id].value(name)
+
+
+def _globals(*fields: dict[str, Any]) -> dict[str, Any]:
+    return node("V", "GlobalVariables", *fields)
+
+
+def _filled(content: dict[str, Any], **options: Any) -> LogicalGraph:
+    graph, problems = fill(graph_of(content), **options)
+    assert errors(problems) == []
+    return graph
+
+
+def _configured(nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {**small(), "graphConfigurations": {"C": {"id": "C", "name": "five", "nodes": nodes}}, **more}
+
+
+# --- who wins -------------------------------------------------------------------------------------------------------
+
+
+def test_a_value_wins_over_its_default() -> None:
+    """The default counts only where the value is empty."""
+    graph = _filled(document([node("a", "File", field("x", "", defaultValue="d"), field("y", "v", defaultValue="d"))]))
+
+    assert (_value(graph, "a", "x"), _value(graph, "a", "y")) == ("d", "v")
+
+
+def test_the_active_configuration_wins_over_values() -> None:
+    """What the graph has active is applied without asking."""
+    content = {**small(), "activeGraphConfigId": "C"}
+
+    assert _value(_filled(content), "S", "num_of_copies") == 5
+
+
+def test_an_inactive_configuration_is_not_applied() -> None:
+    """A configuration that is only there changes nothing."""
+    assert _value(_filled(small()), "S", "num_of_copies") == 3
+
+
+@pytest.mark.parametrize("name", ["C", "five"])
+def test_a_configuration_is_chosen_by_id_or_name(name: str) -> None:
+    """The named configuration is applied, by either name."""
+    assert _value(_filled(small(), configuration=name), "S", "num_of_copies") == 5
+
+
+def test_a_setting_wins_over_a_configuration() -> None:
+    """What the user says last counts."""
+    graph = _filled(small(), configuration="C", settings=["name of S.num_of_copies=7"])
+
+    assert _value(graph, "S", "num_of_copies") == 7
+
+
+def test_the_application_sees_what_its_construct_is_set_to() -> None:
+    """A construct's parameter and its application's copy of it never differ."""
+    for graph in (_filled(small(), configuration="C"), _filled(small(), settings={"S.num_of_copies": 5})):
+        assert _value(graph, "A", "num_of_copies") == 5
+
+
+def test_a_configuration_can_set_fields_of_embedded_applications() -> None:
+    """By the application's own id, and by the id of its construct."""
+    for owner in ("A", "S"):
+        content = _configured({owner: {"fields": {"F-dropclass": {"value": "my.App"}}}}, activeGraphConfigId="C")
+
+        assert _value(_filled(content), "A", "dropclass") == "my.App"
+
+
+# --- configurations that do not fit ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "nodes", [{"gone": {"fields": {"f": {"value": 1}}}}, {"S": {"fields": {"gone": {"value": 1}}}}]
+)
+def test_a_stored_configuration_that_fits_no_more_is_a_warning(nodes: dict[str, Any]) -> None:
+    """The graph still translates; LG100 says which setting is lost, with its place in the file."""
+    graph = graph_of(_configured(nodes, activeGraphConfigId="C"))
+    _, found = fill(graph)
+
+    assert (codes(found), errors(found)) == (["LG100"], [])
+    assert found[0].where.startswith("/graphConfigurations/C/nodes/")
+
+
+def test_a_chosen_configuration_that_does_not_fit_is_an_error() -> None:
+    """What the user asked for must happen or fail."""
+    graph = graph_of(_configured({"gone": {"fields": {"f": {"value": 1}}}}))
+
+    assert errors(fill(graph, configuration="C")[1]) == ["LG100"]
+
+
+def test_an_unknown_configuration_is_an_error_that_lists_the_known() -> None:
+    """The hint names what there is."""
+    _, found = fill(graph_of(small()), configuration="six")
+
+    assert errors(found) == ["LG100"]
+    assert "'five'" in found[0].hint
+
+
+def test_an_unknown_active_configuration_is_a_warning() -> None:
+    """A dangling reference to a configuration stops nothing."""
+    _, found = fill(graph_of({**small(), "activeGraphConfigId": "gone"}))
+
+    assert (codes(found), errors(found)) == (["LG100"], [])
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "target", ["S.num_of_copies", "name of S.num_of_copies", "S.F-num_of_copies", "S.Num Of Copies", "A.num_of_copies"]
+)
+def test_nodes_and_parameters_have_several_names(target: str) -> None:
+    """A node is named by id or name, a parameter by name, id of its field, or name in another spelling."""
+    assert _value(_filled(small(), settings=[f"{target}=9"]), "S", "num_of_copies") == 9
+
+
+@pytest.mark.parametrize("target", ["Split.dropclass", "name of S/Split.dropclass", "S.x.y", "dotted.name.x.y"])
+def test_names_with_dots_and_applications_are_found(target: str) -> None:
+    """Both node and parameter may have dots in their names; an application is found by its own name."""
+    content = small()
+    content["nodeDataArray"][1]["fields"].append(field("x.y"))
+    content["nodeDataArray"].append(node("N", "File", field("x.y"), name="dotted.name"))
+    graph = _filled(content, settings={target: "new"})
+
+    assert [found.value for n in graph.nodes for found in n.fields].count("new") in (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("setting", "hint"),
+    [
+        ("name of T.x=1", "'name of S'"),
+        ("S.num_of_copie=1", "'num_of_copies'"),
+        ("num_of_copies=1", "NODE.PARAM=VALUE"),
+        ("S.num_of_copies", "NODE.PARAM=VALUE"),
+        ("=", "NODE.PARAM=VALUE"),
+    ],
+)
+def test_a_setting_that_means_nothing_is_an_error_with_a_hint(setting: str, hint: str) -> None:
+    """Unknown nodes, unknown parameters and texts without form give LG100 and what to write."""
+    _, found = fill(graph_of(small()), settings=[setting])
+
+    assert errors(found) == ["LG100"]
+    assert hint in found[0].hint
+
+
+def test_an_ambiguous_name_is_an_error_that_lists_the_ids() -> None:
+    """Two nodes of one name can only be set by their ids."""
+    nodes = [node("a", "File", field("x"), name="twin"), node("b", "File", field("x"), name="twin")]
+    _, found = fill(graph_of(document(nodes)), settings=["twin.x=1"])
+
+    assert errors(found) == ["LG100"]
+    assert "a, b" in found[0].hint
+
+
+@pytest.mark.parametrize(
+    ("type_", "given", "value"),
+    [
+        ("Integer", "4", 4),
+        ("Integer", "4.0", 4),
+        ("Float", "4", 4.0),
+        ("Boolean", "TRUE", True),
+        ("Boolean", "0", False),
+        ("String", "4", "4"),
+        ("Select", "B", "b"),
+        ("Object.Array", "[1]", "[1]"),
+        ("Integer", "", None),
+        ("Integer", "$DLG_SIZE", "$DLG_SIZE"),
+        ("String", "a=b", "a=b"),
+    ],
+)
+def test_a_setting_is_converted_to_the_type_of_its_field(type_: str, given: str, value: Any) -> None:
+    """Texts of the command line become what the field holds."""
+    content = document([node("a", "File", field("x", 0, type=type_, options=["a", "b"]))])
+
+    assert _value(_filled(content, settings=[f"a.x={given}"]), "a", "x") == value
+
+
+@pytest.mark.parametrize(("type_", "given"), [("Integer", "many"), ("Float", "1,5"), ("Boolean", "2"), ("Select", "c")])
+def test_a_setting_that_does_not_fit_its_field_is_an_error(type_: str, given: str) -> None:
+    """LG091 says what was expected."""
+    content = document([node("a", "File", field("x", "", type=type_, options=["a", "b"]))])
+    _, found = fill(graph_of(content), settings=[f"a.x={given}"])
+
+    assert errors(found) == ["LG091"]
+    assert "expected" in found[0].text
+
+
+# --- conversion -----------------------------------------------------------------------------------------------------
+
+
+def test_texts_become_what_their_type_says() -> None:
+    """Old files store everything as text."""
+    fields = [field("i", "5", type="Integer"), field("f", "2.5", type="Float"), field("b", "True", type="Boolean")]
+    graph = _filled(document([node("a", "File", *fields)]))
+
+    assert [found.value for found in graph.by_id["a"].fields] == [5, 2.5, True]
+
+
+def test_a_stored_value_that_does_not_fit_is_a_warning_and_stays() -> None:
+    """DALiuGE does not look at types, so a graph is not refused for them."""
+    graph, found = fill(graph_of(document([node("a", "File", field("i", "lots", type="Integer"))])))
+
+    assert (codes(found), errors(found)) == (["LG091"], [])
+    assert _value(graph, "a", "i") == "lots"
+
+
+def test_values_of_ports_are_no_parameters() -> None:
+    """What stands in a port is only a stand-in for data and is not complained of."""
+    _, found = fill(graph_of(document([node("a", "File", port("p", "io", "InputPort", type="Integer", value="x"))])))
+
+    assert found == ()
+
+
+# --- global variables -----------------------------------------------------------------------------------------------
+
+
+def test_global_variables_are_put_in_with_their_type() -> None:
+    """A value that is nothing but a placeholder becomes the variable; inside a text it becomes text."""
+    content = document(
+        [
+            _globals(field("n", "4", type="Integer"), field("who", "world")),
+            node(
+                "a",
+                "File",
+                field("x", "{n}"),
+                field("y", "hello {who}, {n} times"),
+                field("z", ["{n}", {"k": "{who}"}]),
+            ),
+        ]
+    )
+    graph = _filled(content)
+
+    assert [found.value for found in graph.by_id["a"].fields] == [4, "hello world, 4 times", [4, {"k": "world"}]]
+
+
+@pytest.mark.parametrize(
+    "text", ["{port}", "f'{x!r}'", "{'a': 1}", "{}", "{ n }", "${n", "{n:>3}", "n", "~n", "~/data"]
+)
+def test_braces_around_anything_else_stay(text: str) -> None:
+    """Commands and code keep their braces and tildes."""
+    content = document([_globals(field("n", "4", type="Integer")), node("a", "File", field("x", text))])
+
+    assert _value(_filled(content), "a", "x") == text
+
+
+@pytest.mark.parametrize("text", ["~n", "~{n}", "{n}"])
+def test_tildes_are_replaced_when_asked_for(text: str) -> None:
+    """The old placeholders of DALiuGE's fill are behind a switch."""
+    content = document([_globals(field("n", "4", type="Integer")), node("a", "File", field("x", text))])
+
+    assert _value(_filled(content, tilde=True), "a", "x") == 4
+
+
+def test_variables_may_name_variables() -> None:
+    """They are resolved in whatever order they stand."""
+    content = document(
+        [
+            _globals(field("path", "{root}/x"), field("root", "/{top}"), field("top", "t")),
+            node("a", "File", field("x", "{path}")),
+        ]
+    )
+
+    assert _value(_filled(content), "a", "x") == "/t/x"
+
+
+def test_variables_in_a_circle_are_an_error() -> None:
+    """LG090 names those that refer to each other."""
+    _, found = fill(graph_of(document([_globals(field("a", "{b}"), field("b", "{a}"), field("c", "1"))])))
+
+    assert errors(found) == ["LG090"]
+    assert "a, b refer" in found[0].text
+
+
+def test_the_user_sets_global_variables() -> None:
+    """`global.x` wins over the graph, keeps the graph's type, and may be new."""
+    content = document(
+        [_globals(field("n", "4", type="Integer")), node("a", "File", field("x", "{n}"), field("y", "{new}"))]
+    )
+    graph = _filled(content, settings=["global.n=5", "global.new=six"])
+
+    assert [found.value for found in graph.by_id["a"].fields] == [5, "six"]
+
+
+def test_a_global_variable_that_nothing_uses_is_a_warning() -> None:
+    """LG092 points at a misspelled variable."""
+    _, found = fill(graph_of(small()), settings=["global.typo=1"])
+
+    assert (codes(found), errors(found)) == (["LG092"], [])
+
+
+def test_a_multiplicity_that_nothing_resolves_is_an_error() -> None:
+    """`{copies}` without such a variable gives LG090 that says how to set it."""
+    content = small()
+    content["nodeDataArray"][1]["fields"][0]["value"] = "{copies}"
+    _, found = fill(graph_of(content))
+
+    assert errors(found) == ["LG090"]
+    assert "--set global.copies=VALUE" in found[0].hint
+    assert found[0].where == "/nodeDataArray/1/fields/0"
+
+
+def test_nothing_changes_the_graph_that_was_given() -> None:
+    """Filling gives a new graph and leaves the old one as it was."""
+    graph = graph_of(document([scatter()]))
+    before = repr(graph)
+    filled, _ = fill(graph, settings=["S.num_of_copies=8"])
+
+    assert repr(graph) == before
+    assert filled is not graph
+
+
+# --- properties -----------------------------------------------------------------------------------------------------
+
+_NAMES = st.sampled_from(["a", "b", "n_1", "x.y"])
+_TEXT = st.lists(st.one_of(st.text(alphabet="{}~ab$ ", max_size=5), _NAMES.map("{{{}}}".format)), max_size=6).map(
+    "".join
+)
+
+
+@given(text=_TEXT, variables=st.dictionaries(_NAMES, st.text(alphabet="xyz", max_size=3), max_size=4))
+def test_replacing_is_what_a_slow_scan_does(text: str, variables: dict[str, str]) -> None:
+    """Each placeholder of a known variable is replaced once, from left to right, and nothing else changes."""
+    expected, rest = "", text
+    while rest:
+        name = next((name for name in variables if rest.startswith(f"{{{name}}}")), None)
+        expected += rest[0] if name is None else variables[name]
+        rest = rest[1:] if name is None else rest[len(name) + 2 :]
+
+    found = substitute(text, variables, set())
+    assert found == expected or found.strip() == expected.strip()

@@ -1,0 +1,141 @@
+"""Everything that can be said about a graph without its sizes is said, all at once."""
+
+import pytest
+from msgspec.structs import replace
+
+from tests.translator.documents import codes, document, errors, field, graph_of, link, node, port, read, small
+from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind
+from translator.options import ValidateOptions
+from translator.validate import validate
+
+
+def _joined(going: str, coming: str, *, usage: str = "OutputPort") -> LogicalGraph:
+    """An application that writes into data, with ports of these types."""
+    return graph_of(
+        document(
+            [
+                node("a", "DALiuGEApp", port("p", "out", usage, type=going)),
+                node("b", "Memory", port("q", "in", "InputPort", type=coming)),
+            ],
+            [link("a", "p", "b", "q")],
+        )
+    )
+
+
+def test_a_sound_graph_has_no_findings() -> None:
+    """Nothing is said where nothing is wrong."""
+    assert validate(graph_of(small())) == ()
+
+
+def test_a_dangling_edge_is_named_with_what_was_probably_meant() -> None:
+    """An end that is no node gives LG003 with its place and a near id."""
+    content = small()
+    content["linkDataArray"][1]["to"] = "PP"
+    found = validate(graph_of(content))
+
+    assert errors(found) == ["LG003"]
+    assert found[0].where == "/linkDataArray/1"
+    assert "'name of S'" in found[0].text
+    assert "'PP'" in found[0].text
+    assert found[0].hint == "did you mean 'P'?"
+
+
+def test_both_ends_of_an_edge_may_dangle() -> None:
+    """Each missing end is a finding of its own."""
+    assert errors(validate(graph_of(document([node("a", "Memory")], [link("x", "", "y", "")])))) == ["LG003", "LG003"]
+
+
+@pytest.mark.parametrize(("parent", "text"), [("nowhere", "does not exist"), ("b", "is no construct")])
+def test_a_parent_must_be_a_construct(parent: str, text: str) -> None:
+    """A node inside something that is no construct gives LG004."""
+    found = validate(graph_of(document([node("a", "Memory", parentId=parent), node("b", "Memory")])))
+
+    assert errors(found) == ["LG004"]
+    assert text in found[0].text
+
+
+def test_ids_are_unique() -> None:
+    """Two nodes with one id give LG006 that names both."""
+    found = validate(graph_of(document([node("a", "Memory"), node("a", "File", name="other")])))
+
+    assert errors(found) == ["LG006"]
+    assert "'name of a' and 'other'" in found[0].text
+
+
+def test_a_port_that_is_not_there_is_an_error_on_an_application() -> None:
+    """An application needs its ports: LG010 lists those that it has."""
+    content = small()
+    content["linkDataArray"][0]["toPort"] = "gone"
+    found = validate(graph_of(content))
+
+    assert errors(found) == ["LG010"]
+    assert "'whole' (in)" in found[0].hint
+
+
+def test_a_port_that_is_not_there_is_a_warning_on_data() -> None:
+    """A data node does without: the port would only have given a name."""
+    content = small()
+    content["linkDataArray"][0]["fromPort"] = "gone"
+    found = validate(graph_of(content))
+
+    assert (codes(found), errors(found)) == (["LG010"], [])
+
+
+def test_an_edge_against_the_direction_of_its_port_is_a_warning() -> None:
+    """Starting at a port that only reads gives LG011."""
+    assert codes(validate(_joined("Object", "Object", usage="InputPort"))) == ["LG011"]
+
+
+@pytest.mark.parametrize(
+    ("going", "coming", "fits"),
+    [
+        ("Integer", "Integer", True),
+        ("Object", "Integer", True),
+        ("Object.Array", "Object", True),
+        ("Object.Array", "Object.Array.Big", True),
+        ("Object.Array", "Object.File", False),
+        ("Integer", "Float", False),
+        ("Unknown", "Float", True),
+    ],
+)
+def test_types_of_ports_should_fit(going: str, coming: str, *, fits: bool) -> None:
+    """Types fit where one is a prefix of the other or says nothing; else LG012 warns."""
+    assert codes(validate(_joined(going, coming))) == ([] if fits else ["LG012"])
+
+
+def test_parameters_with_names_of_structural_keys_are_warned_of() -> None:
+    """A parameter called weight works here and is lost in DALiuGE: LG110."""
+    found = validate(graph_of(document([node("a", "DALiuGEApp", field("weight", 3))])))
+
+    assert (codes(found), errors(found)) == (["LG110"], [])
+
+
+def test_everything_is_found_at_once() -> None:
+    """One finding hides no other."""
+    content = document(
+        [node("a", "Memory"), node("a", "Memory"), node("b", "DALiuGEApp", parentId="x")], [link("a", "", "b", "gone")]
+    )
+
+    assert errors(validate(graph_of(content))) == ["LG006", "LG004", "LG010"]
+
+
+def test_the_list_of_findings_has_an_end() -> None:
+    """A graph with very many faults gives as many findings as were asked for, soon."""
+    links = tuple(LogicalLink(source="x", target="y") for _ in range(10_000))
+
+    assert len(validate(LogicalGraph(name="g", family="", links=links), ValidateOptions(max_findings=7))) == 7
+
+
+def test_hand_made_graphs_need_no_pointers() -> None:
+    """Graphs that come from no file can be checked too."""
+    app = LogicalNode(id="a", name="a", category="DALiuGEApp", kind=NodeKind.APP, fields=(Field(id="f", name="id"),))
+
+    assert codes(validate(LogicalGraph(name="g", family="", nodes=(app, replace(app, id="b"))))) == ["LG110", "LG110"]
+
+
+def test_an_unknown_parent_of_an_unknown_category_is_found_after_reading() -> None:
+    """A graph that was read with errors can still be checked for more."""
+    reading = read(document([node("a", "NoSuchThing", parentId="x")]))
+
+    assert reading.graph is not None
+    assert (errors(reading.problems), errors(validate(reading.graph))) == (["LG030"], ["LG004"])
