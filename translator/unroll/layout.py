@@ -12,6 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 from translator.logical import LogicalGraph, LogicalLink, LogicalNode, NodeKind
 from translator.options import UnrollOptions
 from translator.problems import problem
+from translator.unroll.exits import with_exits
 from translator.unroll.gather import chunks
 from translator.unroll.groupby import group_keys
 from translator.unroll.levels import EXCLUSIVE, GATHER, GROUPBY, LOOP, MPI, SCATTER, SUBGRAPH, Level, Levels
@@ -23,6 +24,10 @@ COLLECTING = ("Gather", "GroupBy")
 """Constructs whose first application stands inside them and collects what enters."""
 
 _REPEATING = {"Scatter": (SCATTER, "num_of_copies"), "Loop": (LOOP, "num_of_iter")}
+_INSTEAD = {
+    "MKN": "draw a Gather of m inputs, in it a Scatter of k copies, and behind both a Gather",
+    "Service": "draw its application as an ordinary component",
+}
 _TRANSPARENT = {"SubGraph": SUBGRAPH, "ExclusiveForceNode": EXCLUSIVE}
 
 
@@ -33,7 +38,7 @@ class Layout:
     Attributes
     ----------
     graph : LogicalGraph
-        The graph.
+        The graph; with the exits of its gathers, where it needs any.
     options : UnrollOptions
         How it is unrolled.
     home : dict
@@ -117,6 +122,10 @@ def lay_out(graph: LogicalGraph, options: UnrollOptions, findings: Findings) -> 
     """
     layout = Layout(graph, options)
     _place(layout, findings)
+    graph = with_exits(graph, layout.collector, lambda node, construct: construct in layout.around(node))
+    if graph is not layout.graph:
+        layout = Layout(graph, options)
+        _place(layout, [])
     for link in graph.links:
         if link.source in layout.home and link.target in layout.home:
             construct = layout.entered(link)
@@ -205,7 +214,7 @@ def _own(layout: Layout, node: LogicalNode, findings: Findings) -> Levels:
             "LG032",
             f"{node.category} {node.name!r} cannot be translated",
             where=node.pointer,
-            hint="draw it with Scatter and Gather" if node.category == "MKN" else "replace it by another construct",
+            hint=_INSTEAD.get(node.category, "replace it by a construct of another kind"),
         )
     )
     return (_level(node, SUBGRAPH, 1),)

@@ -91,7 +91,7 @@ def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> Plan:
     wires = close_loops(layout, units, draw_wires(layout, units, findings), findings)
     for circle in cycles(units, wires):
         names = " -> ".join(repr(units[unit].template.name) for unit in [*circle, circle[0]])
-        where = graph.by_id[units[circle[0]].node].pointer
+        where = layout.graph.by_id[units[circle[0]].node].pointer
         hint = "remove an edge, or mark the one that leads to the next iteration of a loop as closes-loop"
         findings.append(problem("LG050", f"the graph has a cycle: {names}", where=where, hint=hint))
     templates, links, maps = _connect(layout, units, wires, findings)

@@ -1,0 +1,143 @@
+import pytest
+
+from tests.translator.drawing import Drawing
+from tests.translator.unrolled import counts, edges, errors, planned
+from translator.unroll import unroll
+
+
+def corner_turn(outer: int = 2, inner: int = 3, keys: str | None = None) -> Drawing:
+    """Scatter around scatter, grouped by the inner one."""
+    drawing = Drawing().data("d0")
+    with drawing.scatter("S1", outer, app="A1"):
+        drawing.data("m")
+        with drawing.scatter("S2", inner, app="A2"):
+            drawing.data("dA")
+    with drawing.groupby("K", keys):
+        drawing.app("ga").data("gd")
+    return drawing.link("d0", "A1", "m", "A2", "dA", "K").link("ga", "gd")
+
+
+def test_the_corner_turn() -> None:
+    """The worked example: [outer][inner] becomes [inner][outer], in 24 drops."""
+    assert counts(corner_turn()) == (24, 26)
+    assert edges(corner_turn(), "dA", "K") == [((i, j), (j,)) for i in range(2) for j in range(3)]
+    assert edges(corner_turn(), "K-grp-data", "ga") == [((j,), (j,)) for j in range(3)]
+
+
+def test_a_gather_behind_a_group_by_takes_groups() -> None:
+    """Group-by, then gather by three: 26 drops; linked directly and by two: gathers of two and of one group."""
+    drawing = corner_turn()
+    with drawing.gather("G", 3, app="g"):
+        drawing.data("out")
+    assert counts(drawing.link("gd", "g", "out")) == (26, 26 + 3 + 1)
+    drawing = corner_turn()
+    with drawing.gather("G", 2, app="g"):
+        drawing.data("out")
+    drawing.link("K", "g", "out")
+    assert edges(drawing, "K-grp-data", "g") == [((j,), (j // 2,)) for j in range(3)]
+
+
+def test_groups_count_by_number() -> None:
+    """With more than ten groups, group 2 still gets key 2."""
+    assert edges(corner_turn(2, 12), "dA", "K") == [((i, j), (j,)) for i in range(2) for j in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "levels"),
+    [
+        (None, (1,)),
+        ("-1", (1,)),
+        ("None", (1,)),
+        ("S2", (1,)),
+        ("S1", (0,)),
+        ("S1,S2", (0, 1)),
+        (" S2 , S1 ", (0, 1)),
+    ],
+)
+def test_keys_name_scatters_in_any_order(keys: str | None, levels: tuple[int, ...]) -> None:
+    """Keys are scatters by id or name; groups have one level a key, in the order of nesting."""
+    everything = [(i, j) for i in range(2) for j in range(3)]
+    expected = [(index, tuple(index[level] for level in levels)) for index in everything]
+    assert edges(corner_turn(keys=keys), "dA", "K") == expected
+
+
+def test_group_bys_chain() -> None:
+    """Groups can be grouped again, by a scatter that is still among their levels."""
+    drawing = corner_turn(keys="S1,S2")
+    with drawing.groupby("K2", "S1"):
+        drawing.app("again").data("end")
+    drawing.link("gd", "K2").link("again", "end")
+    assert edges(drawing, "gd", "K2") == [((i, j), (i,)) for i in range(2) for j in range(3)]
+
+
+def test_a_group_by_inside_a_scatter_groups_in_each_copy() -> None:
+    """Three levels, the outermost shared: six groups of two."""
+    drawing = Drawing()
+    with drawing.scatter("S0", 2):
+        with drawing.scatter("S1", 2), drawing.scatter("S2", 3):
+            drawing.data("d")
+        with drawing.groupby("K"):
+            drawing.app("a")
+    drawing.link("d", "K")
+    assert edges(drawing, "d", "K") == [((h, i, j), (h, j)) for h in range(2) for i in range(2) for j in range(3)]
+
+
+def test_its_own_application_groups() -> None:
+    """An application embedded in a group-by takes the place of the built-in one."""
+    drawing = Drawing()
+    with drawing.scatter("S", 3):
+        drawing.data("d")
+    with drawing.groupby("K", app="mine"):
+        drawing.app("a")
+    drawing.link("d", "mine")
+    assert edges(drawing, "d", "mine") == [((i,), (i,)) for i in range(3)]
+    assert edges(drawing, "K-grp-data", "a") == [((i,), (i,)) for i in range(3)]
+    assert "K" not in [template.key for template in planned(drawing).templates]
+
+
+def test_the_drops_of_a_group_by() -> None:
+    """The application is named like the construct; the data of a group are artificial and as large as the group."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 4), drawing.scatter("S2", 3):
+        drawing.data("d", data_volume=5)
+    with drawing.groupby("K"):
+        drawing.app("a")
+    graph = unroll(planned(drawing.link("d", "K")))
+    app, data = (template for template in graph.templates if template.key.startswith("K"))
+    assert (app.name, app.component, app.artificial) == ("K", "dropflow.apps.GroupByApp", False)
+    assert (data.name, data.artificial, data.weight, data.shape) == ("grpdata", True, 20.0, (3,))
+
+
+def test_only_marked_children_take_the_group() -> None:
+    """Children with group_start take the data of the group; without any, those that nothing else feeds."""
+    drawing = Drawing()
+    with drawing.scatter("S", 2):
+        drawing.data("d")
+    with drawing.groupby("K"):
+        drawing.app("marked", group_start=True).app("other").data("first")
+    drawing.link("d", "K")
+    assert edges(drawing, "K-grp-data", "marked") != []
+    assert edges(drawing, "K-grp-data", "other") == edges(drawing, "K", "first") == []
+
+
+def test_a_group_of_data_begins_at_the_application() -> None:
+    """Data that begin the content are written by the group-by itself: no adapter is needed."""
+    drawing = Drawing()
+    with drawing.scatter("S", 2):
+        drawing.data("d")
+    with drawing.groupby("K"):
+        drawing.data("first")
+    drawing.link("d", "K")
+    assert edges(drawing, "K", "first") == [((i,), (i,)) for i in range(2)]
+
+
+def test_what_is_wrong_with_a_group_by() -> None:
+    """An unknown key is LG080, no scatter LG081, no input or two LG082."""
+    assert errors(corner_turn(keys="S9")) == ["LG080"]
+    drawing = Drawing().data("d")
+    with drawing.groupby("K"):
+        drawing.app("a")
+    assert errors(drawing) == ["LG082"]
+    assert errors(drawing.link("d", "K")) == ["LG081"]
+    drawing = corner_turn()
+    assert errors(drawing.link("m", "K")) == ["LG082"]

@@ -1,0 +1,228 @@
+import pytest
+
+from tests.translator.drawing import Drawing
+from tests.translator.unrolled import codes, counts, edges, errors, planned, ports
+from translator.logical import Field
+
+
+def looped(*, aware: bool = True) -> Drawing:
+    """Three iterations of a -> x -> b -> y, entered from d0 and left to z."""
+    drawing = Drawing().data("d0")
+    with drawing.loop("L", 3):
+        drawing.app("a", group_start=True).data("x").app("b").data("y", group_end=True)
+    drawing.app("z").data("e")
+    drawing.link("a", "x", "b", "y").link("z", "e")
+    return drawing.link("d0", "a", aware=aware).link("y", "z", aware=aware)
+
+
+def test_a_loop_carries_from_each_iteration_to_the_next() -> None:
+    """The worked example: 15 drops, 14 edges; first iteration entered, last one left, two carries."""
+    assert counts(looped()) == (15, 14)
+    assert edges(looped(), "d0", "a") == [((), (0,))]
+    assert edges(looped(), "y", "a") == [((0,), (1,)), ((1,), (2,))]
+    assert edges(looped(), "y", "z") == [((2,), ())]
+
+
+def test_without_loop_awareness_every_iteration_counts() -> None:
+    """An ordinary link enters and leaves every iteration."""
+    assert edges(looped(aware=False), "d0", "a") == [((), (i,)) for i in range(3)]
+    assert edges(looped(aware=False), "y", "z") == [((i,), ()) for i in range(3)]
+
+
+def test_a_marked_edge_replaces_the_carry_that_would_be_added() -> None:
+    """A closes-loop edge carries once, not twice."""
+    assert counts(looped().link("y", "a", closes=True)) == (15, 14)
+
+
+def test_an_unmarked_edge_that_closes_a_cycle_is_a_carry() -> None:
+    """From end to start of one loop: taken as closing it, with a warning."""
+    drawing = looped().link("y", "a")
+    assert counts(drawing) == (15, 14)
+    assert codes(drawing) == ["LG061"]
+
+
+def test_an_ordinary_edge_from_end_to_start_stays_within_its_iteration() -> None:
+    """Where it closes no cycle, the consumer keeps the data of its own iteration."""
+    drawing = Drawing()
+    with drawing.loop("L", 3):
+        drawing.app("a", group_start=True).data("y", group_end=True).app("late", group_start=True)
+    drawing.link("a", "y", "late").link("y", "a", closes=True)
+    assert edges(drawing, "y", "late") == [((i,), (i,)) for i in range(3)]
+    assert edges(drawing, "y", "a") == [((0,), (1,)), ((1,), (2,))]
+
+
+def nested() -> Drawing:
+    """A loop of three in a loop of two."""
+    drawing = Drawing().data("d0")
+    with drawing.loop("L1", 2):
+        drawing.app("oa", group_start=True).data("od")
+        with drawing.loop("L2", 3):
+            drawing.app("ia", group_start=True).data("id", group_end=True)
+        drawing.app("ob").data("oe", group_end=True)
+    drawing.app("z").data("fin")
+    drawing.link("oa", "od").link("ia", "id").link("ob", "oe").link("z", "fin")
+    for pair in (("d0", "oa"), ("od", "ia"), ("id", "ob"), ("oe", "z")):
+        drawing.link(*pair, aware=True)
+    return drawing
+
+
+def test_nested_loops_carry_inside_each_outer_iteration() -> None:
+    """The worked example: 23 drops; the inner loop starts afresh in every outer iteration."""
+    assert counts(nested())[0] == 23
+    assert edges(nested(), "od", "ia") == [((i,), (i, 0)) for i in range(2)]
+    assert edges(nested(), "id", "ia") == [((i, j), (i, j + 1)) for i in range(2) for j in range(2)]
+
+
+def test_loop_awareness_reaches_through_nested_loops() -> None:
+    """From outside to the inner loop: the first iteration of the first; with `innermost`, the first of each."""
+    drawing = nested().data("late").app("end").link("late", "ia", aware=True).link("id", "end", aware=True)
+    assert edges(drawing, "late", "ia") == [((), (0, 0))]
+    assert edges(drawing, "id", "end") == [((1, 2), ())]
+    assert edges(drawing, "late", "ia", loop_aware="innermost") == [((), (i, 0)) for i in range(2)]
+
+
+def test_loop_awareness_leaves_scatters_alone() -> None:
+    """Into a scatter inside a loop: the first iteration, every copy; out of it: the last iteration."""
+    drawing = Drawing().data("d0").app("end")
+    with drawing.loop("L", 2):
+        drawing.app("a", group_start=True).data("y", group_end=True)
+        with drawing.scatter("S", 3):
+            drawing.app("in").data("out")
+    drawing.link("a", "y").link("d0", "in", aware=True).link("out", "end", aware=True)
+    assert edges(drawing, "d0", "in") == [((), (0, j)) for j in range(3)]
+    assert edges(drawing, "out", "end") == [((1, j), ()) for j in range(3)]
+
+
+def test_a_loop_in_a_scatter_carries_in_each_copy() -> None:
+    """Carries count once, whatever the number of copies around the loop."""
+    drawing = Drawing()
+    with drawing.scatter("S", 4), drawing.loop("L", 3):
+        drawing.app("a", group_start=True).data("y", group_end=True)
+    assert edges(drawing.link("a", "y"), "y", "a") == [((i, j), (i, j + 1)) for i in range(4) for j in range(2)]
+
+
+def test_a_carry_may_come_from_a_scatter_inside_the_loop() -> None:
+    """All copies of one iteration carry to the start of the next; the start carries to all copies."""
+    drawing = Drawing()
+    with drawing.loop("L", 2):
+        drawing.app("a").data("d")
+        with drawing.scatter("S", 3):
+            drawing.data("out").app("in")
+    drawing.link("out", "a", closes=True).link("d", "in", closes=True)
+    assert edges(drawing, "out", "a") == [((0, j), (1,)) for j in range(3)]
+    assert edges(drawing, "d", "in") == [((0,), (1, j)) for j in range(3)]
+
+
+def beside(first: int, second: int) -> Drawing:
+    """Two loops beside each other in a scatter, one feeding the other."""
+    drawing = Drawing()
+    with drawing.scatter("S", 2):
+        with drawing.loop("L1", first):
+            drawing.app("a", group_start=True).data("y", group_end=True)
+        with drawing.loop("L2", second):
+            drawing.app("b", group_start=True).data("z", group_end=True)
+    return drawing.link("a", "y", "b", "z")
+
+
+def test_equal_loops_run_in_step() -> None:
+    """Iteration i feeds iteration i, within each copy of the scatter around both."""
+    assert edges(beside(3, 3), "y", "b") == [((i, j), (i, j)) for i in range(2) for j in range(3)]
+
+
+def test_unequal_loops_cannot_be_linked() -> None:
+    """Loops of different length have no common step."""
+    assert errors(beside(3, 2)) == ["LG070"]
+
+
+def two_ways(ends: tuple[Field, Field], starts: tuple[Field, Field]) -> Drawing:
+    """A loop with two ends and two starts."""
+    drawing = Drawing()
+    with drawing.loop("L", 2):
+        for number in (0, 1):
+            drawing.app(f"s{number}", group_start=True, port=starts[number])
+            drawing.data(f"e{number}", group_end=True, port=ends[number])
+            drawing.link(f"s{number}", f"e{number}")
+    return drawing
+
+
+def port(name: str, usage: str, type_: str = "Object") -> Field:
+    """A port."""
+    return Field(id=f"{name}.{usage}", name=name, usage=usage, type=type_)
+
+
+def test_several_ends_and_starts_pair_by_the_names_of_their_ports() -> None:
+    """Where names tell which end belongs to which start, only these are joined, at these ports."""
+    drawing = two_ways(
+        (port("x", "InputOutput"), port("y", "InputOutput")), (port("y", "InputPort"), port("x", "InputPort"))
+    )
+    assert ports(drawing, "e0", "s1") == [("x", "x")]
+    assert ports(drawing, "e1", "s0") == [("y", "y")]
+    assert ports(drawing, "e0", "s0") == ports(drawing, "e1", "s1") == []
+
+
+def test_several_ends_and_starts_pair_by_type_next() -> None:
+    """Where names say nothing, types may; of a general type everything is paired with everything."""
+    kinds = ("Object.image", "Object.table")
+    by_type = two_ways(
+        (port("x", "OutputPort", kinds[0]), port("y", "OutputPort", kinds[1])),
+        (port("a", "InputPort", kinds[0]), port("b", "InputPort", kinds[1])),
+    )
+    assert [len(ports(by_type, f"e{i}", f"s{j}")) for i in (0, 1) for j in (0, 1)] == [1, 0, 0, 1]
+    general = two_ways(
+        (port("x", "OutputPort"), port("y", "OutputPort")), (port("a", "InputPort"), port("b", "InputPort"))
+    )
+    assert [len(ports(general, f"e{i}", f"s{j}")) for i in (0, 1) for j in (0, 1)] == [1, 1, 1, 1]
+
+
+def test_a_loop_without_any_way_back_is_an_error() -> None:
+    """No closes-loop edge, and no start or no end: LG060 says which is lacking."""
+    drawing = Drawing()
+    with drawing.loop("L", 2):
+        drawing.app("a", group_start=True).data("d")
+    assert errors(drawing.link("a", "d")) == ["LG060"]
+    assert "group_end" in planned(drawing).problems[0].text
+
+
+def test_closing_no_loop_is_an_ordinary_edge() -> None:
+    """A closes-loop edge outside of any loop is an ordinary edge, with a warning."""
+    drawing = Drawing().app("a").data("d").link("a", "d", closes=True)
+    assert counts(drawing) == (2, 1)
+    assert codes(drawing) == ["LG062"]
+
+
+@pytest.mark.parametrize("iterations", [0, 1])
+def test_short_loops_carry_nothing(iterations: int) -> None:
+    """One iteration has no next one; none at all leaves nothing, not even for a loop-aware link."""
+    drawing = looped()
+    drawing.nodes = [
+        node
+        if node.id != "L"
+        else type(node)(
+            id="L",
+            name="L",
+            category="Loop",
+            kind=node.kind,
+            fields=(Field(id="n", name="num_of_iter", value=iterations),),
+        )
+        for node in drawing.nodes
+    ]
+    assert edges(drawing, "y", "a") == []
+    assert counts(drawing) == (3 + 4 * iterations, 1 + 5 * iterations)
+
+
+def test_applications_of_a_loop_stand_outside() -> None:
+    """Input and output application of a loop stand before and behind it, once."""
+    drawing = Drawing().data("d0").data("d1")
+    with drawing.loop("L", 3, app="in", out="out"):
+        drawing.data("x").app("a", group_start=True).data("y", group_end=True)
+    drawing.link("d0", "in").link("in", "x", aware=True).link("x", "a", "y").link("y", "out", aware=True)
+    drawing.link("out", "d1")
+    assert edges(drawing, "in", "x") == [((), (0,))]
+    assert edges(drawing, "y", "out") == [((2,), ())]
+
+
+def test_a_cycle_is_an_error_that_names_it() -> None:
+    """A cycle within an iteration is LG050, with the nodes on it in order."""
+    drawing = Drawing().app("a").data("x").app("b").data("y").link("a", "x", "b", "y", "a")
+    assert errors(drawing) == ["LG050"]
+    assert "'a' -> 'x' -> 'b' -> 'y' -> 'a'" in planned(drawing).problems[0].text

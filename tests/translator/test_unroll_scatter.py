@@ -1,0 +1,181 @@
+import pytest
+
+from dropflow.graph.names import oids
+from tests.translator.drawing import Drawing
+from tests.translator.unrolled import counts, edges, errors, planned
+from translator.unroll import unroll
+
+
+def nested() -> Drawing:
+    """Two scatters in each other, 5 x 4, with an application each."""
+    drawing = Drawing().data("d0")
+    with drawing.scatter("S1", 5, app="A1"):
+        drawing.data("dA")
+        with drawing.scatter("S2", 4, app="A2"):
+            drawing.data("dB").app("a").data("dC")
+    return drawing.link("d0", "A1", "dA", "A2", "dB", "a", "dC")
+
+
+def test_nested_scatters_multiply() -> None:
+    """The worked example of two nested scatters has 72 drops and 71 edges."""
+    assert counts(nested()) == (72, 71)
+
+
+def test_text_ids_are_those_of_daliuge() -> None:
+    """The index of a drop counts its copies from the outermost, behind a leading zero."""
+    graph = unroll(planned(nested(), prefix="1"))
+    names = oids(graph, range(graph.drops))
+    assert names[:3] == ["1_d0_0", "1_A1_0", "1_dA_0-0"]
+    assert names[-1] == "1_dC_0-4-3"
+
+
+def test_drops_follow_the_order_of_the_file() -> None:
+    """Templates come in the order of the file, and the instances of each row-major."""
+    graph = unroll(planned(nested()))
+    assert [template.key for template in graph.templates] == ["d0", "A1", "dA", "A2", "dB", "a", "dC"]
+    assert graph.template.tolist() == sorted(graph.template.tolist())
+    assert graph.instance[:12].tolist() == [0, 0, *range(5), *range(5)]
+
+
+def test_a_link_reaches_over_levels() -> None:
+    """A link from the top level to depth two reaches every copy; the reverse collects every copy."""
+    drawing = Drawing().data("before").data("after")
+    with drawing.scatter("S1", 2), drawing.scatter("S2", 3):
+        drawing.app("in").app("out")
+    drawing.link("before", "in").link("out", "after")
+    everything = [(i, j) for i in range(2) for j in range(3)]
+    assert edges(drawing, "before", "in") == [((), index) for index in everything]
+    assert edges(drawing, "out", "after") == [(index, ()) for index in everything]
+
+
+def test_collecting_keeps_the_context_apart() -> None:
+    """What collects inside the outer scatter gets the copies of its own copy only."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 2):
+        drawing.app("sum")
+        with drawing.scatter("S2", 3):
+            drawing.data("part")
+    drawing.link("part", "sum")
+    assert edges(drawing, "part", "sum") == [((i, j), (i,)) for i in range(2) for j in range(3)]
+
+
+def test_scatters_beside_each_other_cannot_be_linked() -> None:
+    """A link between two scatters has no meaning, and the finding names what to do."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 3):
+        drawing.data("one")
+    with drawing.scatter("S2", 3):
+        drawing.app("other")
+    drawing.link("one", "other")
+    assert errors(drawing) == ["LG070"]
+    assert "zip_scatters" in planned(drawing).problems[0].hint
+
+
+def test_zipping_links_equal_scatters_copy_by_copy() -> None:
+    """With zip_scatters, copy i is linked to copy i, where sizes are equal."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 3):
+        drawing.data("one")
+    with drawing.scatter("S2", 3):
+        drawing.app("other")
+    with drawing.scatter("S3", 4):
+        drawing.app("unequal")
+    drawing.link("one", "other")
+    assert edges(drawing, "one", "other", zip_scatters=True) == [((i,), (i,)) for i in range(3)]
+    assert errors(drawing.link("one", "unequal"), zip_scatters=True) == ["LG070"]
+
+
+def test_zero_copies_vanish() -> None:
+    """A scatter of zero copies leaves nothing of its content, with a warning, and the rest as it is."""
+    drawing = Drawing().data("d0")
+    with drawing.scatter("S", 0, app="split"):
+        drawing.data("part")
+    drawing.link("d0", "split", "part")
+    assert counts(drawing) == (2, 1)
+    assert [finding.code for finding in planned(drawing).problems] == ["LG021"]
+
+
+@pytest.mark.parametrize("size", [None, -1, "many", 2.5, "", True, float("nan"), "9" * 5000])
+def test_a_multiplicity_that_is_no_number_is_an_error(size: object) -> None:
+    """Missing, negative, textual, fractional and absurd numbers of copies are LG020."""
+    drawing = Drawing()
+    with drawing.scatter("S", size):
+        drawing.data("part")
+    assert errors(drawing) == ["LG020"]
+
+
+@pytest.mark.parametrize("size", [3, "3", " 3 ", 3.0, "3.0"])
+def test_a_multiplicity_may_be_spelled_in_every_way(size: object) -> None:
+    """Files of all ages spell three as a number or as text."""
+    drawing = Drawing()
+    with drawing.scatter("S", size):
+        drawing.data("part")
+    assert counts(drawing) == (3, 0)
+
+
+def test_applications_stand_before_and_behind_their_construct() -> None:
+    """Input and output application of a scatter stand outside: one each, however many copies there are."""
+    drawing = Drawing().data("d0").data("d1")
+    with drawing.scatter("S", 4, app="in", out="out"):
+        drawing.data("part")
+    drawing.link("d0", "in", "part", "out", "d1")
+    assert counts(drawing) == (8, 10)
+
+
+def test_a_construct_without_application_is_no_end_of_a_link() -> None:
+    """A link that ends on a scatter without application is LG032."""
+    drawing = Drawing().data("d0")
+    with drawing.scatter("S", 2):
+        drawing.data("part")
+    assert errors(drawing.link("d0", "S")) == ["LG032"]
+
+
+def test_a_subgraph_is_transparent() -> None:
+    """A SubGraph adds one level of one index, and links lead in and out of it freely."""
+    drawing = Drawing().data("d0").app("end")
+    with drawing.construct("SubGraph", "G", app="in", out="out"):
+        drawing.data("inner")
+    with drawing.construct("ExclusiveForceNode", "X"):
+        drawing.app("alone")
+    drawing.link("d0", "in", "inner", "out").link("inner", "alone")
+    assert edges(drawing, "inner", "alone") == [((0,), (0,))]
+    assert planned(drawing).meta == {"exclusive": "X"}
+
+
+def test_mpi_adds_a_level_of_ranks() -> None:
+    """Three ranks in two copies are six drops; data go to all ranks and come from all."""
+    drawing = Drawing()
+    with drawing.scatter("S", 2):
+        drawing.data("d").app("m", category="Mpi", num_of_procs=3).data("e")
+    drawing.link("d", "m", "e")
+    assert counts(drawing) == (2 + 6 + 2, 6 + 6)
+    assert edges(drawing, "m", "e") == [((i, j), (i,)) for i in range(2) for j in range(3)]
+
+
+@pytest.mark.parametrize("category", ["MKN", "Service"])
+def test_what_cannot_be_translated_is_named(category: str) -> None:
+    """MKN and Service are refused with a hint at what to draw instead."""
+    drawing = Drawing()
+    with drawing.construct(category, "X"):
+        drawing.data("inner")
+    assert errors(drawing) == ["LG032"]
+    assert planned(drawing).problems[0].hint
+
+
+def test_a_construct_inside_itself_is_an_error_and_no_hang() -> None:
+    """Parents in a circle are LG005."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 2), drawing.scatter("S2", 2):
+        drawing.data("part")
+    graph = drawing.graph()
+    graph = type(graph)(
+        name="circle",
+        family="drawing",
+        nodes=tuple(
+            type(node)(id=node.id, name=node.name, category=node.category, kind=node.kind, parent=parent)
+            for node, parent in zip(graph.nodes, ("S2", "S1", "S2"), strict=True)
+        ),
+    )
+    from translator.unroll import plan  # noqa: PLC0415 - the one test that plans a graph that cannot be drawn
+
+    assert "LG005" in [finding.code for finding in plan(graph).problems]
