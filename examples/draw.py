@@ -1,0 +1,400 @@
+"""Draws the graphs of this folder: ``python examples/draw.py`` writes every ``*.graph`` file again.
+
+Anybody may draw such graphs in EAGLE instead; a script keeps the code of the functions readable, and the ids stable.
+The drawing kit comes first, then one function per example. The code that runs *inside* the graphs stands in
+``functions.py``, from which each node takes the functions that it names.
+"""
+
+import ast
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from palettes.schema import Document, Field, Link, ModelData, Node, category_type, encode, stable_id
+
+HERE = Path(__file__).parent
+SOURCE = (HERE / "functions.py").read_text(encoding="utf-8")
+DATA_CLASSES = {"Memory": "dlg.data.drops.memory.InMemoryDROP", "File": "dlg.data.drops.file.FileDROP"}
+FUNCTION = "dlg.apps.pyfunc.PyFuncApp"
+CONSTRUCTS = ("Scatter", "Gather", "Loop", "GroupBy")
+GRID = 40
+
+
+class Drawing:
+    """One graph in the making. Ports are made by the links that need them."""
+
+    def __init__(self, name: str, description: str) -> None:
+        self.name = name
+        self.description = description
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.links: list[Link] = []
+
+    def data(self, name: str, x: int, y: int, *, inside: str = "", category: str = "Memory", **values: Any) -> None:
+        """A data drop: ``Memory``, or a ``File`` with a `filepath`."""
+        fields = [
+            self._field(name, "dropclass", DATA_CLASSES[category]),
+            self._field(name, "data_volume", 1, parameter_type="ConstraintParameter"),
+            *(self._field(name, key, value) for key, value in values.items()),
+        ]
+        self._add(name, category, (x, y), inside, fields)
+
+    def app(self, name: str, x: int, y: int, dropclass: str, *, inside: str = "", **values: Any) -> None:
+        """A built-in application."""
+        category = "Branch" if dropclass.endswith(".Branch") else "DALiuGEApp"
+        self._add(name, category, (x, y), inside, self._app_fields(name, dropclass, values))
+
+    def function(self, name: str, x: int, y: int, function: str, *, inside: str = "", **values: Any) -> None:
+        """An application that calls `function` of functions.py; its ports are called like its parameters."""
+        fields = self._app_fields(name, FUNCTION, {"func_name": function, "func_code": source_of(function), **values})
+        self._add(name, "PyFuncApp", (x, y), inside, fields)
+
+    def construct(
+        self,
+        name: str,
+        category: str,
+        x: int,
+        y: int,
+        *,
+        inside: str = "",
+        app: str = "",
+        app_class: str = "",
+        **values: Any,
+    ) -> None:
+        """A construct, with an input application called `app` if one is named."""
+        fields = [self._field(name, key, value, parameter_type="ConstructParameter") for key, value in values.items()]
+        self._add(name, category, (x, y), inside, fields)
+        if app:
+            label = f"{name}/{app}"
+            given = {key: values[key] for key in ("num_of_copies", "input_error_threshold") if key in values}
+            self.nodes[name] |= {
+                "input_application_name": app,
+                "input_application_type": "DALiuGEApp",
+                "input_application_id": stable_id(self.name, label),
+                "input_app_fields": self._app_fields(label, app_class, given),
+            }
+
+    def link(
+        self, source: str, target: str, *, ports: tuple[str, str] = ("", ""), encoding: str = "pickle", **flags: Any
+    ) -> None:
+        """An edge. Ports not named are called ``io`` on data, ``output`` and ``input`` on applications."""
+        out = self._port(source, ports[0] or ("io" if self._is_data(source) else "output"), "OutputPort", encoding)
+        into = self._port(target, ports[1] or ("io" if self._is_data(target) else "input"), "InputPort", encoding)
+        self.links.append(
+            Link(source=self._id(source), source_port=out, target=self._id(target), target_port=into, **flags)
+        )
+
+    def document(self) -> Document:
+        """The file, as EAGLE would write it."""
+        nodes = tuple(
+            Node(**{key: tuple(value) if isinstance(value, list) else value for key, value in node.items()})
+            for node in self.nodes.values()
+        )
+        return Document(
+            model_data=ModelData(
+                file_path=f"{self.name}.graph",
+                file_type="Graph",
+                short_description=self.description,
+                readonly=False,
+                nodes=len(nodes),
+            ),
+            active_graph_config_id=None,
+            graph_configurations={},
+            node_data_array=nodes,
+            link_data_array=tuple(self.links),
+        )
+
+    def _id(self, name: str) -> str:
+        return stable_id(self.name, name)
+
+    def _is_data(self, name: str) -> bool:
+        return self.nodes[name]["category"] in DATA_CLASSES
+
+    def _add(self, name: str, category: str, place: tuple[int, int], inside: str, fields: list[Field]) -> None:
+        self.nodes[name] = {
+            "category": category,
+            "category_type": category_type(category),
+            "is_group": category in CONSTRUCTS,
+            "id": self._id(name),
+            "name": name,
+            "x": GRID * place[0],
+            "y": GRID * place[1],
+            "fields": fields,
+        }
+        if inside:
+            self.nodes[name]["parent_id"] = self._id(inside)
+
+    def _app_fields(self, owner: str, dropclass: str, values: dict[str, Any]) -> list[Field]:
+        kinds = {"func_name": "ComponentParameter", "func_code": "ComponentParameter"}
+        return [
+            self._field(owner, "dropclass", dropclass),
+            self._field(owner, "execution_time", 1, parameter_type="ConstraintParameter"),
+            self._field(owner, "num_cpus", 1, parameter_type="ConstraintParameter"),
+            *(
+                self._field(owner, key, value, parameter_type=kinds.get(key, "ApplicationArgument"))
+                for key, value in values.items()
+            ),
+        ]
+
+    def _field(self, owner: str, name: str, value: Any, *, parameter_type: str = "ComponentParameter") -> Field:
+        types = {bool: "Boolean", int: "Integer", float: "Float"}
+        return Field(
+            name=name,
+            value=value,
+            default_value=value,
+            type="Python" if name == "func_code" else types.get(type(value), "String"),
+            id=stable_id(self.name, owner, name),
+            parameter_type=parameter_type,
+        )
+
+    def _port(self, owner: str, name: str, usage: str, encoding: str) -> str:
+        node = self.nodes[owner]
+        fields = node["input_app_fields"] if node["is_group"] else node["fields"]
+        for place, field in enumerate(fields):
+            if field.name == name:
+                both = field.usage not in ("NoPort", usage)
+                changed = {"usage": "InputOutput" if both else usage, "encoding": encoding}
+                fields[place] = Field(**{key: getattr(field, key) for key in field.__struct_fields__} | changed)
+                return str(field.id)
+        made = Field(
+            name=name,
+            type="Object",
+            encoding=encoding,
+            id=stable_id(self.name, owner, "port", name),
+            parameter_type="ApplicationArgument",
+            usage=usage,
+        )
+        fields.append(made)
+        return made.id
+
+
+def source_of(function: str) -> str:
+    """The source of a function of functions.py."""
+    for node in ast.parse(SOURCE).body:
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            return (ast.get_source_segment(SOURCE, node) or "") + "\n"
+    raise LookupError(f"functions.py has no function {function}")
+
+
+def hello() -> Drawing:
+    """One application, one file."""
+    graph = Drawing("hello", "Greets the world in a file.")
+    graph.app("Greet", 2, 4, "dlg.apps.simple.HelloWorldApp", greet="World")
+    graph.data("Greeting", 8, 4, category="File", filepath="hello.txt")
+    graph.link("Greet", "Greeting", ports=("hello", ""))
+    return graph
+
+
+def nested_scatter_gather() -> Drawing:
+    """A scatter in a scatter; sums within each row, then over all rows."""
+    graph = Drawing("nested-scatter-gather", "Squares a table of numbers cell by cell, and sums it up row by row.")
+    graph.function("Make table", 2, 6, "make_table")
+    graph.data("Table", 6, 6)
+    graph.construct(
+        "Rows", "Scatter", 10, 2, app="Split rows", app_class="dlg.apps.simple.GenericScatterApp", num_of_copies=3
+    )
+    graph.data("Row", 12, 6, inside="Rows")
+    graph.function("Flatten", 15, 6, "flatten", inside="Rows")
+    graph.data("Numbers", 18, 6, inside="Rows")
+    graph.construct(
+        "Cells",
+        "Scatter",
+        21,
+        3,
+        inside="Rows",
+        app="Split cells",
+        app_class="dlg.apps.simple.GenericScatterApp",
+        num_of_copies=4,
+    )
+    graph.data("Cell", 23, 6, inside="Cells")
+    graph.function("Square", 26, 6, "square", inside="Cells")
+    graph.data("Squared", 29, 6, inside="Cells")
+    graph.construct(
+        "Row gather",
+        "Gather",
+        33,
+        3,
+        inside="Rows",
+        app="Collect cells",
+        app_class="dlg.apps.simple.ArrayGatherApp",
+        num_of_inputs=4,
+    )
+    graph.data("Row of squares", 36, 6, inside="Rows")
+    graph.function("Sum row", 39, 6, "total", inside="Rows")
+    graph.data("Row sum", 42, 6, inside="Rows")
+    graph.construct(
+        "Table gather", "Gather", 46, 3, app="Collect rows", app_class="dlg.apps.simple.ArrayGatherApp", num_of_inputs=3
+    )
+    graph.data("Row sums", 49, 6)
+    graph.function("Report", 52, 6, "report_sums")
+    graph.data("Sums", 56, 6, category="File", filepath="sums.txt")
+    chain = ["Make table", "Table", "Rows", "Row", "Flatten", "Numbers", "Cells", "Cell", "Square", "Squared"]
+    chain += ["Row gather", "Row of squares", "Sum row", "Row sum", "Table gather", "Row sums", "Report"]
+    _chain(graph, chain)
+    graph.link("Report", "Sums", encoding="utf-8")
+    return graph
+
+
+def corner_turn() -> Drawing:
+    """Data by antenna becomes data by channel."""
+    graph = Drawing("corner-turn", "Turns samples that are grouped by antenna into samples grouped by channel.")
+    split = "dlg.apps.simple.GenericScatterApp"
+    graph.function("Observe", 2, 6, "observe")
+    graph.data("Samples", 6, 6)
+    graph.construct("Antennas", "Scatter", 10, 2, app="Split antennas", app_class=split, num_of_copies=3)
+    graph.data("Antenna", 12, 6, inside="Antennas")
+    graph.function("Flatten", 15, 6, "flatten", inside="Antennas")
+    graph.data("Spectrum", 18, 6, inside="Antennas")
+    graph.construct(
+        "Channels", "Scatter", 21, 3, inside="Antennas", app="Split channels", app_class=split, num_of_copies=4
+    )
+    graph.data("Sample", 23, 6, inside="Channels")
+    graph.construct("By channel", "GroupBy", 28, 2, app="Corner turn", app_class="dropflow.apps.GroupByApp")
+    graph.function("Stack antennas", 30, 6, "stack", inside="By channel", group_start=True)
+    graph.data("Channel", 34, 6, inside="By channel")
+    graph.construct(
+        "Gather channels", "Gather", 38, 3, app="Collect", app_class="dlg.apps.simple.ArrayGatherApp", num_of_inputs=4
+    )
+    graph.data("All channels", 41, 6)
+    graph.function("Stack channels", 44, 6, "stack")
+    graph.data("Turned", 48, 6, category="File", filepath="by-channel.npy")
+    chain = ["Observe", "Samples", "Antennas", "Antenna", "Flatten", "Spectrum", "Channels", "Sample", "By channel"]
+    _chain(graph, chain)
+    _chain(graph, ["Stack antennas", "Channel", "Gather channels", "All channels", "Stack channels"])
+    graph.link("Stack channels", "Turned", encoding="npy")
+    return graph
+
+
+def array_loop() -> Drawing:
+    """Heron's method on an array, until nothing changes any more."""
+    graph = Drawing(
+        "array-loop", "Improves an array of square roots step by step, and leaves the loop when it is done."
+    )
+    graph.function("Start", 2, 6, "first_guess")
+    graph.data("Guess", 6, 6)
+    graph.construct("Steps", "Loop", 10, 2, num_of_iter=12)
+    graph.function("Improve", 12, 6, "improve", inside="Steps", group_start=True)
+    graph.data("Better", 16, 6, inside="Steps")
+    graph.app(
+        "Good enough?",
+        20,
+        6,
+        "dlg.apps.simple.Branch",
+        inside="Steps",
+        func_name="is_good",
+        func_code=source_of("is_good"),
+    )
+    graph.data("Again", 25, 9, inside="Steps", group_end=True)
+    graph.data("Done", 25, 3, inside="Steps")
+    graph.app("Leave", 30, 4, "dlg.apps.simple.CopyApp", block_skip=True)
+    graph.data("Roots", 34, 4)
+    graph.function("Report", 38, 4, "report_roots")
+    graph.data("Report file", 42, 4, category="File", filepath="roots.txt")
+    graph.link("Start", "Guess")
+    graph.link("Guess", "Improve", loop_aware="1")
+    _chain(graph, ["Improve", "Better"])
+    graph.link("Better", "Good enough?", ports=("", "x"))
+    graph.link("Good enough?", "Done", ports=("true", ""))
+    graph.link("Good enough?", "Again", ports=("false", ""))
+    graph.link("Again", "Improve", closes_loop=True)
+    _chain(graph, ["Done", "Leave", "Roots", "Report"])
+    graph.link("Report", "Report file", encoding="utf-8")
+    return graph
+
+
+def error_threshold() -> Drawing:
+    """Two of ten measurements fail; a gather that tolerates 30 percent goes on without them."""
+    graph = Drawing("error-threshold", "Two of ten measurements fail, and the result says which fraction was lost.")
+    graph.function("Plan", 2, 6, "make_plan")
+    graph.data("Targets", 6, 6)
+    graph.construct(
+        "Measurements", "Scatter", 10, 2, app="Split", app_class="dlg.apps.simple.GenericScatterApp", num_of_copies=10
+    )
+    graph.data("Target", 12, 6, inside="Measurements")
+    graph.function("Measure", 16, 6, "measure", inside="Measurements")
+    graph.data("Value", 20, 6, inside="Measurements")
+    graph.construct(
+        "Collect",
+        "Gather",
+        24,
+        3,
+        app="Gather values",
+        app_class="dlg.apps.simple.ArrayGatherApp",
+        num_of_inputs=10,
+        input_error_threshold=30,
+    )
+    graph.data("Values", 27, 6)
+    graph.function("Average", 30, 6, "average_of_the_rest", planned=10)
+    graph.data("Report", 34, 6, category="File", filepath="report.txt")
+    _chain(graph, ["Plan", "Targets", "Measurements", "Target", "Measure", "Value", "Collect", "Values", "Average"])
+    graph.link("Average", "Report", encoding="utf-8")
+    return graph
+
+
+def imaging() -> Drawing:
+    """Visibilities of a few sources, imaged channel by channel, and the sources found again."""
+    graph = Drawing("imaging", "Simulates a radio observation, images it channel by channel and finds its sources.")
+    graph.function("Make sky", 2, 3, "make_sky")
+    graph.data("Sky", 6, 3)
+    graph.function("Choose channels", 2, 7, "choose_channels", channels=8)
+    graph.data("Frequencies", 6, 7)
+    graph.construct(
+        "Channels", "Scatter", 10, 4, app="Split band", app_class="dlg.apps.simple.GenericScatterApp", num_of_copies=8
+    )
+    graph.data("Channel", 12, 7, inside="Channels")
+    graph.function("Simulate", 15, 6, "simulate", inside="Channels")
+    graph.data("Visibilities", 19, 6, inside="Channels")
+    graph.function("Grid and FFT", 23, 6, "grid_and_fft", inside="Channels")
+    graph.data("Dirty image", 27, 6, inside="Channels")
+    graph.construct(
+        "All channels", "Gather", 31, 4, app="Collect", app_class="dlg.apps.simple.ArrayGatherApp", num_of_inputs=8
+    )
+    graph.data("Images", 34, 6)
+    graph.function("Make cube", 37, 6, "make_cube")
+    graph.data("Cube", 40, 6, category="File", filepath="cube.npy")
+    graph.function("Find sources", 44, 6, "find_sources")
+    graph.data("Found", 48, 6)
+    graph.function("Compare", 52, 3, "compare")
+    graph.data("Catalogue", 56, 3, category="File", filepath="catalogue.txt")
+    graph.function("Draw", 52, 8, "draw_picture")
+    graph.data("Picture", 56, 8, category="File", filepath="sky.png")
+    graph.link("Make sky", "Sky")
+    graph.link("Choose channels", "Frequencies")
+    graph.link("Frequencies", "Channels")
+    graph.link("Channels", "Channel")
+    graph.link("Channel", "Simulate", ports=("", "frequencies"))
+    graph.link("Sky", "Simulate", ports=("", "sky"))
+    graph.link("Simulate", "Visibilities")
+    graph.link("Visibilities", "Grid and FFT", ports=("", "visibilities"))
+    graph.link("Grid and FFT", "Dirty image")
+    graph.link("Dirty image", "All channels")
+    graph.link("All channels", "Images")
+    graph.link("Images", "Make cube", ports=("", "images"))
+    graph.link("Make cube", "Cube", encoding="npy")
+    graph.link("Cube", "Find sources", ports=("", "cube"), encoding="npy")
+    graph.link("Find sources", "Found")
+    graph.link("Found", "Compare", ports=("", "found"))
+    graph.link("Sky", "Compare", ports=("", "sky"))
+    graph.link("Compare", "Catalogue", encoding="utf-8")
+    graph.link("Found", "Draw", ports=("", "found"))
+    graph.link("Cube", "Draw", ports=("", "cube"), encoding="npy")
+    graph.link("Draw", "Picture", encoding="binary")
+    return graph
+
+
+EXAMPLES = (hello, nested_scatter_gather, corner_turn, array_loop, error_threshold, imaging)
+
+
+def files() -> dict[str, bytes]:
+    """Every file of this folder that is drawn here, by name."""
+    return {f"{graph.name}.graph": encode(graph.document()) for graph in (example() for example in EXAMPLES)}
+
+
+def _chain(graph: Drawing, names: list[str]) -> None:
+    """Link each node to the next."""
+    for source, target in pairwise(names):
+        graph.link(source, target)
+
+
+if __name__ == "__main__":
+    for name, content in files().items():
+        (HERE / name).write_bytes(content)

@@ -1,0 +1,257 @@
+"""The code that runs inside the example graphs. Each function stands alone: it imports what it needs.
+
+Annotations are builtins for the same reason.
+"""
+# ruff: noqa: PLC0415 - a function in a graph is a module of its own
+
+
+def make_table() -> object:
+    """Three rows of four numbers."""
+    import numpy as np
+
+    return np.arange(12).reshape(3, 4)
+
+
+def flatten(input: object) -> object:  # noqa: A002 - the name of the port
+    """A row as a plain array: a scatter's pieces keep all axes."""
+    return input.ravel()
+
+
+def square(input: object) -> object:  # noqa: A002
+    """Each number times itself."""
+    return input**2
+
+
+def total(input: object) -> float:  # noqa: A002
+    """The sum of a list of arrays."""
+    import numpy as np
+
+    return float(np.sum(input))
+
+
+def report_sums(input: object) -> str:  # noqa: A002
+    """Row sums and their total, as text."""
+    lines = [f"row {number}: {value:g}" for number, value in enumerate(input)]
+    return "\n".join([*lines, f"total: {sum(input):g}", ""])
+
+
+def observe() -> object:
+    """Samples of three antennas in four channels: ten times the antenna plus the channel."""
+    import numpy as np
+
+    return 10 * np.arange(3)[:, None] + np.arange(4)
+
+
+def stack(input: object) -> object:  # noqa: A002
+    """A list of arrays as one array with one more axis."""
+    import numpy as np
+
+    return np.squeeze(np.stack(input))
+
+
+def first_guess() -> object:
+    """The numbers whose roots are wanted, and a first guess: themselves."""
+    import numpy as np
+
+    numbers = np.array([2.0, 3.0, 5.0, 7.0, 11.0])
+    return {"numbers": numbers, "roots": numbers.copy(), "change": 1.0, "steps": 0}
+
+
+def improve(input: object) -> object:  # noqa: A002
+    """One step of Heron's method for all roots at once."""
+    import numpy as np
+
+    roots = (input["roots"] + input["numbers"] / input["roots"]) / 2
+    change = float(np.max(np.abs(roots - input["roots"])))
+    return {"numbers": input["numbers"], "roots": roots, "change": change, "steps": input["steps"] + 1}
+
+
+def is_good(x: object) -> bool:
+    """Whether the last step changed nothing worth another one."""
+    return bool(x["change"] < 1e-9)
+
+
+def report_roots(input: object) -> str:  # noqa: A002
+    """Numbers and roots, as text."""
+    pairs = zip(input["numbers"], input["roots"], strict=True)
+    return f"after {input['steps']} steps\n" + "".join(f"{number:g} {root:.9f}\n" for number, root in pairs)
+
+
+def make_plan() -> object:
+    """Ten targets."""
+    import numpy as np
+
+    return np.arange(10)
+
+
+def measure(input: object) -> float:  # noqa: A002
+    """A measurement, which fails for targets 3 and 7."""
+    target = int(input[0])
+    if target in (3, 7):
+        raise ValueError(f"target {target} is below the horizon")
+    return 100.0 + target
+
+
+def average_of_the_rest(input: object, planned: int) -> str:  # noqa: A002
+    """The mean of what was measured, and which fraction is missing."""
+    lost = 100 * (planned - len(input)) / planned
+    return f"{len(input)} of {planned} measurements, {lost:g} % lost\nmean {sum(input) / len(input):.3f}\n"
+
+
+def make_sky() -> object:
+    """Point sources: offset east and north in pixels of the image, and flux in jansky."""
+    return [
+        (-62, 38, 3.0),
+        (-21, -55, 1.6),
+        (14, 22, 2.4),
+        (47, -18, 1.2),
+        (70, 66, 2.0),
+        (-78, -80, 1.0),
+        (5, 81, 0.8),
+    ]
+
+
+def choose_channels(channels: int = 8) -> object:
+    """Frequencies of the channels in hertz, shape (channels,)."""
+    import numpy as np
+
+    return np.linspace(1.0e9, 1.4e9, channels)
+
+
+def simulate(frequencies: object, sky: object) -> object:
+    """Visibilities that an array of 27 antennas in a Y would measure in six hours, with noise.
+
+    The w term is left out (a small field). Answers u, v in wavelengths and the visibilities, each of shape
+    (channels * times * baselines,).
+    """
+    import numpy as np
+
+    cell = np.deg2rad(5.0 / 3600)  # of the image, in radians
+    arms = np.deg2rad([5, 125, 245])
+    radii = 1500 * (np.arange(1, 10) / 9) ** 1.6
+    east = np.concatenate([radii * np.sin(arm) for arm in arms])
+    north = np.concatenate([radii * np.cos(arm) for arm in arms])
+    first, second = np.triu_indices(len(east), 1)
+    dx, dy = east[second] - east[first], north[second] - north[first]
+    hours = np.deg2rad(15 * np.linspace(-3, 3, 48))[:, None]
+    declination = np.deg2rad(50)
+    u = dx * np.cos(hours) - dy * np.sin(np.deg2rad(34)) * np.sin(hours)
+    v = np.sin(declination) * (dx * np.sin(hours) + dy * np.sin(np.deg2rad(34)) * np.cos(hours))
+    v = v + np.cos(declination) * dy * np.cos(np.deg2rad(34))
+    wave = np.asarray(frequencies)[:, None, None] / 299_792_458.0
+    u, v = (wave * u).ravel(), (wave * v).ravel()
+    visibilities = sum(flux * np.exp(-2j * np.pi * cell * (u * right + v * up)) for right, up, flux in sky)
+    noise = np.random.default_rng(int(frequencies[0]) % 2**32).normal(scale=0.5, size=(2, len(u)))
+    return np.stack([u, v, visibilities + noise[0] + 1j * noise[1]])
+
+
+def grid_and_fft(visibilities: object) -> object:
+    """Dirty image and point spread function, naturally weighted, shape (2, 256, 256)."""
+    import numpy as np
+
+    size, cell = 256, np.deg2rad(5.0 / 3600)
+    u, v = visibilities[0].real, visibilities[1].real
+    column, row = (np.rint(axis * size * cell).astype(int) for axis in (u, v))
+    planes = np.zeros((2, size, size), dtype=complex)
+    for plane, values in zip(planes, (visibilities[2], np.ones(len(u))), strict=True):
+        np.add.at(plane, (row % size, column % size), values)
+        np.add.at(plane, (-row % size, -column % size), np.conj(values))
+    images = np.fft.fftshift(np.fft.ifft2(planes), axes=(1, 2)).real
+    taper = np.sinc((np.arange(size) - size // 2) / size)  # what gridding to the nearest cell does to the image
+    images[0] /= taper[:, None] * taper
+    return images / images[1].max()
+
+
+def make_cube(images: object) -> object:
+    """The images of all channels as one cube, shape (channels, 2, 256, 256)."""
+    import numpy as np
+
+    return np.stack(images).astype(np.float32)
+
+
+def find_sources(cube: object) -> object:
+    """Clean the mean over all channels (Hogbom 1974, A&AS 15, 417) and group its components into sources."""
+    import numpy as np
+
+    residual, beam = cube.mean(axis=0).astype(float)
+    size = len(residual)
+    centre = size // 2
+    model = np.zeros_like(residual)
+    for _ in range(3000):
+        row, column = np.unravel_index(np.argmax(residual), residual.shape)
+        peak = residual[row, column]
+        if peak < 0.05:
+            break
+        model[row, column] += 0.1 * peak
+        residual -= 0.1 * peak * np.roll(beam, (row - centre, column - centre), axis=(0, 1))
+    sources, left = [], model.copy()
+    while left.max() > 0.2:
+        row, column = np.unravel_index(np.argmax(left), left.shape)
+        around = (slice(max(0, row - 3), row + 4), slice(max(0, column - 3), column + 4))
+        rows, columns = np.mgrid[around]
+        flux = left[around].sum()
+        north, east = ((left[around] * axis).sum() / flux - centre for axis in (rows, columns))
+        sources.append((float(east), float(north), float(flux)))
+        left[around] = 0
+    return {"sources": sources, "model": model, "residual": residual}
+
+
+def compare(found: object, sky: object) -> str:
+    """A catalogue of what was found, beside the truth; fails if a source is not where it was put."""
+    lines = ["  east  north   flux    true east  north   flux"]
+    for right, up, flux in sky:
+        east, north, measured = min(
+            found["sources"], key=lambda source: (source[0] - right) ** 2 + (source[1] - up) ** 2
+        )
+        if abs(east - right) > 1 or abs(north - up) > 1 or abs(measured - flux) > 0.25 * flux:
+            raise ValueError(
+                f"the source at ({right}, {up}) was found at ({east:.1f}, {north:.1f}) with {measured:.2f} Jy"
+            )
+        lines.append(f"{east:6.1f} {north:6.1f} {measured:6.2f}       {right:6d} {up:6d} {flux:6.2f}")
+    if len(found["sources"]) != len(sky):
+        raise ValueError(f"{len(found['sources'])} sources were found, there are {len(sky)}")
+    return "\n".join([*lines, f"all {len(sky)} sources found", ""])
+
+
+def draw_picture(cube: object, found: object) -> bytes:
+    """The dirty image beside the cleaned one, with the sources that were found in circles, as a PNG."""
+    import struct
+    import zlib
+
+    import numpy as np
+
+    def bytes_of(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    dirty, beam = cube.mean(axis=0)
+    size, zoom = len(dirty), 3
+    rows, columns = np.mgrid[:size, :size] - size // 2
+    width = np.sqrt((beam > 0.5).sum() / np.pi)
+    restoring = np.fft.rfft2(np.fft.ifftshift(np.exp(-np.log(2) * (rows**2 + columns**2) / width**2)))
+    clean = np.fft.irfft2(np.fft.rfft2(found["model"]) * restoring, s=dirty.shape) + found["residual"]
+    stops = np.array(
+        [[4, 5, 20], [48, 12, 84], [122, 28, 109], [190, 55, 82], [240, 110, 40], [252, 190, 60], [252, 255, 200]]
+    )
+    panels = []
+    for image in (dirty, clean):
+        smooth = np.repeat(np.repeat(image, zoom, axis=0), zoom, axis=1)
+        for axis in (0, 1):
+            for _ in range(2):
+                smooth = (np.roll(smooth, 1, axis) + smooth + np.roll(smooth, -1, axis)) / 3
+        level = np.arcsinh(np.clip(smooth, -0.1, None) * 12 + 1.2) / np.arcsinh(12 * 3.0 + 1.2)
+        place = np.clip(level, 0, 1) * (len(stops) - 1)
+        panels.append(
+            np.stack([np.interp(place, np.arange(len(stops)), stops[:, colour]) for colour in range(3)], axis=-1)
+        )
+    y, x = np.mgrid[: size * zoom, : size * zoom]
+    for east, north, _ in found["sources"]:
+        distance = np.hypot(x - (east + size / 2 + 0.5) * zoom, y - (north + size / 2 + 0.5) * zoom)
+        ring = np.clip(1.6 - np.abs(distance - 8 * zoom), 0, 1)[..., None]
+        panels[1] = panels[1] * (1 - ring) + ring * np.array([120, 230, 255])
+    # North up, east to the left: as astronomers draw the sky.
+    gap = np.full((size * zoom, 8, 3), 255.0)
+    picture = np.concatenate([panels[0][::-1, ::-1], gap, panels[1][::-1, ::-1]], axis=1).astype(np.uint8)
+    lines = b"".join(b"\0" + line.tobytes() for line in picture)
+    head = struct.pack(">IIBBBBB", picture.shape[1], picture.shape[0], 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, 6)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(bytes_of(kind, body) for kind, body in chunks)
