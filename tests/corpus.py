@@ -6,6 +6,7 @@ carry the mark `needs_corpus`, which says so where they are absent.
 
 import csv
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ def corpus_files() -> list[Path]:
     return sorted(path for path in _FOLDER.glob("*") if path.is_file())
 
 
+@cache
 def daliuge_results() -> dict[str, dict[str, str]]:
     """What DALiuGE 6.7 makes of every file, by file name: the rows of its table beside the corpus."""
     with (_FOLDER.parent / "daliuge-6.7-results.csv").open(encoding="utf-8", newline="") as table:
