@@ -1,0 +1,140 @@
+"""The examples do what they say, wherever they run."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from dropflow import local
+from dropflow.engine.session import SessionResult
+from dropflow.problems import Severity
+from dropflow.states import SessionState
+from translator.pipeline import check, translate
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+GRAPHS = sorted(EXAMPLES.glob("*.graph"))
+
+
+def run(name: str, directory: Path, *, runner: str = "inline", settings: tuple[str, ...] = ()) -> SessionResult:
+    """Translate and run an example."""
+    translation = translate(EXAMPLES / f"{name}.graph", settings=settings)
+    return local.run(
+        translation.graph,
+        directory=local.prepare_directory(directory / "run"),
+        runner=runner,
+        workers=2,
+        check_invariants=runner == "inline",
+    )
+
+
+def text(directory: Path, name: str) -> str:
+    """A text file that a run left."""
+    return (directory / "run" / "files" / name).read_text(encoding="utf-8")
+
+
+def _hello(result: SessionResult, directory: Path) -> None:
+    assert result.states["COMPLETED"] == 2
+    assert text(directory, "hello.txt") == "Hello World"
+
+
+def _nested(result: SessionResult, directory: Path) -> None:
+    assert result.drops == 67
+    rows = (np.arange(12).reshape(3, 4) ** 2).sum(axis=1)
+    expected = [f"row {number}: {value}" for number, value in enumerate(rows)]
+    assert text(directory, "sums.txt").splitlines() == [*expected, f"total: {rows.sum()}"]
+
+
+def _corner_turn(result: SessionResult, directory: Path) -> None:
+    assert result.status is SessionState.FINISHED
+    turned = np.load(directory / "run" / "files" / "by-channel.npy")
+    assert (turned == (10 * np.arange(3)[:, None] + np.arange(4)).T).all()
+
+
+def _array_loop(result: SessionResult, directory: Path) -> None:
+    assert result.states["SKIPPED"] > 0
+    lines = text(directory, "roots.txt").splitlines()
+    assert lines[0] == "after 7 steps"
+    for line in lines[1:]:
+        number, root = map(float, line.split())
+        assert root == pytest.approx(number**0.5)
+
+
+def _error_threshold(result: SessionResult, directory: Path) -> None:
+    assert result.states["ERROR"] == 4
+    assert [failure.text for failure in result.failures] == [
+        "ValueError: target 3 is below the horizon",
+        "ValueError: target 7 is below the horizon",
+    ]
+    assert text(directory, "report.txt") == "8 of 10 measurements, 20 % lost\nmean 104.375\n"
+
+
+def _imaging(result: SessionResult, directory: Path) -> None:
+    assert result.states == {"COMPLETED": 55, "ERROR": 0, "SKIPPED": 0}
+    assert text(directory, "catalogue.txt").endswith("all 7 sources found\n")
+    assert np.load(directory / "run" / "files" / "cube.npy").shape == (8, 2, 256, 256)
+    assert _picture_shape(directory / "run" / "files" / "sky.png") == (768, 1544, 3)
+
+
+def _picture_shape(path: Path) -> tuple[int, ...]:
+    image = pytest.importorskip("PIL.Image")
+    with image.open(path) as picture:
+        picture.load()
+        pixels = np.asarray(picture)
+    assert pixels.max() > 200, "the sources shine"
+    return tuple(pixels.shape)
+
+
+CHECKS: dict[str, Callable[[SessionResult, Path], None]] = {
+    "hello": _hello,
+    "nested-scatter-gather": _nested,
+    "corner-turn": _corner_turn,
+    "array-loop": _array_loop,
+    "error-threshold": _error_threshold,
+    "imaging": _imaging,
+}
+
+
+@pytest.mark.parametrize("runner", local.RUNNERS)
+@pytest.mark.parametrize("name", sorted(CHECKS))
+def test_the_example_gives_what_it_promises(name: str, runner: str, tmp_path: Path) -> None:
+    """Each example runs to its end with the values that its description promises, in every kind of runner."""
+    result = run(name, tmp_path, runner=runner)
+
+    assert result.status is SessionState.FINISHED, result.failures
+    CHECKS[name](result, tmp_path)
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.stem)
+def test_the_example_is_without_fault(graph: Path) -> None:
+    """There is nothing to say against an example, and each has a check of its own."""
+    problems = check(graph)[1]
+
+    assert [found for found in problems if found.severity is not Severity.INFO] == []
+    assert graph.stem in CHECKS
+
+
+def test_fewer_channels_find_the_same_sources(tmp_path: Path) -> None:
+    """A parameter set from outside changes the graph, not the result."""
+    result = run("imaging", tmp_path, settings=("Channels.num_of_copies=4",))
+
+    assert result.drops == 35
+    assert text(tmp_path, "catalogue.txt").endswith("all 7 sources found\n")
+
+
+def _drawing_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("draw", EXAMPLES / "draw.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_graphs_are_those_of_the_drawing_script() -> None:
+    """The files are what ``python examples/draw.py`` writes."""
+    drawn = _drawing_script().files()
+
+    assert drawn == {graph.name: graph.read_bytes() for graph in GRAPHS}
