@@ -9,7 +9,8 @@ A parameter of the function takes its value from the first of these that has one
 4. ``func_defaults``;
 5. the function's own default.
 
-A parameter with none of these is an error that names it. Blank text counts as a value where the function demands one.
+Empty data and blank text count only where the function demands a value and nothing else gives one. A parameter with
+none of these is an error that names it.
 What is left over goes into ``*args`` (positional fields, unnamed inputs) and ``**kwargs`` (the others); what the
 function cannot take at all is left out, and the log says so. Ports of type ``Event`` only order drops.
 """
@@ -149,6 +150,7 @@ class _Call:
         self.parameters = parameters or {}
         self.values = {name: value for name, value in values.items() if self.accepts(name)}
         self.connected: set[str] = set()
+        self.empty: dict[str, Any] = {}  # what data without content stand for
         self.spare: list[tuple[str, Any]] = []  # inputs that no parameter is called after
         self.more: list[Any] = []
         self.named: dict[str, Any] = {}
@@ -179,7 +181,10 @@ class _Call:
             if not data.ok:
                 self.context.log(f"input '{port or data.name}' failed; working without it", "WARNING")
             elif self.accepts(port) and port not in self.connected:
-                self.set(port, self.read(data))
+                if data.is_directory or data.size or not data.in_memory:
+                    self.set(port, self.read(data))
+                else:
+                    self.empty.setdefault(port, self.read(data))
             else:
                 self.spare.append((port, self.read(data)))
 
@@ -220,6 +225,9 @@ class _Call:
 
     def bound(self, function: Callable[..., Any]) -> Bound:
         self.place_spare()
+        self.values.update(
+            {name: value for name, value in self.empty.items() if self.lacks(name) and self.demands(name)}
+        )
         self.demand_all(function)
         args, kwargs = self.ordered()
         return Bound(args, kwargs, self.written)

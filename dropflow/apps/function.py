@@ -70,8 +70,7 @@ class PyFuncApp(App):
         name, source = str(self.parameters["func_name"]).strip(), str(self.parameters["func_code"])
         if not name and not source.strip():
             raise BadParameterError(
-                "it names no function: func_name and func_code are both blank",
-                where=template.name,
+                f"the node '{template.name}' names no function: func_name and func_code are both blank",
                 hint="give the dotted name of a function in func_name, or its source in func_code",
             )
         self.function_name = name

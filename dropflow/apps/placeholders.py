@@ -76,11 +76,32 @@ class Filling:
             chosen = drops[int(match["place"]) : int(match["place"]) + 1]
         else:
             chosen = [drop for drop in drops if _answers_to(drop, match["key"])]
-        if not chosen:
-            side = "input" if match["side"] == "i" else "output"
+        side = "input" if match["side"] == "i" else "output"
+        if not chosen and match["place"]:
             context.log(f"{match[0]} in the command means no {side} of this drop and stays as it is", "WARNING")
             return None
+        if not chosen:
+            # Editors renamed the nodes of old graphs, but not inside of commands: of one there is no doubt.
+            if len(drops) != 1:
+                names = ", ".join(drop.name or drop.oid for drop in drops) or "none"
+                raise AppError(
+                    f"{match[0]} in the command means no {side} of this drop", hint=f"its {side}s are: {names}"
+                )
+            context.log(f"{match[0]} in the command: taken for the only {side}, {drops[0].name}", "WARNING")
+            chosen = drops
         return Fill(tuple(_url(drop) if match["url"] else str(drop.path) for drop in chosen))
+
+    def _stand_in(self, name: str, inputs: list[InputData]) -> Fill | None:
+        """The field behind a port, if it has a value and the data have none: empty data do not override it."""
+        argument = self.context.arguments.get(name)
+        if (
+            argument is None
+            or argument.encoding == "path"
+            or any(data.is_directory or data.size for data in inputs if data.ok)
+        ):
+            return None
+        field = self._field(argument)
+        return field if field.words else None
 
     def _content(self, data: InputData) -> str:
         """An input as a word: a path, a URL, or its content as text."""
@@ -148,7 +169,7 @@ def appended(template: Template, filling: Filling) -> Iterator[str]:
 
 def _answers_to(drop: InputData | OutputData, key: str) -> bool:
     """Whether `key` means this drop: its id, name or port, or the id of its logical node, which is part of its id."""
-    return key in (drop.oid, drop.name, drop.port) or re.search(rf"(^|_){re.escape(key)}(_|$)", drop.oid) is not None
+    return key in (drop.oid, drop.name, drop.port) or re.search(rf"(^|_)k?{re.escape(key)}(_|$)", drop.oid) is not None
 
 
 def _is_file(data: InputData) -> bool:

@@ -111,8 +111,7 @@ class BashShellApp(App):
         self._mentions_arguments = mentions_arguments(self.command, template)
         if not self.command:
             raise BadParameterError(
-                "it has no command",
-                where=template.name,
+                f"the node '{template.name}' has no command",
                 hint="fill in the field 'command' of this node",
             )
 

@@ -97,3 +97,19 @@ def test_the_older_branch_goes_by_a_constant(tmp_path: Path, result: str, taken:
 
     assert got.contents[taken] == b""
     assert got.contents[1 - taken] is None
+
+
+@pytest.mark.parametrize(
+    ("port", "result", "taken"), [("first", "true", True), ("second", "true", False), ("second", "0", True)]
+)
+def test_order_of_the_fields_tells_ways_apart(tmp_path: Path, port: str, result: str, taken: bool) -> None:  # noqa: FBT001 - a result
+    """With other names the node's first output port is true and its second false, also if only one is connected."""
+    fields = (
+        Argument(name="result", value=result, type="Boolean"),
+        Argument(name="first", usage="OutputPort"),
+        Argument(name="second", usage="OutputPort"),
+    )
+
+    got = try_app("dlg.apps.simple.SimpleBranch", tmp_path, outputs=[port], fields=fields)
+
+    assert got.contents == [b"" if taken else None]

@@ -140,6 +140,14 @@ def test_a_failed_input_leaves_the_default(tmp_path: Path) -> None:
     assert "input 'x' failed" in got.log
 
 
+def test_empty_data_do_not_override(tmp_path: Path) -> None:
+    """A memory drop without content leaves field and default in place; a function that demands a value gets None."""
+    code = "def f(a, b=2, c=3): return a, b, c"
+    inputs = [("a", b""), ("b", b""), ("c", b"")]
+
+    assert call(tmp_path, code, field("b", 5, "Integer"), inputs=inputs).values == [(None, 5, 3)]
+
+
 def test_each_port_has_its_own_encoding(tmp_path: Path) -> None:
     """Inputs are read and outputs written as their ports say."""
     fields = (

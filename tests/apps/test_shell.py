@@ -89,7 +89,7 @@ def test_the_shell_keeps_its_braces(tmp_path: Path) -> None:
 
 def test_documented_forms(tmp_path: Path) -> None:
     """%i0 and %o0 count inputs and outputs; brackets name them by id, name or the id of their node."""
-    inputs = [Given("", b"1", oid="g_-5_0"), Given("", b"2", name="second"), Given("", b"3", oid="g_12_0-3")]
+    inputs = [Given("", b"1", oid="g_k-5_0"), Given("", b"2", name="second"), Given("", b"3", oid="g_12_0-3")]
 
     got = run(tmp_path, "cat %i0 %i[second] %i[12] %i[-5] > %o0", inputs=inputs, outputs=[""])
 
@@ -112,6 +112,17 @@ def test_forms_that_mean_nothing_stay_and_are_told(tmp_path: Path) -> None:
 
     assert got.contents == [b"%i3\n"]
     assert "%i3 in the command means no input" in got.log
+
+
+def test_a_key_that_editors_have_changed(tmp_path: Path) -> None:
+    """A key that names no drop can only mean the one there is; of several, none is guessed."""
+    one = run(tmp_path, "cat %i[-5] > %o[-9]", inputs=[("x", b"1")])
+    two = run(tmp_path, "cat %i[-5] > %o[-9]", inputs=[Given("x", b"1", name="a"), Given("y", b"2", name="b")])
+
+    assert one.contents == [b"1"]
+    assert "taken for the only input" in one.log
+    assert "%i[-5] in the command means no input" in two.failure.text
+    assert "a, b" in two.failure.hint
 
 
 def test_blank_fields_leave_nothing(tmp_path: Path) -> None:
@@ -140,7 +151,7 @@ def test_statuses_have_meanings(tmp_path: Path, command: str, words: str) -> Non
 
 def test_a_node_without_a_command_is_refused(tmp_path: Path) -> None:
     """A blank command is an error of the node."""
-    assert "it has no command" in run(tmp_path, "  ").failure.text
+    assert "the node 'the app' has no command" in run(tmp_path, "  ").failure.text
 
 
 def test_a_value_too_large_for_a_command(tmp_path: Path) -> None:
@@ -232,3 +243,11 @@ def test_fields_may_refer_to_the_session(tmp_path: Path, monkeypatch: pytest.Mon
 
     assert run(tmp_path, "echo {a} '{b}' > {out}", *fields).contents == [b"/the root/x /the root\n"]
     assert "DLG_LOST is not set" in run(tmp_path, "echo {a}", argument("a", "$DLG_LOST")).failure.text
+
+
+def test_empty_data_do_not_override_a_field(tmp_path: Path) -> None:
+    """A port whose data are empty keeps the value of its field; without one, it is an empty word."""
+    port = Argument(name="n", value=3, type="Integer", usage="InputPort", parameter_type="ApplicationArgument")
+
+    assert run(tmp_path, "echo {n} > {out}", port, inputs=[("n", b"")]).contents == [b"3\n"]
+    assert run(tmp_path, "printf '<%s>' {x} > {out}", inputs=[("x", "")]).contents == [b"<>"]

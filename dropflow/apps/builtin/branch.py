@@ -1,6 +1,5 @@
 """The branch: a function decides which way the data go."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from dropflow.apps.api import Context, InputData, OutputData
@@ -52,7 +51,7 @@ class Branch(PyFuncApp):
         """Decide; skip the outputs that lose, pass the input on to those that win."""
         bound = bind(self.function, context, self.values, self.defaults)
         answer = self.function(*bound.args, **bound.kwargs)
-        winners = _winners(context.outputs, answer)
+        winners = _winners(context, answer)
         context.log(f"the condition says {answer}")
         for output in context.outputs:
             if output not in winners:
@@ -66,7 +65,7 @@ class Branch(PyFuncApp):
                 output.put(self.values[_PASSED_ON], "pickle")
 
 
-def _winners(outputs: Sequence[OutputData], answer: Any) -> list[OutputData]:
+def _winners(context: Context, answer: Any) -> list[OutputData]:
     """The outputs that `answer` chooses.
 
     Raises
@@ -74,6 +73,7 @@ def _winners(outputs: Sequence[OutputData], answer: Any) -> list[OutputData]:
     AppError
         It chooses none: text that is no port's name, or a value that is neither true nor false.
     """
+    outputs = context.outputs
     text = str(answer).strip().lower()
     named = [output for output in outputs if output.port.lower() == text]
     if named:
@@ -90,7 +90,7 @@ def _winners(outputs: Sequence[OutputData], answer: Any) -> list[OutputData]:
             f"the function answered with {type(answer).__name__}, which is neither true nor false: {problem}",
             hint="answer with one truth value, for example by .all() or .any()",
         ) from problem
-    return by_way(outputs)[choice]
+    return by_way(context)[choice]
 
 
 def _source(context: Context) -> InputData | None:

@@ -1,7 +1,5 @@
 """The older branch: two outputs and a constant."""
 
-from collections.abc import Sequence
-
 from dropflow.apps.api import App, Context, OutputData
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.errors import AppError
@@ -33,28 +31,37 @@ class SimpleBranch(App):
 
     def run(self, context: Context) -> None:
         """Skip the outputs of the other way."""
-        ways = by_way(context.outputs)
+        ways = by_way(context)
         for output in ways[not self.parameters["result"]]:
             output.skip()
 
 
-def by_way(outputs: Sequence[OutputData]) -> dict[bool, list[OutputData]]:
-    """`outputs` by the way they belong to: by the names of their ports, else the first true and the second false.
+def by_way(context: Context) -> dict[bool, list[OutputData]]:
+    """The outputs of an attempt by the way they belong to.
+
+    Ports called true or yes and false or no say it; otherwise the first output port of the node is the way of a true
+    result and the second that of a false one.
 
     Raises
     ------
     AppError
-        Names say nothing, and there are not exactly two outputs.
+        Names say nothing, and there are more than two ports.
     """
-    named = {output.port.lower() for output in outputs}
-    if named and named <= TRUE_PORTS | FALSE_PORTS:
-        return {
-            True: [output for output in outputs if output.port.lower() in TRUE_PORTS],
-            False: [output for output in outputs if output.port.lower() in FALSE_PORTS],
-        }
-    if len(outputs) != 2:  # noqa: PLR2004 - a branch has two ways
-        raise AppError(
-            f"{len(outputs)} outputs at ports {sorted(named)}: which is true and which is false?",
-            hint="name its output ports 'true' and 'false'",
+    ports = [output.port for output in context.outputs]
+    if {port.lower() for port in ports} <= TRUE_PORTS | FALSE_PORTS:
+        truths = [port.lower() in TRUE_PORTS for port in ports]
+    else:
+        declared = [argument.name for argument in context.arguments.values() if argument.usage == "OutputPort"]
+        order = declared if set(ports) <= set(declared) else list(dict.fromkeys(ports))
+        if len(order) > 2:  # noqa: PLR2004 - a branch has two ways
+            raise AppError(
+                f"{len(order)} output ports, {', '.join(order)}: which is true and which is false?",
+                hint="name its output ports 'true' and 'false'",
+            )
+        truths = (
+            [order.index(port) == 0 for port in ports] if any(ports) else [not place for place in range(len(ports))]
         )
-    return {True: [outputs[0]], False: [outputs[1]]}
+    ways: dict[bool, list[OutputData]] = {True: [], False: []}
+    for truth, output in zip(truths, context.outputs, strict=True):
+        ways[truth].append(output)
+    return ways
