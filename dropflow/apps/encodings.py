@@ -251,6 +251,9 @@ class _ViewReader(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def tell(self) -> int:
+        return self._at
+
     def readinto(self, target: Any) -> int:
         block = self._content[self._at : self._at + len(target)]
         target[: len(block)] = block
