@@ -59,8 +59,8 @@ def test_bash_sees_the_value_itself(place: str, value: str) -> None:
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=30))
 def test_any_text_survives_any_place(value: str) -> None:
     """One command with the value in several kinds of quotes gives the value back from each."""
-    command = "printf '%s\\1' {x} \"{x}\" '{x}' $'{x}' \"$(printf %s_ '{x}')\" `printf %s_ \"{x}\" | base64 -w0`"
-    shown = run(command, value).split("\1")
+    command = "printf '%s\\0' {x} \"{x}\" '{x}' $'{x}' \"$(printf %s_ '{x}')\" `printf %s_ \"{x}\" | base64 -w0`"
+    shown = run(command, value).split("\0")
 
     assert shown[:4] == [value] * 4
     assert shown[4] == f"{value}_"
