@@ -33,6 +33,7 @@ _OWN = frozenset((*_RELATIONS, *_IDENTITY, "reprodata", "ports", "port_map"))
 _MOST_PROBLEMS = 200
 _MOST_INSTANCES = 2**31 - 1
 _DIGITS = 10
+_LARGE = 1 << 20
 
 
 class Source(Protocol):
@@ -82,6 +83,9 @@ def read_pg_stream(stream: Source, *, name: str, findings: list[Problem] | None 
         See `read_pg`; also PG001 where the text is not JSON or not a list.
     """
     text = stream.read()
+    if len(text) > _LARGE and b'"oid"' not in text:
+        # Taking two hundred megabytes of braces apart would cost gigabytes, to find no drop in them.
+        raise _not_a_list(name)
     try:
         raw = msgspec.json.decode(text, type=list[msgspec.Raw])
         if len(raw) > 1 and bytes(memoryview(raw[0])[:1]) == b'"':

@@ -1,5 +1,6 @@
 import io
 import json
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -332,6 +333,27 @@ def test_a_flood_of_problems_is_dammed() -> None:
 def test_what_is_no_list_of_drops_is_a_problem(text: bytes) -> None:
     """Damaged or foreign documents are PG001, never another exception."""
     assert [code for code, _ in _codes(lambda: read_pg_stream(io.BytesIO(text), name="x"))] == ["PG001"]
+
+
+@pytest.mark.parametrize("piece", [b"[", b"{},", b"[[],"])
+def test_a_large_heap_of_brackets_is_refused_cheaply(piece: bytes) -> None:
+    """Megabytes without a single drop are not taken apart: the refusal costs less memory than the text."""
+    text = b"[" + piece * (4_000_000 // len(piece))
+    tracemalloc.start()
+    try:
+        assert [code for code, _ in _codes(lambda: read_pg_stream(io.BytesIO(text), name="x"))] == ["PG001"]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 2 * len(text)
+
+
+def test_a_byte_order_mark_is_no_obstacle() -> None:
+    """Some editors put one in front."""
+    text = "\ufeff" + json.dumps([{"oid": "d", **MEMORY}])
+
+    assert read_pg_stream(io.BytesIO(text.encode()), name="x").drops == 1
 
 
 def test_numbers_that_python_writes_are_read() -> None:
