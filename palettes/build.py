@@ -1,0 +1,257 @@
+"""Makes the palettes and the reference page of components from the components' own definitions.
+
+Everything here is deterministic: ids are derived from names, and there are no times, so that a palette that is made
+again keeps the ports of the graphs that were drawn with it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dropflow import __version__
+from dropflow.apps.registry import app_components
+from dropflow.data.registry import DATA_COMPONENTS
+from dropflow.engine.component import Component, Parameter, Port
+from dropflow.graph.templates import Kind
+from palettes.schema import Document, Field, ModelData, Node, category_type, encode, stable_id
+from palettes.templates import CONSTRUCTS, TEMPLATES, ConstructEntry
+
+__all__ = ["built_files", "component_page", "components"]
+
+_LOG_LEVELS = ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+COMMON_APP: tuple[Parameter, ...] = (
+    Parameter(
+        name="execution_time",
+        type="Float",
+        default=5.0,
+        minimum=0.0,
+        parameter_type="ConstraintParameter",
+        description="How long one attempt takes, in seconds, for the partitioner.",
+    ),
+    Parameter(
+        name="num_cpus",
+        type="Integer",
+        default=1,
+        minimum=1,
+        parameter_type="ConstraintParameter",
+        description="Cores that one attempt keeps busy, for the partitioner.",
+    ),
+    Parameter(
+        name="group_start",
+        type="Boolean",
+        default=False,
+        parameter_type="ComponentParameter",
+        description="Starts the body of the enclosing loop or group.",
+    ),
+    Parameter(
+        name="input_error_threshold",
+        type="Float",
+        default=0,
+        minimum=0,
+        maximum=100,
+        parameter_type="ComponentParameter",
+        description="Percentage of failed inputs with which it still runs.",
+    ),
+    Parameter(
+        name="n_tries",
+        type="Integer",
+        default=1,
+        minimum=1,
+        parameter_type="ComponentParameter",
+        description="How often it is attempted before it counts as failed.",
+    ),
+    Parameter(
+        name="block_skip",
+        type="Boolean",
+        default=False,
+        parameter_type="ComponentParameter",
+        description="Skip it only when all its inputs were skipped.",
+    ),
+    Parameter(
+        name="log_level",
+        type="Select",
+        default="NOTSET",
+        options=_LOG_LEVELS,
+        parameter_type="ComponentParameter",
+        description="Least severe messages that go into its log.",
+    ),
+)
+"""What every application takes, beside its own parameters."""
+
+
+def components() -> tuple[Component, ...]:
+    """Every built-in component, applications first."""
+    return (*app_components(), *DATA_COMPONENTS)
+
+
+def built_files() -> dict[str, bytes]:
+    """The palettes, by the name of their file."""
+    known = components()
+    ready = [_node(component) for component in known if component.name not in TEMPLATES]
+    ready += [_construct_with(component) for component in known if component.construct]
+    drawn = [_construct(entry) for entry in CONSTRUCTS]
+    drawn += [_node(component) for component in known if component.name in TEMPLATES]
+    return {
+        "builtin.palette": _palette("builtin", "Applications and data that run as they are.", ready),
+        "template.palette": _palette("template", "Constructs, and components to be filled in.", drawn),
+    }
+
+
+def _palette(name: str, description: str, nodes: list[Node]) -> bytes:
+    about = ModelData(
+        file_path=f"{name}.palette",
+        file_type="Palette",
+        short_description=f"dropflow {name}: {description}",
+        generator_version=__version__,
+        nodes=len(nodes),
+    )
+    return encode(Document(model_data=about, node_data_array=tuple(nodes)))
+
+
+def _node(component: Component) -> Node:
+    return Node(
+        category=component.category,
+        category_type=category_type(component.category),
+        id=stable_id(component.dropclass),
+        name=component.name,
+        description=component.description,
+        fields=tuple(_fields(component)),
+    )
+
+
+def _construct_with(component: Component) -> Node:
+    """A construct that has `component` as its input application."""
+    entry = next(entry for entry in CONSTRUCTS if entry.category == component.construct)
+    name = f"{entry.category}/{component.name}"
+    parameters = {parameter.name: parameter for parameter in entry.parameters}
+    return Node(
+        category=entry.category,
+        category_type="Construct",
+        is_group=True,
+        id=stable_id(name),
+        name=name,
+        description=f"{entry.description} {component.description}",
+        fields=tuple(_field(name, parameter) for parameter in parameters.values()),
+        input_application_name=component.name,
+        input_application_type=component.category,
+        input_application_id=stable_id(name, component.dropclass),
+        input_application_description=component.description,
+        input_app_fields=tuple(_fields(component, owner=f"{name}/{component.dropclass}")),
+    )
+
+
+def _construct(entry: ConstructEntry) -> Node:
+    return Node(
+        category=entry.category,
+        category_type=category_type(entry.category),
+        is_group=category_type(entry.category) == "Construct",
+        id=stable_id("template", entry.category),
+        name=entry.category,
+        description=entry.description,
+        fields=tuple(_field(f"template/{entry.category}", parameter) for parameter in entry.parameters),
+    )
+
+
+def _fields(component: Component, *, owner: str = "") -> Iterator[Field]:
+    """Class, parameters and ports of a component; its own parameters win over the common ones."""
+    whose = owner or component.dropclass
+    own = {parameter.name for parameter in component.parameters}
+    common = COMMON_APP if component.kind is Kind.APP else ()
+    dropclass = Parameter(
+        name="dropclass",
+        default=component.dropclass,
+        parameter_type="ComponentParameter",
+        description="The class that does the work.",
+    )
+    for parameter in (dropclass, *component.parameters, *(item for item in common if item.name not in own)):
+        if parameter.name not in {port.name for port in component.ports}:
+            yield _field(whose, parameter)
+    taken = {parameter.name: parameter for parameter in component.parameters}
+    for port in component.ports:
+        yield _port(whose, port, taken.get(port.name))
+
+
+def _field(owner: str, parameter: Parameter) -> Field:
+    default = _plain(parameter.default)
+    return Field(
+        name=parameter.name,
+        value=default,
+        default_value=default,
+        description=parameter.description,
+        readonly=parameter.name == "dropclass",
+        type=parameter.type,
+        options=parameter.options,
+        id=stable_id(owner, parameter.name),
+        parameter_type=parameter.parameter_type,
+    )
+
+
+def _port(owner: str, port: Port, parameter: Parameter | None) -> Field:
+    default = "" if parameter is None else _plain(parameter.default)
+    return Field(
+        name=port.name,
+        value=default,
+        default_value=default,
+        description=port.description,
+        type=port.type if parameter is None else parameter.type,
+        encoding=port.encoding,
+        id=stable_id(owner, "port", port.usage, port.name),
+        parameter_type="ApplicationArgument",
+        usage=port.usage,
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A default as EAGLE stores it: JSON, with nothing for None."""
+    return "" if value is None else value
+
+
+def component_page() -> str:
+    """The reference of all components, as Markdown."""
+    lines = [
+        "# Components",
+        "",
+        "Every built-in application and data class. This page is made from their definitions by",
+        "`dropflow palette build --docs docs/reference/components.md`, and so are the palettes for EAGLE,",
+        "`palettes/builtin.palette` and `palettes/template.palette`.",
+        "",
+        "Every application takes these parameters, beside its own:",
+        "",
+        *_table(COMMON_APP),
+    ]
+    for title, kind in (("Applications", Kind.APP), ("Data", Kind.DATA)):
+        lines += ["", f"## {title}"]
+        for component in components():
+            if component.kind is kind:
+                lines += ["", *_section(component)]
+    return "\n".join(lines) + "\n"
+
+
+def _section(component: Component) -> Iterator[str]:
+    yield f"### {component.name}"
+    yield ""
+    yield f"`{component.dropclass}`, category `{component.category}`"
+    yield ""
+    yield component.description
+    if component.aliases:
+        yield ""
+        yield f"Also known as {', '.join(f'`{alias}`' for alias in component.aliases)}."
+    if component.parameters:
+        yield ""
+        yield from _table(component.parameters)
+    if component.ports:
+        yield ""
+        yield "| port | direction | encoding | |"
+        yield "|---|---|---|---|"
+        for port in component.ports:
+            direction = {"InputPort": "in", "OutputPort": "out"}.get(port.usage, "in and out")
+            yield f"| `{port.name}` | {direction} | {port.encoding} | {port.description} |"
+
+
+def _table(parameters: Iterable[Parameter]) -> Iterator[str]:
+    yield "| parameter | type | default | |"
+    yield "|---|---|---|---|"
+    for parameter in parameters:
+        default = "" if parameter.default in ("", None) else f"`{parameter.default}`"
+        options = f" One of {', '.join(parameter.options)}." if parameter.options else ""
+        yield f"| `{parameter.name}` | {parameter.type} | {default} | {parameter.description}{options} |"
