@@ -64,6 +64,7 @@ _SAME_AS: Mapping[str, str] = {
     "BarrierAppDROP": "NullBarrierApp",
     "BranchAppDrop": "SimpleBranch",
     "BranchAppDROP": "SimpleBranch",
+    "BranchApp": "SimpleBranch",
     "CRCStreamApp": "CRCApp",
     "PyMemberApp": "PythonMemberFunction",
 }

@@ -1,0 +1,50 @@
+"""Real graphs and the catalogue of applications."""
+
+import csv
+
+import pytest
+
+from dropflow.apps.registry import check
+from dropflow.graph.templates import Template
+from tests.corpus import corpus_files, needs_corpus
+from translator.pipeline import examine
+
+FILES = {path.name: path for path in corpus_files()}
+
+
+def templates(name: str) -> tuple[Template, ...]:
+    """The nodes of a graph of the corpus; none if it cannot be used."""
+    checked = examine(FILES[name])
+    if checked.plan is not None:
+        return checked.plan.templates
+    return checked.graph.templates if checked.graph is not None else ()
+
+
+def runs_clean() -> list[str]:
+    """The graphs that DALiuGE's engine runs without an error."""
+    if not FILES:
+        return []
+    table = next(iter(FILES.values())).parents[1] / "daliuge-6.7-runs.csv"
+    with table.open(encoding="utf-8", newline="") as rows:
+        return [row["file"] for row in csv.DictReader(rows) if row["runs_clean"] == "yes"]
+
+
+@needs_corpus
+@pytest.mark.slow
+def test_every_class_of_every_graph_is_ours_or_refused_clearly() -> None:
+    """Whatever class a real graph names, it is known, or the problem names its node and says what to do."""
+    for name in FILES:
+        nodes = templates(name)
+        known = {node.app_name or node.name for node in nodes} | {node.name for node in nodes}
+        for problem in check(nodes):
+            assert problem.code in {"DF103", "DF104", "DF106"}, name
+            assert problem.where in known, (name, problem)
+            assert problem.text, name
+            assert problem.hint, (name, problem)
+
+
+@needs_corpus
+@pytest.mark.parametrize("name", runs_clean())
+def test_what_runs_in_daliuge_is_accepted(name: str) -> None:
+    """A graph that DALiuGE runs without an error has no class or parameter that we refuse."""
+    assert check(templates(name)) == []
