@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from tests.translator.drawing import Drawing
@@ -197,13 +198,7 @@ def test_short_loops_carry_nothing(iterations: int) -> None:
     drawing.nodes = [
         node
         if node.id != "L"
-        else type(node)(
-            id="L",
-            name="L",
-            category="Loop",
-            kind=node.kind,
-            fields=(Field(id="n", name="num_of_iter", value=iterations),),
-        )
+        else msgspec.structs.replace(node, fields=(Field(id="n", name="num_of_iter", value=iterations),))
         for node in drawing.nodes
     ]
     assert edges(drawing, "y", "a") == []
@@ -226,3 +221,21 @@ def test_a_cycle_is_an_error_that_names_it() -> None:
     drawing = Drawing().app("a").data("x").app("b").data("y").link("a", "x", "b", "y", "a")
     assert errors(drawing) == ["LG050"]
     assert "'a' -> 'x' -> 'b' -> 'y' -> 'a'" in planned(drawing).problems[0].text
+
+
+def test_a_cycle_through_equal_names_tells_the_nodes_apart() -> None:
+    """Where nodes on a cycle share a name, their ids stand beside it."""
+    drawing = Drawing().app("a").data("x").link("a", "x", "a")
+    drawing.nodes = [msgspec.structs.replace(node, name="same") for node in drawing.nodes]
+    assert "'same' (a) -> 'same' (x) -> 'same' (a)" in planned(drawing).problems[0].text
+
+
+def test_a_long_cycle_is_cut() -> None:
+    """A cycle of a thousand nodes is named in one line."""
+    names = [f"{'ad'[number % 2]}{number}" for number in range(1000)]
+    drawing = Drawing()
+    for name in names:
+        drawing.app(name) if name.startswith("a") else drawing.data(name)
+    found = planned(drawing.link(*names, names[0])).problems[0]
+    assert found.code == "LG050"
+    assert found.text.endswith("-> 988 more -> 'a0'")

@@ -85,6 +85,11 @@ class Layout:
         """Ids of the nodes that some link ends on."""
         return {link.target for link in self.graph.links}
 
+    @cached_property
+    def sources(self) -> set[str]:
+        """Ids of the nodes that some link starts from."""
+        return {link.source for link in self.graph.links}
+
     def context(self, construct: str) -> Levels:
         """Levels of the place where a construct stands."""
         return self.within(self.home[construct])

@@ -59,6 +59,8 @@ def cycles(units: dict[str, Unit], wires: Iterable[Wire]) -> list[list[str]]:
     graph, _ = _digraph([wire for wire in wires if not wire.closes])
     found: list[list[str]] = []
     for group in rustworkx.strongly_connected_components(graph):
+        if len(group) == 1 and not graph.has_edge(group[0], group[0]):
+            continue
         part = graph.subgraph(sorted(group))
         circle = [part[edge[0]] for edge in rustworkx.digraph_find_cycle(part)]
         if circle:

@@ -26,6 +26,7 @@ __all__ = ["Plan", "plan"]
 
 _MANY_PAIRS = 10_000_000
 _LARGEST = 2**31 - 1
+_LONGEST_CIRCLE = 12
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> Plan:
     units = list_units(layout, findings)
     wires = close_loops(layout, units, draw_wires(layout, units, findings), findings)
     for circle in cycles(units, wires):
-        names = " -> ".join(repr(units[unit].template.name) for unit in [*circle, circle[0]])
+        names = " -> ".join(_names_of(units, [*circle, circle[0]]))
         where = layout.graph.by_id[units[circle[0]].node].pointer
         hint = "remove an edge, or mark the one that leads to the next iteration of a loop as closes-loop"
         findings.append(problem("LG050", f"the graph has a cycle: {names}", where=where, hint=hint))
@@ -109,6 +110,17 @@ def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> Plan:
     )
     findings += _too_large(made, options)
     return Plan(**{**vars(made), "problems": tuple(findings)})
+
+
+def _names_of(units: dict[str, Unit], circle: list[str]) -> list[str]:
+    """Names of units, with their ids where different units of the circle have the same name."""
+    if len(circle) > _LONGEST_CIRCLE:
+        cut = _names_of(units, circle[:_LONGEST_CIRCLE])
+        return [*cut, f"{len(circle) - _LONGEST_CIRCLE - 1} more", *_names_of(units, circle[-1:])]
+    names = [units[unit].template.name for unit in circle]
+    if len(set(names)) == len(set(circle)):
+        return [repr(name) for name in names]
+    return [f"{name!r} ({units[unit].template.key})" for name, unit in zip(names, circle, strict=True)]
 
 
 def _connect(

@@ -131,7 +131,7 @@ def _group_data(layout: Layout, node: LogicalNode) -> Unit:
 
 def _needs_collector(layout: Layout, gather: str) -> bool:
     """Whether a gather without application hands its inputs to data, inside or outside."""
-    if any(link.source == gather for link in layout.graph.links):
+    if gather in layout.sources:
         return True
     by_id = layout.graph.by_id
     return gather in layout.entries and any(by_id[child].kind is NodeKind.DATA for child in starts(layout, gather))
