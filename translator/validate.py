@@ -3,7 +3,7 @@
 What depends on levels and sizes (multiplicities, loops, gathers, cycles) is found by `translator.unroll.plan`.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from difflib import get_close_matches
 from itertools import chain, islice
 
@@ -50,7 +50,7 @@ STRUCTURAL = frozenset(
 """Keys of a drop in DALiuGE's physical graphs; a parameter of such a name is lost, or worse, there."""
 
 _READS, _WRITES = ("InputPort", "InputOutput"), ("OutputPort", "InputOutput")
-_COMPARED = 500
+_COMPARED = 10_000
 _UNTYPED = frozenset({"", "Object", "Unknown", "UNIDENTIFIED", "String", "Event"})
 
 
@@ -107,12 +107,13 @@ def _clashes(graph: LogicalGraph) -> Iterator[Problem]:
 
 
 def _links(graph: LogicalGraph) -> Iterator[Problem]:
+    near = _Near(graph.by_id)
     for link in graph.links:
         source, target = graph.by_id.get(link.source), graph.by_id.get(link.target)
         if source is None:
-            yield _dangling(graph, link, link.source, "start")
+            yield _dangling(graph, link, link.source, "start", near)
         if target is None:
-            yield _dangling(graph, link, link.target, "end")
+            yield _dangling(graph, link, link.target, "end", near)
         going = yield from _port(source, link.source_port, _WRITES, link)
         coming = yield from _port(target, link.target_port, _READS, link)
         if source and target and going and coming and not _fits(going, coming):
@@ -123,13 +124,25 @@ def _links(graph: LogicalGraph) -> Iterator[Problem]:
             yield problem("LG012", text, where=link.pointer, hint="check that the data are what the consumer expects")
 
 
-def _dangling(graph: LogicalGraph, link: LogicalLink, end: str, which: str) -> Problem:
+def _dangling(graph: LogicalGraph, link: LogicalLink, end: str, which: str, near: "_Near") -> Problem:
     other = graph.by_id.get(link.target if which == "start" else link.source)
     at = f"the edge {'to' if which == 'start' else 'from'} {other.name!r}" if other else "an edge"
-    near = get_close_matches(end, graph.by_id, 1) if end and len(graph.by_id) < _COMPARED else []
     text = f"the {which} of {at} is {f'the node {end!r}, which does not exist' if end else 'not given'}"
-    hint = f"did you mean {near[0]!r}?" if near else "delete the edge and draw it again"
-    return problem("LG003", text, where=link.pointer, hint=hint)
+    return problem("LG003", text, where=link.pointer, hint=near.hint(end) or "delete the edge and draw it again")
+
+
+class _Near:
+    """Suggests similar ids, as long as that is cheap: comparing texts takes much longer than all other checks."""
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self.known = list(known)
+        self.left = _COMPARED // max(len(self.known), 1)
+
+    def hint(self, missing: str) -> str:
+        """The question whether the nearest id was meant; empty where there is none, or where it would take long."""
+        self.left -= 1
+        found = get_close_matches(missing, self.known, 1) if missing and self.left >= 0 else []
+        return f"did you mean {found[0]!r}?" if found else ""
 
 
 def _port(

@@ -8,7 +8,20 @@ from translator.formats import Reading, read_logical
 from translator.logical import LogicalGraph
 from translator.problems import Severity
 
-__all__ = ["codes", "document", "errors", "field", "graph_of", "link", "node", "port", "read", "scatter", "small"]
+__all__ = [
+    "codes",
+    "document",
+    "errors",
+    "field",
+    "graph_of",
+    "link",
+    "node",
+    "port",
+    "read",
+    "scatter",
+    "small",
+    "wide",
+]
 
 
 def field(name: str, value: Any = "", **more: Any) -> dict[str, Any]:
@@ -70,6 +83,35 @@ def small() -> dict[str, Any]:
         },
         activeGraphConfigId=None,
     )
+
+
+def wide() -> dict[str, Any]:
+    """`small` with a loop that carries, a gather and a group-by without application: every kind of edge."""
+    content = small()
+    content["nodeDataArray"] += [
+        node("L", "Loop", field("num_of_iter", 2)),
+        node(
+            "W",
+            "DALiuGEApp",
+            port("w1", "x", "InputPort"),
+            port("w2", "y", "OutputPort"),
+            field("group_start", value=True),
+            parentId="L",
+        ),
+        node("E", "Memory", port("e", "io", "InputOutput"), field("group_end", value=True), parentId="L"),
+        node("G", "Gather", field("num_of_inputs", 2), port("g", "x", "InputPort")),
+        node("F", "File", port("f", "io", "InputOutput"), parentId="G"),
+        node("B", "GroupBy", field("group_key", "S"), port("b", "x", "InputPort")),
+        node("C", "DALiuGEApp", port("c", "x", "InputPort"), parentId="B"),
+    ]
+    content["linkDataArray"] += [
+        link("D", "d", "W", "w1", loop_aware="1"),
+        link("W", "w2", "E", "e"),
+        link("E", "e", "W", "w1", closesLoop=True),
+        link("P", "p", "G", "g"),
+        link("P", "p", "B", "b"),
+    ]
+    return content
 
 
 def read(content: Any, **options: Any) -> Reading:

@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError
-from tests.translator.documents import errors, read, small
+from tests.translator.documents import errors, read, small, wide
 from translator.formats import Reading, read_file
-from translator.options import ReadOptions
+from translator.options import ReadOptions, UnrollOptions
 from translator.parameters import fill
+from translator.pipeline import examine
 from translator.problems import CODES
+from translator.unroll import unroll
 from translator.validate import validate
 
 
@@ -30,11 +32,12 @@ def _everything(content: Any) -> Reading:
 
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to every place in a JSON value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path, *(found for key, item in inner for found in _paths(item, (*path, key)))]
 
 
-_PATHS = [path for path in _paths(small()) if path]
+_PATHS = [path for path in _paths(wide()) if path]
 _JUNK = st.one_of(
     st.none(),
     st.booleans(),
@@ -44,6 +47,11 @@ _JUNK = st.one_of(
     st.sampled_from(["S", "A", "D", "P", "in", "out", "Scatter", "Loop", "Memory", "{x}", "", "-1", "~", "/"]),
     st.lists(st.integers(0, 3), max_size=2),
     st.dictionaries(st.sampled_from(["id", "name", "fields", "value"]), st.integers(0, 3), max_size=2),
+)
+
+
+_CHANGES = st.lists(
+    st.tuples(st.sampled_from(_PATHS), st.sampled_from(["delete", "replace", "repeat"]), _JUNK), min_size=1, max_size=4
 )
 
 
@@ -68,19 +76,13 @@ def _mutated(content: Any, path: tuple[Any, ...], how: str, junk: Any) -> None:
 
 
 @settings(max_examples=300)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(_PATHS), st.sampled_from(["delete", "replace", "repeat"]), _JUNK),
-        min_size=1,
-        max_size=4,
-    )
-)
+@given(_CHANGES)
 def test_a_mangled_graph_gives_findings_and_never_an_exception(changes: list[tuple[tuple[Any, ...], str, Any]]) -> None:
     """Keys deleted, types changed, items repeated: reading, filling and validating say so and go on.
 
     Every finding has a known code, and every pointer leads into the document or to what the user gave.
     """
-    content = small()
+    content = wide()
     for path, how, junk in changes:
         _mutated(content, path, how, junk)
     reading = _everything(content)
@@ -90,6 +92,50 @@ def test_a_mangled_graph_gives_findings_and_never_an_exception(changes: list[tup
         assert finding.text
         if finding.where.startswith("/"):
             _follow(content, finding.where)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_CHANGES)
+def test_a_mangled_graph_that_has_no_errors_can_be_unrolled(changes: list[tuple[tuple[Any, ...], str, Any]]) -> None:
+    """Whatever is refused is refused by a finding, and whatever is not refused becomes a physical graph."""
+    content = wide()
+    for path, how, junk in changes:
+        _mutated(content, path, how, junk)
+    found = examine(json.dumps(content).encode(), unroll=UnrollOptions(max_drops=2000, max_edges=5000))
+
+    assert errors(found.problems) or found.plan is None or unroll(found.plan).drops >= 0
+
+
+_N, _L = "nodeDataArray", "linkDataArray"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "code"),
+    [
+        ((_N, 1, "fields", 0, "value"), -1, "LG020"),
+        ((_N, 1, "fields", 0, "value"), "many", "LG020"),
+        ((_N, 1, "fields", 0, "value"), 2.5, "LG020"),
+        ((_N, 1, "fields", 0, "value"), "", "LG020"),
+        ((_N, 1, "fields", 0, "value"), 10**12, "LG120"),
+        ((_N, 0, "category"), "Memry", "LG030"),
+        ((_N, 0, "id"), "S", "LG006"),
+        ((_N, 2, "parentId"), "gone", "LG004"),
+        ((_N, 1, "parentId"), "S", "LG005"),
+        ((_L, 0, "to"), "gone", "LG003"),
+        ((_L, 0, "toPort"), "gone", "LG010"),
+        ((_L, 4, "closesLoop"), False, "LG061"),
+        ((_L, 0, "from"), "P", "LG050"),
+    ],
+)
+def test_each_fault_has_its_code(path: tuple[Any, ...], value: Any, code: str) -> None:
+    """One fault in a sound graph gives its finding, with a place and a text."""
+    content = wide()
+    assert errors(examine(json.dumps(content).encode()).problems) == []
+    _mutated(content, path, "replace", value)
+    found = [finding for finding in examine(json.dumps(content).encode()).problems if finding.code == code]
+
+    assert found
+    assert all(finding.text and finding.where for finding in found) or code == "LG120"
 
 
 def _follow(content: Any, pointer: str) -> None:
@@ -141,7 +187,7 @@ def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
     ("name", "text", "hint"),
     [
         ("folder", "this is a directory", "give a graph file"),
-        ("graph.grap", "there is no such file", "did you mean 'graph.graph'"),
+        ("graphs.graph", "there is no such file", "did you mean 'graph.graph'"),
         ("nowhere/x", "there is no such file", "no directory"),
         ("x" * 300, "cannot be read", ""),
         ("a\0b", "cannot be read", ""),

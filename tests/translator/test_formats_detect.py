@@ -13,6 +13,7 @@ KEYS = [{"key": -1, "category": "Memory"}, {"key": -2, "category": "PythonApp"}]
 
 
 def _keyed(**more: Any) -> dict[str, Any]:
+    """A file whose links speak of keys."""
     return {"nodeDataArray": KEYS, "linkDataArray": [{"from": -1, "to": -2}], **more}
 
 

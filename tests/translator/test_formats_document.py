@@ -83,6 +83,7 @@ def test_two_hundred_megabytes_of_rubbish_cost_little(piece: bytes) -> None:
 
 
 def _depth(value: Any) -> int:
+    """How deep lists and objects of a value are nested, the obvious way."""
     if isinstance(value, dict):
         return 1 + max(map(_depth, value.values()), default=0)
     if isinstance(value, list):

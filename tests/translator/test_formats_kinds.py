@@ -6,6 +6,7 @@ from tests.translator.documents import codes, document, errors, field, link, nod
 
 
 def _kinds(content: object) -> list[str]:
+    """What the nodes of a document are taken for."""
     graph = read(content).graph
     assert graph is not None
     return [found.kind.value for found in graph.nodes]

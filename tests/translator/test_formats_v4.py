@@ -10,6 +10,7 @@ from translator.logical import LogicalGraph
 
 
 def _by_id(fields: list[dict[str, Any]]) -> dict[str, Any]:
+    """Fields as V4 stores them."""
     return {raw["id"]: raw for raw in fields}
 
 

@@ -13,20 +13,24 @@ from translator.placeholders import substitute
 
 
 def _value(graph: LogicalGraph, node_id: str, name: str) -> Any:
+    """The effective value of a field."""
     return graph.by_id[node_id].value(name)
 
 
 def _globals(*fields: dict[str, Any]) -> dict[str, Any]:
+    """A node of global variables."""
     return node("V", "GlobalVariables", *fields)
 
 
 def _filled(content: dict[str, Any], **options: Any) -> LogicalGraph:
+    """The filled graph of a document in which nothing is wrong."""
     graph, problems = fill(graph_of(content), **options)
     assert errors(problems) == []
     return graph
 
 
 def _configured(nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The small graph with a stored configuration of these nodes."""
     return {**small(), "graphConfigurations": {"C": {"id": "C", "name": "five", "nodes": nodes}}, **more}
 
 

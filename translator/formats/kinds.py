@@ -22,6 +22,7 @@ _BY_TYPE = {
 }
 _CLASS_NAMES = frozenset(map(fold, ("dropclass", "appclass", "Application class", "dataclass", "Data class")))
 _DATA_CLASSES = ("data", "drops")
+_SUGGESTED = 100
 
 
 def natures(records: Records, problems: list[Problem]) -> Mapping[str, Nature]:
@@ -74,12 +75,15 @@ def _guess(record: NodeRecord, neighbours: Counter[NodeKind]) -> NodeKind:
 
 def _report(records: Records, found: Mapping[str, Nature], problems: list[Problem]) -> None:
     renamed: dict[tuple[str, str], list[NodeRecord]] = {}
+    unknown: dict[str, str] = {}
     for record in records.nodes:
         category, kind = found[record.id]
         if record.category in UNDECIDED:
             problems.append(_undecided(record, kind))
         elif category not in KINDS:
-            problems.append(_unknown(record))
+            if record.category not in unknown:
+                unknown[record.category] = _similar(record.category) if len(unknown) < _SUGGESTED else ""
+            problems.append(_unknown(record, unknown[record.category]))
         elif category != record.category:
             renamed.setdefault((record.category, category), []).append(record)
     for (old, new), nodes in renamed.items():
@@ -97,8 +101,7 @@ def _undecided(record: NodeRecord, kind: NodeKind) -> Problem:
     )
 
 
-def _unknown(record: NodeRecord) -> Problem:
-    near = _similar(record.category)
+def _unknown(record: NodeRecord, near: str) -> Problem:
     return problem(
         "LG030",
         f"the category {record.category!r} of node {record.name!r} is not known",
