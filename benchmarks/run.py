@@ -1,0 +1,104 @@
+"""Whole runs of no-op drops through `dropflow.local`: microseconds per drop, inline and in worker processes.
+
+The graph is one memory drop, then as many no-op applications with a memory drop each. What is measured is everything
+from the session directory to the summary: making the runner (with processes: starting two workers), the journal, tasks,
+execution, commits, the core. A fresh process per measurement, best of three.
+
+References in the same run: a plain call of a no-op function per application (inline), and `concurrent.futures.
+ProcessPoolExecutor` with one future per application (processes). Usage: ``python benchmarks/run.py [SIZE ...]``.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from dropflow import local
+from dropflow.graph.builder import from_columns
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Axis, Kind, Link, Template
+
+SIZES = (1_000, 10_000, 100_000)
+WORKERS = 2
+REPEATS = 3
+
+
+def graph_of(drops: int) -> PhysicalGraph:
+    """One data drop, then applications with a data drop each."""
+    copies = drops // 2
+    axes = (Axis("s", "s", "scatter", copies),)
+    each = np.arange(copies, dtype=np.int32)
+    zero = np.zeros(copies, dtype=np.int32)
+    memory, noop = "dlg.data.drops.memory.InMemoryDROP", "dlg.apps.simple.NullBarrierApp"
+    return from_columns(
+        name="noop",
+        prefix="noop",
+        templates=(
+            Template(key="r", name="root", kind=Kind.DATA, component=memory),
+            Template(key="a", name="noop", kind=Kind.APP, component=noop, axes=axes),
+            Template(key="d", name="data", kind=Kind.DATA, component=memory, axes=axes),
+        ),
+        links=(Link(source=0, target=1), Link(source=1, target=2)),
+        template=np.concatenate([[0], zero + 1, zero + 2]).astype(np.int32),
+        instance=np.concatenate([[0], each, each]).astype(np.int32),
+        source=np.concatenate([zero, 1 + each]),
+        target=np.concatenate([1 + each, 1 + copies + each]),
+        link=np.repeat(np.arange(2, dtype=np.int32), copies),
+    )
+
+
+def nothing(_: int) -> None:
+    """What a no-op application does."""
+
+
+def measure(runner: str, drops: int) -> dict[str, float]:
+    """Seconds of one run, and of its reference."""
+    graph = graph_of(drops)
+    with tempfile.TemporaryDirectory() as directory:
+        started = time.perf_counter()
+        result = local.run(graph, directory=Path(directory), runner=runner, workers=WORKERS)
+        seconds = time.perf_counter() - started
+    if result.states["COMPLETED"] != graph.drops:
+        raise SystemExit(f"the run failed: {result}")
+    started = time.perf_counter()
+    if runner == "inline":
+        for number in range(drops // 2):
+            nothing(number)
+    else:
+        with ProcessPoolExecutor(WORKERS) as pool:
+            for future in [pool.submit(nothing, number) for number in range(drops // 2)]:
+                future.result()
+    return {"seconds": seconds, "reference": time.perf_counter() - started, "drops": graph.drops}
+
+
+def main() -> None:
+    """Measure all sizes, each in a process of its own, and print one JSON object."""
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(measure(sys.argv[2], int(sys.argv[3]))))
+        return
+    rows = []
+    for runner in ("inline", "processes"):
+        for size in map(int, sys.argv[1:] or SIZES):
+            command = [sys.executable, __file__, "--one", runner, str(size)]
+            runs = [json.loads(subprocess.check_output(command)) for _ in range(REPEATS)]
+            best = min(runs, key=lambda run: run["seconds"])
+            reference = min(run["reference"] for run in runs)
+            rows.append(
+                {
+                    "runner": runner,
+                    "drops": best["drops"],
+                    "us_per_drop": round(best["seconds"] / best["drops"] * 1e6, 2),
+                    "reference_us_per_drop": round(reference / best["drops"] * 1e6, 3),
+                    "ratio": round(best["seconds"] / reference, 2),
+                }
+            )
+    print(json.dumps({"benchmark": "run", "workers": WORKERS, "rows": rows}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
