@@ -185,6 +185,9 @@ class _Reading:
             self._complain(_problem("PG001", "this drop has no oid", where, hint="give each drop a unique text as oid"))
             return
         oid = str(oid)
+        if not _is_unicode(oid):
+            self._complain(_problem("PG001", f"the oid {oid!a} has half of a surrogate pair", where))
+            return
         number = self._numbers.setdefault(oid, len(self._numbers))
         if number in self._rows:
             self._complain(_problem("PG003", f"there are two drops {oid!r}", f"{where}/oid", hint="rename one of them"))
@@ -322,6 +325,14 @@ def _is_reproducibility_record(item: Any) -> bool:
     return (
         isinstance(item, dict) and "oid" not in item and ("rmode" in item or not item.keys() & {"categoryType", "type"})
     )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _text(value: Any) -> str:

@@ -85,6 +85,8 @@ def test_half_a_character_is_refused() -> None:
     """A text that no file can hold is a clear error when writing, not a broken file."""
     with pytest.raises(BadGraphError, match=r"not Unicode: .*before\\ud800"):
         codec.dump(GraphBuilder().data("before\ud800").build())
+    with pytest.raises(BadGraphError, match="not Unicode"):
+        codec.dump(replace(scatter(1), oids=("a", "\udfff", "c", "d")))
 
 
 @given(st.integers(0, len(SMALL) - 1), st.integers(1, 255))
@@ -172,6 +174,54 @@ def test_a_table_of_columns_that_lies_is_refused(columns: list[object]) -> None:
     """Columns that overlap, lie outside or have impossible sizes never lead anywhere but to the error."""
     with pytest.raises(BadFileError):
         codec.parse(_sealed({**_HEADER, "columns": columns}, bytes(256)))
+
+
+def _edited(graph: PhysicalGraph, column: str, **changed: object) -> bytes:
+    """The container of a graph with one entry of its table of columns changed, and its checksums made right."""
+    content = _bytes(graph)
+    length = struct.unpack_from("<I", content, 12)[0]
+    header = msgspec.msgpack.decode(content[32 : 32 + length])
+    next(entry for entry in header["columns"] if entry["name"] == column).update(changed)
+    return _sealed(header, content[-(-(32 + length) // 64) * 64 :])
+
+
+@pytest.mark.parametrize(
+    ("column", "changed", "text"),
+    [
+        ("part", {"dtype": "<i8"}, "part lies where no column can be"),
+        ("part", {"offset": 0}, "part lies where no column can be"),
+        ("part", {"items": -1}, "part lies where no column can be"),
+        ("link", {"items": 1 << 40}, "cut off"),
+        ("link", {"items": 1, "crc": zlib.crc32(b"\0\0\0\0")}, "damaged"),
+        ("ptr", {"crc": 0}, "damaged"),
+    ],
+)
+def test_an_entry_of_the_table_that_lies_is_refused(column: str, changed: dict[str, object], text: str) -> None:
+    """One wrong entry in an otherwise sound file is noticed, also under good checksums."""
+    with pytest.raises(BadFileError, match=text):
+        codec.parse(_edited(scatter(2), column, **changed))
+
+
+def test_an_edit_that_changes_nothing_is_sound() -> None:
+    """The files of the test above are refused for what is wrong with them, not for how they are made."""
+    assert _same(codec.parse(_edited(scatter(2), "part")), scatter(2))
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [({"oid_text": b"a\xffbcd"}, "not UTF-8"), ({"oid_ptr": struct.pack("<5q", 0, 2, 1, 4, 5)}, "not ascending")],
+)
+def test_text_ids_that_are_no_text_are_refused(changed: dict[str, bytes], text: str) -> None:
+    """Text ids must be UTF-8, and lie one after the other."""
+    content = bytearray(_bytes(replace(scatter(1), oids=("aa", "b", "c", "d"))))
+    (name, new), *_ = changed.items()
+    header = msgspec.msgpack.decode(content[32 : 32 + struct.unpack_from("<I", content, 12)[0]])
+    start = len(content) - max(entry["offset"] for entry in header["columns"]) - 5
+    entry = next(entry for entry in header["columns"] if entry["name"] == name)
+    content[start + entry["offset"] : start + entry["offset"] + len(new)] = new
+    entry["crc"] = zlib.crc32(new)
+    with pytest.raises(BadFileError, match=text):
+        codec.parse(_sealed(header, bytes(content[start:])))
 
 
 def test_rows_that_refer_nowhere_are_refused() -> None:

@@ -320,6 +320,27 @@ def test_all_problems_are_told_at_once() -> None:
     ]
 
 
+def test_half_a_character_in_a_document_is_a_problem() -> None:
+    """Python's own reader lets half of a surrogate pair through; here it is refused, wherever it stands."""
+    for drop in ({"oid": "\ud800", **MEMORY}, {"oid": "x", **MEMORY, "note": "\ud800"}):
+        assert _codes(lambda drop=drop: read_pg([drop], name="x"))[0] == ("PG001", "/0")
+        assert _codes(lambda drop=drop: read_pg_stream(io.BytesIO(json.dumps([drop]).encode()), name="x"))
+
+
+def test_ranks_and_loops_are_levels_again() -> None:
+    """The innermost levels are loops where the context of the drops says so, and a rank of MPI where one is given."""
+    same = {**MEMORY, "lg_key": "k", "name": "n"}
+    loops = [{"oid": f"l{n}", **same, "iid": f"0-0-{n}", "loop_ctx": f"0-{n}"} for n in range(2)]
+    ranks = [{"oid": f"r{n}", **same, "name": "m", "iid": f"0-{n}", "proc_index": n} for n in range(3)]
+    mixed = [
+        {"oid": "m0", **same, "name": "o", "iid": "0-0", "loop_ctx": "0"},
+        {"oid": "m1", **same, "name": "o", "iid": "0-1"},
+    ]
+    graph = read_pg([*loops, *ranks, *mixed], name="x")
+
+    assert [[axis.kind for axis in one.axes] for one in graph.templates] == [["loop", "loop"], ["mpi"], ["list"]]
+
+
 def test_a_flood_of_problems_is_dammed() -> None:
     """A document full of rubbish gives a readable number of problems, and says how many more there are."""
     with pytest.raises(BadGraphError) as caught:

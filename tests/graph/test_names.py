@@ -78,6 +78,17 @@ def test_an_unknown_name_is_refused_with_a_hint(oid: str, hint: str) -> None:
     assert hint in caught.value.hint
 
 
+def test_ids_that_drops_came_with_are_searched_too() -> None:
+    """Graphs from elsewhere are asked by their own ids, and typing errors get a suggestion."""
+    graph = replace(scatter(1), oids=("first", "second", "third", "fourth"))
+
+    assert names.drop_of(graph, "third") == 2
+    assert names.oids(graph, [3, 0]) == ["fourth", "first"]
+    with pytest.raises(UsageError, match="no drop 'secnd'") as caught:
+        names.drop_of(graph, "secnd")
+    assert caught.value.hint == "did you mean second?"
+
+
 @pytest.mark.parametrize(
     ("oid", "short"),
     [

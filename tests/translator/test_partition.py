@@ -14,6 +14,7 @@ from dropflow.graph.templates import Kind
 from tests.graph.shapes import chain, edges_of, graphs, scatter
 from translator.options import PartitionOptions
 from translator.partition.blocks import cut_evenly, depth_first_order
+from translator.partition.metis import _filled
 from translator.partition.quality import judge
 from translator.partition.registry import check_partition, partition
 from translator.placement import local_nodes, place
@@ -35,6 +36,20 @@ def test_no_part_is_empty(algorithm: str, graph: PhysicalGraph, parts: int) -> N
     assert sorted(set(made.part.tolist())) == list(range(min(parts, graph.drops)))
     assert (made.template is graph.template, made.successors is graph.successors) == (True, True)
     assert not made.part.flags.writeable
+
+
+@given(graphs(), st.integers(4, 12))
+def test_parts_that_metis_leaves_empty_are_filled(graph: PhysicalGraph, parts: int) -> None:
+    """The heaviest parts are halved until none is empty; no drop joins a part that it was not split from."""
+    wanted = min(parts, graph.drops)
+    before = np.minimum(graph.part, wanted - 1).astype(np.int32)
+    after = _filled(graph, before, wanted, np.arange(graph.drops, dtype=np.int32))
+
+    assert sorted(set(after.tolist())) == list(range(wanted))
+    moved = after != before
+    assert set(after[moved].tolist()).isdisjoint(before.tolist())
+    origins = {(int(new), int(old)) for new, old in zip(after, before, strict=True)}
+    assert len(origins) == wanted
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
