@@ -25,7 +25,7 @@ from dropflow.engine.parameters import Unusable, convert, fold, is_empty
 from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import Argument, Template
 
-__all__ = ["Bound", "bind", "encoding_of", "field_values", "is_event"]
+__all__ = ["Bound", "Signature", "bind", "encoding_of", "field_values", "is_event"]
 
 _NEVER_ARGUMENTS = frozenset(
     fold(name)
@@ -43,6 +43,7 @@ _OF_THE_DROP = frozenset(
 application argument to be meant for it."""
 
 _PARSED = frozenset({"integer", "int", "float", "boolean", "bool", "json", "complex", "list", "dict", "tuple"})
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -54,6 +55,33 @@ class Bound:
     kwargs: Mapping[str, Any]
     written: Mapping[str, OutputData] = field(default_factory=dict)
     """By port: outputs whose path is an argument of the call."""
+
+
+class Signature:
+    """What a callable takes; worked out once, because asking Python takes longer than most small functions.
+
+    Parameters
+    ----------
+    function : callable
+        Callables, many of them written in C, that do not tell what they take may be called anyhow.
+    """
+
+    __slots__ = ("demanded", "known", "names", "parameters", "takes_more", "takes_named", "title")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        try:
+            self.parameters = tuple(inspect.signature(function).parameters.values())
+            self.known = True
+        except (TypeError, ValueError):
+            self.parameters = ()
+            self.known = False
+        kinds = {parameter.kind for parameter in self.parameters}
+        self.takes_more = not self.known or inspect.Parameter.VAR_POSITIONAL in kinds
+        self.takes_named = not self.known or inspect.Parameter.VAR_KEYWORD in kinds
+        named = [parameter for parameter in self.parameters if parameter.kind not in _VARIABLE]
+        self.names = tuple(parameter.name for parameter in named)
+        self.demanded = frozenset(parameter.name for parameter in named if parameter.default is parameter.empty)
+        self.title = getattr(function, "__qualname__", None) or repr(function)
 
 
 def is_event(arguments: Mapping[str, Argument], port: str) -> bool:
@@ -97,19 +125,19 @@ def field_values(template: Template) -> dict[str, Any]:
 
 
 def bind(
-    function: Callable[..., Any],
+    signature: Signature,
     context: Context,
     values: Mapping[str, Any],
     defaults: Mapping[str, Any],
     *,
     without: Sequence[str] = (),
 ) -> Bound:
-    """The call of `function` that one attempt makes.
+    """The call of a function that one attempt makes.
 
     Parameters
     ----------
-    function : callable
-        What will be called.
+    signature : Signature
+        Of what will be called.
     context : Context
         The attempt, with its inputs and outputs.
     values : mapping of str to Any
@@ -124,31 +152,21 @@ def bind(
     AppError
         Lists the arguments that the function demands and nothing gives.
     """
-    call = _Call(context, _parameters(function), dict(defaults))
+    call = _Call(signature, context, defaults)
     call.take_paths(without)
     call.take_inputs(without)
     call.take_fields(values)
-    return call.bound(function)
-
-
-def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
-    """Parameters by name; None for callables, many of them written in C, that do not tell."""
-    try:
-        return dict(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return None
+    return call.bound()
 
 
 class _Call:
     """A call while its arguments are being collected."""
 
-    def __init__(
-        self, context: Context, parameters: dict[str, inspect.Parameter] | None, values: dict[str, Any]
-    ) -> None:
+    def __init__(self, signature: Signature, context: Context, defaults: Mapping[str, Any]) -> None:
+        self.signature = signature
         self.context = context
-        self.signed = parameters is not None
-        self.parameters = parameters or {}
-        self.values = {name: value for name, value in values.items() if self.accepts(name)}
+        self.arguments = context.arguments
+        self.values = {name: value for name, value in defaults.items() if name in signature.names}
         self.connected: set[str] = set()
         self.empty: dict[str, Any] = {}  # what data without content stand for
         self.spare: list[tuple[str, Any]] = []  # inputs that no parameter is called after
@@ -156,54 +174,47 @@ class _Call:
         self.named: dict[str, Any] = {}
         self.written: dict[str, OutputData] = {}
 
-    def accepts(self, name: str) -> bool:
-        parameter = self.parameters.get(name)
-        return parameter is not None and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-
-    def has(self, kind: Any) -> bool:
-        return not self.signed or any(parameter.kind is kind for parameter in self.parameters.values())
-
     def take_paths(self, without: Sequence[str]) -> None:
         """Output ports with path encoding: the function gets the path, and writes there itself."""
         for output in self.context.outputs:
             port = output.port
-            wanted = encoding_of(self.context.arguments, port, "output_parser") == "path"
-            if wanted and self.accepts(port) and port not in self.written and port not in without:
+            if port not in self.signature.names or port in self.written or port in without:
+                continue
+            if encoding_of(self.arguments, port, "output_parser") == "path":
                 self.written[port] = output
                 self.set(port, str(output.path))
 
     def take_inputs(self, without: Sequence[str]) -> None:
-        arguments = self.context.arguments
         for data in self.context.inputs:
             port = data.port
-            if port in without or port in self.written or is_event(arguments, port):
+            if port in without or port in self.written or is_event(self.arguments, port):
                 continue
             if not data.ok:
                 self.context.log(f"input '{port or data.name}' failed; working without it", "WARNING")
-            elif self.accepts(port) and port not in self.connected:
-                if data.is_directory or data.size or not data.in_memory:
-                    self.set(port, self.read(data))
-                else:
-                    self.empty.setdefault(port, self.read(data))
-            else:
+            elif port not in self.signature.names or port in self.connected:
                 self.spare.append((port, self.read(data)))
+            elif data.is_directory or data.size or not data.in_memory:
+                self.set(port, self.read(data))
+            else:
+                self.empty.setdefault(port, self.read(data))
 
     def take_fields(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
-            argument = self.context.arguments[name]
+            argument = self.arguments[name]
             application = argument.parameter_type == "ApplicationArgument"
-            if fold(name) in _OF_THE_DROP and not (application and self.accepts(name)):
+            accepted = name in self.signature.names
+            if fold(name) in _OF_THE_DROP and not (application and accepted):
                 continue
-            if self.accepts(name):
+            if accepted:
                 if name not in self.connected:
                     self.values[name] = value
             elif application and not argument.is_port:
                 self.take_left_over(argument, value)
 
     def take_left_over(self, argument: Argument, value: Any) -> None:
-        if (argument.positional or not self.signed) and self.has(inspect.Parameter.VAR_POSITIONAL):
+        if (argument.positional or not self.signature.known) and self.signature.takes_more:
             self.more.append(value)
-        elif self.has(inspect.Parameter.VAR_KEYWORD):
+        elif self.signature.takes_named:
             self.named[argument.name] = value
         else:
             self.context.log(f"the function has no argument '{argument.name}'; its value is not used", "WARNING")
@@ -214,8 +225,8 @@ class _Call:
 
     def read(self, data: InputData) -> Any:
         """The value of an input; text at a port of another type is read as that type where it can be."""
-        value = data.value(encoding_of(self.context.arguments, data.port, "input_parser"))
-        argument = self.context.arguments.get(data.port)
+        value = data.value(encoding_of(self.arguments, data.port, "input_parser"))
+        argument = self.arguments.get(data.port)
         if isinstance(value, str) and argument is not None and argument.type.lower() in _PARSED:
             try:
                 return convert(value, argument.type)
@@ -223,68 +234,55 @@ class _Call:
                 return value
         return value
 
-    def bound(self, function: Callable[..., Any]) -> Bound:
-        self.place_spare()
-        self.values.update(
-            {name: value for name, value in self.empty.items() if self.lacks(name) and self.demands(name)}
-        )
-        self.demand_all(function)
+    def bound(self) -> Bound:
+        if self.spare:
+            self.place_spare()
+        missing = [name for name in self.signature.names if name in self.signature.demanded and name not in self.values]
+        if missing:
+            self.make_do(missing)
         args, kwargs = self.ordered()
         return Bound(args, kwargs, self.written)
 
     def place_spare(self) -> None:
         """Give inputs that no parameter is called after to what still lacks a value, in order."""
-        lacking = [name for name in self.parameters if self.accepts(name) and self.lacks(name)]
+        lacking = [name for name in self.signature.names if name not in self.values]
         for port, value in self.spare:
-            if lacking and (not port or self.demands(lacking[0])):
+            if lacking and (not port or lacking[0] in self.signature.demanded):
                 self.values[lacking.pop(0)] = value
-            elif self.has(inspect.Parameter.VAR_KEYWORD) and self.signed and port:
+            elif self.signature.known and self.signature.takes_named and port:
                 self.named[port] = value
-            elif self.has(inspect.Parameter.VAR_POSITIONAL):
+            elif self.signature.takes_more:
                 self.more.append(value)
             else:
                 self.context.log(f"the function has no argument for the input '{port}'; it is not used", "WARNING")
 
-    def lacks(self, name: str) -> bool:
-        return name not in self.values
-
-    def demands(self, name: str) -> bool:
-        return self.parameters[name].default is inspect.Parameter.empty
-
-    def demand_all(self, function: Callable[..., Any]) -> None:
-        missing = [name for name in self.parameters if self.accepts(name) and self.lacks(name) and self.demands(name)]
-        for name in list(missing):
-            argument = self.context.arguments.get(name)
-            if (
+    def make_do(self, missing: list[str]) -> None:
+        """Empty data and blank text, for arguments that must have a value and have no better one."""
+        for name in missing:
+            argument = self.arguments.get(name)
+            if name in self.empty:
+                self.values[name] = self.empty[name]
+            elif (
                 argument
                 and not argument.is_port
                 and argument.type.lower() in ("string", "str")
                 and argument.value == ""
             ):
                 self.values[name] = ""
-                missing.remove(name)
-        if missing:
-            names = ", ".join(f"'{name}'" for name in missing)
-            title = getattr(function, "__qualname__", None) or repr(function)
+        names = ", ".join(f"'{name}'" for name in missing if name not in self.values)
+        if names:
             raise AppError(
-                f"{title}() needs a value for {names}: no input is connected and the field is blank",
+                f"{self.signature.title}() needs a value for {names}: no input is connected and the field is blank",
                 hint="connect data to an input port of that name, or fill in the field",
             )
 
     def ordered(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments; by keyword where that is possible."""
-        if not self.signed:
-            return tuple(self.more), self.named
-        args: list[Any] = []
-        kwargs = dict(self.named)
-        positional = [parameter for parameter in self.parameters.values() if parameter.kind in _POSITIONAL]
-        only = [place for place, parameter in enumerate(positional) if parameter.kind is parameter.POSITIONAL_ONLY]
-        given = [place for place in only if not self.lacks(positional[place].name)]
-        by_place = len(positional) if self.more else (given[-1] + 1 if given else 0)
+        kwargs = {**self.values, **self.named}
+        positional = [parameter for parameter in self.signature.parameters if parameter.kind in _POSITIONAL]
+        by_place = len(positional) if self.more else 0
         for place, parameter in enumerate(positional):
-            name = parameter.name
-            if place < by_place:
-                args.append(self.values.get(name, parameter.default))
-        placed = {parameter.name for parameter in positional[:by_place]}
-        kwargs.update({name: value for name, value in self.values.items() if name not in placed})
+            if parameter.kind is parameter.POSITIONAL_ONLY and parameter.name in kwargs:
+                by_place = max(by_place, place + 1)
+        args = [kwargs.pop(parameter.name, parameter.default) for parameter in positional[:by_place]]
         return (*args, *self.more), kwargs

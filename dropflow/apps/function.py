@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dropflow.apps.api import App, Context, OutputData
-from dropflow.apps.binding import Bound, bind, encoding_of, field_values, is_event
+from dropflow.apps.binding import Bound, Signature, bind, encoding_of, field_values, is_event
 from dropflow.apps.resolve import (
     compile_source,
     import_object,
@@ -97,9 +97,14 @@ class PyFuncApp(App):
             return found
         return import_object(self.function_name, where)
 
+    @cached_property
+    def signature(self) -> Signature:
+        """What the function takes."""
+        return Signature(self.function)
+
     def run(self, context: Context) -> None:
         """Call the function and deliver what it returns."""
-        bound = bind(self.function, context, self.values, self.defaults)
+        bound = bind(self.signature, context, self.values, self.defaults)
         deliver(context, self.function(*bound.args, **bound.kwargs), bound)
 
 

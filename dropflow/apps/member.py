@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dropflow.apps.api import Context
-from dropflow.apps.binding import Bound, bind
+from dropflow.apps.binding import Bound, Signature, bind
 from dropflow.apps.function import FUNCTION_PARAMETERS, PyFuncApp, deliver
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.errors import AppError
@@ -49,14 +49,14 @@ class PythonMemberFunction(PyFuncApp):
         data = context.input(SELF)
         if data is None:
             function = self.function
-            bound = bind(function, context, self.values, self.defaults)
+            bound = bind(self.signature, context, self.values, self.defaults)
             _deliver(context, function(*bound.args, **bound.kwargs), None, bound)
             return
         if not data.ok:
             raise AppError("the object at port 'self' is missing: what should have made it failed")
         target = data.value()
         method = self._method(target)
-        bound = bind(method, context, self.values, self.defaults, without=(SELF,))
+        bound = bind(Signature(method), context, self.values, self.defaults, without=(SELF,))
         _deliver(context, method(*bound.args, **bound.kwargs), target, bound)
 
     def _method(self, target: Any) -> Callable[..., Any]:

@@ -49,7 +49,7 @@ class Branch(PyFuncApp):
 
     def run(self, context: Context) -> None:
         """Decide; skip the outputs that lose, pass the input on to those that win."""
-        bound = bind(self.function, context, self.values, self.defaults)
+        bound = bind(self.signature, context, self.values, self.defaults)
         answer = self.function(*bound.args, **bound.kwargs)
         winners = _winners(context, answer)
         context.log(f"the condition says {answer}")
