@@ -1,0 +1,220 @@
+"""``dropflow run``: what it answers, and with which status it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+Dropflow = Callable[..., Any]
+
+FAILING = """def f():
+    raise ValueError("the telescope is parked")
+"""
+
+
+def one_function(code: str, name: str = "Work") -> dict[str, Any]:
+    """A graph of one Python function and a memory drop behind it."""
+
+    def field(key: str, value: object, usage: str = "NoPort") -> dict[str, Any]:
+        kind = "ApplicationArgument" if usage != "NoPort" else "ComponentParameter"
+        return {"id": f"{key}-id", "name": key, "value": value, "usage": usage, "parameterType": kind, "type": "String"}
+
+    app = [field("func_name", "f"), field("func_code", code), field("output", "", "OutputPort")]
+    return {
+        "modelData": {"fileType": "Graph", "schemaVersion": "OJS"},
+        "nodeDataArray": [
+            {
+                "id": "A",
+                "name": name,
+                "category": "PyFuncApp",
+                "fields": [field("dropclass", "dlg.apps.pyfunc.PyFuncApp"), *app],
+            },
+            {
+                "id": "D",
+                "name": "Result",
+                "category": "Memory",
+                "fields": [{"id": "io", "name": "io", "usage": "InputOutput", "type": "Object"}],
+            },
+        ],
+        "linkDataArray": [{"from": "A", "fromPort": "output-id", "to": "D", "toPort": "io"}],
+    }
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Callable[[str], Path]:
+    """Write a graph whose one function has the code given."""
+
+    def write(code: str) -> Path:
+        path = tmp_path / "one.graph"
+        path.write_text(json.dumps(one_function(code)), encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_a_run_ends_with_one_json_object(dropflow: Dropflow, examples: Path, tmp_path: Path) -> None:
+    """The object says how the run ended, and where the results are."""
+    done = dropflow("run", examples / "hello.graph", "--output", "json", "--keep", "here")
+    answer = done.json
+
+    assert done.status == 0
+    assert answer.keys() >= {"ok", "session", "status", "drops", "states", "seconds", "failures", "output"}
+    assert (answer["ok"], answer["status"], answer["drops"]) == (True, "FINISHED", 2)
+    assert answer["states"] == {"COMPLETED": 2, "ERROR": 0, "SKIPPED": 0}
+    assert Path(answer["output"]) == tmp_path / "here"
+    assert json.loads((tmp_path / "here" / "summary.json").read_text())["session"] == "here"
+
+
+def test_results_go_below_dropflow_runs(dropflow: Dropflow, examples: Path, tmp_path: Path) -> None:
+    """Without a directory, each run gets one of its own."""
+    first, second = (dropflow("run", examples / "hello.graph", "--output", "json").json["output"] for _ in range(2))
+
+    assert first != second
+    assert Path(first).parent == tmp_path / "dropflow-runs"
+    assert (Path(first) / "files" / "hello.txt").read_text() == "Hello World"
+
+
+def test_a_second_run_replaces_the_first(dropflow: Dropflow, examples: Path, tmp_path: Path) -> None:
+    """The same --keep may be used again; what the first run left is gone."""
+    dropflow("run", examples / "error-threshold.graph", "--keep", "here")
+    done = dropflow("run", examples / "hello.graph", "--keep", "here")
+
+    assert done.status == 0
+    assert [path.name for path in (tmp_path / "here" / "files").iterdir()] == ["hello.txt"]
+
+
+def test_a_directory_with_something_else_is_refused(dropflow: Dropflow, examples: Path, tmp_path: Path) -> None:
+    """Nothing of the user's is ever removed."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("precious")
+    done = dropflow("run", examples / "hello.graph", "--keep", "mine")
+
+    assert done.status == 2
+    assert "holds something else" in done.err
+    assert (tmp_path / "mine" / "thesis.tex").read_text() == "precious"
+
+
+@pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
+def test_a_failed_run_names_the_drop_the_reason_and_the_log(
+    dropflow: Dropflow, graph: Callable[[str], Path], runner: str
+) -> None:
+    """A failure is told by its root cause, with the number of drops it took along; the status is 1."""
+    done = dropflow("run", graph(FAILING), "--output", "json", "--runner", runner)
+    (failure,) = done.json["failures"]
+
+    assert done.status == 1
+    assert done.json["status"] == "FAILED"
+    assert failure["name"] == "Work"
+    assert failure["text"] == "ValueError: the telescope is parked"
+    assert failure["count"] == 2
+    assert "the telescope is parked" in Path(failure["log"]).read_text()
+
+
+def test_a_missing_module_is_named_with_what_to_do(dropflow: Dropflow, graph: Callable[[str], Path]) -> None:
+    """A module that is not installed is a failure of its drop, and the message says what to install."""
+    done = dropflow("run", graph("def f():\n    import casa_of_the_future\n"))
+
+    assert done.status == 1
+    assert "casa_of_the_future" in done.out.decode()
+    assert "install" in done.out.decode()
+
+
+def test_printing_does_not_spoil_the_answer(dropflow: Dropflow, graph: Callable[[str], Path]) -> None:
+    """What functions print goes to the log of their drop; standard output stays one JSON object."""
+    code = "def f():\n    import os\n    print('noise')\n    os.write(1, b'more noise')\n    return 1\n"
+    done = dropflow("run", graph(code), "--output", "json")
+
+    assert done.json["ok"]
+    logs = Path(done.json["output"]) / "logs"
+    assert any("noise" in log.read_text() for log in logs.iterdir())
+
+
+def test_quiet_says_nothing_when_all_is_well(dropflow: Dropflow, examples: Path) -> None:
+    """For scripts: silence, and the status."""
+    done = dropflow("run", examples / "hello.graph", "--output", "quiet")
+
+    assert (done.status, done.out, done.err) == (0, b"", "")
+
+
+def test_settings_reach_the_components(dropflow: Dropflow, examples: Path, tmp_path: Path) -> None:
+    """--set changes a parameter of a node by its name."""
+    dropflow("run", examples / "hello.graph", "--set", "Greet.greet=Sky", "--keep", "here")
+
+    assert (tmp_path / "here" / "files" / "hello.txt").read_text() == "Hello Sky"
+
+
+def test_an_unknown_setting_is_refused(dropflow: Dropflow, examples: Path) -> None:
+    """A node that does not exist is named, with one that does."""
+    done = dropflow("run", examples / "hello.graph", "--set", "Greeet.greet=Sky")
+
+    assert done.status == 2
+    assert "Greet" in done.err
+
+
+def test_commands_pipe(dropflow: Dropflow, examples: Path) -> None:
+    """What one command writes to standard output, the next one reads from standard input."""
+    for form in ("json", "dfg"):
+        unrolled = dropflow("unroll", examples / "nested-scatter-gather.graph", "-o", "-", "--format", form)
+        done = dropflow("run", "-", "--output", "json", stdin=unrolled.out)
+
+        assert done.json["states"]["COMPLETED"] == 67
+
+
+def test_a_partitioned_graph_runs_as_well(dropflow: Dropflow, examples: Path) -> None:
+    """Parts change nothing in the result."""
+    done = dropflow("run", examples / "nested-scatter-gather.graph", "-n", 3, "--output", "json")
+
+    assert done.json["states"]["COMPLETED"] == 67
+
+
+@pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_cancels_cleanly(
+    graph: Callable[[str], Path], tmp_path: Path, runner: str, number: signal.Signals, status: int
+) -> None:
+    """Ctrl-C cancels the drops, stops the children, prints the summary and ends with 130 (SIGTERM: 143)."""
+    code = "def f():\n    import pathlib, threading\n    pathlib.Path(r'{}').touch()\n    threading.Event().wait(50)\n"
+    if runner == "inline":
+        # Python code in the session's own thread cannot be stopped; what waits through the context can.
+        document = one_function("")
+        fields = [{"id": "c", "name": "command", "value": f"touch {tmp_path / 'started'}; sleep 50"}]
+        document["nodeDataArray"][0] |= {"category": "BashShellApp", "fields": fields}
+        document["nodeDataArray"], document["linkDataArray"] = document["nodeDataArray"][:1], []
+        path = tmp_path / "one.graph"
+        path.write_text(json.dumps(document))
+    else:
+        path = graph(code.format(tmp_path / "started"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dropflow", "run", path, "--output", "json", "--runner", runner],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    _wait_for(tmp_path / "started", process)
+    children = psutil.Process(process.pid).children(recursive=True)
+    os.kill(process.pid, number)
+    out, err = process.communicate(timeout=20)
+
+    assert process.returncode == status, err
+    assert json.loads(out)["status"] == "CANCELLED"
+    assert [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def _wait_for(path: Path, process: "subprocess.Popen[bytes]") -> None:
+    """Until the application in another process has made `path`; nothing else tells us that it runs."""
+    for _ in range(400):
+        if path.exists():
+            return
+        try:
+            process.wait(0.05)
+        except subprocess.TimeoutExpired:
+            continue
+        raise AssertionError(process.communicate())
+    raise AssertionError("the application did not start")
