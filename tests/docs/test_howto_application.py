@@ -1,0 +1,35 @@
+"""The code in the guide to applications runs, and its tests pass."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "docs" / "howto" / "write-an-application.md"
+_BLOCK = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.slow
+def test_the_tests_in_the_guide_pass(tmp_path: Path) -> None:
+    """Every Python block is a file, as its first line says; together they are a directory whose tests pass."""
+    text = GUIDE.read_text(encoding="utf-8")
+    blocks = _BLOCK.findall(text)
+    for name, code in blocks:
+        (tmp_path / name).write_text(code)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(tmp_path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert len(blocks) == text.count("```python")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 passed" in done.stdout
