@@ -1,0 +1,64 @@
+"""Real graphs through everything that is done with physical graphs."""
+
+import io
+
+import pytest
+
+from dropflow.errors import DropflowError
+from dropflow.graph.codec import dump, parse
+from dropflow.graph.digest import digest
+from dropflow.graph.interchange import read_pg_stream, write_pg
+from dropflow.graph.names import oids
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.validity import faults
+from tests.corpus import corpus_files, needs_corpus
+from tests.graph.shapes import edges_of
+from translator.options import PartitionOptions
+from translator.partition.quality import judge
+from translator.partition.registry import partition
+from translator.pipeline import translate
+
+_MOST_DROPS = 2_000
+
+
+def _graphs() -> dict[str, PhysicalGraph]:
+    """Every graph of the corpus that can be translated and is not large."""
+    found = {}
+    for path in corpus_files():
+        try:
+            graph = translate(path).graph
+        except DropflowError:
+            continue
+        if 1 < graph.drops <= _MOST_DROPS:
+            found[path.name] = graph
+    return found
+
+
+def _by_name(graph: PhysicalGraph) -> list[tuple[str, str, str, str]]:
+    names = oids(graph, range(graph.drops))
+    links = graph.links
+    return sorted(
+        (names[source], names[target], links[link].source_port, links[link].target_port)
+        for source, link, target in edges_of(graph)
+    )
+
+
+@needs_corpus
+@pytest.mark.slow
+def test_real_graphs_travel_and_can_be_cut() -> None:
+    """Unrolled, each is sound; both kinds of files give it back; both partitioners cut it without an empty part."""
+    checked = 0
+    for name, graph in _graphs().items():
+        stream = io.BytesIO()
+        write_pg(graph, stream)
+        stream.seek(0)
+        again = read_pg_stream(stream, name=name)
+        assert faults(graph) == faults(again) == [], name
+        assert _by_name(again) == _by_name(graph), name
+        assert digest(parse(b"".join(dump(graph)))) == digest(graph), name
+        for algorithm in ("blocks", "metis"):
+            quality = judge(partition(graph, PartitionOptions(algorithm=algorithm, parts=2)))
+            assert min(quality.drops) > 0, name
+        checked += 1
+
+    assert checked
