@@ -1,6 +1,7 @@
 """Templates and links: what all instances of one logical node, or of one logical link, share."""
 
 from enum import IntEnum
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -133,7 +134,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     origin: str = ""
     app_name: str = ""
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Sizes of the axes, outermost first."""
         return tuple(axis.size for axis in self.axes)
