@@ -167,7 +167,8 @@ class Attempt:
     def scratch(self) -> str:
         """A temporary directory for this attempt, gone at its end."""
         if not self._scratch:
-            self._scratch = self.workspace.part_directory(self.task.drop, self.task.attempt, "in")
+            name = self.workspace.part_name(self.task.drop, self.task.attempt, "in")
+            self._scratch = self.workspace.part_directory(name)
         return self._scratch
 
     def given_name(self, link: int) -> str:

@@ -194,13 +194,19 @@ class _CannotHoldError(ValueError):
 
 def _pickled(value: Any) -> bytes:
     try:
-        if type(value) in _PLAIN:
+        if type(value) in _PLAIN or _is_plain_array(value):
             return pickle.dumps(value, protocol=_PROTOCOL)
         import cloudpickle  # noqa: PLC0415 - plain values do without
 
         return cast(bytes, cloudpickle.dumps(value, protocol=_PROTOCOL))
     except Exception as problem:
         raise _CannotHoldError(f"it cannot be pickled: {problem}") from problem
+
+
+def _is_plain_array(value: Any) -> bool:
+    """Whether it is an array of numbers, looked at without importing numpy."""
+    kind = type(value)
+    return kind.__name__ == "ndarray" and kind.__module__ == "numpy" and not value.dtype.hasobject
 
 
 def _unpickled(source: Source) -> Any:

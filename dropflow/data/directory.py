@@ -1,5 +1,6 @@
 """Directory drops: content in a directory that a program fills."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from dropflow.data.content import measure
@@ -60,9 +61,11 @@ DIRECTORY = Component(
 class DirectoryPart:
     """A directory on its way."""
 
-    def __init__(self, path: str, final: str) -> None:
+    def __init__(self, path: str, final: str, directory_for: Callable[[str], str]) -> None:
         self._path = path
         self._final = final
+        self._directory_for = directory_for
+        self._given = False
 
     def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:  # noqa: ARG002 - one protocol
         """Refuse: a directory has no bytes of its own.
@@ -78,7 +81,10 @@ class DirectoryPart:
         )
 
     def path(self) -> str:
-        """Where the program makes the directory."""
+        """Where the program makes the directory, under its final base name."""
+        if not self._given:
+            self._given = True
+            self._path = f"{self._directory_for(self._path)}/{self._final.rpartition('/')[2]}"
         return self._path
 
     def finish(self) -> Handle:
@@ -86,7 +92,7 @@ class DirectoryPart:
         path = Path(self._path)
         with storage("finish writing", path):
             if not path.exists():
-                path.mkdir()
+                path.mkdir(parents=True)
             kind = "directory" if path.is_dir() else "file"
             return Handle(kind=kind, location=self._path, final=self._final, size=measure(self._path))
 
@@ -113,7 +119,7 @@ class DirectoryStore:
     def part(self, slot: Slot) -> Part:
         """A directory beside its final place."""
         final = self._final(slot)
-        return DirectoryPart(temporary_path(slot, final), final)
+        return DirectoryPart(temporary_path(slot, final), final, slot.workspace.part_directory)
 
     def initial(self, slot: Slot) -> Handle:
         """The directory that is there already, or a new, empty one.

@@ -11,7 +11,7 @@ from dropflow.data.parts import FilePart, temporary_path
 from dropflow.data.store import Part, Slot
 from dropflow.engine.api import Handle
 from dropflow.engine.component import Component, Parameter
-from dropflow.engine.parameters import read
+from dropflow.engine.parameters import find, read
 from dropflow.errors import BadFileError
 from dropflow.graph.templates import Kind, Template
 
@@ -66,7 +66,10 @@ class FileStore:
     def __init__(self, template: Template) -> None:
         self._template = template
         values = read(self.component, template)
-        self._value = str(values["filepath"] or "")
+        argument = find(template.arguments, "filepath")
+        # Some graphs type this field as a number, whose empty value is then 0.
+        given = argument is not None and (isinstance(argument.value, str) or bool(argument.value))
+        self._value = str(values["filepath"]) if given else ""
         self._must_exist = bool(values["check_filepath_exists"])
         folder = template.argument("dirname")
         if folder is not None and not is_blank(folder.value) and not os.path.isabs(self._value):  # noqa: PTH117 - text
@@ -75,7 +78,13 @@ class FileStore:
     def part(self, slot: Slot) -> Part:
         """A file beside its final place."""
         final = self._final(slot)
-        return FilePart(temporary_path(slot, final), final=final, durable=slot.workspace.durable)
+        workspace = slot.workspace
+        return FilePart(
+            temporary_path(slot, final),
+            final=final,
+            durable=workspace.durable,
+            directory_for=workspace.part_directory,
+        )
 
     def initial(self, slot: Slot) -> Handle:
         """The file that is there already, or a new, empty one.

@@ -21,7 +21,7 @@ from dropflow.data.assembly import join
 from dropflow.data.content import view
 from dropflow.data.faults import refused, storage
 from dropflow.data.lifecycle import goes, wants_parent_gone
-from dropflow.data.parts import remove_part
+from dropflow.data.parts import remove_part, remove_part_folder
 from dropflow.data.results import suffix_for
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
@@ -79,6 +79,7 @@ class LocalKeeper:
         except OSError as error:
             remove_part(part.location)
             raise refused("put the content in its place at", part.final, error) from error
+        remove_part_folder(part.location)
         self._own(part.final, drop)
         return msgspec.structs.replace(part, location=part.final, final="")
 
@@ -152,6 +153,7 @@ class LocalKeeper:
                 passing.replace(target)
             else:
                 self._place(handle.location, str(target))
+                remove_part_folder(handle.location)
         kind = "directory" if handle.kind == "directory" else "file"
         return msgspec.structs.replace(handle, kind=kind, body=b"", location=str(target))
 
@@ -172,7 +174,7 @@ class LocalKeeper:
                 shared.symlink_to(self._segment)
 
     def _clear(self) -> None:
-        """Remove ``tmp``, and the directories beside targets elsewhere that its register names."""
+        """Remove ``tmp``, and the parts beside targets elsewhere that its register names."""
         register = self.workspace.outside
         try:
             noted = register.read_text(encoding="utf-8").splitlines()
@@ -181,7 +183,7 @@ class LocalKeeper:
         for path in noted:
             # The register is ours, but a line cut short by a crash must not name something else.
             if Path(path).name.startswith(".dropflow-"):
-                shutil.rmtree(path, ignore_errors=True)
+                remove_part(path)
         shutil.rmtree(self.workspace.tmp, ignore_errors=True)
 
     def _is_temporary(self, handle: Handle) -> bool:
@@ -213,7 +215,6 @@ class LocalKeeper:
                 shutil.move(location, final)
             else:
                 _move(location, final)
-        remove_part(location)
 
 
 def _move(location: str, final: str) -> None:

@@ -19,7 +19,6 @@ from dropflow.data.store import Part, Slot
 from dropflow.engine.api import Handle
 from dropflow.engine.component import Component, Parameter
 from dropflow.graph.templates import Kind, Template
-from dropflow.ids import safe_name
 
 __all__ = ["MEMORY", "PYTHON_OBJECT", "SMALL", "MemoryPart", "MemoryStore"]
 
@@ -137,8 +136,7 @@ class MemoryPart:
 
     def _disk_path(self) -> str:
         slot = self._slot
-        folder = slot.workspace.part_directory(slot.drop, slot.attempt, slot.number)
-        return f"{folder}/{safe_name(slot.name or 'content', fallback='content')}"
+        return slot.workspace.part_name(slot.drop, slot.attempt, slot.number)
 
 
 class MemoryStore:

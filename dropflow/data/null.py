@@ -1,6 +1,6 @@
 """Null drops: they carry events and no content."""
 
-import os
+from pathlib import Path
 
 from dropflow.data.content import NULL
 from dropflow.data.definitions import IO, common
@@ -50,9 +50,8 @@ class NullPart:
         """A temporary file that is forgotten; not ``/dev/null``, which a careless program could replace."""
         if not self._path:
             slot = self._slot
-            self._path = os.path.join(  # noqa: PTH118 - text, as everywhere on this path
-                slot.workspace.part_directory(slot.drop, slot.attempt, slot.number), "null"
-            )
+            self._path = slot.workspace.part_name(slot.drop, slot.attempt, slot.number)
+            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
         return self._path
 
     def finish(self) -> Handle:

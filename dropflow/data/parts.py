@@ -13,30 +13,26 @@ from typing import BinaryIO
 from dropflow.data.content import checksum_of, measure
 from dropflow.data.faults import refused, storage
 from dropflow.data.store import Slot
+from dropflow.data.workspace import PART_FOLDER
 from dropflow.engine.api import Handle
 
-__all__ = ["FilePart", "remove_part", "temporary_path"]
+__all__ = ["FilePart", "remove_part", "remove_part_folder", "temporary_path"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def temporary_path(slot: Slot, final: str) -> str:
-    """Where the part for `final` is written: under its base name, on its file system, in a directory of its own.
-
-    Programs look at the extensions of files, hence the base name.
+    """Where the part for `final` is written: on its file system, under a name that nothing else has.
 
     Raises
     ------
     StorageError
-        The directory cannot be made.
+        Nothing can be written there.
     """
     workspace = slot.workspace
-    make = workspace.part_directory
     if workspace.is_inside(final):
-        folder = make(slot.drop, slot.attempt, slot.number)
-    else:
-        folder = workspace.part_directory_beside(final, slot.drop, slot.attempt, slot.number)
-    return f"{folder}/{final.rpartition('/')[2]}"
+        return workspace.part_name(slot.drop, slot.attempt, slot.number)
+    return workspace.part_name_beside(final, slot.drop, slot.attempt, slot.number)
 
 
 class FilePart:
@@ -52,6 +48,9 @@ class FilePart:
         Kind of the handle.
     durable : bool
         Whether to force the file to the disk when it is finished.
+    directory_for : callable, optional
+        Makes a directory for the part, given its temporary path: where programs find it under its final base name,
+        because they look at the extensions of files. A part that no program asks for does without.
     overflow : callable, optional
         Gives a temporary path elsewhere, for when the file system of `path` is full.
     """
@@ -63,12 +62,14 @@ class FilePart:
         final: str = "",
         kind: str = "file",
         durable: bool = False,
+        directory_for: Callable[[str], str] | None = None,
         overflow: Callable[[], str] | None = None,
     ) -> None:
         self._path = path
         self._final = final
         self._kind = kind
         self._durable = durable
+        self._directory_for = directory_for
         self._overflow = overflow
         self._stream: BinaryIO | None = None
         self._size = 0
@@ -99,8 +100,19 @@ class FilePart:
         return done
 
     def path(self) -> str:
-        """Temporary path, for a program; nothing is there unless something was written."""
-        self._given = True
+        """Temporary path, for a program; nothing is there unless something was written.
+
+        Raises
+        ------
+        StorageError
+            No directory can be made for it.
+        """
+        if not self._given:
+            self._given = True
+            if self._directory_for is not None:
+                self._rename(f"{self._directory_for(self._path)}/{self._final.rpartition('/')[2]}")
+            else:
+                Path(self._path).parent.mkdir(parents=True, exist_ok=True)
         return self._path
 
     def finish(self) -> Handle:
@@ -127,7 +139,8 @@ class FilePart:
         try:
             mode = Path(self._path).stat().st_mode
         except FileNotFoundError:
-            Path(self._path).touch()
+            self._open()
+            self._close()
             return self._kind, 0, 0
         size = measure(self._path)
         if stat.S_ISDIR(mode):
@@ -136,13 +149,24 @@ class FilePart:
 
     def _open(self) -> BinaryIO:
         if self._stream is None:
-            self._stream = open(self._path, "ab", buffering=0)  # noqa: SIM115, PTH123 - closed by finish or abandon
+            try:
+                self._stream = open(self._path, "ab", buffering=0)  # noqa: SIM115, PTH123 - closed by finish or abandon
+            except FileNotFoundError:
+                Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+                self._stream = Path(self._path).open("ab", buffering=0)  # noqa: SIM115 - as above
         return self._stream
 
     def _close(self) -> None:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+    def _rename(self, path: str) -> None:
+        if self._size:
+            with storage("move what was written so far to", path):
+                self._close()
+                Path(self._path).rename(path)
+        self._path = path
 
     def _move(self, path: str) -> None:
         self._close()
@@ -153,22 +177,22 @@ class FilePart:
 
 
 def remove_part(path: str) -> None:
-    """Remove a part and the directory that was made for it; never raises.
-
-    The directory of a part in shared memory is shared by all parts and stays, being not empty or not to be removed.
-    """
-    if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - many of these in a session
+    """Remove a part and the directory that was made for it, if there is one; never raises."""
+    try:
+        os.unlink(path)  # noqa: PTH108 - many of these in a session; unlinking refuses directories
+    except FileNotFoundError:
+        pass  # committed
+    except OSError:
         shutil.rmtree(path, ignore_errors=True)
-    else:
-        _quietly(os.unlink, path)
+    remove_part_folder(path)
+
+
+def remove_part_folder(path: str) -> None:
+    """Remove the directory that was made for the part at `path`, which is gone from there; never raises."""
     folder = path.rpartition("/")[0]
-    if not folder.endswith("/shm"):
-        _quietly(os.rmdir, folder)
-
-
-def _quietly(remove: Callable[[str], None], path: str) -> None:
-    with contextlib.suppress(OSError):
-        remove(path)
+    if folder.endswith(PART_FOLDER):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)  # noqa: PTH106 - see above
 
 
 def _force(path: str) -> None:

@@ -5,12 +5,13 @@
     <directory>/files/            file and directory drops with relative paths
                 results/          contents of leaf drops that lived in memory
                 logs/             one file a drop
-                tmp/<drop>-<attempt>-<n>/   uncommitted parts
+                tmp/<drop>-<attempt>-<n>    uncommitted parts
+                tmp/<drop>-<attempt>-<n>.part/   those that programs write, under their final base name
                 tmp/shm           link to the session's directory in shared memory
-                tmp/outside       temporary directories made beside targets elsewhere, one a line
+                tmp/outside       temporary names beside targets elsewhere, one a line
 
-Parts that must end outside `files` are written in a hidden directory beside their target, because a rename is atomic
-only within one file system. Their directories are noted in ``tmp/outside`` first, so that whoever closes the session
+Parts that must end outside the session directory are written under a hidden name beside their target, because a rename
+is atomic only within one file system. The names are noted in ``tmp/outside`` first, so that whoever closes the session
 can sweep up after a worker that was killed.
 """
 
@@ -21,7 +22,10 @@ from pathlib import Path
 from dropflow.data.faults import storage
 from dropflow.ids import safe_name
 
-__all__ = ["Workspace"]
+__all__ = ["PART_FOLDER", "Workspace"]
+
+PART_FOLDER = ".part"
+"""How the directories end that hold one part each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class Workspace:
 
     @property
     def outside(self) -> Path:
-        """Register of temporary directories outside this one."""
+        """Register of temporary files and directories outside this one."""
         return Path(self.directory, "tmp", "outside")
 
     def prepare(self) -> None:
@@ -85,26 +89,17 @@ class Workspace:
             with storage("make the directory", path):
                 path.mkdir(parents=True, exist_ok=True)
 
-    def part_directory(self, drop: int, attempt: int, number: int | str) -> str:
-        """A fresh directory for one uncommitted part; the part goes into it under its final base name.
+    def part_name(self, drop: int, attempt: int, number: int | str) -> str:
+        """Temporary path for one uncommitted part; touches no disk."""
+        return f"{self.directory}/tmp/{drop}-{attempt}-{number}"  # noqa: S108 - our own tmp
+
+    def part_name_beside(self, final: str, drop: int, attempt: int, number: int | str) -> str:
+        """As `part_name`, on the file system of `final`, whose parent is made if it is missing.
 
         Raises
         ------
         StorageError
-            It cannot be made.
-        """
-        path = f"{self.directory}/tmp/{drop}-{attempt}-{number}"  # noqa: S108 - our own tmp
-        with storage("make the directory", path):
-            os.makedirs(path, exist_ok=True)  # noqa: PTH103 - on the path of every file part: Path doubles its cost
-        return path
-
-    def part_directory_beside(self, final: str, drop: int, attempt: int, number: int | str) -> str:
-        """As `part_directory`, on the file system of `final`, whose parent is made if it is missing.
-
-        Raises
-        ------
-        StorageError
-            It cannot be made there.
+            Nothing can be written there.
         """
         parent = Path(final).parent
         path = parent / f".dropflow-{safe_name(self.session)}-{drop}-{attempt}-{number}"
@@ -113,9 +108,24 @@ class Workspace:
         with storage("write beside", final):
             self.tmp.mkdir(parents=True, exist_ok=True)
             with self.outside.open("a", encoding="utf-8") as register:
-                register.write(f"{path}\n")
-            path.mkdir(exist_ok=True)
+                register.write(f"{path}\n{path}{PART_FOLDER}\n")
         return str(path)
+
+    def part_directory(self, name: str) -> str:
+        """A directory for the part with the temporary path `name`, for programs that look at its base name.
+
+        Raises
+        ------
+        StorageError
+            It cannot be made.
+        """
+        path = name + PART_FOLDER
+        try:
+            os.mkdir(path)  # noqa: PTH102 - on the path of every part that a program writes: Path doubles its cost
+        except OSError:
+            with storage("make the directory", path):
+                Path(path).mkdir(parents=True, exist_ok=True)
+        return path
 
     def is_inside(self, path: str) -> bool:
         """Whether `path` (absolute, normal) lies in the session directory."""

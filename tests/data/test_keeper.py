@@ -56,7 +56,7 @@ def test_a_commit_renames(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
 
     assert content.location == str(keeper.workspace.files / "sub/x.txt")
     assert (content.final, read(content), part.checksum) == ("", b"hello", content.checksum)
-    assert not Path(part.location).parent.exists()
+    assert _names(keeper.workspace.tmp) == ["shm"]
 
 
 def test_a_commit_replaces(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
