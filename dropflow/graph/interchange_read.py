@@ -5,7 +5,6 @@ few templates and columns. A document is read drop by drop: only one dictionary 
 """
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -17,9 +16,10 @@ import numpy.typing as npt
 from dropflow.errors import BadGraphError
 from dropflow.graph.builder import from_columns
 from dropflow.graph.interchange_edges import Declarations, expand_adapters, match, number_links
+from dropflow.graph.interchange_levels import counted, index_in, with_axes
 from dropflow.graph.interchange_template import template_of
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Axis, Template
+from dropflow.graph.templates import Template
 from dropflow.problems import Problem, Severity, refuse_errors
 
 __all__ = ["Source", "read_pg", "read_pg_stream"]
@@ -31,8 +31,6 @@ _OWN = frozenset((*_RELATIONS, *_IDENTITY, "reprodata", "ports", "port_map"))
 """Keys in which instances of one node differ."""
 
 _MOST_PROBLEMS = 200
-_MOST_INSTANCES = 2**31 - 1
-_DIGITS = 10
 _LARGE = 1 << 20
 
 
@@ -197,7 +195,7 @@ class _Reading:
         self._rows[number] = len(self._oids)
         self._oids.append(oid)
         self._template.append(template)
-        self._index.append(_index(drop))
+        self._index.append(index_in(drop))
         self._note_levels(template, drop)
         self._nodes.append((_text(drop.get("node")), _text(drop.get("island"))))
         for key in _RELATIONS:
@@ -268,12 +266,12 @@ class _Reading:
         row_of[list(self._rows)] = list(self._rows.values())
         drops = len(self._oids)
         edges = match(self._from_sources.renumbered(row_of), self._from_targets.renumbered(row_of), drops)
-        templates, instance = _with_axes(self._templates, self._template, self._index, self._trailing)
+        templates, instance = with_axes(self._templates, self._template, self._index, self._trailing)
         edges, hosts, joined = expand_adapters(edges, self._template, templates, self._oids)
         self._tell([_adapted(before, after) for before, after in joined])
         links, link = number_links(edges, self._template, templates, list(self._ports))
         part, places, meta = self._places()
-        kinds = _counted(self._template[drops:])
+        kinds = counted(self._template[drops:])
         graph = from_columns(
             name=name,
             prefix=name,
@@ -337,68 +335,3 @@ def _is_unicode(text: str) -> bool:
 
 def _text(value: Any) -> str:
     return "" if value is None else str(value)
-
-
-def _index(drop: dict[str, Any]) -> tuple[int, ...] | None:
-    """The index tuple of a drop, with the root level in front, or None where it has none that is understood."""
-    text = drop.get("iid")
-    pieces = text.replace("/", "-").split("-") if isinstance(text, str) else drop.get("rank")
-    if not isinstance(pieces, list) or not pieces:
-        return None
-    index = tuple(int(piece) if str(piece).isdecimal() and len(str(piece)) <= _DIGITS else -1 for piece in pieces)
-    return None if min(index) < 0 or index[0] else index
-
-
-def _counted(template: Sequence[int]) -> npt.NDArray[np.int32]:
-    """Number of each row among the rows of its template."""
-    seen: dict[int, int] = {}
-    found = np.empty(len(template), dtype=np.int32)
-    for row, one in enumerate(template):
-        found[row] = seen.setdefault(one, 0)
-        seen[one] += 1
-    return found
-
-
-def _with_axes(
-    templates: list[Template],
-    template: list[int],
-    indices: list[tuple[int, ...] | None],
-    trailing: dict[int, tuple[int, bool]],
-) -> tuple[list[Template], npt.NDArray[np.int32]]:
-    """Templates with the index spaces that their drops span, and the position of each drop in its own.
-
-    Drops whose indices are missing, repeated or of different lengths are numbered in the order of the document.
-    """
-    members: dict[int, list[int]] = {}
-    for row, one in enumerate(template):
-        members.setdefault(one, []).append(row)
-    instance = _counted(template)
-    found = list(templates)
-    for one, rows in members.items():
-        known = {index[1:] for row in rows if (index := indices[row]) is not None}
-        depths = {len(index) for index in known}
-        shape: tuple[int, ...] = ()
-        if len(known) == len(rows) and len(depths) == 1:
-            shape = tuple(max(level) + 1 for level in zip(*known, strict=True))
-        if len(known) < len(rows) or len(depths) != 1 or math.prod(shape) > _MOST_INSTANCES:
-            axes = _axes((len(rows),) if len(rows) > 1 else (), 0, is_mpi=False)
-        else:
-            loops, is_mpi = trailing[one]
-            axes = _axes(shape, loops, is_mpi=is_mpi)
-            instance[rows] = [_flat((indices[row] or (0,))[1:], shape) for row in rows]
-        found[one] = msgspec.structs.replace(found[one], axes=axes)
-    return found, instance
-
-
-def _axes(shape: tuple[int, ...], loops: int, *, is_mpi: bool) -> tuple[Axis, ...]:
-    kinds = ["list"] * (len(shape) - loops) + ["loop"] * loops
-    if is_mpi and kinds:
-        kinds[-1] = "mpi"
-    return tuple(Axis("", "", kind, size) for kind, size in zip(kinds, shape, strict=True))
-
-
-def _flat(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    position = 0
-    for at, size in zip(index, shape, strict=True):
-        position = position * size + at
-    return position
