@@ -181,16 +181,7 @@ def test_a_signal_cancels_cleanly(
 ) -> None:
     """Ctrl-C cancels the drops, stops the children, prints the summary and ends with 130 (SIGTERM: 143)."""
     code = "def f():\n    import pathlib, threading\n    pathlib.Path(r'{}').touch()\n    threading.Event().wait(50)\n"
-    if runner == "inline":
-        # Python code in the session's own thread cannot be stopped; what waits through the context can.
-        document = one_function("")
-        fields = [{"id": "c", "name": "command", "value": f"touch {tmp_path / 'started'}; sleep 50"}]
-        document["nodeDataArray"][0] |= {"category": "BashShellApp", "fields": fields}
-        document["nodeDataArray"], document["linkDataArray"] = document["nodeDataArray"][:1], []
-        path = tmp_path / "one.graph"
-        path.write_text(json.dumps(document))
-    else:
-        path = graph(code.format(tmp_path / "started"))
+    path = graph(code.format(tmp_path / "started"))
     process = subprocess.Popen(
         [sys.executable, "-m", "dropflow", "run", path, "--output", "json", "--runner", runner],
         cwd=tmp_path,
