@@ -24,7 +24,8 @@ from translator.parameters import fill
 from translator.partition.registry import partition as cut
 from translator.placement import place
 from translator.problems import problem
-from translator.unroll import Plan, plan, unroll
+from translator.unroll import Plan, plan
+from translator.unroll import unroll as carry_out
 from translator.validate import validate
 
 __all__ = ["Checked", "Translation", "check", "examine", "translate"]
@@ -104,7 +105,7 @@ def translate(
     """
     found = examine(source, name=name, read=read, unroll=unroll, configuration=configuration, settings=settings)
     refuse_errors(found.problems)
-    graph = found.graph if found.plan is None else _unrolled(found.plan)
+    graph = found.graph if found.plan is None else carry_out(found.plan)
     if graph is None:
         raise BadGraphError("there is no graph in this file", problems=found.problems)
     if partition is not None:
@@ -205,7 +206,3 @@ def _once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 _SEVERAL = frozenset({"LG010", "LG032", "LG041", "LG080", "LG120"})
 """Codes that one place of a file may rightly have more than once, with different texts."""
-
-
-def _unrolled(planned: Plan) -> PhysicalGraph:
-    return unroll(planned)

@@ -156,3 +156,25 @@ def test_gathers_that_need_each_other_are_an_error() -> None:
         drawing.data("d2")
     drawing.link("g1", "d1", "g2", "d2", "g1")
     assert "LG050" in errors(drawing)
+
+
+def test_an_empty_gather_is_mentioned() -> None:
+    """What enters a gather without application and without content goes nowhere: LG072 says so."""
+    drawing = Drawing().data("d")
+    with drawing.gather("G", 1):
+        pass
+    assert codes(drawing.link("d", "G")) == ["LG072"]
+    assert counts(drawing) == (1, 0)
+
+
+def test_the_data_of_a_group_enter_a_gather_without_application() -> None:
+    """A group-by linked to such a gather hands over the data of its groups."""
+    drawing = Drawing()
+    with drawing.scatter("S", 4):
+        drawing.data("d")
+    with drawing.groupby("K"):
+        drawing.app("a")
+    with drawing.gather("G", 2):
+        drawing.app("sum")
+    drawing.link("d", "K").link("K", "G")
+    assert edges(drawing, "K-grp-data", "sum") == [((i,), (i // 2,)) for i in range(4)]

@@ -239,3 +239,9 @@ def test_a_long_cycle_is_cut() -> None:
     found = planned(drawing.link(*names, names[0])).problems[0]
     assert found.code == "LG050"
     assert found.text.endswith("-> 988 more -> 'a0'")
+
+
+def test_loop_awareness_without_a_loop_is_only_mentioned() -> None:
+    """Old graphs mark every edge as loop-aware: where that changes nothing, it is a note."""
+    plan = planned(Drawing().app("a").data("d").link("a", "d", aware=True))
+    assert [(found.code, found.severity.value) for found in plan.problems] == [("LG062", "info")]

@@ -94,17 +94,24 @@ class Layout:
         """Levels of the place where a construct stands."""
         return self.within(self.home[construct])
 
+    def owner(self, node: str) -> str | None:
+        """The construct that a node is, or that it is an application of."""
+        found = self.graph.by_id[node]
+        if found.kind is NodeKind.CONSTRUCT:
+            return node
+        owner = self.graph.by_id.get(found.embedded_in or "")
+        return owner.id if owner is not None and owner.kind is NodeKind.CONSTRUCT else None
+
     def within(self, construct: str | None) -> Levels:
         """Levels of the content of a construct; none at the top level."""
         return () if construct is None else self.content[construct]
 
     def entered(self, link: LogicalLink) -> str | None:
         """Id of the gather or group-by that a link enters, or None for an ordinary link."""
-        target = self.graph.by_id[link.target]
-        construct = link.target if target.kind is NodeKind.CONSTRUCT else target.embedded_in
+        construct = self.owner(link.target)
         if construct is None or self.graph.by_id[construct].category not in COLLECTING:
             return None
-        if target.kind is not NodeKind.CONSTRUCT and self.collector.get(construct) != link.target:
+        if link.target not in (construct, self.collector.get(construct)):
             return None
         return None if link.source == construct or construct in self.around(link.source) else construct
 
@@ -149,13 +156,14 @@ def _place(layout: Layout, findings: Findings) -> None:
     """Find the construct around every node; parents that are no constructs, or form a circle, do not count."""
     graph = layout.graph
     for construct, apps in graph.embedded.items():
-        if construct in graph.by_id and graph.by_id[construct].category in COLLECTING:
+        owner = graph.by_id.get(construct)
+        if owner is not None and owner.kind is NodeKind.CONSTRUCT and owner.category in COLLECTING:
             layout.collector[construct] = apps[0].id
     for node in graph.nodes:
         parent = node.parent
-        if node.embedded_in is not None and node.embedded_in in graph.by_id:
-            owner = graph.by_id[node.embedded_in]
-            parent = owner.id if layout.collector.get(owner.id) == node.id else owner.parent
+        owner_id = None if node.kind is NodeKind.CONSTRUCT else layout.owner(node.id)
+        if owner_id is not None:
+            parent = owner_id if layout.collector.get(owner_id) == node.id else graph.by_id[owner_id].parent
         known = parent is not None and parent in graph.by_id and graph.by_id[parent].kind is NodeKind.CONSTRUCT
         layout.home[node.id] = parent if known else None
     for node in graph.nodes:

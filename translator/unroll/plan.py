@@ -3,7 +3,7 @@
 Numbers of drops and edges are products, known before anything of the physical graph exists.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from dropflow.graph.templates import Link, Template
@@ -109,7 +109,7 @@ def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> Plan:
         meta={"exclusive": ",".join(exclusive)} if exclusive else {},
     )
     findings += _too_large(made, options)
-    return Plan(**{**vars(made), "problems": tuple(findings)})
+    return replace(made, problems=tuple(findings))
 
 
 def _names_of(units: dict[str, Unit], circle: list[str]) -> list[str]:

@@ -203,7 +203,7 @@ def _wires_of(layout: Layout, units: dict[str, Unit], link: LogicalLink, finding
 
 def _handing_on(layout: Layout, units: dict[str, Unit], source: str, target: str) -> str:
     """The unit that hands on the data of a node: of a group-by, its data to applications, itself to data."""
-    owner = source if layout.graph.by_id[source].kind is NodeKind.CONSTRUCT else layout.graph.by_id[source].embedded_in
+    owner = layout.owner(source)
     if owner is None or group_data(owner) not in units:
         return source
     collector = layout.collector.get(owner, owner)
