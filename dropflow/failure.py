@@ -4,7 +4,7 @@ import traceback
 
 import msgspec
 
-from dropflow.errors import DropflowError
+from dropflow.errors import DropflowError, WorldError
 
 __all__ = ["Failure"]
 
@@ -58,3 +58,18 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
             retryable=True,
             detail=detail or "".join(lines)[-_TRACEBACK_LINES * 120 :],
         )
+
+    def as_error(self) -> DropflowError:
+        """The error that this failure came from, as its own class where dropflow has one for its code."""
+        error = _class_of(self.code, DropflowError)(self.text, hint=self.hint)
+        if self.detail:
+            error.add_note(self.detail)
+        return error
+
+
+def _class_of(code: str, root: type[DropflowError]) -> type[DropflowError]:
+    """Class of the error tree below `root` that answers to `code`; `WorldError` for a code of another version."""
+    if root.code == code:
+        return root
+    found = (_class_of(code, child) for child in root.__subclasses__())
+    return next((kind for kind in found if kind.code == code), WorldError)

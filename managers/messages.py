@@ -85,6 +85,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
         Grows with each start of the process called `name`; a lower one than known is refused.
     to : str
         Name of the process that the sender means to reach.
+    stream : int
+        Grows when the sender throws away what it had to send and numbers from 1 again.
     address : str
         Where the sender itself listens, so that it can be answered; empty if it does not.
     """
@@ -93,6 +95,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     name: _Name
     incarnation: _Natural
     to: _Name
+    stream: _Natural
     address: Annotated[str, Meta(max_length=1024)] = ""
 
 
@@ -484,7 +487,7 @@ def encode(record: Packet | Message) -> bytes:
     return _encoder.encode(record)
 
 
-def decode_packet(frame: bytes | memoryview) -> Packet:
+def decode_packet(frame: bytes | bytearray | memoryview) -> Packet:
     """Packet in a header frame.
 
     Raises

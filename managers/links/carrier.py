@@ -1,0 +1,226 @@
+"""The real wire: all ZeroMQ sockets of a process, owned by one thread."""
+
+import os
+import socket as names
+from collections import deque
+from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
+
+import zmq
+
+from dropflow.errors import DropflowError
+from managers.keys import ClusterKey
+from managers.links.sockets import REFUSALS, TROUBLES, Guard, check_address, dealer, monitor, next_event, router
+from managers.links.switchboard import Switchboard
+from managers.links.wire import Buffer, Frames
+from managers.messages import Fetch
+
+__all__ = ["Carrier"]
+
+_BUDGET = 256
+"""ZeroMQ messages read from one socket before the others have their turn."""
+
+_COPY = 64 << 10
+"""Bytes below which copying a frame costs less than not copying it."""
+
+_Socket = zmq.Socket[bytes]
+
+
+class _Line:
+    """The sockets of one dialled connection."""
+
+    def __init__(self, generation: int, socket: _Socket, watch: _Socket) -> None:
+        self.generation = generation
+        self.socket = socket
+        self.watch = watch
+
+
+class Carrier:
+    """Carries frames over ZeroMQ. All but `wake` belongs to the thread that polls.
+
+    Parameters
+    ----------
+    bind, advertise, key :
+        As `managers.links.endpoint.Links` takes them.
+    patience : float
+        Seconds that opening a connection may take.
+    on_fetch : callable
+        Takes the route and the request of a peer that wants content.
+
+    Raises
+    ------
+    UsageError
+        The address is malformed, or leaves this host without a key.
+    LinkError
+        The address cannot be listened on.
+    """
+
+    def __init__(
+        self,
+        bind: str,
+        *,
+        advertise: str,
+        key: ClusterKey | None,
+        patience: float,
+        on_fetch: Callable[[bytes, Fetch], None],
+    ) -> None:
+        check_address(bind, key, binding=True)
+        self._key = key
+        self._patience = patience
+        self._on_fetch = on_fetch
+        self._context: zmq.Context[_Socket] = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, 65_000)
+        try:
+            self._guard = None if key is None else Guard(self._context, key)
+            self._router = router(self._context, bind, key)
+        except DropflowError:
+            self._context.destroy(0)
+            raise
+        self._watch = monitor(self._router)
+        self.address = _reachable(self._router.getsockopt_string(zmq.LAST_ENDPOINT), advertise)
+        self._lost: deque[bytes] = deque()
+        self._ready: dict[object, int] = {}
+        self.refused = 0
+        self._troubles: deque[tuple[str, int, str]] = deque()
+        self._lines: dict[str, _Line] = {}
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._woken = False
+        self._poller = zmq.Poller()
+        for socket in (self._router, self._watch, *(() if self._guard is None else (self._guard.socket,))):
+            self._poller.register(socket, zmq.POLLIN)
+        self._poller.register(self._wake_fd, zmq.POLLIN)
+
+    def wake(self) -> None:
+        """End the present or the next `wait`. For any thread, until `close`."""
+        if not self._woken:
+            self._woken = True
+            os.eventfd_write(self._wake_fd, 1)
+
+    def wait(self, timeout: float | None) -> None:
+        """Sleep until a socket or `wake` has something to do, at most `timeout` seconds.
+
+        Whatever another thread queued before its `wake` is to be read after this returns.
+        """
+        milliseconds = None if timeout is None else max(0, int(timeout * 1000) + (timeout > 0))
+        self._ready = dict(self._poller.poll(0 if self._troubles else milliseconds))
+        if self._wake_fd in self._ready:
+            os.eventfd_read(self._wake_fd)
+            self._woken = False
+
+    def read(self, board: Switchboard, now: float) -> None:
+        """Give `board` what has come."""
+        if self._guard is not None and self._guard.socket in self._ready:
+            self._guard.answer()
+        if self._watch in self._ready:
+            while (event := next_event(self._watch)) is not None:
+                self.refused += event in REFUSALS
+        if self._router in self._ready:
+            for route, header, *raw in _receive(self._router):
+                board.arrived(bytes(route), header, raw, now)
+        for peer, line in list(self._lines.items()):
+            self._read_line(peer, line, board, now)
+        while self._troubles:
+            board.broken(*self._troubles.popleft(), now)
+        while self._lost:
+            board.inbound.lost(self._lost.popleft())
+
+    def _read_line(self, peer: str, line: _Line, board: Switchboard, now: float) -> None:
+        if line.socket in self._ready:
+            for header, *raw in _receive(line.socket):
+                board.returned(peer, line.generation, header, raw, now)
+        if line.watch in self._ready and self._lines.get(peer) is line:
+            event = next_event(line.watch)
+            if event is not None:
+                self._troubles.append((peer, line.generation, TROUBLES[event]))
+
+    def close(self) -> None:
+        """Close all sockets. Whoever still calls `wake` must not any more."""
+        for peer in list(self._lines):
+            self.hangup(peer)
+        self._router.disable_monitor()
+        self._watch.close(0)
+        self._context.destroy(0)
+        os.close(self._wake_fd)
+
+    # What a switchboard asks of its wire.
+
+    def dial(self, peer: str, generation: int, address: str) -> None:
+        """Open a new connection to `peer`, in place of any before it."""
+        self.hangup(peer)
+        try:
+            check_address(address, self._key, binding=False)
+            socket = dealer(self._context, address, self._key, self._patience)
+            watch = monitor(socket)
+            self._lines[peer] = _Line(generation, socket, watch)
+            self._poller.register(socket, zmq.POLLIN)
+            self._poller.register(watch, zmq.POLLIN)
+            socket.connect(address)
+        except (DropflowError, zmq.ZMQError) as error:
+            self._troubles.append((peer, generation, str(error)))
+
+    def hangup(self, peer: str) -> None:
+        """Close the connection to `peer`."""
+        line = self._lines.pop(peer, None)
+        if line is not None:
+            self._poller.unregister(line.socket)
+            self._poller.unregister(line.watch)
+            line.socket.disable_monitor()
+            line.watch.close(0)
+            line.socket.close(0)
+
+    def send(self, peer: str, frames: Frames) -> None:
+        """Send on the connection that was dialled to `peer`."""
+        line = self._lines.get(peer)
+        if line is None:
+            return
+        try:
+            _send(line.socket, frames)
+        except zmq.ZMQError as error:
+            self._troubles.append((peer, line.generation, str(error)))
+
+    def reply(self, route: bytes, frames: Frames) -> None:
+        """Send to the connecting end known by `route`; one that has gone, or does not read, is given up."""
+        try:
+            _send(self._router, (route, *frames))
+        except zmq.ZMQError:
+            self._lost.append(route)
+
+    def serve(self, route: bytes, peer: str, fetch: Fetch) -> None:
+        """Answer a request for content."""
+        del peer
+        self._on_fetch(route, fetch)
+
+
+def _send(socket: _Socket, frames: Frames) -> None:
+    """Send the frames of one message; large ones without a copy."""
+    last = len(frames) - 1
+    for index, frame in enumerate(frames):
+        flags = zmq.NOBLOCK | (zmq.SNDMORE if index < last else 0)
+        socket.send(frame, flags, copy=len(frame) < _COPY)
+
+
+def _receive(socket: _Socket) -> Iterator[list[Buffer]]:
+    """Messages that are there, as frames: the first two as bytes, raw frames behind them as views."""
+    heads = 2 if socket.socket_type == zmq.ROUTER else 1
+    for _ in range(_BUDGET):
+        try:
+            frames: list[Buffer] = [socket.recv(zmq.NOBLOCK)]
+        except zmq.ZMQError:  # nothing more, or closed by what the last message led to
+            return
+        while socket.getsockopt(zmq.RCVMORE):
+            if len(frames) < heads:
+                frames.append(socket.recv(zmq.NOBLOCK))
+            else:
+                frames.append(socket.recv(zmq.NOBLOCK, copy=False).buffer)
+        yield frames if len(frames) >= heads else [*frames, b""]
+
+
+def _reachable(actual: str, advertise: str) -> str:
+    """Address that others can reach: the advertised one with the actual port, or this host for a wildcard."""
+    parts = urlsplit(actual)
+    if advertise:
+        wanted = urlsplit(advertise)
+        return advertise if wanted.port else f"tcp://{wanted.netloc.rpartition(':')[0]}:{parts.port}"
+    if parts.hostname in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        return f"tcp://{names.gethostname()}:{parts.port}"
+    return actual

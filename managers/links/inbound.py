@@ -1,0 +1,255 @@
+"""The receiving end of all links to one process, as a pure state machine.
+
+A connecting end is known by its route (an opaque id that its socket got). Its first packet must be `Hello`; from then
+on the route stands for a peer, until that peer opens another connection. What a peer sent is remembered across its
+connections, so that a packet that comes twice is dropped and one that is missing is asked for again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from dropflow.errors import ProtocolError
+from managers.links.actions import Deliver, Delivery, InboundAction, LinkChange, LinkEvent, Refused, Reply, Serve, Tell
+from managers.links.settings import LinkSettings
+from managers.links.wire import Buffer, Joiner, check_frames, view
+from managers.messages import (
+    PROTOCOL,
+    Ack,
+    Beat,
+    Carry,
+    Fetch,
+    Hello,
+    Packet,
+    Part,
+    Refuse,
+    Welcome,
+    decode_message,
+    decode_packet,
+    encode,
+)
+
+__all__ = ["Inbound"]
+
+_STRANGERS = 1024
+"""Routes that were refused and are remembered, so that each is answered once."""
+
+
+class _Stream:
+    """What has come from one peer in one stream of one incarnation.
+
+    `held` counts, by packet number, the delivered messages that are not dealt with; for a message in several parts it
+    is the number of the first, so that the whole of it counts. Numbers only grow, so the first key is the least.
+    """
+
+    def __init__(self, peer: str, incarnation: int, number: int, now: float) -> None:
+        self.peer = peer
+        self.incarnation = incarnation
+        self.number = number
+        self.heard = now
+        self.route = b""
+        self.received = 0
+        self.joiner = Joiner()
+        self.first_part = 0
+        self.held: dict[int, int] = {}
+        self.asked_again = False
+        self.ack_due: float | None = None
+        self.ack_bytes = 0
+
+    @property
+    def consumed(self) -> int:
+        """Last packet such that it, and all before it, are dealt with."""
+        held = next(iter(self.held), self.received + 1) - 1
+        return min(held, self.first_part - 1) if self.joiner.is_open else held
+
+
+class Inbound:
+    """The receiving end of all links to the process `name`.
+
+    Methods return what is to be done, in order. Times are seconds of one monotonic clock.
+
+    Parameters
+    ----------
+    name, incarnation :
+        Of this process.
+    settings : LinkSettings
+        Times and sizes.
+    """
+
+    def __init__(self, name: str, incarnation: int, settings: LinkSettings) -> None:
+        self.refused = 0
+        self.duplicates = 0
+        self._name = name
+        self._incarnation = incarnation
+        self._settings = settings
+        self._streams: dict[str, _Stream] = {}
+        self._routes: dict[bytes, _Stream] = {}
+        self._strangers: OrderedDict[bytes, None] = OrderedDict()
+        self._due: dict[str, _Stream] = {}
+
+    def receive(self, route: bytes, header: Buffer, raw: Sequence[Buffer], now: float) -> list[InboundAction]:
+        """Take one ZeroMQ message from the connecting end known by `route`."""
+        try:
+            packet = decode_packet(header)
+            check_frames(packet, raw)
+            if isinstance(packet, Hello):
+                return self._hello(route, packet, now)
+            stream = self._routes.get(route)
+            if stream is None:
+                return self._refuse(route, Refuse("hello", "a packet came before the handshake"))
+            stream.heard = now
+            stream.ack_bytes += len(header) + sum(len(frame) for frame in raw)
+            return self._take(stream, packet, raw, now)
+        except ProtocolError as error:
+            return self._refuse(route, Refuse("garbage", str(error)[:4000], "do the two run the same dropflow?"))
+
+    def peer_of(self, route: bytes) -> str:
+        """Name of the peer behind a route; empty if it has not shaken hands."""
+        stream = self._routes.get(route)
+        return "" if stream is None else stream.peer
+
+    def done(self, delivery: Delivery, now: float) -> None:
+        """Note that a delivered message is dealt with; once for each."""
+        stream = self._streams.get(delivery.peer)
+        if stream is None or delivery.stream is not stream:
+            return
+        stream.held[delivery.number] -= 1
+        if not stream.held[delivery.number]:
+            del stream.held[delivery.number]
+            self._owe(stream, now)
+
+    def heard(self) -> dict[str, tuple[int, float]]:
+        """Incarnation of each peer, and when the last packet came from it. May be called from any thread."""
+        return {stream.peer: (stream.incarnation, stream.heard) for stream in list(self._streams.values())}
+
+    def lost(self, route: bytes) -> None:
+        """Note that nothing can be sent to a route any more."""
+        stream = self._routes.pop(route, None)
+        if stream is not None and stream.route == route:
+            stream.route = b""
+
+    def tick(self, now: float) -> list[InboundAction]:
+        """Do what is due at `now`."""
+        due = [stream for stream in self._due.values() if stream.ack_due is not None and stream.ack_due <= now]
+        return [action for stream in due for action in self._ack(stream)]
+
+    def deadline(self) -> float | None:
+        """When to call `tick` at the latest."""
+        return min((stream.ack_due for stream in self._due.values() if stream.ack_due is not None), default=None)
+
+    def _hello(self, route: bytes, hello: Hello, now: float) -> list[InboundAction]:
+        known = self._streams.get(hello.name)
+        refusal = self._objection(hello, known)
+        if refusal is not None:
+            return self._refuse(route, refusal)
+        news = known is None or known.incarnation < hello.incarnation or not known.route
+        if known is None or (known.incarnation, known.number) != (hello.incarnation, hello.stream):
+            if known is not None:
+                self._routes.pop(known.route, None)
+                self._due.pop(known.peer, None)
+            known = self._streams[hello.name] = _Stream(hello.name, hello.incarnation, hello.stream, now)
+        self._routes.pop(known.route, None)
+        known.route, known.asked_again, known.heard = route, False, now
+        self._routes[route] = known
+        self._settle(known)
+        welcome = Welcome(PROTOCOL, self._name, self._incarnation, known.received, known.consumed)
+        reply = Reply(route, (encode(welcome),))
+        if not news:
+            return [reply]
+        change = LinkChange(
+            peer=hello.name, event=LinkEvent.INTRODUCED, incarnation=hello.incarnation, address=hello.address
+        )
+        return [reply, Tell(change)]
+
+    def _objection(self, hello: Hello, known: _Stream | None) -> Refuse | None:
+        if hello.protocol != PROTOCOL:
+            text = f"node {self._name!r} speaks protocol {PROTOCOL}, node {hello.name!r} speaks {hello.protocol}"
+            return Refuse("protocol", text, "install the same version of dropflow on all hosts")
+        if hello.to != self._name:
+            text = f"the process at this address is {self._name!r}, not {hello.to!r}"
+            return Refuse("name", text, "check the addresses of the nodes")
+        if hello.name == self._name:
+            text = f"two processes call themselves {self._name!r}"
+            return Refuse("name", text, "give each node a name of its own")
+        if known is not None and (hello.incarnation, hello.stream) < (known.incarnation, known.number):
+            text = f"a later process calls itself {hello.name!r} already"
+            return Refuse("stale", text, "stop one of the two, or give it another name")
+        if known is None and len(self._streams) >= self._settings.peers:
+            return Refuse("full", f"node {self._name!r} has {len(self._streams)} peers already")
+        return None
+
+    def _take(self, stream: _Stream, packet: Packet, raw: Sequence[Buffer], now: float) -> list[InboundAction]:
+        match packet:
+            case Carry() | Part():
+                return self._numbered(stream, packet, raw, now)
+            case Beat():
+                if packet.sent > stream.received:
+                    stream.asked_again = True
+                return self._ack(stream)
+            case Fetch():
+                return [Serve(stream.route, stream.peer, packet)]
+            case _:
+                raise ProtocolError(f"a {type(packet).__name__} packet makes no sense here")
+
+    def _numbered(
+        self, stream: _Stream, packet: Carry | Part, raw: Sequence[Buffer], now: float
+    ) -> list[InboundAction]:
+        if packet.number <= stream.received:
+            self.duplicates += 1
+            self._owe(stream, now)
+            return []
+        if packet.number > stream.received + 1:
+            if stream.asked_again:
+                return []
+            stream.asked_again = True
+            return self._ack(stream)
+        if isinstance(packet, Carry):
+            deliveries = [self._delivery(stream, packet.number, segments) for segments in packet.messages]
+        else:
+            deliveries = self._part(stream, packet, raw)
+        stream.received, stream.asked_again = packet.number, False
+        if deliveries:
+            stream.held[deliveries[0].number] = len(deliveries)
+        self._owe(stream, now)
+        actions: list[InboundAction] = [Deliver(delivery) for delivery in deliveries]
+        if stream.ack_bytes >= self._settings.ack_bytes:
+            actions += self._ack(stream)
+        return actions
+
+    def _part(self, stream: _Stream, part: Part, raw: Sequence[Buffer]) -> list[Delivery]:
+        if part.start == 0:
+            stream.first_part = part.number
+        segments = stream.joiner.add(part, raw)
+        return [] if segments is None else [self._delivery(stream, stream.first_part, segments)]
+
+    def _delivery(self, stream: _Stream, number: int, segments: Sequence[Buffer]) -> Delivery:
+        message = decode_message(segments[0])
+        frames = tuple(view(segment).toreadonly() for segment in segments[1:])
+        return Delivery(stream, number, message, frames)
+
+    def _owe(self, stream: _Stream, now: float) -> None:
+        """Acknowledge soon."""
+        if stream.ack_due is None:
+            stream.ack_due = now + self._settings.ack_delay
+            self._due[stream.peer] = stream
+
+    def _ack(self, stream: _Stream) -> list[InboundAction]:
+        self._settle(stream)
+        if not stream.route:
+            return []
+        ack = Ack(stream.received, stream.consumed, stream.asked_again)
+        return [Reply(stream.route, (encode(ack),))]
+
+    def _settle(self, stream: _Stream) -> None:
+        stream.ack_due, stream.ack_bytes = None, 0
+        self._due.pop(stream.peer, None)
+
+    def _refuse(self, route: bytes, refusal: Refuse) -> list[InboundAction]:
+        """Answer once, then ignore whatever else comes that way."""
+        self.lost(route)
+        if route in self._strangers:
+            return []
+        self.refused += 1
+        self._strangers[route] = None
+        if len(self._strangers) > _STRANGERS:
+            self._strangers.popitem(last=False)
+        return [Reply(route, (encode(refusal),)), Refused(refusal)]

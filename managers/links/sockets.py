@@ -1,0 +1,150 @@
+"""ZeroMQ sockets as links need them: limits, CURVE at both ends, and the guard that checks who connects."""
+
+import ipaddress
+from urllib.parse import urlsplit
+
+import zmq
+from zmq.utils import z85
+from zmq.utils.monitor import parse_monitor_message
+
+from dropflow.errors import LinkError, UsageError
+from managers.keys import ClusterKey
+from managers.links.settings import FRAME_LIMIT
+
+__all__ = ["REFUSALS", "TROUBLES", "Guard", "check_address", "dealer", "monitor", "next_event", "router"]
+
+_HEADER_LIMIT = FRAME_LIMIT + (64 << 10)
+_REPLIES = 10_000
+"""Replies queued for a peer that does not read them; beyond, the peer is dropped."""
+
+TROUBLES = {
+    zmq.Event.HANDSHAKE_FAILED_AUTH: "it does not accept our cluster key",
+    zmq.Event.HANDSHAKE_FAILED_PROTOCOL: "one end has a cluster key and the other has none, or it is no link",
+    zmq.Event.HANDSHAKE_FAILED_NO_DETAIL: "the handshake failed; its cluster key may be another one",
+    zmq.Event.DISCONNECTED: "the connection was closed",
+    zmq.Event.CLOSED: "nobody answers there",
+}
+"""What can happen to a connection, in words for the connecting end."""
+
+REFUSALS = frozenset(event for event in TROUBLES if event not in (zmq.Event.DISCONNECTED, zmq.Event.CLOSED))
+"""What the listening end counts as refused."""
+
+
+def check_address(address: str, key: ClusterKey | None, *, binding: bool) -> None:
+    """Refuse an address that is malformed, or that leaves this host without a cluster key.
+
+    Raises
+    ------
+    UsageError
+        With what to do about it.
+    """
+    parts = urlsplit(address)
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if parts.scheme != "tcp" or not parts.hostname or port is None or parts.path or (port == 0 and not binding):
+        raise UsageError(f"{address!r} is no address for links", hint="it looks like tcp://HOST:PORT")
+    if key is None and not _is_loopback(parts.hostname):
+        verb = "listen on" if binding else "connect to"
+        hint = "make one with 'dropflow keys create' and give it to every node"
+        raise UsageError(f"cannot {verb} {address} without a cluster key", hint=hint)
+
+
+def router(context: "zmq.Context[zmq.Socket[bytes]]", bind: str, key: ClusterKey | None) -> "zmq.Socket[bytes]":
+    """Listening socket.
+
+    Raises
+    ------
+    LinkError
+        The address cannot be listened on.
+    """
+    socket = _socket(context, zmq.ROUTER, bind)
+    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+    socket.setsockopt(zmq.SNDHWM, _REPLIES)
+    if key is not None:
+        socket.setsockopt(zmq.CURVE_SERVER, 1)
+        socket.setsockopt(zmq.CURVE_SECRETKEY, key.secret)
+        socket.setsockopt_string(zmq.ZAP_DOMAIN, "dropflow")
+    try:
+        socket.bind(bind)
+    except zmq.ZMQError as error:
+        socket.close(0)
+        text = f"links cannot listen on {bind}: {error.strerror}"
+        raise LinkError(text, hint="choose another port, or port 0 for any that is free") from error
+    return socket
+
+
+def dealer(
+    context: "zmq.Context[zmq.Socket[bytes]]", address: str, key: ClusterKey | None, patience: float
+) -> "zmq.Socket[bytes]":
+    """Connecting socket, of one connection: when that breaks, the socket is of no more use."""
+    socket = _socket(context, zmq.DEALER, address)
+    socket.setsockopt(zmq.RECONNECT_IVL, -1)
+    socket.setsockopt(zmq.CONNECT_TIMEOUT, max(1, int(patience * 1000)))
+    socket.setsockopt(zmq.SNDHWM, 0)
+    if key is not None:
+        socket.setsockopt(zmq.CURVE_SERVERKEY, key.public)
+        socket.setsockopt(zmq.CURVE_PUBLICKEY, key.public)
+        socket.setsockopt(zmq.CURVE_SECRETKEY, key.secret)
+    return socket
+
+
+def monitor(socket: "zmq.Socket[bytes]") -> "zmq.Socket[bytes]":
+    """Socket on which the troubles of `socket` can be read with `next_event`."""
+    watch: zmq.Socket[bytes] = socket.get_monitor_socket(sum(TROUBLES))
+    watch.linger = 0
+    return watch
+
+
+def next_event(watch: "zmq.Socket[bytes]") -> zmq.Event | None:
+    """The next trouble; None when there is none."""
+    try:
+        frames = watch.recv_multipart(zmq.NOBLOCK)
+    except zmq.Again:
+        return None
+    return zmq.Event(parse_monitor_message(frames)["event"])
+
+
+class Guard:
+    """Answers ZeroMQ's question who may connect (ZAP, RFC 27): whoever has proved to hold the cluster key.
+
+    Must stand before any socket of the context listens.
+    """
+
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", key: ClusterKey) -> None:
+        self.refused = 0
+        self.socket = context.socket(zmq.ROUTER)
+        self.socket.linger = 0
+        self.socket.bind("inproc://zeromq.zap.01")
+        self._public = z85.decode(key.public)
+
+    def answer(self) -> None:
+        """Answer the questions that are there."""
+        while True:
+            try:
+                frames = self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            route, _, version, request, _domain, _address, _identity, mechanism, *credentials = frames
+            known = mechanism == b"CURVE" and credentials == [self._public]
+            self.refused += not known
+            status = (b"200", b"OK") if known else (b"400", b"not the key of this cluster")
+            self.socket.send_multipart([route, b"", version, request, *status, b"", b""])
+
+
+def _socket(context: "zmq.Context[zmq.Socket[bytes]]", kind: int, address: str) -> "zmq.Socket[bytes]":
+    socket = context.socket(kind)
+    socket.linger = 0
+    socket.setsockopt(zmq.MAXMSGSIZE, _HEADER_LIMIT)
+    socket.setsockopt(zmq.RCVHWM, 1000)
+    if "[" in address:
+        socket.setsockopt(zmq.IPV6, 1)
+    return socket
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

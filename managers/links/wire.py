@@ -1,0 +1,228 @@
+"""Messages to packets, and packets to messages. No sockets, no time.
+
+Small messages share a packet (`Carry`); a large one is cut into parts, views of the caller's own buffers, so that
+nothing is copied on the way out, and a part that covers a whole raw frame is handed on as it came in.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from dropflow.errors import ProtocolError, UsageError
+from managers.links.settings import FRAME_LIMIT, INLINE, MESSAGE_LIMIT
+from managers.messages import Carry, Chunk, Message, Packet, Part, encode
+
+__all__ = ["Buffer", "Frames", "Joiner", "Letter", "Packer", "Sealed", "check_frames", "letter", "view"]
+
+Buffer = bytes | bytearray | memoryview
+
+Frames = tuple[Buffer, ...]
+"""One ZeroMQ message: a header and raw frames."""
+
+_FRAMES_LIMIT = 1000
+_OVERHEAD = 64
+"""Bytes counted for a message besides its content: headers, and the records that remember it."""
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """A message ready to be packed: its body and raw frames, each a flat buffer of bytes; `cost` in bytes."""
+
+    segments: Frames
+    cost: int
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """A numbered packet: kept until the other end has it. `letters` counts the messages that end in it."""
+
+    number: int
+    frames: Frames
+    cost: int
+    letters: int
+
+
+def view(buffer: object) -> memoryview:
+    """Flat view of the bytes of anything with the buffer protocol, such as a numpy array."""
+    flat = memoryview(buffer)  # type: ignore[arg-type]
+    return flat if flat.ndim == 1 and flat.format == "B" else flat.cast("B")
+
+
+def letter(message: Message, frames: Sequence[object] = ()) -> Letter:
+    """`message` with raw `frames` beside it, ready to be packed.
+
+    Raises
+    ------
+    UsageError
+        The message is larger than any message may be.
+    """
+    segments: Frames = (encode(message), *(view(frame) for frame in frames))
+    size = sum(len(segment) for segment in segments)
+    if size > MESSAGE_LIMIT or len(segments) > _FRAMES_LIMIT:
+        kind = type(message).__name__
+        raise UsageError(
+            f"a {kind} message of {size:,} bytes in {len(segments)} frames is too large (at most {MESSAGE_LIMIT:,})",
+            hint="let the other end fetch its content instead",
+        )
+    return Letter(segments, size + _OVERHEAD)
+
+
+class Packer:
+    """Cuts and bundles letters into numbered packets, in order.
+
+    Parameters
+    ----------
+    fragment : int
+        Bytes in one part of a large message.
+    """
+
+    def __init__(self, fragment: int) -> None:
+        self._fragment = fragment
+        self._letters: deque[Letter] = deque()
+        self._parts: Iterator[Sealed] | None = None
+        self.number = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything is packed."""
+        return not self._letters and self._parts is None
+
+    def put(self, item: Letter) -> None:
+        """Add a letter at the end."""
+        self._letters.append(item)
+
+    def seal(self) -> Sealed | None:
+        """The next packet; None when there is nothing to pack."""
+        if self._parts is not None:
+            packet = next(self._parts, None)
+            if packet is not None:
+                return packet
+            self._parts = None
+        if not self._letters:
+            return None
+        if self._letters[0].cost - _OVERHEAD > INLINE:
+            self._parts = self._cut(self._letters.popleft())
+            return next(self._parts)
+        return self._bundle()
+
+    def clear(self) -> tuple[int, int]:
+        """Throw away what is not packed, and number from 1 again.
+
+        Returns the number of messages (one begun included) and their cost in bytes.
+        """
+        rest = list(self._parts or ())
+        letters = len(self._letters) + sum(packet.letters for packet in rest)
+        cost = sum(item.cost for item in self._letters) + sum(packet.cost for packet in rest)
+        self._letters.clear()
+        self._parts = None
+        self.number = 0
+        return letters, cost
+
+    def _next_number(self) -> int:
+        self.number += 1
+        return self.number
+
+    def _bundle(self) -> Sealed:
+        messages: list[list[bytes]] = []
+        cost = size = 0
+        while self._letters:
+            item = self._letters[0]
+            size += item.cost
+            if messages and size > INLINE:
+                break
+            self._letters.popleft()
+            messages.append([bytes(segment) for segment in item.segments])
+            cost += item.cost
+        number = self._next_number()
+        return Sealed(number, (encode(Carry(number, messages)),), cost, len(messages))
+
+    def _cut(self, item: Letter) -> Iterator[Sealed]:
+        """Packets of one letter: consecutive slices of its segments, `fragment` bytes to a packet."""
+        sizes = [len(segment) for segment in item.segments]
+        total, start, room = sum(sizes), 0, self._fragment
+        pieces: list[Buffer] = []
+
+        def packet(end: int) -> Sealed:
+            number = self._next_number()
+            header = encode(Part(number, start, sizes if start == 0 else []))
+            cost = end - start + (_OVERHEAD if end == total else 0)
+            return Sealed(number, (header, *pieces), cost, int(end == total))
+
+        position = 0
+        for segment in item.segments:
+            whole = memoryview(segment)
+            taken = 0
+            while taken < len(whole):
+                piece = whole[taken : taken + room]
+                pieces.append(piece)
+                taken, position, room = taken + len(piece), position + len(piece), room - len(piece)
+                if room == 0 or position == total:
+                    yield packet(position)
+                    start, room, pieces = position, self._fragment, []
+
+
+class Joiner:
+    """Puts the parts of large messages of one peer together again; parts must come in order."""
+
+    def __init__(self) -> None:
+        self._sizes: list[int] = []
+        self._segments: list[Buffer] = []
+        self._position = self._total = 0
+        self._filled = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a message has begun and not ended."""
+        return self._position < self._total
+
+    def add(self, part: Part, pieces: Sequence[Buffer]) -> list[Buffer] | None:
+        """Take one part; the segments of the message if this was its last part.
+
+        Raises
+        ------
+        ProtocolError
+            The part does not fit the parts before it, or announces a message larger than any may be.
+        """
+        if part.start == 0:
+            self._begin(part)
+        if not part.start == self._position < self._total:
+            raise ProtocolError(f"a part from byte {part.start} came where byte {self._position} was due")
+        for piece in pieces:
+            self._append(piece)
+        if self.is_open:
+            return None
+        segments = self._segments + [b""] * (len(self._sizes) - len(self._segments))
+        self._sizes, self._segments, self._position, self._total = [], [], 0, 0
+        return segments
+
+    def _begin(self, part: Part) -> None:
+        total = sum(part.sizes)
+        if self.is_open:
+            raise ProtocolError("a message began inside another")
+        if total > MESSAGE_LIMIT or not part.sizes or not total:
+            raise ProtocolError(f"a message of {total:,} bytes was announced (at most {MESSAGE_LIMIT:,})")
+        self._sizes, self._segments, self._position, self._total, self._filled = list(part.sizes), [], 0, total, 0
+
+    def _append(self, piece: Buffer) -> None:
+        while len(self._segments) < len(self._sizes) and self._filled == 0 and self._sizes[len(self._segments)] == 0:
+            self._segments.append(b"")
+        index = len(self._segments) - (1 if self._filled else 0)
+        if index >= len(self._sizes) or not piece or self._filled + len(piece) > self._sizes[index]:
+            raise ProtocolError("a part is longer than its message")
+        size = self._sizes[index]
+        if len(piece) == size:
+            self._segments.append(piece)
+        else:
+            if self._filled == 0:
+                self._segments.append(bytearray(size))
+            target = self._segments[index]
+            memoryview(target)[self._filled : self._filled + len(piece)] = piece
+            self._filled = (self._filled + len(piece)) % size
+        self._position += len(piece)
+
+
+def check_frames(packet: Packet, raw: Sequence[Buffer]) -> None:
+    """Raise `ProtocolError` if the raw frames behind a header are not those it must have."""
+    size = sum(len(frame) for frame in raw)
+    fits = bool(raw) if isinstance(packet, Part) else len(raw) == isinstance(packet, Chunk)
+    if not fits or size > FRAME_LIMIT:
+        raise ProtocolError(f"a {type(packet).__name__} packet with {len(raw)} raw frames of {size:,} bytes")
