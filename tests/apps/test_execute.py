@@ -478,3 +478,35 @@ def test_errors_in_our_code_are_appended_with_a_cause(bench: Bench) -> None:
     assert failure is not None
     assert failure.kind == "ValueError"
     assert "int(" in failure.detail
+
+
+def test_commands_run_in_the_session(bench: Bench) -> None:
+    """A command sees the drop's id, its session and the caller's variables, runs in files/, and prints into the log."""
+    seen: list[int] = []
+    command = 'echo "$DLG_UID $DLG_SESSION_ID $EXTRA $(pwd)"; test -n "$DLG_ROOT" && exit 4'
+    bench.run(lambda ctx: seen.append(ctx.command(command, {"EXTRA": "more"})))
+
+    assert seen == [4]
+    assert bench.log() == f"g_a_0 trial more {bench.directory / 'files'}\n"
+    assert "EXTRA" not in os.environ
+
+
+def test_commands_end_with_the_session(bench: Bench) -> None:
+    """An abort stops a running command, and one that was to start after it."""
+    executor = bench.build()
+
+    def work(ctx: Context) -> None:
+        threading.Thread(target=lambda: (until_running(ctx), executor.abort(0))).start()
+        ctx.command("echo running; sleep 1000", {})
+
+    def until_running(ctx: Context) -> None:
+        while "running" not in bench.log():
+            threading.Event().wait(0.01)
+        assert ctx.oid == "g_a_0"
+
+    failure = bench.run(work).failure
+    later = bench.run(lambda ctx: (executor.abort(0), ctx.command("sleep 1000", {}))[0]).failure
+
+    assert failure is not None
+    assert later is not None
+    assert (failure.kind, later.kind) == ("CancelledRunError", "CancelledRunError")
