@@ -7,7 +7,6 @@ gets its own entry. An output port with ``path`` encoding that the function has 
 function writes to itself. Outputs of type ``Event`` complete empty.
 """
 
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -162,8 +161,6 @@ def _copy(source: Path, target: Path) -> None:
 
 def _defaults(given: Any, where: str) -> dict[str, Any]:
     """``func_defaults``: plain values, or pickles in base64 as DALiuGE's Python API writes them."""
-    if isinstance(given, str):
-        given = json.loads(given)
     if not isinstance(given, dict):
         raise BadParameterError(
             f"func_defaults is {given!r}, expected an object with a value for each argument", where=where

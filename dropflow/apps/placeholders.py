@@ -97,7 +97,7 @@ class Filling:
         if (
             argument is None
             or argument.encoding == "path"
-            or any(data.is_directory or data.size for data in inputs if data.ok)
+            or any(data.size or not data.in_memory for data in inputs if data.ok)
         ):
             return None
         field = self._field(argument)

@@ -8,6 +8,8 @@ import cloudpickle
 import dill
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dropflow.data.content import read
 from dropflow.graph.templates import Argument
@@ -34,8 +36,8 @@ def call(
 ) -> Attempted:
     """Run the function `name` of `code`."""
     arguments = (Argument(name="func_name", value=name), Argument(name="func_code", value=code), *fields)
-    given = [Given(port, content) for port, content in inputs]
-    return try_app(CLASS, directory, inputs=given, outputs=outputs, fields=arguments)
+    connected = [Given(port, content) for port, content in inputs]
+    return try_app(CLASS, directory, inputs=connected, outputs=outputs, fields=arguments)
 
 
 def test_arguments_come_from_ports_fields_and_defaults(tmp_path: Path) -> None:
@@ -325,3 +327,122 @@ def test_functions_that_do_not_tell_their_arguments(tmp_path: Path) -> None:
     got = call(tmp_path, "", field("a", 2, "Integer"), field("b", 9, "Integer"), name="max")
 
     assert got.values == [9]
+
+
+def test_text_at_a_typed_port_is_that_type(tmp_path: Path) -> None:
+    """Text that comes in at a port for numbers is a number, if it can be one."""
+    fields = (port("a", encoding="utf-8", type="Integer"), port("b", encoding="utf-8", type="Integer"))
+
+    assert call(tmp_path, "def f(a, b): return a, b", *fields, inputs=[("a", "5"), ("b", "five")]).values == [
+        (5, "five")
+    ]
+
+
+def test_inputs_nobody_is_called_after(tmp_path: Path) -> None:
+    """A named input goes to **kwargs, an unnamed one to *args; if there are neither, the log says it is not used."""
+    inputs = [("", 1), ("k", 2)]
+
+    assert call(tmp_path, "def f(*a, **k): return a, k", inputs=inputs).values == [((1,), {"k": 2})]
+    assert call(tmp_path, "def f(*a): return a", inputs=inputs).values == [(1, 2)]
+    got = call(tmp_path, "def f(x=0): return 3", inputs=[("k", 2)])
+    assert got.values == [3]
+    assert "no argument for the input 'k'" in got.log
+
+
+def test_several_outputs_at_one_path_port(tmp_path: Path) -> None:
+    """The function writes once; every output of the port gets what it wrote, files and directories alike."""
+    code = f"{PATHS}def f(out):\n    Path(out).mkdir()\n    Path(out, 'x').write_text('mine')"
+    outputs = [Wanted("out", component="dlg.data.drops.directory.DirectoryDROP")] * 2
+
+    got = call(tmp_path, code, port("out", "OutputPort", "path"), outputs=outputs)
+
+    assert got.outcome.failure is None
+    assert [handle and (Path(handle.location) / "x").read_text() for handle in got.handles] == ["mine", "mine"]
+
+
+def test_relative_paths_begin_in_the_session(tmp_path: Path) -> None:
+    """A returned relative path is looked for in the session's files directory."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "made").write_text("mine")
+
+    got = call(
+        tmp_path, "def f(): return 'made'", port("o", "OutputPort", "path"), outputs=[Wanted("o", component=FILE)]
+    )
+
+    assert got.contents == [b"mine"]
+
+
+def test_pickled_defaults(tmp_path: Path) -> None:
+    """Values of func_defaults may be pickles in base64; anything but an object is refused."""
+    pickled = base64.b64encode(cloudpickle.dumps({1, 2})).decode()
+    good = Argument(name="func_defaults", value={"x": pickled}, type="Json")
+
+    assert call(tmp_path, "def f(x): return x", good).values == [{1, 2}]
+    bad = Argument(name="func_defaults", value="[1]", type="Json")
+    assert "expected an object" in call(tmp_path, "def f(x): return x", bad).failure.text
+
+
+@pytest.mark.parametrize(
+    ("pickled", "code", "text"),
+    [
+        (b"\x80\x05\x8c\x07nowhere\x94\x8c\x01f\x94\x93\x94.", "DF106", "needs the module 'nowhere'"),
+        (b"\x80\x05\x8c\x04dill\x94\x8c\x0bnot_in_there\x94\x93\x94.", "DF105", "cannot be read"),
+        (b"\x80\x05cut", "DF105", "cannot be read"),
+    ],
+)
+def test_pickles_that_cannot_be_read(tmp_path: Path, pickled: bytes, code: str, text: str) -> None:
+    """A pickle that needs something or is damaged fails with the reason."""
+    failure = call(tmp_path, base64.b64encode(pickled).decode()).failure
+
+    assert (failure.code, text in failure.text) == (code, True)
+
+
+def test_a_module_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error in the function's own module is told as such, and a module that it lacks is named."""
+    (tmp_path / "broken_stars.py").write_text("1 / 0")
+    (tmp_path / "needy_stars.py").write_text("import surely_not_installed")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    broken = call(tmp_path / "1", "", name="broken_stars.f").failure
+    needy = call(tmp_path / "2", "", name="needy_stars.f").failure
+
+    assert "'broken_stars' of the function 'broken_stars.f' cannot be imported: ZeroDivisionError" in broken.text
+    assert "needs the module 'surely_not_installed'" in needy.text
+
+
+def test_a_source_that_defines_several_functions_needs_a_name(tmp_path: Path) -> None:
+    """Without func_name it is not guessed which one is meant."""
+    assert "defines several functions" in call(tmp_path, "def g(): 0\ndef h(): 0", name="").failure.text
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(st.sets(st.sampled_from(["default", "defaults", "field", "port"])), min_size=1, max_size=5))
+def test_the_nearest_source_wins(tmp_path: Path, sources: list[set[str]]) -> None:
+    """Whatever gives an argument, it has the value of the nearest source; with none, its name is in the failure."""
+    names = [f"a{number}" for number in range(len(sources))]
+    signature = ", ".join(
+        f"{name}='default'" if "default" in kinds else name for name, kinds in zip(names, sources, strict=True)
+    )
+    having = {
+        kind: [name for name, kinds in zip(names, sources, strict=True) if kind in kinds]
+        for kind in ("defaults", "field", "port")
+    }
+    fields = [Argument(name="func_defaults", value=dict.fromkeys(having["defaults"], "defaults"), type="Json")]
+    fields += [field(name, "field") for name in having["field"] if name not in having["port"]]
+    fields += [port(name, value="field" if name in having["field"] else "") for name in having["port"]]
+
+    got = call(
+        tmp_path,
+        f"def f(*, {signature}): return [{', '.join(names)}]",
+        *fields,
+        inputs=[(name, "port") for name in having["port"]],
+    )
+
+    order = ("port", "field", "defaults", "default")
+    wanted = [next((kind for kind in order if kind in kinds), "") for kinds in sources]
+    if all(wanted):
+        assert got.values == [wanted]
+    else:
+        assert all(
+            (f"'{name}'" in got.failure.text) is not kind for name, kind in zip(names, map(bool, wanted), strict=True)
+        )

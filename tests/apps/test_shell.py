@@ -251,3 +251,6 @@ def test_empty_data_do_not_override_a_field(tmp_path: Path) -> None:
 
     assert run(tmp_path, "echo {n} > {out}", port, inputs=[("n", b"")]).contents == [b"3\n"]
     assert run(tmp_path, "printf '<%s>' {x} > {out}", inputs=[("x", "")]).contents == [b"<>"]
+    (tmp_path / "empty").touch()
+    file = run(tmp_path, "basename {n} > {out}", port, inputs=[("n", tmp_path / "empty")])
+    assert file.contents == [b"empty\n"]
