@@ -244,6 +244,9 @@ def test_the_parent_goes_along(keeper: LocalKeeper, node: Node, slot: Slots) -> 
         (encode("npy", np.arange(3)), ".npy"),
         (b"\x00\x01\x02", ".dat"),
         (b"\xc3\xa4" * SMALL, ".txt"),
+        (b"x" + b"\xc3\xa4" * SMALL, ".txt"),
+        (b"x" + b"\xc3\xa4" * SMALL + b"\xff", ".txt"),
+        (b"{not json", ".txt"),
     ],
 )
 def test_results_say_what_they_are(keeper: LocalKeeper, node: Node, slot: Slots, content: bytes, suffix: str) -> None:
