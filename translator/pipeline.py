@@ -28,7 +28,7 @@ from translator.unroll import Plan, plan
 from translator.unroll import unroll as carry_out
 from translator.validate import validate
 
-__all__ = ["Checked", "Translation", "check", "examine", "translate"]
+__all__ = ["Checked", "Translation", "check", "examine", "finish", "translate"]
 
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 4096
@@ -104,6 +104,17 @@ def translate(
         The graph cannot be translated; `problems` holds everything found.
     """
     found = examine(source, name=name, read=read, unroll=unroll, configuration=configuration, settings=settings)
+    return finish(found, partition=partition, nodes=nodes)
+
+
+def finish(found: Checked, *, partition: PartitionOptions | None = None, nodes: Sequence[str] = ()) -> Translation:
+    """The second half of `translate`, for those who want to see the findings first.
+
+    Raises
+    ------
+    BadGraphError
+        The graph cannot be translated.
+    """
     refuse_errors(found.problems)
     graph = found.graph if found.plan is None else carry_out(found.plan)
     if graph is None:

@@ -23,12 +23,13 @@ def check(output: "Output", *, graph: str, configuration: str | None, settings: 
     Nothing of the graph is executed. Exit status 0 if it can be used (there may be warnings), 2 if not.
     """
     from dropflow.cli.replies import CheckReply, as_problems
-    from dropflow.cli.source import check_source
+    from dropflow.cli.source import examine_source
     from dropflow.errors import UsageError
     from dropflow.problems import Severity
 
     try:
-        family, problems = check_source(graph, configuration=configuration, settings=settings)
+        found = examine_source(graph, configuration=configuration, settings=settings)
+        family, problems = found.family, found.problems
     except UsageError as error:
         family, problems = "", as_problems(error)
     ok = not any(found.severity is Severity.ERROR for found in problems)

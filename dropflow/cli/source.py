@@ -3,17 +3,32 @@
 import sys
 from pathlib import Path
 
-from translator.pipeline import Translation, check, translate
-
 from dropflow.cli.output import Output
 from dropflow.cli.refusal import problem_lines
 from dropflow.cli.tables import plural
 from dropflow.problems import Problem, Severity
 from translator.options import ReadOptions, UnrollOptions
+from translator.pipeline import Checked, Translation, examine, finish
 
-__all__ = ["check_source", "note_problems", "translate_source"]
+__all__ = ["examine_source", "note_problems", "translate_source"]
 
 _NOTED = 8
+
+
+def examine_source(
+    source: str, *, configuration: str | None = None, settings: tuple[str, ...] = (), prefix: str = ""
+) -> Checked:
+    """What is in the file called `source`, or in standard input if it is ``-``, and all that is wrong with it.
+
+    Raises
+    ------
+    BadFileError
+        It cannot be read, or is damaged.
+    """
+    given, name = _given(source)
+    return examine(
+        given, name=name, unroll=UnrollOptions(prefix=prefix), configuration=configuration, settings=settings
+    )
 
 
 def translate_source(
@@ -28,18 +43,7 @@ def translate_source(
     BadGraphError
         It cannot be translated; carries all findings.
     """
-    given, name = _given(source)
-    return translate(
-        given, name=name, unroll=UnrollOptions(prefix=prefix), configuration=configuration, settings=settings
-    )
-
-
-def check_source(
-    source: str, *, configuration: str | None = None, settings: tuple[str, ...] = ()
-) -> tuple[str, tuple[Problem, ...]]:
-    """The family of the file and everything that can be said against it without unrolling it."""
-    given, name = _given(source)
-    return check(given, name=name, configuration=configuration, settings=settings)
+    return finish(examine_source(source, configuration=configuration, settings=settings, prefix=prefix))
 
 
 def note_problems(output: Output, problems: tuple[Problem, ...]) -> None:

@@ -39,13 +39,17 @@ def unroll(
     """
     from dropflow.cli.replies import UnrollReply, as_problems, counts
     from dropflow.cli.sink import write_graph
-    from dropflow.cli.source import note_problems, translate_source
+    from dropflow.cli.source import examine_source, note_problems
     from dropflow.errors import UsageError
+    from translator.pipeline import finish
 
+    family = ""
     try:
-        done = translate_source(graph, configuration=configuration, settings=settings, prefix=prefix)
+        found = examine_source(graph, configuration=configuration, settings=settings, prefix=prefix)
+        family = found.family
+        done = finish(found)
     except UsageError as error:
-        output.refuse(UnrollReply(ok=False, format=getattr(error, "family", ""), problems=as_problems(error)))
+        output.refuse(UnrollReply(ok=False, format=family, problems=as_problems(error)))
         return Exit.BAD_INPUT
     if target is None and not summary:
         target = "-"
