@@ -9,11 +9,13 @@ from typing import Any
 
 from dropflow import __version__
 from dropflow.apps.registry import app_components
+from dropflow.data.definitions import IO
+from dropflow.data.definitions import common as data_parameters
 from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.graph.templates import Kind
 from palettes.schema import Document, Field, ModelData, Node, category_type, encode, stable_id
-from palettes.templates import CONSTRUCTS, TEMPLATES, ConstructEntry
+from palettes.templates import CONSTRUCTS, EMPTY, TEMPLATES, ConstructEntry
 
 __all__ = ["built_files", "component_page", "components"]
 
@@ -89,7 +91,7 @@ def built_files() -> dict[str, bytes]:
     known = components()
     ready = [_node(component) for component in known if component.name not in TEMPLATES]
     ready += [_construct_with(component) for component in known if component.construct]
-    drawn = [_construct(entry) for entry in CONSTRUCTS]
+    drawn = [_construct(entry) for entry in (*CONSTRUCTS, *EMPTY)]
     drawn += [_node(component) for component in known if component.name in TEMPLATES]
     return {
         "builtin.palette": _palette("builtin", "Applications and data that run as they are.", ready),
@@ -141,14 +143,24 @@ def _construct_with(component: Component) -> Node:
 
 
 def _construct(entry: ConstructEntry) -> Node:
+    owner = f"template/{entry.category}"
+    kind = category_type(entry.category)
+    parameters = list(entry.parameters)
+    if kind == "Application":
+        parameters += COMMON_APP
+    elif kind == "Data":
+        parameters += data_parameters(persists=True)
     return Node(
         category=entry.category,
-        category_type=category_type(entry.category),
-        is_group=category_type(entry.category) == "Construct",
+        category_type=kind,
+        is_group=kind == "Construct",
         id=stable_id("template", entry.category),
-        name=entry.category,
+        name=entry.name or entry.category,
         description=entry.description,
-        fields=tuple(_field(f"template/{entry.category}", parameter) for parameter in entry.parameters),
+        fields=(
+            *(_field(owner, parameter) for parameter in parameters),
+            *((_port(owner, port, None) for port in IO) if kind == "Data" else ()),
+        ),
     )
 
 
@@ -178,7 +190,7 @@ def _field(owner: str, parameter: Parameter) -> Field:
         value=default,
         default_value=default,
         description=parameter.description,
-        readonly=parameter.name == "dropclass",
+        readonly=parameter.name == "dropclass" and default != "",  # a class that is named is not to be changed
         type=parameter.type,
         options=parameter.options,
         id=stable_id(owner, parameter.name),

@@ -1,21 +1,25 @@
 """The entries of template.palette: constructs, and components that a user fills in.
 
-Those that run have a definition elsewhere and only appear here; constructs and notes are defined here, since no class
-stands behind them.
+Those that run have a definition elsewhere and only appear here. Constructs, notes, and nodes whose class the user
+names are defined here, since no class of ours stands behind them.
 """
 
 import msgspec
 
 from dropflow.engine.component import Parameter
 
-__all__ = ["CONSTRUCTS", "TEMPLATES", "ConstructEntry"]
+__all__ = ["CONSTRUCTS", "EMPTY", "TEMPLATES", "ConstructEntry"]
 
 
 class ConstructEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of the palette that is no component: its category, what it is for, and its parameters."""
+    """A node of the palette that is no component: its category, what it is for, and its parameters.
+
+    `name` is its name where that is not the category.
+    """
 
     category: str
     description: str
+    name: str = ""
     parameters: tuple[Parameter, ...] = ()
 
 
@@ -45,6 +49,7 @@ CONSTRUCTS: tuple[ConstructEntry, ...] = (
         category="GroupBy",
         description="Groups the data of nested scatters by the index of the inner one: a corner turn.",
         parameters=(
+            _number("num_of_inputs", 2, "Not used here: a group has as many inputs as the graph gives it.", minimum=0),
             Parameter(
                 name="group_key",
                 default="",
@@ -64,6 +69,63 @@ CONSTRUCTS: tuple[ConstructEntry, ...] = (
     ConstructEntry(category="Comment", description="A note for people."),
 )
 """Nodes without a class."""
+
+
+def _text(name: str, description: str, *, kind: str = "ApplicationArgument") -> Parameter:
+    return Parameter(name=name, parameter_type=kind, description=description)
+
+
+_CLASS = _text("dropclass", "Dotted name of the class.", kind="ComponentParameter")
+_NOT_YET = "Graphs with it can be checked and unrolled; this version of dropflow does not run it."
+
+EMPTY: tuple[ConstructEntry, ...] = (
+    ConstructEntry(
+        category="DALiuGEApp",
+        description="An application of your own: a subclass of dropflow.apps.api.App that is installed.",
+        parameters=(_CLASS,),
+    ),
+    ConstructEntry(
+        category="Data",
+        description="Data of a class that you name, for example dlg.data.drops.memory.InMemoryDROP.",
+        parameters=(_CLASS, _text("base_name", "Name of the class's module.", kind="ComponentParameter")),
+    ),
+    ConstructEntry(
+        category="Mpi",
+        name="MPI",
+        description=f"A program that runs as several ranks, each a drop of its own. {_NOT_YET}",
+        parameters=(
+            Parameter(name="dropclass", default="dlg.apps.mpi.MPIApp", parameter_type="ComponentParameter"),
+            _number("num_of_procs", 1, "Number of ranks."),
+            _text("command", "The program and its arguments."),
+        ),
+    ),
+    ConstructEntry(
+        category="Docker",
+        description=f"A command in a container. {_NOT_YET}",
+        parameters=(
+            Parameter(name="dropclass", default="dlg.apps.dockerapp.DockerApp", parameter_type="ComponentParameter"),
+            _text("image", "Name of the image."),
+            _text("command", "The command."),
+        ),
+    ),
+    ConstructEntry(
+        category="DynlibApp",
+        description=f"A function of a shared library. {_NOT_YET}",
+        parameters=(
+            Parameter(name="dropclass", default="dlg.apps.dynlib.DynlibApp", parameter_type="ComponentParameter"),
+            _text("libpath", "Path of the library."),
+        ),
+    ),
+    ConstructEntry(
+        category="DynlibProcApp",
+        description=f"A function of a shared library, in a process of its own. {_NOT_YET}",
+        parameters=(
+            Parameter(name="dropclass", default="dlg.apps.dynlib.DynlibProcApp", parameter_type="ComponentParameter"),
+            _text("libpath", "Path of the library."),
+        ),
+    ),
+)
+"""Nodes to be filled in. Their ports are the user's, too."""
 
 TEMPLATES: tuple[str, ...] = ("BashShellApp", "PyFuncApp", "PythonMemberFunction", "Branch")
 """Components that mean nothing until their code or command is filled in."""

@@ -10,8 +10,10 @@ import palettes
 from dropflow.apps.registry import app_for
 from dropflow.data.registry import store_for
 from dropflow.engine.component import Component
+from dropflow.errors import MissingDependencyError
 from dropflow.graph.templates import Argument, Kind, Template
 from palettes.build import built_files, component_page, components
+from palettes.templates import EMPTY, ConstructEntry
 from translator.formats import read_logical
 from translator.problems import Severity
 
@@ -112,3 +114,25 @@ def test_a_graph_of_every_component_is_read_without_fault() -> None:
 
     assert reading.graph is not None
     assert [found for found in reading.problems if found.severity is Severity.ERROR] == []
+
+
+def test_the_template_palette_offers_what_people_know() -> None:
+    """The fifteen entries of DALiuGE's template palette are there."""
+    offered = {node["category"] for node in palette("template.palette")["nodeDataArray"]}
+    constructs = {"Scatter", "Gather", "GroupBy", "Loop", "SubGraph", "Comment", "GlobalVariables"}
+    compiled = {"Docker", "DynlibApp", "DynlibProcApp", "Mpi"}
+
+    assert constructs | compiled | {"BashShellApp", "DALiuGEApp", "Data", "PyFuncApp"} <= offered
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry in EMPTY if "does not run" in entry.description], ids=lambda entry: entry.category
+)
+def test_what_the_palette_says_it_cannot_run_is_refused_with_a_hint(entry: ConstructEntry) -> None:
+    """A node of a kind that this version does not run ends in one error that says what to use."""
+    dropclass = next(parameter.default for parameter in entry.parameters if parameter.name == "dropclass")
+    template = Template(key="k", name="mine", kind=Kind.APP, component=dropclass, category=entry.category)
+
+    with pytest.raises(MissingDependencyError) as caught:
+        app_for(template)
+    assert caught.value.hint
