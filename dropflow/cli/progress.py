@@ -1,7 +1,7 @@
 """Progress by logical node while a session runs: bars on a terminal, a line now and then elsewhere."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,7 +10,7 @@ from dropflow.engine.statistics import NodeStatistics, Statistics
 from dropflow.states import DropState
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 __all__ = ["progress_for"]
 
@@ -24,6 +24,7 @@ _PARTS = (
     (DropState.SKIPPED, "blue", "╌"),
     (DropState.CANCELLED, "magenta", "x"),
     (DropState.WRITING, "yellow", "▸"),
+    (DropState.INITIALIZED, "dim", "─"),
 )
 
 
@@ -71,12 +72,14 @@ class _Lines:
         sys.stderr.flush()
 
 
-def _table(statistics: Statistics) -> "Table":
+def _table(statistics: Statistics) -> "Group":
+    from rich.console import Group
     from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, padding=(0, 1), show_header=False, caption_justify="left")
-    table.caption = (
+    table = Table(box=None, padding=(0, 1), show_header=False)
+    caption = (
         f"{statistics.settled:,} of {statistics.drops:,} drops, {statistics.running:,} running, "
         f"{statistics.rate:,.0f} a second, {statistics.seconds:.1f} s"
     )
@@ -85,7 +88,7 @@ def _table(statistics: Statistics) -> "Table":
         table.add_row(escape(node.name), _bar(node), f"{node.settled:,}/{node.total:,}")
     if hidden:
         table.add_row(f"... and {hidden} more", "", "")
-    return table
+    return Group(table, Text(f" {caption}", style="dim"))
 
 
 def _rows(statistics: Statistics) -> tuple[list[NodeStatistics], int]:
@@ -99,10 +102,17 @@ def _rows(statistics: Statistics) -> tuple[list[NodeStatistics], int]:
 
 
 def _bar(node: NodeStatistics) -> str:
-    cells, rest = "", _BAR
-    for state, colour, symbol in _PARTS:
-        count = node.counts[state]
-        width = min(rest, max(1, round(_BAR * count / node.total))) if count else 0
-        cells += f"[{colour}]{symbol * width}[/]"
-        rest -= width
-    return cells + "[dim]" + "─" * rest + "[/]"
+    counts = [node.counts[state] for state, _, _ in _PARTS]
+    parts = zip(_PARTS, _widths(counts, _BAR), strict=True)
+    return "".join(f"[{colour}]{symbol * width}[/]" for (_, colour, symbol), width in parts if width)
+
+
+def _widths(counts: Sequence[int], width: int) -> list[int]:
+    """`width` cells shared among `counts`; whatever is not zero is seen, however small its share."""
+    total = max(1, sum(counts))
+    widths = [max(1, round(width * count / total)) if count else 0 for count in counts]
+    while sum(widths) > width:
+        widths[widths.index(max(widths))] -= 1
+    if any(counts) and sum(widths) < width:
+        widths[widths.index(max(widths))] += width - sum(widths)
+    return widths

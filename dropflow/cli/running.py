@@ -13,7 +13,7 @@ from dropflow.cli.exits import Exit
 from dropflow.cli.output import Output, OutputKind
 from dropflow.cli.progress import progress_for
 from dropflow.cli.source import note_problems, translate_source
-from dropflow.cli.tables import plural
+from dropflow.cli.tables import plural, readable_seconds
 from dropflow.engine.session import FailureReport, Session, SessionResult
 from dropflow.states import SessionState
 from translator.options import PartitionOptions
@@ -47,7 +47,8 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """The end, the root causes of failures, and where the results are."""
         states = ", ".join(f"{count:,} {state}" for state, count in self.states.items() if count)
-        yield f"{self.status}  {plural(self.drops, 'drop')} in {self.seconds:.2f} s  ({states or 'nothing to do'})"
+        how_long = f"{plural(self.drops, 'drop')} in {readable_seconds(self.seconds)}"
+        yield f"{self.status}  {how_long}  ({states or 'nothing to do'})"
         for failure in self.failures[:_SHOWN_FAILURES]:
             yield from _failure_lines(failure)
         if len(self.failures) > _SHOWN_FAILURES:
