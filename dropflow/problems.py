@@ -58,6 +58,6 @@ def refuse_errors(problems: Iterable[Problem], *, name: str = "") -> None:
         raise BadGraphError(
             f"{first.code} {first.text}{more}",
             problems=found,
-            where=f"{name}{first.where}",
+            where=": ".join(part for part in (name, first.where) if part),
             hint=first.hint,
         )

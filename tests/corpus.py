@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["corpus_files", "daliuge_results", "needs_corpus"]
+__all__ = ["corpus_files", "daliuge_results", "daliuge_runs", "needs_corpus"]
 
 _PROJECT = Path(__file__).resolve().parent.parent
 _FOLDER = Path(os.environ.get("DROPFLOW_CORPUS") or _PROJECT.parent / "shared" / "graphs" / "corpus")
@@ -30,6 +30,16 @@ def daliuge_results() -> dict[str, dict[str, str]]:
 
 
 _MISSING = pytest.mark.skipif(not corpus_files(), reason="the corpus is absent: set DROPFLOW_CORPUS to its folder")
+
+
+@cache
+def daliuge_runs() -> dict[str, dict[str, str]]:
+    """What became of the graphs that DALiuGE 6.7 could run, by file name."""
+    table = _FOLDER.parent / "daliuge-6.7-runs.csv"
+    if not table.exists():
+        return {}
+    with table.open(encoding="utf-8", newline="") as rows:
+        return {row["file"]: row for row in csv.DictReader(rows)}
 
 
 def needs_corpus(test):  # noqa: ANN001, ANN201 - a decorator that answers what it is given

@@ -1,4 +1,4 @@
-"""The cost of the core per drop does not grow with the graph. Shapes, not times: each size is compared with the next."""
+"""The cost of the core per drop does not grow with the graph: each size is compared with the next."""
 
 import gc
 import tracemalloc

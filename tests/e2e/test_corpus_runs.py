@@ -1,0 +1,83 @@
+"""Graphs of the community run: to their end, or to a failure that says which drop, why, and what to do.
+
+Applications that sleep are told not to, so that this takes a minute and not ten.
+"""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dropflow import local
+from dropflow.engine.session import SessionResult
+from dropflow.errors import BadGraphError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument, Template
+from dropflow.states import SessionState
+from tests.corpus import corpus_files, daliuge_runs, needs_corpus
+from translator.pipeline import translate
+
+_RUNS = [path for path in corpus_files() if path.name in daliuge_runs()]
+_CLEAN = [path for path in _RUNS if daliuge_runs()[path.name]["runs_clean"] == "yes"]
+_OTHERS = [path for path in _RUNS if path not in _CLEAN]
+
+
+def _awake(template: Template) -> Template:
+    """The template with its sleeping time, if it is one that sleeps, set to nothing."""
+    if "Sleep" not in template.component and "Sleep" not in template.category:
+        return template
+    kept = tuple(each for each in template.arguments if each.name not in ("sleep_time", "execution_time"))
+    return msgspec.structs.replace(template, arguments=(*kept, Argument(name="sleep_time", value=0.0)))
+
+
+def run(path: Path, directory: Path) -> SessionResult:
+    """Translate and run a file in worker processes."""
+    graph = translate(path).graph
+    awake = PhysicalGraph(
+        name=graph.name,
+        prefix=graph.prefix,
+        templates=tuple(_awake(template) for template in graph.templates),
+        links=graph.links,
+        template=graph.template,
+        instance=graph.instance,
+        part=graph.part,
+        successors=graph.successors,
+        oids=graph.oids,
+    )
+    return local.run(awake, directory=local.prepare_directory(directory / "run"), workers=2)
+
+
+@pytest.mark.slow
+@needs_corpus
+@pytest.mark.parametrize("path", _CLEAN, ids=lambda path: path.stem)
+def test_what_daliuge_runs_clean_runs_clean(path: Path, tmp_path: Path) -> None:
+    """Every graph that DALiuGE brings to FINISHED without an ERROR drop ends so here."""
+    result = run(path, tmp_path)
+
+    assert result.status is SessionState.FINISHED, result.failures
+    assert result.states["ERROR"] == 0
+
+
+@pytest.mark.slow
+@needs_corpus
+@pytest.mark.parametrize("path", _OTHERS, ids=lambda path: path.stem)
+def test_the_others_end_with_a_reason(path: Path, tmp_path: Path) -> None:
+    """Every other graph finishes, or is refused with all reasons, or fails with drops, reasons and hints."""
+    result, refusal = None, None
+    try:
+        result = run(path, tmp_path)
+    except BadGraphError as error:
+        refusal = error
+    if result is None:
+        assert refusal is not None
+        assert all(found.text for found in refusal.problems)
+        assert refusal.problems
+        assert refusal.hint
+        return
+
+    assert result.status in (SessionState.FINISHED, SessionState.FAILED)
+    assert (result.status is SessionState.FAILED) <= bool(result.failures)
+    for failure in result.failures:
+        assert failure.drop
+        assert failure.text
+        assert failure.hint or failure.detail, failure
