@@ -33,7 +33,7 @@ from dropflow.ids import safe_name
 from dropflow.problems import refuse_errors
 from dropflow.states import SessionState
 
-__all__ = ["RUNNERS", "new_directory", "prepare_directory", "run", "summary"]
+__all__ = ["RUNNERS", "new_directory", "prepare_directory", "refuse_unusable", "run", "summary"]
 
 RUNNERS = ("inline", "threads", "processes")
 _WAITING_THREADS = 64
@@ -77,7 +77,7 @@ def run(
         The session directory cannot be written.
     """
     time = clock or SystemClock()
-    refuse_errors(check(graph.templates), name=graph.name)
+    refuse_unusable(graph)
     keeper = LocalKeeper(directory, directory.name, time)
     try:
         save(graph, directory / "graph.dfg")
@@ -102,6 +102,17 @@ def run(
     except OSError as error:
         raise StorageError(f"the summary cannot be written: {error.strerror}", where=str(directory)) from error
     return result
+
+
+def refuse_unusable(graph: PhysicalGraph) -> None:
+    """Refuse a graph that cannot run here, before there is a directory for it.
+
+    Raises
+    ------
+    BadGraphError
+        A component is unknown, or a parameter cannot be used: all findings at once.
+    """
+    refuse_errors(check(graph.templates), name=graph.name)
 
 
 def summary(result: SessionResult) -> dict[str, Any]:

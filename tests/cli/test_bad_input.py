@@ -157,7 +157,16 @@ def test_an_unknown_class_is_refused_before_anything_runs(dropflow: Dropflow, tm
     assert done.status == 2
     assert "nowhere.Alpha" in done.err
     assert "nowhere.Beta" in done.err
-    assert not (tmp_path / "here" / "journal.dfj").exists()
+    assert not (tmp_path / "here").exists()
+
+
+def test_a_refused_graph_leaves_earlier_results_alone(dropflow: Dropflow, examples: Path, tmp_path: Path) -> None:
+    """What --keep holds from the last run is cleared away only when the next one begins."""
+    dropflow("run", examples / "hello.graph", "--keep", "here")
+    done = dropflow("run", "-", "--keep", "here", stdin=document([node("A", "DALiuGEApp", dropclass="no.Such")], []))
+
+    assert done.status == 2
+    assert (tmp_path / "here" / "files" / "hello.txt").exists()
 
 
 def test_a_wrong_option_is_told_as_json_too(dropflow: Dropflow) -> None:

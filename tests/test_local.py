@@ -1,0 +1,111 @@
+"""One graph on this machine: its directory, its catalogue, its result."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dropflow import local
+from dropflow.engine.journal import replay
+from dropflow.errors import BadGraphError, ConflictError, StorageError
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.codec import load
+from dropflow.graph.digest import digest
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from dropflow.states import SessionState
+from dropflow.testing.clock import VirtualClock
+
+MEMORY = "dlg.data.drops.memory.InMemoryDROP"
+
+
+def greeting(component: str = "dlg.apps.simple.HelloWorldApp") -> PhysicalGraph:
+    """An application that greets into memory."""
+    builder = GraphBuilder("greeting")
+    arguments = (Argument(name="greet", value="you", parameter_type="ApplicationArgument"),)
+    builder.app("greet", component=component, category="DALiuGEApp", arguments=arguments)
+    builder.data("greeting", component=MEMORY, category="Memory")
+    builder.connect("greet", "greeting")
+    return builder.build()
+
+
+@pytest.mark.parametrize("runner", local.RUNNERS)
+def test_a_run_leaves_what_the_reference_says(tmp_path: Path, runner: str) -> None:
+    """Graph, journal, summary and the result of the leaf drop are in the session directory, and no temporary file."""
+    graph = greeting()
+    result = local.run(graph, directory=tmp_path, runner=runner, workers=1)
+
+    assert result.status is SessionState.FINISHED
+    assert digest(load(tmp_path / "graph.dfg")) == digest(graph)
+    told = msgspec.json.decode((tmp_path / "summary.json").read_bytes())
+    assert told == msgspec.json.decode(msgspec.json.encode(local.summary(result)))
+    assert [path.read_text() for path in (tmp_path / "results").iterdir()] == ["Hello you"]
+    assert not (tmp_path / "tmp").exists() or list((tmp_path / "tmp").iterdir()) == []
+    assert replay(graph, tmp_path / "journal.dfj").status is SessionState.FINISHED
+
+
+def test_what_cannot_run_is_refused_before_there_is_a_file(tmp_path: Path) -> None:
+    """An unknown class is told by node and name, and nothing is written."""
+    with pytest.raises(BadGraphError, match=r"no\.Such") as caught:
+        local.run(greeting("no.Such"), directory=tmp_path)
+
+    assert [found.code for found in caught.value.problems] == ["DF103"]  # type: ignore[attr-defined]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_runner_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    """The names that would do are in the hint."""
+    with pytest.raises(BadGraphError, match="warp") as caught:
+        local.run(greeting(), directory=tmp_path, runner="warp")
+
+    assert "processes" in caught.value.hint
+
+
+def test_runs_of_the_same_second_get_directories_of_their_own(tmp_path: Path) -> None:
+    """The name is the graph and the time in UTC, with a number where that is taken."""
+    clock = VirtualClock()
+    names = [local.new_directory(greeting(), root=tmp_path, clock=clock).name for _ in range(3)]
+
+    assert names[1:] == [f"{names[0]}-2", f"{names[0]}-3"]
+    assert names[0].startswith("greeting-")
+
+
+def test_only_what_a_session_left_is_removed(tmp_path: Path) -> None:
+    """A directory that holds anything else is refused, and stays as it is."""
+    local.run(greeting(), directory=tmp_path, runner="inline")
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(ConflictError, match=r"thesis\.tex"):
+        local.prepare_directory(tmp_path)
+
+    assert (tmp_path / "graph.dfg").exists()
+
+
+def test_a_directory_that_no_session_made_is_refused(tmp_path: Path) -> None:
+    """Names like ours are not enough: without a graph, nobody ran here."""
+    (tmp_path / "files").mkdir()
+    with pytest.raises(ConflictError, match="no session was there"):
+        local.prepare_directory(tmp_path)
+
+
+def test_clearing_away_follows_no_links(tmp_path: Path) -> None:
+    """A link in place of a directory is removed; what it points to is not ours."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "data").write_text("keep")
+    session = tmp_path / "session"
+    session.mkdir()
+    (session / "graph.dfg").touch()
+    (session / "files").symlink_to(precious)
+    local.prepare_directory(session)
+
+    assert (precious / "data").read_text() == "keep"
+    assert list(session.iterdir()) == []
+
+
+def test_a_file_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
+    """The directory cannot be made, and the error says which."""
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(StorageError, match="cannot be made") as caught:
+        local.prepare_directory(tmp_path / "taken")
+
+    assert caught.value.where.endswith("taken")
