@@ -58,7 +58,11 @@ class CheckReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a graph is once it is unrolled, or why it cannot be."""
+    """How large a graph is once it is unrolled, or why it cannot be.
+
+    `edges` counts pairs of drops that are joined, `connections` counts their ports too: two drops that are joined at
+    two ports are one edge and two connections.
+    """
 
     ok: bool
     format: str
@@ -66,6 +70,7 @@ class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
     data_drops: int = 0
     app_drops: int = 0
     edges: int = 0
+    connections: int = 0
     problems: tuple[Problem, ...] = ()
 
     def lines(self) -> Iterator[str]:
@@ -152,6 +157,7 @@ class InfoReply(msgspec.Struct, frozen=True, kw_only=True):
     data_drops: int
     app_drops: int
     edges: int
+    connections: int
     parts: int
     places: tuple[str, ...]
     levels: int
@@ -203,15 +209,22 @@ def as_problems(error: DropflowError) -> tuple[Problem, ...]:
 
 
 class Counts(TypedDict):
-    """Sizes of a physical graph."""
+    """Sizes of a physical graph; `edges` counts pairs of drops, `connections` pairs of their ports."""
 
     drops: int
     data_drops: int
     app_drops: int
     edges: int
+    connections: int
 
 
 def counts(graph: PhysicalGraph) -> Counts:
     """The sizes of `graph`."""
     apps = int(graph.kinds[graph.template].sum(dtype="int64")) if graph.drops else 0
-    return Counts(drops=graph.drops, data_drops=graph.drops - apps, app_drops=apps, edges=graph.edges)
+    return Counts(
+        drops=graph.drops,
+        data_drops=graph.drops - apps,
+        app_drops=apps,
+        edges=graph.joined_pairs,
+        connections=graph.edges,
+    )

@@ -86,6 +86,15 @@ class PhysicalGraph:
         """Number of edges."""
         return len(self.successors.neighbour)
 
+    @cached_property
+    def joined_pairs(self) -> int:
+        """Number of pairs of drops that an edge joins; fewer than edges where two links join the same drops."""
+        ends = [(link.source, link.target) for link in self.links]
+        if len(set(ends)) == len(ends):
+            return self.edges
+        sources = np.repeat(np.arange(self.drops, dtype=np.int64), np.diff(self.successors.ptr))
+        return len(np.unique(sources * max(self.drops, 1) + self.successors.neighbour))
+
     @property
     def parts(self) -> int:
         """Number of parts, at least one."""

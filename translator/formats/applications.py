@@ -23,6 +23,10 @@ Applications = Mapping[str, tuple[LogicalNode, ...]]
 _UNUSABLE = frozenset({"", "none", "unknown", "unknownapplication"})
 
 
+_OWN = ("dropclass", "base_name")
+"""What a construct says of itself; its application has its own."""
+
+
 def is_usable(application: ApplicationRecord) -> bool:
     """Whether an application is one: editors put an ``UnknownApplication`` where none was chosen."""
     return application.category.lower() not in _UNUSABLE
@@ -42,7 +46,7 @@ def application_nodes(construct: NodeRecord, fields: tuple[Field, ...], taken: s
         Ids in use, to which those of the applications are added. An application whose id is missing or in use gets
         one made of the construct's id and its role.
     """
-    parameters = tuple(field for field in fields if not field.is_port)
+    parameters = tuple(field for field in fields if not field.is_port and field.name not in _OWN)
     usable = [application for application in construct.applications if is_usable(application)]
     for position, application in enumerate(usable):
         category, kind = nature_of(application.category, application.fields)
