@@ -4,6 +4,7 @@ import os
 import socket as names
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from urllib.parse import urlsplit
 
 import zmq
@@ -24,6 +25,7 @@ _COPY = 64 << 10
 """Bytes below which copying a frame costs less than not copying it."""
 
 _Socket = zmq.Socket[bytes]
+_Handler = Callable[[Switchboard, float], None]
 
 
 class _Line:
@@ -86,8 +88,11 @@ class Carrier:
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._woken = False
         self._poller = zmq.Poller()
-        for socket in (self._router, self._watch, *(() if self._guard is None else (self._guard.socket,))):
-            self._poller.register(socket, zmq.POLLIN)
+        self._handlers: dict[object, _Handler] = {}
+        self._register(self._router, self._read_router)
+        self._register(self._watch, self._read_watch)
+        if self._guard is not None:
+            self._register(self._guard.socket, self._read_guard)
         self._poller.register(self._wake_fd, zmq.POLLIN)
 
     def wake(self) -> None:
@@ -109,29 +114,47 @@ class Carrier:
 
     def read(self, board: Switchboard, now: float) -> None:
         """Give `board` what has come."""
-        if self._guard is not None and self._guard.socket in self._ready:
-            self._guard.answer()
-        if self._watch in self._ready:
-            while (event := next_event(self._watch)) is not None:
-                self.refused += event in REFUSALS
-        if self._router in self._ready:
-            for route, header, *raw in _receive(self._router):
-                board.arrived(bytes(route), header, raw, now)
-        for peer, line in list(self._lines.items()):
-            self._read_line(peer, line, board, now)
+        for socket in self._ready:
+            handler = self._handlers.get(socket)
+            if handler is not None:
+                handler(board, now)
         while self._troubles:
             board.broken(*self._troubles.popleft(), now)
         while self._lost:
             board.inbound.lost(self._lost.popleft())
 
+    def _read_router(self, board: Switchboard, now: float) -> None:
+        for route, header, *raw in _receive(self._router, 2):
+            board.arrived(bytes(route), header, raw, now)
+
+    def _read_watch(self, board: Switchboard, now: float) -> None:
+        del board, now
+        while (event := next_event(self._watch)) is not None:
+            self.refused += event in REFUSALS
+
+    def _read_guard(self, board: Switchboard, now: float) -> None:
+        del board, now
+        if self._guard is not None:
+            self._guard.answer()
+
     def _read_line(self, peer: str, line: _Line, board: Switchboard, now: float) -> None:
-        if line.socket in self._ready:
-            for header, *raw in _receive(line.socket):
+        if not line.socket.closed:
+            for header, *raw in _receive(line.socket, 1):
                 board.returned(peer, line.generation, header, raw, now)
-        if line.watch in self._ready and self._lines.get(peer) is line:
-            event = next_event(line.watch)
-            if event is not None:
-                self._troubles.append((peer, line.generation, TROUBLES[event]))
+
+    def _read_line_watch(self, peer: str, line: _Line, board: Switchboard, now: float) -> None:
+        del board, now
+        event = None if line.watch.closed else next_event(line.watch)
+        if event is not None:
+            self._troubles.append((peer, line.generation, TROUBLES[event]))
+
+    def _register(self, socket: _Socket, handler: _Handler) -> None:
+        self._poller.register(socket, zmq.POLLIN)
+        self._handlers[socket] = handler
+
+    def _unregister(self, socket: _Socket) -> None:
+        self._poller.unregister(socket)
+        del self._handlers[socket]
 
     def close(self) -> None:
         """Close all sockets. Whoever still calls `wake` must not any more."""
@@ -151,9 +174,9 @@ class Carrier:
             check_address(address, self._key, binding=False)
             socket = dealer(self._context, address, self._key, self._patience)
             watch = monitor(socket)
-            self._lines[peer] = _Line(generation, socket, watch)
-            self._poller.register(socket, zmq.POLLIN)
-            self._poller.register(watch, zmq.POLLIN)
+            self._lines[peer] = line = _Line(generation, socket, watch)
+            self._register(socket, partial(self._read_line, peer, line))
+            self._register(watch, partial(self._read_line_watch, peer, line))
             socket.connect(address)
         except (DropflowError, zmq.ZMQError) as error:
             self._troubles.append((peer, generation, str(error)))
@@ -162,8 +185,8 @@ class Carrier:
         """Close the connection to `peer`."""
         line = self._lines.pop(peer, None)
         if line is not None:
-            self._poller.unregister(line.socket)
-            self._poller.unregister(line.watch)
+            self._unregister(line.socket)
+            self._unregister(line.watch)
             line.socket.disable_monitor()
             line.watch.close(0)
             line.socket.close(0)
@@ -199,20 +222,18 @@ def _send(socket: _Socket, frames: Frames) -> None:
         socket.send(frame, flags, copy=len(frame) < _COPY)
 
 
-def _receive(socket: _Socket) -> Iterator[list[Buffer]]:
-    """Messages that are there, as frames: the first two as bytes, raw frames behind them as views."""
-    heads = 2 if socket.socket_type == zmq.ROUTER else 1
+def _receive(socket: _Socket, heads: int) -> Iterator[list[Buffer]]:
+    """Messages that are there, at least one, as frames: the first `heads` as bytes, raw frames behind them as views.
+
+    Every message has `heads` frames at least: a route, which the listening socket puts there, and a header.
+    """
     for _ in range(_BUDGET):
-        try:
-            frames: list[Buffer] = [socket.recv(zmq.NOBLOCK)]
-        except zmq.ZMQError:  # nothing more, or closed by what the last message led to
-            return
+        frames: list[Buffer] = [socket.recv(zmq.NOBLOCK) for _ in range(heads)]
         while socket.getsockopt(zmq.RCVMORE):
-            if len(frames) < heads:
-                frames.append(socket.recv(zmq.NOBLOCK))
-            else:
-                frames.append(socket.recv(zmq.NOBLOCK, copy=False).buffer)
-        yield frames if len(frames) >= heads else [*frames, b""]
+            frames.append(socket.recv(zmq.NOBLOCK, copy=False).buffer)
+        yield frames
+        if socket.closed or not int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:  # cheaper than the exception of a recv
+            return
 
 
 def _reachable(actual: str, advertise: str) -> str:

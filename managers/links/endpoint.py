@@ -6,6 +6,7 @@ is too far behind (`window`). The thread sleeps until a socket, the eventfd or t
 
 import itertools
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -301,6 +302,8 @@ class Links:
         self._post(lambda now: self._board.begin(transfer, now))
 
     def _wake(self) -> None:
+        if threading.get_ident() == self._thread.ident:
+            return  # it looks at the queues before it sleeps
         with self._lock:
             if not self._closed:
                 self._carrier.wake()
@@ -319,9 +322,10 @@ class Links:
             while not self._closing:
                 self._carrier.wait(self._patience())
                 now = self._clock.monotonic()
-                self._take(now)
                 self._carrier.read(self._board, now)
-                self._board.tick(now)
+                self._take(now)
+                if now >= self._board.due:
+                    self._board.tick(now)
                 if self._flushing:
                     with self._settled:
                         self._settled.notify_all()
@@ -332,8 +336,10 @@ class Links:
             self._end()
 
     def _patience(self) -> float | None:
-        deadline = self._board.deadline()
-        return None if deadline is None else max(0.0, deadline - self._clock.monotonic())
+        if self._orders or self._letters:
+            return 0.0
+        due = self._board.due
+        return None if due == math.inf else max(0.0, due - self._clock.monotonic())
 
     def _take(self, now: float) -> None:
         """What other threads queued: orders, letters by peer, replies of the data plane."""

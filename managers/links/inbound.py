@@ -5,6 +5,7 @@ on the route stands for a peer, until that peer opens another connection. What a
 connections, so that a packet that comes twice is dropped and one that is missing is asked for again.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -52,7 +53,7 @@ class _Stream:
         self.first_part = 0
         self.held: dict[int, int] = {}
         self.asked_again = False
-        self.ack_due: float | None = None
+        self.ack_due = math.inf
         self.ack_bytes = 0
 
     @property
@@ -97,7 +98,7 @@ class Inbound:
             if stream is None:
                 return self._refuse(route, Refuse("hello", "a packet came before the handshake"))
             stream.heard = now
-            stream.ack_bytes += len(header) + sum(len(frame) for frame in raw)
+            stream.ack_bytes += len(header) + sum(map(len, raw))
             return self._take(stream, packet, raw, now)
         except ProtocolError as error:
             return self._refuse(route, Refuse("garbage", str(error)[:4000], "do the two run the same dropflow?"))
@@ -129,12 +130,14 @@ class Inbound:
 
     def tick(self, now: float) -> list[InboundAction]:
         """Do what is due at `now`."""
-        due = [stream for stream in self._due.values() if stream.ack_due is not None and stream.ack_due <= now]
+        due = [stream for stream in self._due.values() if stream.ack_due <= now]
         return [action for stream in due for action in self._ack(stream)]
 
-    def deadline(self) -> float | None:
-        """When to call `tick` at the latest."""
-        return min((stream.ack_due for stream in self._due.values() if stream.ack_due is not None), default=None)
+    def deadline(self) -> float:
+        """When to call `tick` at the latest; infinity if nothing is due."""
+        for stream in self._due.values():
+            return stream.ack_due  # all wait equally long, so the first to begin is the first to end
+        return math.inf
 
     def _hello(self, route: bytes, hello: Hello, now: float) -> list[InboundAction]:
         known = self._streams.get(hello.name)
@@ -228,7 +231,7 @@ class Inbound:
 
     def _owe(self, stream: _Stream, now: float) -> None:
         """Acknowledge soon."""
-        if stream.ack_due is None:
+        if stream.ack_due == math.inf:
             stream.ack_due = now + self._settings.ack_delay
             self._due[stream.peer] = stream
 
@@ -240,7 +243,7 @@ class Inbound:
         return [Reply(stream.route, (encode(ack),))]
 
     def _settle(self, stream: _Stream) -> None:
-        stream.ack_due, stream.ack_bytes = None, 0
+        stream.ack_due, stream.ack_bytes = math.inf, 0
         self._due.pop(stream.peer, None)
 
     def _refuse(self, route: bytes, refusal: Refuse) -> list[InboundAction]:

@@ -15,6 +15,7 @@ acknowledged (then the other end has it) and counts against the window until it 
 done with it).
 """
 
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from enum import Enum
@@ -218,8 +219,8 @@ class Outbound:
             return [Send((encode(Beat(self._packer.number)),))]
         return []
 
-    def deadline(self) -> float | None:
-        """When to call `tick` at the latest."""
+    def deadline(self) -> float:
+        """When to call `tick` at the latest; infinity if nothing is due."""
         match self.state:
             case OutboundState.WAITING:
                 return self._redial_at
@@ -228,7 +229,7 @@ class Outbound:
             case OutboundState.UP:
                 return min(self._heard + self._settings.silence, self._sent + self._settings.beat)
             case _:
-                return None
+                return math.inf
 
     def _dial(self, now: float) -> list[OutboundAction]:
         self.state = OutboundState.DIALING

@@ -5,6 +5,7 @@ One thread owns a `Switchboard`. The real wire is in `endpoint`, the fake one in
 
 import itertools
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -68,6 +69,9 @@ class Wire(Protocol):
 class Switchboard:
     """The state of all links of one process.
 
+    `due` is when `tick` must be called at the latest. It may be too early (what happens meanwhile puts most deadlines
+    off, and they are not all looked at each time), never too late.
+
     Parameters
     ----------
     me : Me
@@ -104,6 +108,7 @@ class Switchboard:
         self._transfers: dict[int, Transfer] = {}
         self._streams = itertools.count(1)
         self._heard: dict[str, float] = {}
+        self.due = math.inf
         self._delivered = self._errors = self._garbage = 0
 
     def register(self, peer: str) -> Window:
@@ -161,6 +166,7 @@ class Switchboard:
         """Take a ZeroMQ message that came in at our listening end."""
         for action in self.inbound.receive(route, header, raw, now):
             self._do_inbound(action, now)
+        self.due = min(self.due, self.inbound.deadline())
 
     def returned(self, peer: str, generation: int, header: Buffer, raw: Sequence[Buffer], now: float) -> None:
         """Take a ZeroMQ message that came back on connection `generation` to `peer`."""
@@ -185,6 +191,7 @@ class Switchboard:
     def done(self, delivery: Delivery, now: float) -> None:
         """Note that a held message is dealt with."""
         self.inbound.done(delivery, now)
+        self.due = min(self.due, self.inbound.deadline())
 
     def tick(self, now: float) -> None:
         """Do what is due at `now`."""
@@ -194,11 +201,9 @@ class Switchboard:
             actions = outbound.tick(now)
             if actions:
                 self._do(peer, actions, now)
-
-    def deadline(self) -> float | None:
-        """When to call `tick` at the latest."""
-        dues = [self.inbound.deadline(), *(outbound.deadline() for outbound in self._outbounds.values())]
-        return min((due for due in dues if due is not None), default=None)
+        self.due = self.inbound.deadline()
+        for outbound in self._outbounds.values():
+            self.due = min(self.due, outbound.deadline())
 
     def close(self, error: LinkError) -> None:
         """Let everybody who waits know that there is nothing more to wait for."""
@@ -281,6 +286,9 @@ class Switchboard:
                     self._shut(peer, action.change)
                 case Tell():
                     self._told(peer, action.change, now)
+        outbound = self._outbounds.get(peer)
+        if outbound is not None:
+            self.due = min(self.due, outbound.deadline())
 
     def _told(self, peer: str, change: LinkChange, now: float) -> None:
         if change.event is LinkEvent.UP:

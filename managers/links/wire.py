@@ -222,7 +222,8 @@ class Joiner:
 
 def check_frames(packet: Packet, raw: Sequence[Buffer]) -> None:
     """Raise `ProtocolError` if the raw frames behind a header are not those it must have."""
-    size = sum(len(frame) for frame in raw)
     fits = bool(raw) if isinstance(packet, Part) else len(raw) == isinstance(packet, Chunk)
-    if not fits or size > FRAME_LIMIT:
-        raise ProtocolError(f"a {type(packet).__name__} packet with {len(raw)} raw frames of {size:,} bytes")
+    if not fits or sum(map(len, raw)) > FRAME_LIMIT:
+        raise ProtocolError(
+            f"a {type(packet).__name__} packet with {len(raw)} raw frames of {sum(map(len, raw)):,} bytes"
+        )
