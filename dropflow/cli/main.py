@@ -51,10 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         sys.stderr.write("interrupted\n")
         sys.exit(Exit.INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output went away (`dropflow info g.dfg | head`); nobody is left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(Exit.BROKEN_PIPE)
     sys.exit(Exit.FINISHED)
 
 

@@ -1,6 +1,7 @@
 """Options that several commands share, and the frame around every command: its output, its errors, its exit status."""
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -67,8 +68,13 @@ def speaks(function: Callable[..., Exit]) -> Callable[..., None]:
         output = output_for(kind)
         try:
             status = function(output, **options)
-        except (BrokenPipeError, KeyboardInterrupt, click.ClickException, click.exceptions.Exit):
+            sys.stdout.flush()
+        except (click.ClickException, click.exceptions.Exit):
             raise
+        except BrokenPipeError:
+            # The reader of our output went away (`dropflow info g.dfg | head`); nobody is left to tell.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = Exit.BROKEN_PIPE
         except Exception as error:  # noqa: BLE001  (the last door: everything becomes a refusal)
             output.refuse(refusal_for(error, debug=debug))
             status = exit_for(error)
