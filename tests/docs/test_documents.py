@@ -4,13 +4,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")])
+DOCUMENTS = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")]
+)
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
@@ -21,14 +22,13 @@ def _commands(document: Path) -> list[str]:
     return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
 
 
-def _documents_with_commands() -> Iterator[object]:
-    for document in DOCUMENTS:
-        if _commands(document):
-            yield pytest.param(document, id=str(document.relative_to(ROOT)))
+_WITH_COMMANDS = [
+    pytest.param(document, id=str(document.relative_to(ROOT))) for document in DOCUMENTS if _commands(document)
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("document", _documents_with_commands())
+@pytest.mark.parametrize("document", _WITH_COMMANDS)
 def test_commands_of_the_documents_run(document: Path, tmp_path: Path) -> None:
     """Each document's console commands run, one after another, in a directory that holds only `examples/`.
 
