@@ -15,54 +15,10 @@ import numpy as np
 
 from dropflow.engine.core import Core
 from dropflow.engine.events import Begin, Event, Finished, Run
-from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Axis, Kind, Link, Template
+from dropflow.testing.shapes import chain, fan
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
-
-
-def scatter(drops: int) -> PhysicalGraph:
-    """One data drop, then applications with a data drop each."""
-    copies = drops // 2
-    axes = (Axis("s", "s", "scatter", copies),)
-    each = np.arange(copies, dtype=np.int32)
-    zero = np.zeros(copies, dtype=np.int32)
-    return from_columns(
-        name="scatter",
-        prefix="scatter",
-        templates=(
-            Template(key="r", name="r", kind=Kind.DATA),
-            Template(key="a", name="a", kind=Kind.APP, axes=axes),
-            Template(key="d", name="d", kind=Kind.DATA, axes=axes),
-        ),
-        links=(Link(source=0, target=1), Link(source=1, target=2)),
-        template=np.concatenate([[0], zero + 1, zero + 2]).astype(np.int32),
-        instance=np.concatenate([[0], each, each]).astype(np.int32),
-        source=np.concatenate([zero, 1 + each]),
-        target=np.concatenate([1 + each, 1 + copies + each]),
-        link=np.repeat(np.arange(2, dtype=np.int32), copies),
-    )
-
-
-def chain(drops: int) -> PhysicalGraph:
-    """Applications and data by turns."""
-    axes = (Axis("c", "c", "loop", drops // 2),)
-    rows = np.arange(drops // 2 * 2, dtype=np.int32)
-    return from_columns(
-        name="chain",
-        prefix="chain",
-        templates=(
-            Template(key="a", name="a", kind=Kind.APP, axes=axes),
-            Template(key="d", name="d", kind=Kind.DATA, axes=axes),
-        ),
-        links=(Link(source=0, target=1), Link(source=1, target=0, carry=True)),
-        template=rows % 2,
-        instance=rows // 2,
-        source=rows[:-1],
-        target=rows[1:],
-        link=rows[:-1] % 2,
-    )
 
 
 def play(graph: PhysicalGraph) -> None:
@@ -103,7 +59,7 @@ def main() -> None:
     """Measure all sizes and print one JSON object."""
     rows = []
     for size in map(int, sys.argv[1:] or SIZES):
-        for shape in (scatter, chain):
+        for shape in (fan, chain):
             graph = shape(size)
             _ = graph.predecessors
             core, reference = best(play, graph), best(kahn, graph)

@@ -16,40 +16,12 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-import numpy as np
-
 from dropflow import local
-from dropflow.graph.builder import from_columns
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Axis, Kind, Link, Template
+from dropflow.testing.shapes import fan
 
 SIZES = (1_000, 10_000, 100_000)
 WORKERS = 2
 REPEATS = 3
-
-
-def graph_of(drops: int) -> PhysicalGraph:
-    """One data drop, then applications with a data drop each."""
-    copies = drops // 2
-    axes = (Axis("s", "s", "scatter", copies),)
-    each = np.arange(copies, dtype=np.int32)
-    zero = np.zeros(copies, dtype=np.int32)
-    memory, noop = "dlg.data.drops.memory.InMemoryDROP", "dlg.apps.simple.NullBarrierApp"
-    return from_columns(
-        name="noop",
-        prefix="noop",
-        templates=(
-            Template(key="r", name="root", kind=Kind.DATA, component=memory),
-            Template(key="a", name="noop", kind=Kind.APP, component=noop, axes=axes),
-            Template(key="d", name="data", kind=Kind.DATA, component=memory, axes=axes),
-        ),
-        links=(Link(source=0, target=1), Link(source=1, target=2)),
-        template=np.concatenate([[0], zero + 1, zero + 2]).astype(np.int32),
-        instance=np.concatenate([[0], each, each]).astype(np.int32),
-        source=np.concatenate([zero, 1 + each]),
-        target=np.concatenate([1 + each, 1 + copies + each]),
-        link=np.repeat(np.arange(2, dtype=np.int32), copies),
-    )
 
 
 def nothing(_: int) -> None:
@@ -58,7 +30,7 @@ def nothing(_: int) -> None:
 
 def measure(runner: str, drops: int) -> dict[str, float]:
     """Seconds of one run, and of its reference."""
-    graph = graph_of(drops)
+    graph = fan(drops)
     with tempfile.TemporaryDirectory() as directory:
         started = time.perf_counter()
         result = local.run(graph, directory=Path(directory), runner=runner, workers=WORKERS)

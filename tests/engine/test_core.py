@@ -1,6 +1,5 @@
 """The core: what it does with every event, in drawings and in random orders."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,12 +24,12 @@ from dropflow.engine.explain import explain
 from dropflow.engine.invariants import check
 from dropflow.errors import BadGraphError
 from dropflow.failure import Failure
-from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Axis, Kind, Link, Template
+from dropflow.graph.templates import Kind
 from dropflow.states import DropState, SessionState
 from dropflow.testing import oracle
 from dropflow.testing.drawing import draw, row
+from dropflow.testing.shapes import chain
 from dropflow.testing.strategies import graphs
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
@@ -196,7 +195,7 @@ def test_a_drop_on_another_node_advances_by_reports_only() -> None:
 @pytest.mark.parametrize("length", [10, 100_000])
 def test_skips_travel_any_distance(length: int) -> None:
     """A skip crosses a chain of any length without recursion."""
-    graph = _chain(length)
+    graph = chain(2 * length)
     core, _ = begin(graph)
     core.handle([Finished(0, 1, (1,))])
 
@@ -222,24 +221,6 @@ def test_explain_names_the_root_cause() -> None:
     core.handle([Failed(0, 1, BOOM)])
 
     assert "the error started at drawing_A_0" in explain(core, row(graph, "C")).lines
-
-
-def _chain(length: int) -> PhysicalGraph:
-    steps = (Axis("chain", "chain", "loop", length),)
-    return from_columns(
-        name="chain",
-        prefix="chain",
-        templates=(
-            Template(key="A", name="A", kind=Kind.APP, axes=steps),
-            Template(key="d", name="d", kind=Kind.DATA, axes=steps),
-        ),
-        links=(Link(source=0, target=1), Link(source=1, target=0, carry=True)),
-        template=np.arange(2 * length, dtype=np.int32) % 2,
-        instance=np.arange(2 * length, dtype=np.int32) // 2,
-        source=np.arange(2 * length - 1, dtype=np.int32),
-        target=np.arange(1, 2 * length, dtype=np.int32),
-        link=np.arange(2 * length - 1, dtype=np.int32) % 2,
-    )
 
 
 def _play(graph: PhysicalGraph, data: st.DataObject) -> tuple[Core, dict[int, int], dict[int, list[int]]]:
