@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import GoneError, LinkError, UsageError
+from dropflow.errors import LinkError, UsageError
 from managers.keys import ClusterKey
 from managers.links.actions import Delivery, LinkChange
 from managers.links.carrier import Carrier
 from managers.links.fetching import Fetched, Sink, Transfer
 from managers.links.outbound import Me
-from managers.links.serving import Reader, Server, Source
+from managers.links.serving import Reader, Server
 from managers.links.settings import LinkSettings
 from managers.links.sockets import check_address
 from managers.links.statistics import LinkStatistics
@@ -98,7 +98,7 @@ class Links:
         self._flushing = 0
         self._requests = itertools.count(1)
         self._closing = self._closed = False
-        self._server = Server(name, reader or _no_reader, self._post_reply, self._settings, self._clock)
+        self._server = Server(name, reader, self._post_reply, self._settings, self._clock)
         self._board = Switchboard(
             self._me,
             self._settings,
@@ -362,8 +362,3 @@ class Links:
         self._board.close(LinkError(f"the links of {self.name!r} are closed"))
         with self._settled:
             self._settled.notify_all()
-
-
-def _no_reader(session: str, drop: int, attempt: int) -> Source:
-    del attempt
-    raise GoneError(f"drop {drop} of session {session!r} is not here")

@@ -20,7 +20,7 @@ from managers.links.settings import LinkSettings
 from managers.links.wire import Buffer, Frames, view
 from managers.messages import Chunk, Fetch, FetchFailed, Gone, encode
 
-__all__ = ["BufferSource", "FileSource", "Reader", "Server", "Source", "answer"]
+__all__ = ["BufferSource", "FileSource", "Reader", "Server", "Shelf", "Source"]
 
 _PARKED = 10_000
 """Ranges that may wait for content that is still growing."""
@@ -101,16 +101,80 @@ class FileSource:
         self._view = memoryview(b"")
 
 
-def answer(source: Source, fetch: Fetch) -> Frames | None:
-    """Reply to one range; None if there is nothing to say before the content has grown."""
-    size = source.size
-    data = source.read(fetch.offset, fetch.length)
-    end = fetch.offset + len(data)
-    if size is None and not len(data):
+class Shelf:
+    """Sources that are open, and the answers read from them. Used by one thread.
+
+    Parameters
+    ----------
+    reader : Reader
+        Opens content.
+    settings : LinkSettings
+        How long a source that nobody asks for stays open.
+    clock : Clock
+        Time.
+    """
+
+    def __init__(self, reader: Reader | None, settings: LinkSettings, clock: Clock) -> None:
+        self._reader = reader
+        self._idle = settings.source_idle
+        self._clock = clock
+        self._sources: OrderedDict[tuple[str, int, int], tuple[Source, float]] = OrderedDict()
+
+    def answer(self, fetch: Fetch) -> Frames | None:
+        """Reply to a request for one range; None if there is nothing to say before the content has grown."""
+        try:
+            return self._range(self._source(fetch), fetch)
+        except GoneError as error:
+            return (encode(Gone(fetch.request, error.text)),)
+        except Exception as error:  # noqa: BLE001 - whatever a reader raises is the asking end's answer
+            return (encode(FetchFailed(fetch.request, Failure.of(error))),)
+
+    def forget(self, session: str, drop: int | None = None) -> None:
+        """Close what is open of a session, or of one drop of it."""
+        for key in [key for key in self._sources if key[0] == session and drop in (None, key[1])]:
+            self._sources.pop(key)[0].close()
+
+    def close_idle(self) -> float | None:
+        """Close what nobody asked for lately; seconds until the next is due."""
+        now = self._clock.monotonic()
+        while self._sources:
+            key, (source, used) = next(iter(self._sources.items()))
+            if used + self._idle > now:
+                return used + self._idle - now
+            del self._sources[key]
+            source.close()
         return None
-    checksum = zlib.crc32(data) if fetch.check else -1
-    total = -1 if size is None else size
-    return encode(Chunk(fetch.request, fetch.offset, total, size is not None and end >= size, checksum)), data
+
+    def close(self) -> None:
+        """Close everything."""
+        while self._sources:
+            self._sources.popitem()[1][0].close()
+
+    def _range(self, source: Source, fetch: Fetch) -> Frames | None:
+        size = source.size  # asked before reading: what is read cannot be less than this says
+        data = source.read(fetch.offset, fetch.length)
+        if size is None and not len(data):
+            return None
+        is_last = size is not None and fetch.offset + len(data) >= size
+        if not len(data) and not is_last:
+            raise StorageError(f"nothing could be read from byte {fetch.offset:,} on")
+        checksum = zlib.crc32(data) if fetch.check else -1
+        chunk = Chunk(fetch.request, fetch.offset, -1 if size is None else size, is_last, checksum)
+        return encode(chunk), data
+
+    def _source(self, fetch: Fetch) -> Source:
+        key = (fetch.session, fetch.drop, fetch.attempt)
+        known = self._sources.pop(key, None)
+        if known is not None:
+            source = known[0]
+        elif self._reader is not None:
+            source = self._reader(*key)
+        else:
+            raise GoneError(f"drop {fetch.drop} of session {fetch.session!r} is not here")
+        self._sources[key] = (source, self._clock.monotonic())
+        if len(self._sources) > _SOURCES:
+            self._sources.popitem(last=False)[1][0].close()
+        return source
 
 
 class Server:
@@ -120,8 +184,8 @@ class Server:
     ----------
     name : str
         For the thread.
-    reader : Reader
-        Opens content; called in the thread of this server.
+    reader : Reader or None
+        Opens content; called in the thread of this server. None has no content.
     reply : callable
         Takes a route and the frames to send there; may be called from any thread.
     settings : LinkSettings
@@ -133,21 +197,18 @@ class Server:
     def __init__(
         self,
         name: str,
-        reader: Reader,
+        reader: Reader | None,
         reply: Callable[[bytes, Frames], None],
         settings: LinkSettings,
         clock: Clock,
     ) -> None:
         self._name = name
-        self._reader = reader
+        self._shelf = Shelf(reader, settings, clock)
         self._reply = reply
-        self._settings = settings
-        self._clock = clock
         self._changed = threading.Condition()
         self._requests: deque[tuple[bytes, Fetch]] = deque()
         self._parked: list[tuple[bytes, Fetch]] = []
         self._forgotten: list[tuple[str, int | None]] = []
-        self._sources: OrderedDict[tuple[str, int, int], tuple[Source, float]] = OrderedDict()
         self._thread: threading.Thread | None = None
         self._growths = 0
         self._closing = False
@@ -195,29 +256,20 @@ class Server:
         while True:
             with self._changed:
                 while not (self._closing or self._requests or self._forgotten):
-                    idle = self._close_idle()
-                    self._changed.wait(idle)
+                    self._changed.wait(self._shelf.close_idle())
                 if self._closing:
                     break
                 forgotten, self._forgotten = self._forgotten, []
                 request = self._requests.popleft() if self._requests else None
             for session, drop in forgotten:
-                for key in [key for key in self._sources if key[0] == session and drop in (None, key[1])]:
-                    self._sources.pop(key)[0].close()
+                self._shelf.forget(session, drop)
             if request is not None:
                 self._serve(*request)
-        for source, _ in self._sources.values():
-            source.close()
-        self._sources.clear()
+        self._shelf.close()
 
     def _serve(self, route: bytes, fetch: Fetch) -> None:
         growths = self._growths
-        try:
-            frames = answer(self._source(fetch), fetch)
-        except GoneError as error:
-            frames = (encode(Gone(fetch.request, error.text)),)
-        except Exception as error:  # noqa: BLE001 - whatever a reader raises is the asking end's answer
-            frames = (encode(FetchFailed(fetch.request, Failure.of(error))),)
+        frames = self._shelf.answer(fetch)
         if frames is not None:
             self._reply(route, frames)
             return
@@ -230,23 +282,3 @@ class Server:
         if excess is not None:
             failure = Failure(code="DF220", kind="LinkError", text="too many readers wait for growing content")
             self._reply(excess[0], (encode(FetchFailed(excess[1].request, failure)),))
-
-    def _source(self, fetch: Fetch) -> Source:
-        key = (fetch.session, fetch.drop, fetch.attempt)
-        known = self._sources.pop(key, None)
-        source = self._reader(*key) if known is None else known[0]
-        self._sources[key] = (source, self._clock.monotonic())
-        if len(self._sources) > _SOURCES:
-            self._sources.popitem(last=False)[1][0].close()
-        return source
-
-    def _close_idle(self) -> float | None:
-        """Close what nobody asked for lately; seconds until the next is due."""
-        now = self._clock.monotonic()
-        while self._sources:
-            key, (source, used) = next(iter(self._sources.items()))
-            if used + self._settings.source_idle > now:
-                return used + self._settings.source_idle - now
-            del self._sources[key]
-            source.close()
-        return None

@@ -71,6 +71,11 @@ class Window:
             if self._waiting:
                 self._changed.notify_all()
 
+    def fits(self, size: int) -> bool:
+        """Whether `take` would not wait."""
+        with self._changed:
+            return self._error is not None or self._fits(size)
+
     def nudge(self) -> None:
         """Let all waiting senders ask again whether to give up."""
         with self._changed:

@@ -1,0 +1,205 @@
+"""Links over a fake wire in this process, for tests: same state machines, same API, no sockets, no threads, no clock.
+
+Nothing happens by itself. `MemoryNetwork.step` lets one thing happen, drawn from a seed: a packet arrives, perhaps
+twice or out of order or not at all, or, if nothing is on its way, time passes to the next deadline. Where real links
+would wait, memory links step the network; where waiting would never end, they say so instead of hanging.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+from dropflow.errors import InternalError, LinkError, UsageError
+from managers.links.actions import Delivery, LinkChange
+from managers.links.fetching import Fetched, Sink, Transfer
+from managers.links.network import PATIENCE, Faults, MemoryNetwork
+from managers.links.outbound import Me
+from managers.links.serving import Reader, Shelf
+from managers.links.settings import LinkSettings
+from managers.links.statistics import LinkStatistics
+from managers.links.switchboard import Switchboard
+from managers.links.wire import Frames, letter
+from managers.messages import Fetch, Message
+
+__all__ = ["Faults", "MemoryLinks", "MemoryNetwork"]
+
+
+class _Wire:
+    """What the switchboard of one process asks of the network."""
+
+    def __init__(self, node: "MemoryLinks", network: MemoryNetwork, shelf: Shelf) -> None:
+        self._node = node
+        self._network = network
+        self._shelf = shelf
+        self._routes: dict[str, bytes] = {}
+        self._parked: list[tuple[bytes, Fetch]] = []
+
+    def dial(self, peer: str, generation: int, address: str) -> None:
+        """Open a new connection to `peer`, in place of any before it."""
+        self.hangup(peer)
+        self._routes[peer] = self._network.dial(self._node, peer, generation, address)
+
+    def hangup(self, peer: str) -> None:
+        """Close the connection to `peer`."""
+        self._network.hangup(self._routes.pop(peer, b""))
+
+    def send(self, peer: str, frames: Frames) -> None:
+        """Send on the connection that was dialled to `peer`."""
+        self._network.send(self._routes.get(peer, b""), frames, back=False)
+
+    def reply(self, route: bytes, frames: Frames) -> None:
+        """Send to the connecting end known by `route`."""
+        if not self._network.send(route, frames, back=True):
+            self._node.board.inbound.lost(route)
+
+    def serve(self, route: bytes, peer: str, fetch: Fetch) -> None:
+        """Answer a request for content."""
+        del peer
+        frames = self._shelf.answer(fetch)
+        if frames is None:
+            self._parked.append((route, fetch))
+        else:
+            self.reply(route, frames)
+
+    def grown(self, session: str, drop: int) -> None:
+        """Answer again what waited for content to grow."""
+        parked, self._parked = self._parked, []
+        for route, fetch in parked:
+            if (fetch.session, fetch.drop) == (session, drop):
+                self.serve(route, "", fetch)
+            else:
+                self._parked.append((route, fetch))
+
+
+class MemoryLinks:
+    """As `managers.links.Links`, over a `MemoryNetwork`. `close` is like kill -9."""
+
+    def __init__(
+        self,
+        name: str,
+        network: MemoryNetwork,
+        *,
+        on_message: Callable[[Delivery], object],
+        on_change: Callable[[LinkChange], object] = lambda _: None,
+        reader: Reader | None = None,
+        incarnation: int = 1,
+        settings: LinkSettings | None = None,
+    ) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self._network = network
+        self._settings = settings or LinkSettings()
+        self._requests = itertools.count(1)
+        self._shelf = Shelf(reader, self._settings, network)
+        self._wire = _Wire(self, network, self._shelf)
+        self.address = network.address(name)
+        self.board = Switchboard(
+            Me(name, incarnation, self.address),
+            self._settings,
+            wire=self._wire,
+            on_message=on_message,
+            on_change=on_change,
+            on_release=lambda delivery: self.board.done(delivery, network.time),
+        )
+        network.join(self)
+
+    def connect(self, peer: str, address: str) -> None:
+        """Open the link to `peer`."""
+        self.board.connect(peer, address, self._network.time)
+
+    def disconnect(self, peer: str) -> None:
+        """Close the link to `peer`."""
+        self.board.disconnect(peer)
+
+    def send(
+        self,
+        peer: str,
+        message: Message,
+        frames: Sequence[object] = (),
+        *,
+        timeout: float | None = None,
+        give_up: Callable[[], bool] | None = None,
+    ) -> None:
+        """Send a message; steps the network while `peer` is too far behind."""
+        item = letter(message, frames)
+        window = self.board.windows.get(peer)
+        if window is None:
+            raise UsageError(f"there is no link to node {peer!r}", hint="connect to it first")
+        end = math.inf if timeout is None else self._network.time + timeout
+        for _ in range(PATIENCE):
+            if window.fits(item.cost) or self._network.time >= end or (give_up is not None and give_up()):
+                break
+            self._network.step()
+        else:
+            raise InternalError(f"{self.name!r} would wait for {peer!r} for ever, in {self._network!r}")
+        window.take(item.cost, timeout=0, give_up=None)
+        self.board.offer(peer, [item], self._network.time)
+
+    def fetch(
+        self,
+        peer: str,
+        session: str,
+        drop: int,
+        sink: Sink,
+        *,
+        attempt: int = 0,
+        size: int | None = None,
+        checksum: int | None = None,
+        timeout: float | None = None,
+        give_up: Callable[[], bool] | None = None,
+    ) -> Fetched:
+        """Fetch the content of a drop; steps the network until it is here."""
+        transfer = Transfer(
+            next(self._requests),
+            peer=peer,
+            session=session,
+            drop=drop,
+            attempt=attempt,
+            size=size,
+            checksum=checksum,
+            settings=self._settings,
+        )
+        self._more(transfer)
+        try:
+            return transfer.run(sink, more=self._more, timeout=timeout, give_up=give_up, wait=self._wait)
+        finally:
+            self.board.end(transfer)
+
+    def grown(self, session: str, drop: int) -> None:
+        """Content has grown, or ended."""
+        self._wire.grown(session, drop)
+
+    def forget(self, session: str, drop: int | None = None) -> None:
+        """Close what is open of content."""
+        self._shelf.forget(session, drop)
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Step the network until all peers have all that was sent."""
+        return self._wait(self.board.is_settled, timeout)
+
+    def heard(self) -> dict[str, tuple[int, float]]:
+        """Incarnation of each peer, and when anything last came from it."""
+        return self.board.heard()
+
+    def statistics(self) -> LinkStatistics:
+        """How the links are doing."""
+        return self.board.statistics()
+
+    def nudge(self) -> None:
+        """Nobody waits: there is one thread."""
+
+    def close(self) -> None:
+        """End, as a killed process does."""
+        self._network.leave(self.name)
+        self.board.close(LinkError(f"the links of {self.name!r} are closed"))
+
+    def _more(self, transfer: Transfer) -> None:
+        self.board.begin(transfer, self._network.time)
+
+    def _wait(self, done: Callable[[], bool], timeout: float | None) -> bool:
+        end = math.inf if timeout is None else self._network.time + timeout
+        for _ in range(PATIENCE):
+            if done() or self._network.time >= end:
+                return done()
+            self._network.step()
+        raise InternalError(f"{self.name!r} would wait for ever, in {self._network!r}")
