@@ -10,6 +10,7 @@ import click
 from dropflow import __version__
 from dropflow.cli.check import check
 from dropflow.cli.exits import Exit
+from dropflow.cli.explain import explain
 from dropflow.cli.info import info
 from dropflow.cli.palette import palette
 from dropflow.cli.partition import map_command, partition
@@ -32,7 +33,7 @@ def commands() -> None:
     """
 
 
-for _command in (run, check, unroll, partition, map_command, info, palette, version):
+for _command in (run, check, unroll, partition, map_command, info, explain, palette, version):
     commands.add_command(_command)
 
 

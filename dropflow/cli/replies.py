@@ -14,6 +14,7 @@ from dropflow.problems import Problem, Severity
 __all__ = [
     "CheckReply",
     "Counts",
+    "ExplainReply",
     "InfoReply",
     "NodeCount",
     "PaletteReply",
@@ -181,6 +182,21 @@ class InfoReply(msgspec.Struct, frozen=True, kw_only=True):
             for node in self.nodes
         ]
         yield from columns(rows, header=("node", "category", "shape", "drops", "component"))
+
+
+class ExplainReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a drop is where it is; `session` is the state of the run, as far as its journal goes."""
+
+    ok: bool = True
+    session: str
+    drop: str
+    state: str
+    reasons: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """The drop, then the reasons."""
+        yield self.drop
+        yield from (f"  {reason}" for reason in self.reasons)
 
 
 class PaletteReply(msgspec.Struct, frozen=True, kw_only=True):

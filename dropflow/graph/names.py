@@ -16,7 +16,7 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.ids import DropId
 
-__all__ = ["drop_of", "human_key", "iid", "index_of", "instance_iid", "oid", "oids"]
+__all__ = ["drop_of", "find_drop", "human_key", "iid", "index_of", "instance_iid", "oid", "oids"]
 
 _FEW = 16
 _CANDIDATES = 5000
@@ -117,6 +117,26 @@ def drop_of(graph: PhysicalGraph, oid: str) -> DropId:
         raise UsageError(f"there is no drop {oid!r}", hint=f"its last instance is {close[0]}" if close else "")
     first = np.unique(graph.template, return_index=True)[1][:_CANDIDATES]
     raise _unknown(graph, oid, oids(graph, first.astype(np.int32)))
+
+
+def find_drop(graph: PhysicalGraph, text: str) -> DropId:
+    """The drop whose text id is `text`, or the only one whose id ends so: what a person can be asked to type.
+
+    Raises
+    ------
+    UsageError
+        There is no such drop, or there are several.
+    """
+    try:
+        return drop_of(graph, text)
+    except UsageError:
+        ending = [row for row, name in enumerate(oids(graph, range(graph.drops))) if name.endswith(text)]
+        if len(ending) == 1:
+            return DropId(ending[0])
+        if not ending:
+            raise
+    examples = ", ".join(oids(graph, ending[:3]))
+    raise UsageError(f"{len(ending)} drops end in {text!r}", hint=f"such as {examples}")
 
 
 def _parse(shape: tuple[int, ...], tail: str) -> int:
