@@ -1,0 +1,155 @@
+"""Messages become packets and messages again."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from dropflow.errors import ProtocolError, UsageError
+from managers.links.settings import INLINE
+from managers.links.wire import Buffer, Joiner, Packer, Sealed, check_frames, letter
+from managers.messages import Beat, Carry, Chunk, Leave, Part, decode_message, decode_packet
+
+messages = st.lists(
+    st.tuples(
+        st.text(max_size=20),
+        st.lists(st.one_of(st.just(b""), st.binary(max_size=40), st.integers(0, 3 * INLINE).map(bytes)), max_size=3),
+    ),
+    max_size=8,
+)
+
+
+def _sealed(packer: Packer) -> list[Sealed]:
+    packets = []
+    while (packet := packer.seal()) is not None:
+        packets.append(packet)
+    return packets
+
+
+def _opened(packets: list[Sealed]) -> list[tuple[str, list[bytes]]]:
+    found: list[tuple[str, list[bytes]]] = []
+    joiner = Joiner()
+    for sealed in packets:
+        header, *raw = (bytes(frame) for frame in sealed.frames)
+        packet = decode_packet(header)
+        check_frames(packet, raw)
+        whole: list[list[bytes]] = packet.messages if isinstance(packet, Carry) else []
+        segments: list[Buffer] | None = joiner.add(packet, raw) if isinstance(packet, Part) else None
+        for body, *frames in [*whole, *([segments] if segments else [])]:
+            message = decode_message(body)
+            assert isinstance(message, Leave)
+            found.append((message.reason, [bytes(frame) for frame in frames]))
+    assert not joiner.is_open
+    return found
+
+
+@given(messages, st.integers(1, 70_000))
+def test_messages_come_back_whole_and_in_order(sent: list[tuple[str, list[bytes]]], fragment: int) -> None:
+    """Whatever their sizes, messages are what they were after packing and joining, and packets count from 1."""
+    packer = Packer(max(fragment, 200))
+    for text, frames in sent:
+        packer.put(letter(Leave(text), frames))
+    packets = _sealed(packer)
+
+    assert _opened(packets) == sent
+    assert [packet.number for packet in packets] == list(range(1, len(packets) + 1))
+    assert packer.is_empty
+
+
+@given(messages)
+def test_costs_and_letters_add_up(sent: list[tuple[str, list[bytes]]]) -> None:
+    """The packets of some messages cost what the messages cost, so that a window fills and empties exactly."""
+    packer = Packer(5000)
+    letters = [letter(Leave(text), frames) for text, frames in sent]
+    for item in letters:
+        packer.put(item)
+    packets = _sealed(packer)
+
+    assert sum(packet.cost for packet in packets) == sum(item.cost for item in letters)
+    assert sum(packet.letters for packet in packets) == len(letters)
+
+
+@given(messages, st.integers(0, 10))
+def test_what_is_cleared_adds_up_too(sent: list[tuple[str, list[bytes]]], taken: int) -> None:
+    """Packets that were sealed and what is thrown away afterwards make up all messages, in number and cost."""
+    packer = Packer(5000)
+    letters = [letter(Leave(text), frames) for text, frames in sent]
+    for item in letters:
+        packer.put(item)
+    packets = [packet for packet in (packer.seal() for _ in range(taken)) if packet is not None]
+    count, cost = packer.clear()
+
+    assert cost + sum(packet.cost for packet in packets) == sum(item.cost for item in letters)
+    assert count + sum(packet.letters for packet in packets) == len(letters)
+    assert packer.seal() is None
+
+
+def test_small_messages_share_a_packet() -> None:
+    """Messages that wait together travel together."""
+    packer = Packer(1000)
+    for number in range(50):
+        packer.put(letter(Leave(str(number))))
+
+    assert len(_sealed(packer)) == 1
+
+
+def test_large_frames_are_not_copied() -> None:
+    """The parts of a large frame are views of the caller's own memory."""
+    content = bytearray(200_000)
+    packer = Packer(50_000)
+    packer.put(letter(Leave(), [content]))
+    packets = _sealed(packer)
+    content[:] = b"x" * len(content)
+
+    assert b"".join(bytes(frame) for packet in packets for frame in packet.frames[1:]).endswith(bytes(content))
+
+
+def test_a_whole_frame_is_handed_on_as_it_came() -> None:
+    """A raw frame that fits into one part is not copied at the receiving end."""
+    packer = Packer(50_000)
+    packer.put(letter(Leave("here it is"), [b"y" * 20_000]))
+    (packet,) = _sealed(packer)
+    frame = bytes(packet.frames[2])
+    part = decode_packet(packet.frames[0])
+    assert isinstance(part, Part)
+    segments = Joiner().add(part, [packet.frames[1], frame])
+
+    assert segments is not None
+    assert segments[1] is frame
+
+
+def test_a_message_beyond_all_measure_is_refused() -> None:
+    """A message that is too large fails at its sender and says what to do."""
+    with pytest.raises(UsageError, match="too large"):
+        letter(Leave(), [memoryview(bytes(1)).cast("B")] * 2000)
+
+
+@pytest.mark.parametrize(
+    ("parts", "pieces"),
+    [
+        ([Part(1, 5)], [[b"x"]]),
+        ([Part(1, 0, [])], [[b"x"]]),
+        ([Part(1, 0, [2**40])], [[b"x"]]),
+        ([Part(1, 0, [3])], [[b"four"]]),
+        ([Part(1, 0, [3])], [[b"ab", b""]]),
+        ([Part(1, 0, [3]), Part(2, 0, [3])], [[b"a"], [b"b"]]),
+        ([Part(1, 0, [3]), Part(2, 2)], [[b"a"], [b"b"]]),
+    ],
+    ids=["no beginning", "no sizes", "too large", "too long", "empty piece", "two beginnings", "a hole"],
+)
+def test_parts_that_do_not_fit_are_refused(parts: list[Part], pieces: list[list[bytes]]) -> None:
+    """A part that does not continue its message is a protocol error, and takes no memory."""
+    joiner = Joiner()
+    with pytest.raises(ProtocolError):
+        for part, piece in zip(parts, pieces, strict=True):
+            joiner.add(part, piece)
+
+
+@pytest.mark.parametrize(
+    ("packet", "raw"),
+    [(Beat(1), [b"x"]), (Carry(1, [[b"x"]]), [b"x"]), (Part(1, 0, [1]), []), (Chunk(1, 0, 0, last=True), [])],
+    ids=["beat", "carry", "part", "chunk"],
+)
+def test_raw_frames_must_belong_to_their_header(packet: Beat | Carry | Part | Chunk, raw: list[bytes]) -> None:
+    """A packet with raw frames it cannot have, or without those it must have, is a protocol error."""
+    with pytest.raises(ProtocolError):
+        check_frames(packet, raw)

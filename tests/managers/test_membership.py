@@ -1,0 +1,187 @@
+"""Who is in, who is silent, who is lost."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from managers.membership import Change, Heard, Join, Leave, Membership, MemberState, Tick
+
+SUSPECT, LOST = 3.0, 15.0
+
+
+def _states(changes: list[Change]) -> list[tuple[str, str]]:
+    return [(change.after.name, change.after.state.value) for change in changes]
+
+
+@pytest.fixture
+def members() -> Membership:
+    """A membership in which ``a`` joined at 0 and was heard at 1."""
+    members = Membership(suspect_after=SUSPECT, lost_after=LOST)
+    members.handle(Join("a", 1, "tcp://h:1"), 0.0)
+    members.handle(Heard("a", 1), 1.0)
+    return members
+
+
+def test_a_member_that_is_heard_is_alive() -> None:
+    """Joining announces a member, hearing from it makes it alive."""
+    members = Membership()
+
+    assert _states(members.handle(Join("a", 1), 0.0)) == [("a", "joined")]
+    assert _states(members.handle(Heard("a", 1), 1.0)) == [("a", "alive")]
+    assert _states(members.handle(Heard("a", 1), 2.0)) == []
+
+
+def test_silence_makes_suspect_then_lost(members: Membership) -> None:
+    """A silent member is suspect after one time and lost after the other, at the deadlines that were announced."""
+    assert members.deadline() == 1.0 + SUSPECT
+    assert _states(members.handle(Tick(), 1.0 + SUSPECT)) == [("a", "suspect")]
+    assert members.deadline() == 1.0 + LOST
+    assert _states(members.handle(Tick(), 1.0 + LOST)) == [("a", "lost")]
+    assert members.deadline() is None
+
+
+def test_a_late_tick_tells_the_whole_story(members: Membership) -> None:
+    """If nobody asked for long, suspicion and loss are both reported, with the times at which they were due."""
+    changes = members.handle(Tick(), 1000.0)
+
+    assert _states(changes) == [("a", "suspect"), ("a", "lost")]
+    assert [change.after.since for change in changes] == [1.0 + SUSPECT, 1.0 + LOST]
+
+
+def test_a_suspect_that_is_heard_is_alive_again(members: Membership) -> None:
+    """Suspicion ends with the first sign of life."""
+    members.handle(Tick(), 5.0)
+
+    assert _states(members.handle(Heard("a", 1), 6.0)) == [("a", "alive")]
+
+
+def test_a_sign_of_life_after_the_deadline_comes_too_late(members: Membership) -> None:
+    """A member that speaks after it should have been lost is lost, even if nobody looked in between."""
+    assert _states(members.handle(Heard("a", 1), 1.0 + LOST)) == [("a", "suspect"), ("a", "lost")]
+
+
+def test_who_never_answers_is_lost() -> None:
+    """A member that was announced and never heard is lost in the end, and the reason says so."""
+    members = Membership(suspect_after=SUSPECT, lost_after=LOST)
+    members.handle(Join("a", 1), 0.0)
+    (change,) = members.handle(Tick(), LOST)
+
+    assert change.after.state is MemberState.LOST
+    assert "never answered" in change.reason
+
+
+def test_a_new_incarnation_replaces_the_old_one_at_once(members: Membership) -> None:
+    """A process that started again is first lost, then joined; its old self is not heard any more."""
+    changes = members.handle(Join("a", 2, "tcp://h:2"), 2.0)
+
+    assert _states(changes) == [("a", "lost"), ("a", "joined")]
+    assert [change.after.incarnation for change in changes] == [1, 2]
+    assert members.handle(Heard("a", 1), 2.5) == []
+    assert members.handle(Join("a", 1), 2.5) == []
+    assert members.members["a"].address == "tcp://h:2"
+
+
+def test_the_lost_must_join_again(members: Membership) -> None:
+    """Hearing from a lost member changes nothing; joining again brings it back, under the same incarnation too."""
+    members.handle(Tick(), 100.0)
+
+    assert members.handle(Heard("a", 1), 101.0) == []
+    assert _states(members.handle(Join("a", 1), 102.0)) == [("a", "joined")]
+
+
+def test_who_left_stays_away_until_it_starts_again(members: Membership) -> None:
+    """After goodbye, late news of the same incarnation is ignored; a new one may join."""
+    assert _states(members.handle(Leave("a", 1, "maintenance"), 2.0)) == [("a", "left")]
+    assert members.handle(Heard("a", 1), 2.1) == []
+    assert members.handle(Join("a", 1), 2.2) == []
+    assert members.deadline() is None
+    assert _states(members.handle(Join("a", 2), 3.0)) == [("a", "joined")]
+
+
+def test_only_the_absent_can_be_forgotten(members: Membership) -> None:
+    """A present member stays when it is to be forgotten; a lost one goes."""
+    members.forget("a")
+    assert "a" in members.members
+    members.handle(Tick(), 100.0)
+    members.forget("a")
+    assert "a" not in members.members
+
+
+def test_impatience_must_be_ordered() -> None:
+    """A member cannot be lost before it is suspect."""
+    with pytest.raises(ValueError, match="suspect_after"):
+        Membership(suspect_after=5.0, lost_after=5.0)
+
+
+class Story(RuleBasedStateMachine):
+    """Random stories of three members, checked against what any observer could work out from the events alone."""
+
+    names = st.sampled_from(["a", "b", "c"])
+    incarnations = st.integers(1, 3)
+    cuts: Bundle[str] = Bundle("cuts")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.members = Membership(suspect_after=SUSPECT, lost_after=LOST)
+        self.now = 0.0
+        self.seen: dict[str, tuple[int, str]] = {}
+
+    def _tell(self, event: Join | Heard | Leave | Tick) -> None:
+        for change in self.members.handle(event, self.now):
+            before = None if change.before is None else (change.before.incarnation, change.before.state.value)
+            assert self.seen.get(change.after.name) == before, "each change begins where the last one ended"
+            after = (change.after.incarnation, change.after.state.value)
+            assert after != before, "a change changes something"
+            assert before is None or after[0] >= before[0], "incarnations never go back"
+            assert change.reason
+            self.seen[change.after.name] = after
+
+    @rule(name=names, incarnation=incarnations)
+    def join(self, name: str, incarnation: int) -> None:
+        """Somebody joins."""
+        self._tell(Join(name, incarnation))
+
+    @rule(name=names, incarnation=incarnations)
+    def hear(self, name: str, incarnation: int) -> None:
+        """Somebody is heard."""
+        self._tell(Heard(name, incarnation))
+
+    @rule(name=names, incarnation=incarnations)
+    def leave(self, name: str, incarnation: int) -> None:
+        """Somebody leaves."""
+        self._tell(Leave(name, incarnation))
+
+    @rule(seconds=st.floats(0.0, 20.0))
+    def wait(self, seconds: float) -> None:
+        """Time passes, with or without anybody looking."""
+        self.now += seconds
+
+    @rule(target=cuts)
+    def look(self) -> str:
+        """Somebody looks at the deadline, exactly."""
+        due = self.members.deadline()
+        if due is not None:
+            self.now = max(self.now, due)
+        self._tell(Tick())
+        return "looked"
+
+    @rule(_=consumes(cuts))
+    def nothing_is_due_after_looking(self, _: str) -> None:
+        """Having looked, looking again at the same time changes nothing."""
+        self._tell(Tick())
+        assert self.members.handle(Tick(), self.now) == []
+
+    @invariant()
+    def the_view_agrees_with_the_changes(self) -> None:
+        """Whoever followed the changes knows exactly what the membership knows."""
+        view = {name: (m.incarnation, m.state.value) for name, m in self.members.members.items()}
+        assert view == self.seen
+
+    @invariant()
+    def deadlines_are_for_the_present_only(self) -> None:
+        """There is something to wait for if and only if somebody present could fall silent."""
+        present = [m for m in self.members.members.values() if m.state.is_present]
+        assert (self.members.deadline() is not None) == bool(present)
+
+
+TestStory = Story.TestCase

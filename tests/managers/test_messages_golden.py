@@ -1,0 +1,170 @@
+"""The protocol, byte by byte: what an earlier build wrote is read today, and what is written today is the same.
+
+`golden/messages.json` holds the bytes of one example of each record. A change to it is a change to the protocol: add
+fields at the end with a default, or raise `PROTOCOL`.
+"""
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow.errors import ProtocolError
+from dropflow.failure import Failure
+from dropflow.states import DropState, SessionState
+from managers import messages
+from managers.messages import (
+    PROTOCOL,
+    Events,
+    Message,
+    Packet,
+    Place,
+    Prepare,
+    SessionStatus,
+    decode_message,
+    decode_packet,
+    encode,
+)
+
+_GOLDEN: dict[str, str] = json.loads((Path(__file__).parent / "golden" / "messages.json").read_text(encoding="utf-8"))
+_FAILURE = Failure(code="DF201", kind="OSError", text="disk full", hint="make room", retryable=True, detail="...")
+
+EXAMPLES: list[Packet | Message] = [
+    messages.Hello(PROTOCOL, "node-1", 1_790_000_000_000_000, "node-2", 3, "tcp://10.0.0.1:7000"),
+    messages.Welcome(PROTOCOL, "node-2", 1_790_000_000_000_001, 12, 11),
+    messages.Refuse("protocol", "we speak 1, you speak 2", "install the same version"),
+    messages.Carry(13, [[b"body"], [b"body", b"frame"]]),
+    messages.Part(14, 0, [300_000, 0, 5]),
+    messages.Ack(14, 13, again=True),
+    messages.Beat(14),
+    messages.Fetch(7, "s-1", 4_000_000_000, 2, 1 << 40, 4 << 20, check=False),
+    messages.Chunk(7, 1 << 40, -1, last=False, checksum=0xDEADBEEF),
+    messages.Gone(7, "released"),
+    messages.FetchFailed(7, _FAILURE),
+    Events.of("s-1", 1, 2, drops=[1, 2**31 - 1], states=[2, 3], attempts=[1, 65_535], causes=[-1, 1]),
+    messages.Released.of("s-1", 1, [5, 6]),
+    messages.Leave("shutting down"),
+    Prepare(
+        1,
+        "s-1",
+        1,
+        (Place("node-1", "tcp://10.0.0.1:7000", (0, 2), 5), Place("node-2", "tcp://10.0.0.2:7000", (1,))),
+        {"retries": 2, "keep": True, "factor": 0.5, "log": "info"},
+        30.0,
+    ),
+    messages.Prepared(1, "s-1", 1, 1000, _FAILURE),
+    messages.Start(2, "s-1", 1),
+    messages.Started(2, "s-1", 1),
+    messages.Undo(3, "s-1", 1, "node-2 is full"),
+    messages.Undone(3, "s-1", 1),
+    messages.Cancel(4, "s-1", "by hand"),
+    messages.Cancelled(4, "s-1", _FAILURE),
+    messages.Delete(5, "s-1"),
+    messages.Deleted(5, "s-1"),
+    messages.StatusRequest(6, "s-1"),
+    messages.Status(
+        6,
+        (SessionStatus("s-1", 1, SessionState.RUNNING, (0, 1, 2, 0, 0, 0, 0, 0), ((7, _FAILURE),), 1.5e9, 0.0),),
+    ),
+]
+_NAMES = [type(example).__name__ for example in EXAMPLES]
+
+
+def _decode(example: Packet | Message, data: bytes) -> Packet | Message:
+    return decode_packet(data) if isinstance(example, get_args(Packet)) else decode_message(data)
+
+
+def test_every_record_has_an_example() -> None:
+    """No packet and no message can be added without an example of its bytes."""
+    records = {record.__name__ for record in (*get_args(Packet), *get_args(Message))}
+
+    assert records == set(_NAMES) == set(_GOLDEN)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=_NAMES)
+def test_bytes_are_those_of_earlier_builds(example: Packet | Message) -> None:
+    """Each record is written as it was when its bytes were committed."""
+    assert encode(example).hex() == _GOLDEN[type(example).__name__]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=_NAMES)
+def test_bytes_of_earlier_builds_are_read(example: Packet | Message) -> None:
+    """Each record is read back from the committed bytes as it was."""
+    assert _decode(example, bytes.fromhex(_GOLDEN[type(example).__name__])) == example
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=_NAMES)
+def test_fields_of_later_builds_are_passed_over(example: Packet | Message) -> None:
+    """A record with more fields than are known here is read, and the surplus ignored."""
+    fields = [*msgspec.msgpack.decode(encode(example)), "a field of the future"]
+    known = len(type(example).__struct_fields__) + 1
+    complete = [*fields[:-1], *msgspec.to_builtins(example)[len(fields) - 1 : known], fields[-1]]
+
+    assert _decode(example, msgspec.msgpack.encode(complete)) == example
+
+
+def test_tags_are_unique() -> None:
+    """No two records can be taken for each other, packets and messages alike."""
+    tags = [record.__struct_config__.tag for record in (*get_args(Packet), *get_args(Message))]
+
+    assert len(tags) == len(set(tags))
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_a_protocol_error(data: bytes) -> None:
+    """Whatever the bytes, decoding them gives a record or a `ProtocolError`, and nothing else."""
+    for decode in (decode_packet, decode_message):
+        try:
+            decode(data)
+        except ProtocolError as error:
+            assert error.text
+
+
+@given(st.sampled_from(EXAMPLES), st.data())
+def test_damaged_records_are_a_protocol_error(example: Packet | Message, data: st.DataObject) -> None:
+    """A record with a damaged byte decodes to some record or to a `ProtocolError`, and nothing else."""
+    body = bytearray(encode(example))
+    body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        _decode(example, bytes(body))
+    except ProtocolError as error:
+        assert error.text
+
+
+def test_deep_nesting_is_a_protocol_error() -> None:
+    """Arrays nested without end are refused, not followed."""
+    with pytest.raises(ProtocolError):
+        decode_packet(b"\x91" * 200_000)
+
+
+def test_events_are_columns() -> None:
+    """The columns of an Events message are those it was made of, with their types."""
+    example = Events.of("s", 1, 1, drops=[7, 8], states=[2, 7], attempts=[1, 3], causes=[-1, 7])
+    drops, states, attempts, causes = example.columns()
+
+    assert [column.tolist() for column in (drops, states, attempts, causes)] == [[7, 8], [2, 7], [1, 3], [-1, 7]]
+    assert [column.dtype.str for column in (drops, states, attempts, causes)] == ["<i4", "|u1", "<u2", "<i4"]
+    assert DropState(states[1]) is DropState.SKIPPED
+    assert not drops.flags.writeable
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    """An Events message whose arrays do not match is refused when it is made and when it is read."""
+    with pytest.raises(ValueError, match="differ in length"):
+        Events.of("s", 1, 1, drops=[1], states=[2, 2], attempts=[1], causes=[-1])
+    good = encode(Events.of("s", 1, 1, drops=[1], states=[2], attempts=[1], causes=[-1]))
+    fields = msgspec.msgpack.decode(good)
+    fields[4] = b""
+    with pytest.raises(ProtocolError, match="differ in length"):
+        decode_message(msgspec.msgpack.encode(fields))
+
+
+@pytest.mark.parametrize("attempts", [[65_536], [-1], [0.5]])
+def test_values_that_do_not_fit_are_refused(attempts: list[float]) -> None:
+    """A value outside its column's type raises; it never wraps round."""
+    with pytest.raises(OverflowError, match="do not fit uint16"):
+        Events.of("s", 1, 1, drops=[1], states=[2], attempts=attempts, causes=[-1])
