@@ -31,9 +31,9 @@ def greeting(component: str = "dlg.apps.simple.HelloWorldApp") -> PhysicalGraph:
 
 @pytest.mark.parametrize("runner", local.RUNNERS)
 def test_a_run_leaves_what_the_reference_says(tmp_path: Path, runner: str) -> None:
-    """Graph, journal, summary and the result of the leaf drop are in the session directory, and no temporary file."""
+    """Graph, journal, summary and the result are in the session directory; no temporary file, and no log of nothing."""
     graph = greeting()
-    result = local.run(graph, directory=tmp_path, runner=runner, workers=1)
+    result = local.run(graph, directory=tmp_path, runner=runner, workers=2)
 
     assert result.status is SessionState.FINISHED
     assert digest(load(tmp_path / "graph.dfg")) == digest(graph)
@@ -41,6 +41,7 @@ def test_a_run_leaves_what_the_reference_says(tmp_path: Path, runner: str) -> No
     assert told == msgspec.json.decode(msgspec.json.encode(local.summary(result)))
     assert [path.read_text() for path in (tmp_path / "results").iterdir()] == ["Hello you"]
     assert not (tmp_path / "tmp").exists() or list((tmp_path / "tmp").iterdir()) == []
+    assert list((tmp_path / "logs").iterdir()) == []
     assert replay(graph, tmp_path / "journal.dfj").status is SessionState.FINISHED
 
 

@@ -19,7 +19,18 @@ import msgspec
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import Executor, Outcome, Task
-from dropflow.engine.runners.wire import AbortTask, Buffer, Hello, Outcomes, Ready, Refused, Tasks, ToWorker, frame
+from dropflow.engine.runners.wire import (
+    AbortTask,
+    Buffer,
+    FromWorker,
+    Hello,
+    Outcomes,
+    Ready,
+    Refused,
+    Tasks,
+    ToWorker,
+    frame,
+)
 from dropflow.failure import Failure
 
 __all__ = ["main"]
@@ -74,8 +85,15 @@ class _Worker:
 
     def _send(self, outcomes: list[Outcome]) -> None:
         if outcomes:
-            self._link.sendall(frame(Outcomes(tuple(outcomes))))
+            self._tell(Outcomes(tuple(outcomes)))
             outcomes.clear()
+
+    def _tell(self, message: FromWorker) -> None:
+        try:
+            self._link.sendall(frame(message))
+        except OSError:
+            # A session can be over before this process has finished starting.
+            self._leave()
 
     def _read(self) -> None:
         buffer = Buffer()
@@ -107,9 +125,9 @@ class _Worker:
             module, _, function = hello.factory.partition(":")
             self._executor = getattr(importlib.import_module(module), function)(hello.spec)
         except Exception as error:  # noqa: BLE001 - whatever it is, the runner has to hear of it
-            self._link.sendall(frame(Refused(f"{type(error).__name__}: {error}")))
+            self._tell(Refused(f"{type(error).__name__}: {error}"))
             self._leave()
-        self._link.sendall(frame(Ready()))
+        self._tell(Ready())
 
     def _leave(self) -> None:
         """End at once: the runner is gone, or has closed the socket to say that it is done with us."""
