@@ -33,10 +33,9 @@ def build(output: "Output", *, only_check: bool, directory: str | None, page: st
     """Write builtin.palette (components that run) and template.palette (constructs and templates)."""
     from pathlib import Path
 
-    from palettes.build import built_files, component_page, components
-
     import palettes
     from dropflow.cli.replies import PaletteReply
+    from palettes.build import built_files, component_page, components
 
     into = Path(directory) if directory else Path(palettes.__file__).parent
     wanted = {into / name: content for name, content in built_files().items()}
