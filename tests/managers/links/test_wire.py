@@ -140,8 +140,7 @@ def test_parts_that_do_not_fit_are_refused(parts: list[Part], pieces: list[list[
     """A part that does not continue its message is a protocol error, and takes no memory."""
     joiner = Joiner()
     with pytest.raises(ProtocolError):
-        for part, piece in zip(parts, pieces, strict=True):
-            joiner.add(part, piece)
+        list(map(joiner.add, parts, pieces))
 
 
 @pytest.mark.parametrize(
