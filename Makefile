@@ -13,6 +13,8 @@ $(VENV)/.installed: pyproject.toml
 
 demo: $(VENV)/.installed  ## translate and run a small radio-imaging pipeline, and show where its picture is
 	$(BIN)/dropflow run examples/imaging.graph --keep demo-output
+	@cat demo-output/files/catalogue.txt
+	@echo "Look at the picture: $(CURDIR)/demo-output/files/sky.png"
 
 test: $(VENV)/.installed  ## every test
 	$(BIN)/python -m pytest -q
