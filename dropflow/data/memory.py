@@ -1,8 +1,11 @@
 """Memory drops: content that travels in the `Handle` while it is small, and in shared memory when it is large.
 
-A content of up to `SMALL` bytes costs less to send inside a message than to open, map and unlink a file for; above
-that, one copy into shared memory serves every process of this machine that reads it (`benchmarks/data.py` measures
-both). Shared memory is a file in a directory of tmpfs that we map ourselves: the standard library's segments are
+A content of up to `SMALL` bytes travels in messages. A larger one is copied once into shared memory, where every
+process of this machine reads it, and takes no memory of the session's own process. For a single reader that is no
+faster (`benchmarks/data.py` measures it): what it saves is one copy for each further reader, and memory where
+everything passes through.
+
+Shared memory is a file in a directory of tmpfs that we map ourselves: the standard library's segments are
 removed by the first process that exits after attaching, before Python 3.13. When tmpfs is full the content moves to
 the disk, and the reader does not notice.
 """

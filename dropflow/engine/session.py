@@ -153,6 +153,7 @@ class Session:
         self._handles: dict[int, Handle] = {}
         self._parts: dict[int, dict[int, Handle]] = {}
         self._failures: dict[int, Failure] = {}
+        self._persisting: list[int] = []
         self._ready: deque[Run] = deque()
         self._in_flight = 0
         self._began = 0.0
@@ -292,13 +293,16 @@ class Session:
         try:
             if self._keeper.release(drop, self._template(drop), handle):
                 del self._handles[drop]
+            else:
+                self._persisting.append(drop)
         except DropflowError as error:
             self._notes.append(f"the content of {oid(self.graph, drop)} could not be released: {error}")
 
     def _keep_results(self) -> None:
+        """Put leaves, and what is to persist though others have read it, where a person finds it."""
         kinds = self.graph.kinds[self.graph.template]
         found = leaves(self.graph)
-        for drop in found[kinds[found] == np.uint8(Kind.DATA)].tolist():
+        for drop in (*found[kinds[found] == np.uint8(Kind.DATA)].tolist(), *self._persisting):
             handle = self._handles.get(drop)
             if handle is None:
                 continue

@@ -106,10 +106,10 @@ class FakeKeeper:
         self.discarded.append(part)
 
     def release(self, drop: int, template: Template, handle: Handle) -> bool:
-        """Record; the content goes."""
-        del template, handle
+        """Record; the content goes, unless its template says that it is to persist."""
+        del handle
         self.released.append(drop)
-        return True
+        return not template.persist
 
     def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:
         """Record."""

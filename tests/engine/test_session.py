@@ -64,6 +64,14 @@ def test_contents_are_committed_before_consumers_start() -> None:
     assert list(keeper.results) == ["drawing_y_0"]
 
 
+def test_what_is_to_persist_is_kept_though_it_was_read() -> None:
+    """Content that its keeper does not let go is a result, like that of a leaf."""
+    keeper = FakeKeeper()
+    run(draw("A -> x -> B -> y", x={"persist": True}), keeper, FakeRunner(success))
+
+    assert sorted(keeper.results) == ["drawing_x_0", "drawing_y_0"]
+
+
 def test_a_commit_that_fails_is_a_failure_of_the_attempt() -> None:
     """Data that cannot be stored is an ERROR of the application that wrote it, and nothing starts on it."""
     graph = draw("A -> x -> B")
