@@ -5,6 +5,7 @@
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -21,17 +22,19 @@ def cli_page() -> str:
         "What `--help` says, for every command. Made by `python -m dropflow.cli.reference`.",
         "",
     ]
-    for path, command in _walk(commands, ("dropflow",)):
-        context = click.Context(command, info_name=" ".join(path), max_content_width=100, terminal_width=100)
-        lines += [f"## {' '.join(path)}", "", "```", command.get_help(context), "```", ""]
+    for context in _walk(commands, None, "dropflow"):
+        lines += [f"## {context.command_path}", "", "```", context.get_help(), "```", ""]
     return "\n".join(lines)
 
 
-def _walk(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    yield path, command
+def _walk(command: click.Command, parent: click.Context | None, name: str) -> Iterator[click.Context]:
+    """A context for each command, below that of its group: settings such as ``-h`` come from there."""
+    own: dict[str, Any] = {**command.context_settings, "max_content_width": 100, "terminal_width": 100}
+    context = click.Context(command, parent=parent, info_name=name, **own)
+    yield context
     if isinstance(command, click.Group):
-        for name, child in command.commands.items():
-            yield from _walk(child, (*path, name))
+        for child_name, child in command.commands.items():
+            yield from _walk(child, context, child_name)
 
 
 if __name__ == "__main__":
