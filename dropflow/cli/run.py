@@ -45,7 +45,8 @@ def run(
     """Run GRAPH on this machine.
 
     Shows the progress of each logical node, and ends with where the results are; after a failure, with the drops that
-    started it, why, and what to do. Ctrl-C cancels cleanly; a second one leaves at once.
+    started it, why, and what to do. Ctrl-C cancels cleanly; a second one leaves at once. With --debug the
+    whole state of the engine is checked after every step, which is slow.
     """
     from dropflow.cli.running import run_graph
 
