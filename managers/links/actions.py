@@ -61,7 +61,8 @@ class LinkChange(msgspec.Struct, frozen=True, kw_only=True):
     text, hint : str
         Why, and what to do about it.
     undelivered : int
-        Messages that are lost with the old process (RESTARTED) or thrown away (REFUSED).
+        Messages that were not acknowledged and will not be sent again: meant for the old process (RESTARTED), which
+        may have had some of them, or thrown away (REFUSED).
     """
 
     peer: str

@@ -74,7 +74,7 @@ class Transfer:
         self._size = size
         self._checksum = checksum
         self._settings = settings
-        self._length = settings.chunk_least
+        self._length = settings.chunk_first
         self._asked = 0
         self._outstanding: deque[tuple[int, int, float]] = deque()
         self._arrived: deque[tuple[Chunk, Buffer]] = deque()
@@ -102,6 +102,8 @@ class Transfer:
     def again(self) -> None:
         """Note that what was asked for will not come: the connection broke."""
         with self._changed:
+            if self._outstanding:  # a range that is longer than the connections live would never arrive
+                self._length = max(self._length // 2, self._settings.chunk_least)
             self._outstanding.clear()
             if not self._ended:
                 self._asked = self._position

@@ -35,8 +35,8 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
         Bytes sent and not yet acknowledged; smaller than `window`, so that a heartbeat is not stuck behind it all.
     fragment : int
         Large messages are cut into packets of this size.
-    chunk_least, chunk_most : int
-        A fetch asks for ranges between these sizes: larger while they arrive quickly.
+    chunk_first, chunk_least, chunk_most : int
+        A fetch asks for ranges of these sizes: larger while they arrive quickly, smaller when they do not arrive.
     ahead : int
         Ranges that a fetch asks for ahead.
     peers : int
@@ -53,8 +53,9 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     ack_bytes: int = 512 << 10
     window: int = 16 << 20
     flight: int = 4 << 20
-    fragment: int = 256 << 10
-    chunk_least: int = 128 << 10
+    fragment: int = 64 << 10
+    chunk_first: int = 256 << 10
+    chunk_least: int = 16 << 10
     chunk_most: int = 4 << 20
     ahead: int = 4
     peers: int = 10_000

@@ -1,0 +1,425 @@
+"""The two ends of a link under loss, doubling, reordering, cuts and restarts, on a fake wire."""
+
+import random
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from dropflow.errors import GoneError, InternalError, LinkError, ProtocolError, StorageError, UsageError
+from managers.links import BufferSource, Delivery, LinkChange, LinkEvent, LinkSettings, Source
+from managers.links.memory import Faults, MemoryLinks, MemoryNetwork
+from managers.messages import Leave
+
+CHANCES = st.sampled_from([0.0, 0.1, 0.3])
+FAULTS = st.builds(Faults, lose=CHANCES, double=CHANCES, overtake=CHANCES, cut=st.sampled_from([0.0, 0.02, 0.1]))
+SETTINGS = st.builds(
+    LinkSettings,
+    window=st.sampled_from([2_000, 1 << 20]),
+    flight=st.sampled_from([500, 1 << 20]),
+    fragment=st.sampled_from([3_000, 50_000]),
+    ack_bytes=st.sampled_from([1, 10_000]),
+)
+
+
+class Inbox:
+    """Keeps what arrives, and what happened to the links."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, str, tuple[bytes, ...]]] = []
+        self.changes: list[LinkChange] = []
+
+    def take(self, delivery: Delivery) -> None:
+        """Keep a message."""
+        assert isinstance(delivery.message, Leave)
+        frames = tuple(bytes(frame) for frame in delivery.frames)
+        self.messages.append((delivery.peer, delivery.message.reason, frames))
+
+    def texts(self) -> list[str]:
+        """Texts of the messages so far."""
+        return [text for _, text, _ in self.messages]
+
+    def events(self) -> list[LinkEvent]:
+        """What happened so far."""
+        return [change.event for change in self.changes]
+
+
+def _node(
+    network: MemoryNetwork, name: str, incarnation: int = 1, settings: LinkSettings | None = None
+) -> tuple[MemoryLinks, Inbox]:
+    inbox = Inbox()
+    links = MemoryLinks(
+        name,
+        network,
+        on_message=inbox.take,
+        on_change=inbox.changes.append,
+        incarnation=incarnation,
+        settings=settings,
+    )
+    return links, inbox
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), FAULTS, SETTINGS)
+def test_every_message_arrives_once_and_in_order(seed: int, faults: Faults, numbers: LinkSettings) -> None:
+    """However bad the network, both ends get what the other sent: all of it, once, in order, unchanged."""
+    draw = random.Random(seed)  # noqa: S311 - no secret
+    network = MemoryNetwork(seed, faults)
+    (a, at_a), (b, at_b) = (_node(network, name, settings=numbers) for name in "ab")
+    a.connect("b", b.address)
+    b.connect("a", a.address)
+    sent: dict[str, list[tuple[str, str, tuple[bytes, ...]]]] = {"a": [], "b": []}
+    for number in range(25):
+        source, target = draw.choice([(a, "b"), (b, "a")])
+        frames = tuple(draw.randbytes(draw.choice([0, 10, 17_000])) for _ in range(draw.randrange(3)))
+        source.send(target, Leave(str(number)), frames)
+        sent[target].append((source.name, str(number), frames))
+        for _ in range(draw.randrange(4)):
+            network.step()
+    network.run()
+
+    assert at_a.messages == sent["a"], network
+    assert at_b.messages == sent["b"], network
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), FAULTS)
+def test_all_room_comes_back(seed: int, faults: Faults) -> None:
+    """When all messages have arrived and are dealt with, nothing is left of them at their sender."""
+    network = MemoryNetwork(seed, faults)
+    (a, _), (b, at_b) = _node(network, "a"), _node(network, "b")
+    a.connect("b", b.address)
+    for number in range(20):
+        a.send("b", Leave(str(number)), [bytes(number * 2000)])
+        network.step()
+    network.run()
+    network.faults = Faults()
+    network.wait(10.0)
+
+    assert len(at_b.messages) == 20
+    (peer,) = a.statistics().peers
+    assert (peer.pending, peer.state) == (0, "up")
+
+
+def test_what_is_held_holds_the_sender_back() -> None:
+    """A receiver that holds messages stops the sender at its window, and lets it go on by releasing them."""
+    network = MemoryNetwork(1)
+    held: list[Delivery] = []
+
+    def hold(delivery: Delivery) -> None:
+        delivery.hold()
+        held.append(delivery)
+
+    a, _ = _node(network, "a", settings=LinkSettings(window=10_000))
+    b = MemoryLinks("b", network, on_message=hold)
+    a.connect("b", b.address)
+    for _ in range(9):
+        a.send("b", Leave(), [bytes(1000)])
+    with pytest.raises(LinkError, match="bytes behind"):
+        a.send("b", Leave(), [bytes(1000)], timeout=60.0)
+    assert a.statistics().peers[0].pending <= 10_000
+    for delivery in held:
+        delivery.release()
+    a.send("b", Leave(), [bytes(1000)], timeout=60.0)
+
+    network.run()
+    assert len(held) == 10
+
+
+def test_releasing_out_of_order_frees_nothing_early() -> None:
+    """Room comes back only behind the first message that is still held; releasing one twice changes nothing."""
+    network = MemoryNetwork(1)
+    held: list[Delivery] = []
+    a, _ = _node(network, "a")
+    b = MemoryLinks("b", network, on_message=lambda delivery: (delivery.hold(), held.append(delivery)))
+    a.connect("b", b.address)
+    for _ in range(3):
+        a.send("b", Leave(), [bytes(20_000)])
+        network.run()
+    full = a.statistics().peers[0].pending
+    held[1].release()
+    held[2].release()
+    held[2].release()
+    network.wait(5.0)
+    assert a.statistics().peers[0].pending == full
+    held[0].release()
+    network.wait(5.0)
+    assert a.statistics().peers[0].pending == 0
+
+
+def test_a_sender_that_would_wait_for_ever_says_so() -> None:
+    """A full window that nobody empties is an error of the test, not a hang."""
+    network = MemoryNetwork(1)
+    a, _ = _node(network, "a", settings=LinkSettings(window=1000))
+    a.connect("b", "memory://nowhere")
+    a.send("b", Leave(), [bytes(1000)])
+    with pytest.raises(InternalError, match="for ever"):
+        a.send("b", Leave(), [bytes(1000)])
+
+
+def test_a_link_that_was_down_goes_on_where_it_was() -> None:
+    """After five seconds without a packet the link comes back by itself and nothing is lost or doubled."""
+    network = MemoryNetwork(2)
+    (a, at_a), (b, at_b) = _node(network, "a"), _node(network, "b")
+    a.connect("b", b.address)
+    a.send("b", Leave("before"))
+    network.run()
+    network.set_down("a", "b")
+    for number in range(5):
+        a.send("b", Leave(f"during {number}"))
+        network.wait(1.0)
+    network.set_down("a", "b", down=False)
+    network.run()
+
+    assert at_b.texts() == ["before", *(f"during {number}" for number in range(5))]
+    assert at_a.events() == [LinkEvent.UP, LinkEvent.DOWN, LinkEvent.UP]
+    assert "nothing was heard" in at_a.changes[1].text
+
+
+def test_nothing_meant_for_a_dead_process_reaches_its_successor() -> None:
+    """After a restart the peer gets what is sent from then on; what was lost with the old process is counted."""
+    network = MemoryNetwork(3)
+    (a, at_a), (b, _) = _node(network, "a"), _node(network, "b", incarnation=1)
+    a.connect("b", b.address)
+    a.send("b", Leave("for the first"))
+    network.run()
+    b.close()
+    a.send("b", Leave("too late"))
+    again, at_again = _node(network, "b", incarnation=2)
+    again.connect("a", a.address)
+    network.run(lambda: LinkEvent.RESTARTED in at_a.events())
+    a.send("b", Leave("for the second"))
+    network.run()
+
+    assert at_again.texts() == ["for the second"]
+    (change,) = [change for change in at_a.changes if change.event is LinkEvent.RESTARTED]
+    assert (change.incarnation, change.undelivered) == (2, 1)
+
+
+def test_a_restart_is_noticed_without_being_told() -> None:
+    """A successor at the same address, which says nothing by itself, is recognised in the handshake."""
+    network = MemoryNetwork(4)
+    (a, at_a), (b, _) = _node(network, "a"), _node(network, "b", incarnation=1)
+    a.connect("b", b.address)
+    a.send("b", Leave("one"))
+    network.run()
+    b.close()
+    again, at_again = _node(network, "b", incarnation=2)
+    again.address = b.address
+    network.run(lambda: LinkEvent.RESTARTED in at_a.events())
+    a.send("b", Leave("two"))
+    network.run()
+
+    assert at_again.texts() == ["two"]
+
+
+def test_an_old_incarnation_is_refused() -> None:
+    """When two processes have one name, the earlier one is refused and told why."""
+    network = MemoryNetwork(5)
+    (b, at_b), (new, _), (old, at_old) = _node(network, "b"), _node(network, "a", 2), _node(network, "x", 1)
+    new.connect("b", b.address)
+    new.send("b", Leave("new"))
+    network.run()
+    old.board.me = type(old.board.me)("a", 1, old.address)
+    old.connect("b", b.address)
+    network.run(lambda: LinkEvent.REFUSED in at_old.events())
+
+    assert "later process" in at_old.changes[-1].text
+    with pytest.raises(ProtocolError, match="refuses this one"):
+        old.send("b", Leave("old"))
+    assert at_b.texts() == ["new"]
+
+
+def test_the_wrong_process_at_an_address_is_not_talked_to() -> None:
+    """Dialling `b` where `c` listens is refused, and the error names both."""
+    network = MemoryNetwork(6)
+    (a, at_a), (c, at_c) = _node(network, "a"), _node(network, "c")
+    a.connect("b", c.address)
+    a.send("b", Leave("secret"))
+    network.run(lambda: LinkEvent.REFUSED in at_a.events())
+
+    assert at_c.texts() == []
+    assert "is 'c', not 'b'" in at_a.changes[-1].text
+    assert at_a.changes[-1].undelivered == 1
+
+
+def test_a_refused_link_can_be_opened_again() -> None:
+    """Connecting anew, at the right address, starts afresh."""
+    network = MemoryNetwork(7)
+    (a, at_a), (b, at_b), (c, _) = _node(network, "a"), _node(network, "b"), _node(network, "c")
+    a.connect("b", c.address)
+    network.run(lambda: LinkEvent.REFUSED in at_a.events())
+    a.connect("b", b.address)
+    a.send("b", Leave("at last"))
+    network.run()
+
+    assert at_b.texts() == ["at last"]
+
+
+def test_whoever_introduced_itself_can_be_answered() -> None:
+    """A peer that opened a link to us is sent to at the address it gave, without further ado."""
+    network = MemoryNetwork(8)
+    (a, at_a), (b, at_b) = _node(network, "a"), _node(network, "b")
+    a.connect("b", b.address)
+    a.send("b", Leave("question"))
+    network.run()
+    b.send("a", Leave("answer"))
+    network.run()
+
+    assert at_a.texts() == ["answer"]
+    assert at_b.events()[0] is LinkEvent.INTRODUCED
+
+
+def test_a_stranger_cannot_be_sent_to() -> None:
+    """Sending to, or fetching from, a node nobody has heard of is refused at once."""
+    a, _ = _node(MemoryNetwork(9), "a")
+    with pytest.raises(UsageError, match="no link to node 'z'"):
+        a.send("z", Leave())
+
+
+def test_after_disconnecting_a_link_starts_afresh() -> None:
+    """Disconnecting throws away what was not delivered; connecting again works, though both know each other."""
+    network = MemoryNetwork(10)
+    (a, _), (b, at_b) = _node(network, "a"), _node(network, "b")
+    a.connect("b", b.address)
+    a.send("b", Leave("one"))
+    network.run()
+    a.disconnect("b")
+    with pytest.raises(UsageError):
+        a.send("b", Leave("lost"))
+    a.connect("b", b.address)
+    a.send("b", Leave("two"))
+    network.run()
+
+    assert at_b.texts() == ["one", "two"]
+
+
+def test_a_receiver_that_raises_breaks_nothing() -> None:
+    """What a receiving function raises is counted; the following messages arrive all the same."""
+    network = MemoryNetwork(11)
+    seen: list[str] = []
+
+    def take(delivery: Delivery) -> None:
+        seen.append(str(delivery.message))
+        raise RuntimeError("mistake")
+
+    a, _ = _node(network, "a")
+    b = MemoryLinks("b", network, on_message=take, on_change=take)
+    a.connect("b", b.address)
+    a.send("b", Leave("one"))
+    a.send("b", Leave("two"))
+    network.run()
+
+    assert len(seen) == 2
+    assert b.statistics().errors == 3  # two messages and the introduction
+
+
+def test_an_idle_link_is_heard() -> None:
+    """Without any message both ends keep hearing from each other."""
+    network = MemoryNetwork(12)
+    (a, _), (b, _) = _node(network, "a"), _node(network, "b")
+    a.connect("b", b.address)
+    network.wait(100.0)
+
+    assert network.time - a.heard()["b"][1] < 2.0
+    assert network.time - b.heard()["a"][1] < 2.0
+
+
+CONTENT = bytes(range(256)) * 5000
+
+
+def _served(network: MemoryNetwork, source: Source) -> MemoryLinks:
+    b = MemoryLinks("b", network, on_message=lambda _: None, reader=lambda *_: source)
+    a, _ = _node(network, "a")
+    a.connect("b", b.address)
+    return a
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), FAULTS, st.integers(0, len(CONTENT)), st.booleans())
+def test_content_is_fetched_whole(seed: int, faults: Faults, size: int, knows_size: bool) -> None:  # noqa: FBT001
+    """However often the connection breaks, content arrives complete, in order and once."""
+    content = CONTENT[:size]
+    a = _served(MemoryNetwork(seed, faults), BufferSource(content))
+    got = bytearray()
+
+    def sink(offset: int, data: memoryview) -> None:
+        assert offset == len(got)
+        got.extend(data)
+
+    fetched = a.fetch("b", "s", 1, sink, size=size if knows_size else None)
+
+    assert bytes(got) == content
+    assert fetched.size == size
+    assert a.statistics().transfers == 0
+
+
+def test_content_with_another_checksum_is_refused() -> None:
+    """Content that is not what was committed is an error at the end of the fetch."""
+    a = _served(MemoryNetwork(1), BufferSource(CONTENT))
+    with pytest.raises(LinkError, match="CRC-32"):
+        a.fetch("b", "s", 1, lambda *_: None, checksum=12345)
+
+
+@pytest.mark.parametrize(
+    "error", [GoneError("released long ago"), StorageError("the disk is broken"), UsageError("no such thing")]
+)
+def test_what_the_other_end_met_with_comes_back_as_its_class(error: UsageError | StorageError) -> None:
+    """An error of reading crosses the wire and is raised here as what it was there."""
+    network = MemoryNetwork(1)
+
+    def read(*_: object) -> Source:
+        raise error
+
+    b = MemoryLinks("b", network, on_message=lambda _: None, reader=read)
+    a, _ = _node(network, "a")
+    a.connect("b", b.address)
+    with pytest.raises(type(error), match=error.text):
+        a.fetch("b", "s", 1, lambda *_: None)
+
+
+class Growing:
+    """Content that grows a little with each look at it."""
+
+    def __init__(self, total: int) -> None:
+        self.content = b""
+        self.total = total
+
+    @property
+    def size(self) -> int | None:
+        """None until it has grown up."""
+        return len(self.content) if len(self.content) == self.total else None
+
+    def grow(self, count: int) -> None:
+        """Add some bytes."""
+        self.content = CONTENT[: min(self.total, len(self.content) + count)]
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Up to `length` bytes."""
+        return self.content[offset : offset + length]
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+@given(st.integers(0, 2**32), FAULTS, st.lists(st.integers(1, 400_000), min_size=1, max_size=6))
+@settings(max_examples=30)
+def test_growing_content_is_followed_to_its_end(seed: int, faults: Faults, steps: list[int]) -> None:
+    """A reader of content that is still being written gets each part when it is there, and the end."""
+    source = Growing(min(sum(steps), len(CONTENT)))
+    network = MemoryNetwork(seed, faults)
+    b = MemoryLinks("b", network, on_message=lambda _: None, reader=lambda *_: source)
+    a, _ = _node(network, "a")
+    a.connect("b", b.address)
+    got = bytearray()
+    waits = iter([*steps, *([len(CONTENT)] * 100)])
+
+    def write_more() -> bool:
+        if len(got) == len(source.content):
+            source.grow(next(waits))
+            b.grown("s", 1)
+        return False
+
+    a.fetch("b", "s", 1, lambda _, data: got.extend(data), give_up=write_more)
+
+    assert bytes(got) == CONTENT[: source.total]
