@@ -196,6 +196,7 @@ class Links:
         attempt: int = 0,
         size: int | None = None,
         checksum: int | None = None,
+        check: bool = True,
         timeout: float | None = None,
         give_up: Callable[[], bool] | None = None,
     ) -> Fetched:
@@ -210,7 +211,10 @@ class Links:
         size : int or None
             Bytes, if they are known: then the first ranges are asked for at once.
         checksum : int or None
-            CRC-32 of the whole, if it is known; otherwise each chunk has one of its own.
+            CRC-32 of the whole, if it is known: what arrives is checked against it at the end.
+        check : bool
+            Whether to check each chunk by a CRC-32 of its own when that of the whole is not known. With a cluster key
+            every frame is authenticated anyway.
         timeout : float or None
             Seconds to wait for the next bytes at most.
         give_up : callable or None
@@ -236,6 +240,7 @@ class Links:
             attempt=attempt,
             size=size,
             checksum=checksum,
+            check=check,
             settings=self._settings,
         )
         self._more(transfer)

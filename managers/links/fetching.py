@@ -51,7 +51,9 @@ class Transfer:
     size : int or None
         Bytes of the content, if they are known.
     checksum : int or None
-        CRC-32 of the content, if it is known: then it is checked at the end, else chunk by chunk.
+        CRC-32 of the content, if it is known: then it is checked at the end.
+    check : bool
+        Whether to check the CRC-32 of each chunk when that of the whole is not known.
     settings : LinkSettings
         Sizes.
     """
@@ -66,6 +68,7 @@ class Transfer:
         attempt: int,
         size: int | None,
         checksum: int | None,
+        check: bool,
         settings: LinkSettings,
     ) -> None:
         self.request = request
@@ -73,6 +76,7 @@ class Transfer:
         self._what = (session, drop, attempt)
         self._size = size
         self._checksum = checksum
+        self._check = check and checksum is None
         self._settings = settings
         self._length = settings.chunk_first
         self._asked = 0
@@ -89,7 +93,7 @@ class Transfer:
         fetches = []
         with self._changed:
             while not self._ended and len(self._outstanding) + len(self._arrived) < self._ahead():
-                fetch = Fetch(self.request, session, drop, attempt, self._asked, self._length, self._checksum is None)
+                fetch = Fetch(self.request, session, drop, attempt, self._asked, self._length, self._check)
                 if self._size is not None and self._size > self._asked:
                     fetch = msgspec.structs.replace(fetch, length=min(self._length, self._size - self._asked))
                 self._outstanding.append((self._asked, fetch.length, now))

@@ -145,6 +145,7 @@ class MemoryLinks:
         attempt: int = 0,
         size: int | None = None,
         checksum: int | None = None,
+        check: bool = True,
         timeout: float | None = None,
         give_up: Callable[[], bool] | None = None,
     ) -> Fetched:
@@ -157,6 +158,7 @@ class MemoryLinks:
             attempt=attempt,
             size=size,
             checksum=checksum,
+            check=check,
             settings=self._settings,
         )
         self._more(transfer)

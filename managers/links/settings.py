@@ -56,7 +56,7 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     fragment: int = 64 << 10
     chunk_first: int = 256 << 10
     chunk_least: int = 16 << 10
-    chunk_most: int = 4 << 20
+    chunk_most: int = 2 << 20
     ahead: int = 4
     peers: int = 10_000
     source_idle: float = 10.0

@@ -1,0 +1,107 @@
+"""Errors over HTTP: a status and a body on the way out, the same class on the way in."""
+
+from typing import Any
+
+import msgspec
+
+from dropflow import errors
+from dropflow.errors import DropflowError
+from dropflow.problems import Problem
+
+__all__ = ["ErrorBody", "HttpError", "from_body", "status_of", "to_body"]
+
+
+class HttpError(DropflowError):
+    """A refusal that only makes sense over HTTP: no such page, wrong method, no token, too large."""
+
+    code = "DF300"
+
+    def __init__(self, status: int, text: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(text, where=where, hint=hint)
+        self.status = status
+
+
+class ErrorBody(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """The one shape of an error in an answer, under the key ``error``.
+
+    Attributes
+    ----------
+    code : str
+        Stable code of the error's class.
+    kind : str
+        Its name.
+    text, where, hint : str
+        What is wrong, where, and what to do.
+    retryable : bool
+        Whether the same request may succeed later.
+    problems : tuple of Problem
+        Every finding, for graphs that cannot be used.
+    """
+
+    code: str
+    kind: str
+    text: str
+    where: str = ""
+    hint: str = ""
+    retryable: bool = False
+    problems: tuple[Problem, ...] = ()
+
+
+# Looked up along the method resolution order, so that every class has an answer.
+_STATUS: dict[type[DropflowError], int] = {
+    errors.UsageError: 400,
+    errors.BadGraphError: 422,
+    errors.UnknownComponentError: 422,
+    errors.MissingDependencyError: 422,
+    errors.NotFoundError: 404,
+    errors.ConflictError: 409,
+    errors.WorldError: 503,
+    errors.StorageError: 507,
+    errors.InternalError: 500,
+    errors.DropflowError: 500,
+}
+
+
+def status_of(error: DropflowError) -> int:
+    """The HTTP status that tells what kind of error this is."""
+    if isinstance(error, HttpError):
+        return error.status
+    return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+
+
+def to_body(error: DropflowError) -> ErrorBody:
+    """`error` as it goes over the wire."""
+    found = getattr(error, "problems", ())
+    return ErrorBody(
+        code=error.code,
+        kind=type(error).__name__,
+        text=error.text,
+        where=error.where,
+        hint=error.hint,
+        retryable=error.retryable,
+        problems=tuple(finding for finding in found if isinstance(finding, Problem)),
+    )
+
+
+def _classes(root: type[DropflowError]) -> dict[str, type[DropflowError]]:
+    found = {root.code: root}
+    for child in root.__subclasses__():
+        found |= _classes(child)
+    return found
+
+
+def from_body(status: int, body: Any) -> DropflowError:
+    """The error that an answer carries, as its own class.
+
+    An answer in another shape (from a proxy, say) becomes an `HttpError` with its status.
+    """
+    try:
+        wire = msgspec.convert(body["error"], ErrorBody)
+    except (KeyError, TypeError, msgspec.ValidationError):
+        return HttpError(status, f"the server answered with status {status} in a form that is not dropflow's")
+    if wire.code == HttpError.code:
+        return HttpError(status, wire.text, where=wire.where, hint=wire.hint)
+    if wire.code == errors.BadGraphError.code:
+        return errors.BadGraphError(wire.text, problems=wire.problems, where=wire.where, hint=wire.hint)
+    kind = _classes(DropflowError).get(wire.code, DropflowError)
+    return kind(wire.text, where=wire.where, hint=wire.hint)

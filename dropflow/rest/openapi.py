@@ -1,0 +1,90 @@
+"""The OpenAPI 3.1 document of a route table."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from dropflow.rest.failures import ErrorBody
+from dropflow.rest.kit import Route
+
+__all__ = ["document"]
+
+_VARIABLE = re.compile(r"\{(\w+)\}")
+_REF = "#/components/schemas/{name}"
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """The one shape of every error."""
+
+    ok: bool
+    error: ErrorBody
+
+
+def document(routes: Sequence[Route], *, title: str, version: str) -> dict[str, Any]:
+    """Describe `routes`.
+
+    Returns
+    -------
+    dict
+        An OpenAPI 3.1 document, JSON-like. The schemas come from the same structs that check the requests.
+    """
+    types = [kind for route in routes for kind in (route.query, route.body, route.answer) if kind is not None]
+    schemas, components = msgspec.json.schema_components([*dict.fromkeys(types), Refusal], ref_template=_REF)
+    by_type = dict(zip([*dict.fromkeys(types), Refusal], schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_type, components)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": version, "license": {"name": "BSD-3-Clause"}},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+def _operation(route: Route, schemas: dict[type, Any], components: dict[str, Any]) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": route.summary}
+    if route.answer is not None:
+        envelope = {"type": "object", "properties": {"ok": {"const": True}}, "required": ["ok"]}
+        answer["content"] = {"application/json": {"schema": {"allOf": [envelope, schemas[route.answer]]}}}
+    operation: dict[str, Any] = {
+        "summary": route.summary,
+        "operationId": f"{route.method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', route.path)}".rstrip("_"),
+        "tags": [route.tag],
+        "parameters": [
+            *(
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                for name in _VARIABLE.findall(route.path)
+            ),
+            *_query_parameters(route, components),
+        ],
+        "responses": {
+            str(route.status): answer,
+            "default": {
+                "description": "Refused: what is wrong, where, and what to do.",
+                "content": {"application/json": {"schema": schemas[Refusal]}},
+            },
+        },
+    }
+    if route.body is not None:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas[route.body]}}}
+    if route.public:
+        operation["security"] = []
+    return operation
+
+
+def _query_parameters(route: Route, components: dict[str, Any]) -> list[dict[str, Any]]:
+    if route.query is None:
+        return []
+    schema = components[route.query.__name__]
+    required = schema.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": kind}
+        for name, kind in schema["properties"].items()
+    ]
