@@ -1,0 +1,372 @@
+"""What managers tell about themselves, their nodes and their sessions: the records of ``/api/v1``.
+
+Frozen msgspec structs, keyword-only; the same records are what a manager answers inside one process, what goes over the
+wire as JSON, and what `dropflow.rest.client` hands out. States are the names of `dropflow.states`; times are seconds
+since the epoch (UTC); sizes are bytes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+__all__ = [
+    "Child",
+    "ChildRequest",
+    "Download",
+    "DropDetail",
+    "DropInfo",
+    "DropPage",
+    "DropQuery",
+    "FailureInfo",
+    "Load",
+    "LogicalNode",
+    "ManagerInfo",
+    "Neighbour",
+    "NodeInfo",
+    "ResultInfo",
+    "Role",
+    "SessionDetail",
+    "SessionInfo",
+    "SubmitQuery",
+]
+
+Role = Literal["node", "island", "master", "daemon", "translator"]
+"""What kind of process answers."""
+
+_Natural = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What a host has, and how much of it is in use.
+
+    Attributes
+    ----------
+    cores : int
+        Processors that the manager may use.
+    workers : int
+        Worker processes that run applications.
+    busy : int
+        Attempts that are with workers or threads now.
+    processor : float
+        Use of all processors, per cent.
+    memory, memory_free : int
+        Bytes of main memory, and of those available.
+    disk, disk_free : int
+        Bytes of the file system of the sessions, and of those free.
+    """
+
+    cores: int = 0
+    workers: int = 0
+    busy: int = 0
+    processor: float = 0.0
+    memory: int = 0
+    memory_free: int = 0
+    disk: int = 0
+    disk_free: int = 0
+
+
+class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One manager, about itself.
+
+    Attributes
+    ----------
+    incarnation : int
+        Grows with each start of the process.
+    time : float
+        Its clock now, to measure clock skew.
+    protocol : int
+        Version of the messages between nodes.
+    key : str
+        Fingerprint of its cluster key; empty without one.
+    """
+
+    name: str
+    role: Role
+    url: str
+    version: str
+    host: str
+    process: int
+    incarnation: int
+    started: float
+    time: float
+    protocol: int
+    key: str = ""
+    root: str = ""
+
+
+class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One node manager.
+
+    Attributes
+    ----------
+    url : str
+        Of its REST server; empty when it was never reached.
+    links : str
+        Where its links listen, ``tcp://host:port``.
+    state : str
+        ``alive``, ``suspect`` (silent for longer than it should be) or ``lost``.
+    sessions : int
+        Sessions that run on it.
+    island : str
+        The island it belongs to, seen from a master.
+    text : str
+        Why it is not alive.
+    """
+
+    name: str
+    url: str = ""
+    links: str = ""
+    incarnation: int = 0
+    state: Literal["alive", "suspect", "lost"] = "alive"
+    version: str = ""
+    host: str = ""
+    sessions: int = 0
+    island: str = ""
+    text: str = ""
+    load: Load = Load()
+
+
+class Child(msgspec.Struct, frozen=True, kw_only=True):
+    """A direct child of an island (a node) or of a master (an island)."""
+
+    name: str
+    url: str
+    role: Role
+    state: Literal["alive", "suspect", "lost"] = "alive"
+    text: str = ""
+
+
+class ChildRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Take the manager at this address as a child."""
+
+    url: Annotated[str, Meta(min_length=8, max_length=1024)]
+
+
+class LogicalNode(msgspec.Struct, frozen=True, kw_only=True):
+    """The drops of one logical node: how many of them are in each state (only states that occur)."""
+
+    key: str
+    name: str
+    category: str
+    is_app: bool
+    artificial: bool
+    drops: int
+    states: dict[str, int]
+
+
+class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One root cause: the drop that failed by itself, and how many ended in ERROR because of it, itself included.
+
+    A lost node is a root cause too; then `drop` is empty, `name` is the node's, and `drops` are the first of its drops
+    that were not settled.
+    """
+
+    drop: str
+    name: str
+    node: str
+    code: str
+    kind: str
+    text: str
+    hint: str = ""
+    detail: str = ""
+    count: int = 1
+    attempts: int = 1
+    has_log: bool = False
+    drops: tuple[str, ...] = ()
+
+
+class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A session in one row.
+
+    Attributes
+    ----------
+    graph : str
+        Name of the graph.
+    status : str
+        Name of a `dropflow.states.SessionState`.
+    epoch : int
+        Its deployment; grows when it is deployed again.
+    version : int
+        Grows with every change that `SessionDetail` shows.
+    drops, settled, running : int
+        All drops, those in a terminal state, and attempts that run now.
+    states : dict
+        Number of drops by the name of their state (only states that occur).
+    created, started, finished : float
+        Seconds since the epoch; 0 when it has not happened.
+    seconds : float
+        How long it has been running, or ran.
+    rate : float
+        Drops settled per second, lately.
+    remaining : float or None
+        Seconds until the end at that rate; None when nobody can tell.
+    nodes : tuple of str
+        The nodes that hold its drops.
+    text : str
+        Why it failed or was cancelled, in one sentence.
+    """
+
+    session: str
+    graph: str
+    status: str
+    epoch: int = 1
+    version: int = 0
+    drops: int = 0
+    settled: int = 0
+    running: int = 0
+    states: dict[str, int] = {}
+    created: float = 0.0
+    started: float = 0.0
+    finished: float = 0.0
+    seconds: float = 0.0
+    rate: float = 0.0
+    remaining: float | None = None
+    nodes: tuple[str, ...] = ()
+    text: str = ""
+
+
+class SessionDetail(SessionInfo, frozen=True, kw_only=True):
+    """A session with its logical nodes and the root causes of its failures, the most harmful first (at most 100)."""
+
+    logical: tuple[LogicalNode, ...] = ()
+    failures: tuple[FailureInfo, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class DropQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which drops of a session: all that match every filter that is not empty, in the order of the graph.
+
+    Attributes
+    ----------
+    state : str
+        Name of a state, or several with commas between.
+    key : str
+        Key of a logical node.
+    node : str
+        Name of a node manager.
+    text : str
+        Part of the drop's id or of its logical node's name, whatever the case.
+    """
+
+    state: Annotated[str, Meta(max_length=200)] = ""
+    key: Annotated[str, Meta(max_length=200)] = ""
+    node: Annotated[str, Meta(max_length=255)] = ""
+    text: Annotated[str, Meta(max_length=200)] = ""
+    offset: _Natural = 0
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class DropInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One drop in a row. `drop` is its row in the whole graph, `oid` its text id; `size` is None when there is none."""
+
+    drop: int
+    oid: str
+    name: str
+    key: str
+    category: str
+    is_app: bool
+    state: str
+    node: str
+    attempt: int = 1
+    size: int | None = None
+
+
+class DropPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of drops, and how many match in all. `missing` names the nodes that could not be asked."""
+
+    drops: tuple[DropInfo, ...]
+    total: int
+    offset: int = 0
+    limit: int = 100
+    missing: tuple[str, ...] = ()
+
+
+class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
+    """A drop at the other end of an edge. `port` is the name of the port, as far as the graph knows it."""
+
+    drop: int
+    oid: str
+    name: str
+    state: str
+    node: str
+    port: str = ""
+
+
+class DropDetail(DropInfo, frozen=True, kw_only=True):
+    """Everything about one drop.
+
+    Attributes
+    ----------
+    reasons : tuple of str
+        Why it is where it is, in words.
+    has_log, has_data : bool
+        Whether there is a log, and content that can be downloaded.
+    parameters : dict of str to str
+        Its logical node's parameters, as text.
+    """
+
+    reasons: tuple[str, ...] = ()
+    failure: FailureInfo | None = None
+    inputs: tuple[Neighbour, ...] = ()
+    outputs: tuple[Neighbour, ...] = ()
+    has_log: bool = False
+    has_data: bool = False
+    parameters: dict[str, str] = {}
+
+
+class ResultInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session left for people: the content of a leaf, or of a drop that is to persist.
+
+    `path` is relative to the session's directory (``results/x.txt``, ``files/out/y.fits``), or absolute outside of it.
+    """
+
+    drop: int
+    oid: str
+    name: str
+    node: str
+    path: str
+    size: int
+    is_directory: bool = False
+
+
+class SubmitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to deploy a graph whose bytes are the body of the request.
+
+    Attributes
+    ----------
+    session : str
+        Name of the session: letters, digits, dots, dashes and underscores; made from the graph's name when empty.
+    anew : bool
+        Put the parts on the nodes that there are, whatever nodes the graph names.
+    check : bool
+        Walk the whole state of the engine after each step; slow.
+    """
+
+    session: Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,99})?$")] = ""
+    anew: bool = False
+    check: bool = False
+
+
+@dataclass(frozen=True)
+class Download:
+    """Content on its way to somebody.
+
+    Attributes
+    ----------
+    name : str
+        File name to offer.
+    content_type : str
+        Media type.
+    size : int or None
+        Bytes, if they are known.
+    chunks : iterator of bytes
+        The content; to be exhausted or closed.
+    """
+
+    name: str
+    content_type: str
+    size: int | None
+    chunks: Iterator[bytes]

@@ -1,0 +1,117 @@
+r"""A placed graph on its way to its nodes: a slice for each, packed so that who passes them on need not decode them.
+
+::
+
+    magic      8 bytes
+    length     4 bytes   of the header, little-endian
+    header     msgpack   session, epoch, places, options, and the size of each slice
+    slices               one after the other, each a .dfg container (`dropflow.graph.slicing`)
+
+An island cuts a deployment by its children (`subset`) and forwards the bytes.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from dropflow.errors import BadFileError
+from dropflow.graph.codec import Buffer
+
+__all__ = ["MEDIA_TYPE", "Deployment", "Place", "pack", "subset", "unpack"]
+
+MEDIA_TYPE = "application/vnd.dropflow.deployment"
+
+_MAGIC = b"\x89DFD\r\n\x1a\n"
+_LENGTH = struct.Struct("<I")
+_Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Name = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """One node of a deployment: its name, where its links listen, and which life of its process is meant."""
+
+    node: _Name
+    address: Annotated[str, Meta(max_length=1024)]
+    incarnation: _Natural
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+    """A session and the slices of its graph.
+
+    Attributes
+    ----------
+    session : str
+        Its name.
+    epoch : int
+        Its deployment; grows when it is deployed again.
+    graph : str
+        Name of the graph.
+    drops : int
+        Drops of the whole graph.
+    created : float
+        Seconds since the epoch.
+    places : tuple of Place
+        All nodes of the session, also those whose slices are not here.
+    check : bool
+        Walk the whole state of the engine after each step; slow.
+    slices : mapping of str to buffer
+        By the name of the node; never part of the header.
+    """
+
+    session: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    epoch: _Natural
+    graph: str
+    drops: _Natural
+    created: float
+    places: tuple[Place, ...]
+    check: bool = False
+    slices: Mapping[str, Any] = {}
+
+
+class _Header(msgspec.Struct, frozen=True, kw_only=True):
+    deployment: Deployment
+    sizes: dict[str, _Natural]
+
+
+def pack(deployment: Deployment) -> bytes:
+    """The deployment as bytes."""
+    bare = msgspec.structs.replace(deployment, slices={})
+    sizes = {node: len(memoryview(data).cast("B")) for node, data in deployment.slices.items()}
+    header = msgspec.msgpack.encode(_Header(deployment=bare, sizes=sizes))
+    return b"".join((_MAGIC, _LENGTH.pack(len(header)), header, *deployment.slices.values()))
+
+
+def unpack(buffer: Buffer) -> Deployment:
+    """The deployment in `buffer`; its slices are views of it, not looked into.
+
+    Raises
+    ------
+    BadFileError
+        It is no deployment, or cut off.
+    """
+    view = memoryview(buffer).cast("B")
+    start = len(_MAGIC) + _LENGTH.size
+    if bytes(view[: len(_MAGIC)]) != _MAGIC or len(view) < start:
+        raise BadFileError("the bytes are no deployment", hint="submit a graph instead: only managers send deployments")
+    end = start + _LENGTH.unpack_from(view, len(_MAGIC))[0]
+    try:
+        header = msgspec.msgpack.decode(view[start:end], type=_Header)
+    except msgspec.MsgspecError as error:
+        raise BadFileError(f"the header of the deployment cannot be read: {error}") from error
+    if len(view) != end + sum(header.sizes.values()):
+        raise BadFileError("the deployment is cut off")
+    slices: dict[str, Buffer] = {}
+    for node, size in header.sizes.items():
+        slices[node] = view[end : end + size]
+        end += size
+    return msgspec.structs.replace(header.deployment, slices=slices)
+
+
+def subset(deployment: Deployment, nodes: Iterable[str]) -> Deployment:
+    """The same deployment with the slices of these nodes only."""
+    wanted = frozenset(nodes)
+    kept = {node: data for node, data in deployment.slices.items() if node in wanted}
+    return msgspec.structs.replace(deployment, slices=kept)

@@ -1,0 +1,1 @@
+"""The web pages of a manager, right without JavaScript and live with it."""
