@@ -32,7 +32,7 @@ from dropflow.graph.interchange import read_pg_stream, write_pg
 from dropflow.graph.names import oids
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import slice_by_part
+from dropflow.graph.slicing import slice_by_place
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from translator.options import PartitionOptions
 from translator.partition.quality import judge
@@ -135,6 +135,7 @@ def seconds(work: Callable[[], object], repeat: int) -> float:
 def operations(graph: PhysicalGraph, folder: Path) -> dict[str, tuple[Callable[[], object], str]]:
     """What is measured, each with the name of its reference (empty for none)."""
     cut = partition(graph, PartitionOptions(algorithm="blocks", parts=PARTS))
+    cut = replace(cut, places=tuple(f"node-{number}" for number in range(PARTS)))
     path = folder / "graph.dfg"
     packed = b"".join(dump(graph))
     path.write_bytes(packed)
@@ -149,7 +150,7 @@ def operations(graph: PhysicalGraph, folder: Path) -> dict[str, tuple[Callable[[
         "partition_blocks": (lambda: partition(graph, PartitionOptions(algorithm="blocks", parts=PARTS)), "partition"),
         "partition_metis": (lambda: partition(replace(graph), PartitionOptions(parts=PARTS)), "partition"),
         "judge": (lambda: judge(cut), ""),
-        "slice": (lambda: slice_by_part(cut), "slice"),
+        "slice": (lambda: slice_by_place(cut), "slice"),
         "save": (lambda: path.write_bytes(b"".join(dump(graph))), "save"),
         "load": (lambda: load(path), "load"),
         "load_mmap": (lambda: load(path, mmap=True), "load"),

@@ -1,149 +1,235 @@
-"""Cutting a partitioned graph into what each node holds: a graph of its own, and tables of the edges that were cut."""
+"""Cutting a placed graph into what each node holds: its own drops, and a ghost of every drop elsewhere that they touch.
 
+A slice is a physical graph like any other, so the engine needs no second way to look at edges: all edges of an own drop
+are in it, with their order, whether they were cut or not. A *ghost* stands for a drop of another node; the edges between
+two ghosts are left out, since they are nobody's business here.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.errors import BadFileError
+from dropflow.graph.codec import Buffer, dump, parse
 from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
 
-__all__ = ["Boundary", "NodeSlice", "slice_by_part"]
+__all__ = ["Slice", "dump_slice", "join", "parse_slice", "slice_by_place"]
 
-
-@dataclass(frozen=True, slots=True)
-class Boundary:
-    """Edges between drops of one slice and drops elsewhere, one row an edge.
-
-    Attributes
-    ----------
-    drop : int32 array, shape (cut edges,)
-        Row of the drop here, in the slice's own graph.
-    part : int32 array, shape (cut edges,)
-        Part that holds the drop at the other end.
-    remote : int32 array, shape (cut edges,)
-        Row of that drop in the whole graph.
-    link : int32 array, shape (cut edges,)
-        Link that the edge was expanded from.
-    """
-
-    drop: IntColumn
-    part: IntColumn
-    remote: IntColumn
-    link: IntColumn
-
-    def __len__(self) -> int:
-        return len(self.drop)
+_HEAD = struct.Struct("<8sQQII")
+_MAGIC = b"\x89DFS\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
-class NodeSlice:
+class Slice:
     """What one node holds of a graph.
 
     Attributes
     ----------
-    part : int
-        Which part of the graph this is.
+    node : str
+        Its name, one of `graph.places`.
     graph : PhysicalGraph
-        Its drops, in the order of the whole graph, and the edges among them. Templates, links and places are those of
-        the whole graph, so rows of them mean the same everywhere.
+        Its own drops and the ghosts, in the order of the whole graph. Templates, links, parts and places are those of
+        the whole graph, so numbers of them mean the same everywhere.
     drop : int32 array, shape (drops here,)
         Row of each drop in the whole graph, ascending.
-    outgoing : Boundary
-        Edges to successors elsewhere, sorted by drop, then link, then remote drop.
-    incoming : Boundary
-        Edges from predecessors elsewhere, sorted the same way. Merged with the predecessors here by link and by row in
-        the whole graph, they give the order of an application's inputs.
     """
 
-    part: int
+    node: str
     graph: PhysicalGraph
     drop: IntColumn
-    outgoing: Boundary
-    incoming: Boundary
+
+    @cached_property
+    def is_own(self) -> npt.NDArray[np.bool_]:
+        """Which drops live on this node, shape (drops here,)."""
+        mine = np.array([place == self.node for place in self.graph.places], dtype=np.bool_)
+        return mine[self.graph.part]
+
+    @cached_property
+    def ghosts(self) -> IntColumn:
+        """Rows, in the slice's graph, of the drops that live elsewhere; ascending."""
+        return np.flatnonzero(~self.is_own).astype(np.int32)
+
+    def local(self, drop: int) -> int | None:
+        """Row here of a drop of the whole graph; None if it is not in the slice."""
+        at = int(np.searchsorted(self.drop, drop))
+        return at if at < len(self.drop) and self.drop[at] == drop else None
 
 
-def slice_by_part(graph: PhysicalGraph) -> tuple[NodeSlice, ...]:
-    """One slice for every part, in their order; a part without drops has an empty slice.
+def slice_by_place(graph: PhysicalGraph) -> dict[str, Slice]:
+    """The slice of every node that holds drops of a placed graph, by its name.
 
-    Every drop is in one slice; every edge is inside one slice, or in the outgoing table of one and the incoming table
-    of another.
+    Every drop is an own drop of one slice; every edge is in the slice of either end.
+
+    Raises
+    ------
+    ValueError
+        The graph is not placed.
     """
-    parts = graph.parts
-    by_part = np.argsort(graph.part, kind="stable").astype(np.int32)
-    ends = np.cumsum(np.bincount(graph.part, minlength=parts))
-    first = ends - np.bincount(graph.part, minlength=parts)
-    local = np.empty(graph.drops, dtype=np.int32)
-    local[by_part] = np.arange(graph.drops, dtype=np.int32) - first[graph.part[by_part]].astype(np.int32)
-
-    edges = _Edges(graph, local)
-    slices = []
-    for part in range(parts):
-        drop = _frozen(by_part[first[part] : ends[part]])
-        own = replace(
-            graph,
-            template=_frozen(graph.template[drop]),
-            instance=_frozen(graph.instance[drop]),
-            part=_frozen(graph.part[drop]),
-            successors=Adjacency(*edges.inside(part, len(drop))),
-            oids=None if graph.oids is None else tuple(graph.oids[row] for row in drop.tolist()),
-        )
-        slices.append(NodeSlice(part, own, drop, edges.outgoing(part), edges.incoming(part)))
-    return tuple(slices)
-
-
-class _Edges:
-    """The edges of a graph, sorted three times: those inside a part, and the cut ones by either end."""
-
-    def __init__(self, graph: PhysicalGraph, local: IntColumn) -> None:
-        out = graph.successors
-        source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(out.ptr))
-        target, link = out.neighbour, out.link
-        part = graph.part
-        is_cut = part[source] != part[target]
-        # Each of these sorts is stable and its input is sorted by source, link and target already.
-        rows = np.flatnonzero(~is_cut)
-        rows = rows[np.argsort(part[source[rows]], kind="stable")]
-        self._inside = (local[source[rows]], local[target[rows]], link[rows])
-        self._inside_ends = _ends(part[source[rows]], graph.parts)
-
-        rows = np.flatnonzero(is_cut)
-        rows = rows[np.argsort(part[source[rows]], kind="stable")]
-        self._outgoing = (local[source[rows]], part[target[rows]], target[rows], link[rows])
-        self._outgoing_ends = _ends(part[source[rows]], graph.parts)
-
-        rows = rows[np.lexsort((source[rows], link[rows], target[rows], part[target[rows]]))]
-        self._incoming = (local[target[rows]], part[source[rows]], source[rows], link[rows])
-        self._incoming_ends = _ends(part[target[rows]], graph.parts)
-
-    def inside(self, part: int, drops: int) -> tuple[npt.NDArray[np.int64], IntColumn, IntColumn]:
-        """Pointers, targets and links of the edges inside a part."""
-        here = slice(self._inside_ends[part], self._inside_ends[part + 1])
-        source, target, link = (column[here] for column in self._inside)
-        ptr = np.zeros(drops + 1, dtype=np.int64)
-        np.cumsum(np.bincount(source, minlength=drops), out=ptr[1:])
-        ptr.flags.writeable = False
-        return ptr, _frozen(target), _frozen(link)
-
-    def outgoing(self, part: int) -> Boundary:
-        """The cut edges that start in a part."""
-        here = slice(self._outgoing_ends[part], self._outgoing_ends[part + 1])
-        return Boundary(*(_frozen(column[here]) for column in self._outgoing))
-
-    def incoming(self, part: int) -> Boundary:
-        """The cut edges that end in a part."""
-        here = slice(self._incoming_ends[part], self._incoming_ends[part + 1])
-        return Boundary(*(_frozen(column[here]) for column in self._incoming))
+    if len(graph.places) < graph.parts:
+        raise ValueError(f"{graph.parts} parts are on {len(graph.places)} places: place the graph first")
+    names = sorted(set(graph.places))
+    number = {name: at for at, name in enumerate(names)}
+    node = np.array([number[name] for name in graph.places], dtype=np.int32)[graph.part]
+    out = graph.successors
+    source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(out.ptr))
+    cut = np.flatnonzero(node[source] != node[out.neighbour])
+    # An edge is listed under the node of its source, and under that of its target where that is another one.
+    edge = np.concatenate([np.arange(graph.edges, dtype=np.int64), cut])
+    home = np.concatenate([node[source], node[out.neighbour[cut]]])
+    order = np.lexsort((edge, home))
+    edge, edge_ends = edge[order], _ends(home[order], len(names))
+    own = np.argsort(node, kind="stable").astype(np.int32)
+    own_ends = _ends(node[own], len(names))
+    slices = {}
+    for at, name in enumerate(names):
+        mine = own[own_ends[at] : own_ends[at + 1]]
+        if not len(mine):
+            continue
+        here = edge[edge_ends[at] : edge_ends[at + 1]]
+        slices[name] = _cut_out(graph, name, mine, source[here], out.neighbour[here], out.link[here], node != at)
+    return slices
 
 
-def _ends(part: IntColumn, parts: int) -> list[int]:
-    """Where the rows of each part start, and after them where the last ones end; `part` ascends."""
-    counted: list[int] = np.searchsorted(part, np.arange(parts + 1)).tolist()
-    return counted
+def join(slices: Iterable[Slice]) -> PhysicalGraph:
+    """The graph whose slices these are, in the order of the whole graph.
+
+    Where slices are missing their drops are missing, and the edges to them.
+
+    Raises
+    ------
+    ValueError
+        There are no slices.
+    """
+    pieces = list(slices)
+    if not pieces:
+        raise ValueError("nothing to join")
+    rows = [np.flatnonzero(piece.is_own) for piece in pieces]
+    drop = np.concatenate([piece.drop[own] for piece, own in zip(pieces, rows, strict=True)])
+    order = np.argsort(drop, kind="stable")
+    drop = drop[order]
+
+    def gathered(columns: Sequence[IntColumn]) -> IntColumn:
+        return _frozen(np.concatenate(columns)[order])
+
+    source, target, link = _edges(pieces)
+    is_known = np.isin(target, drop)
+    source, target, link = (column[is_known] for column in (source, target, link))
+    sort = np.lexsort((target, link, source))
+    first = pieces[0].graph
+    names = None
+    if first.oids is not None:
+        spelled = [name for piece, own in zip(pieces, rows, strict=True) for name in _picked(piece.graph, own)]
+        names = tuple(spelled[at] for at in order.tolist())
+    return replace(
+        first,
+        template=gathered([piece.graph.template[own] for piece, own in zip(pieces, rows, strict=True)]),
+        instance=gathered([piece.graph.instance[own] for piece, own in zip(pieces, rows, strict=True)]),
+        part=gathered([piece.graph.part[own] for piece, own in zip(pieces, rows, strict=True)]),
+        successors=_adjacency(drop, source[sort], target[sort], link[sort]),
+        oids=names,
+    )
+
+
+def dump_slice(piece: Slice) -> list[Buffer]:
+    """A slice as buffers to be written one after the other: a head, the ``.dfg`` of its graph, and its rows."""
+    graph = dump(piece.graph)
+    rows = np.ascontiguousarray(piece.drop, dtype="<i4").tobytes()
+    size = sum(len(buffer) for buffer in graph)
+    node = piece.node.encode()
+    tail = rows + node
+    head = _HEAD.pack(_MAGIC, size, len(rows), len(node), zlib.crc32(tail))
+    return [head, *graph, tail]
+
+
+def parse_slice(buffer: Buffer, *, where: str = "") -> Slice:
+    """The slice in `buffer`; its columns are views of it where they can be.
+
+    Raises
+    ------
+    BadFileError
+        It is no slice, or damaged.
+    """
+    view = memoryview(buffer).cast("B")
+    if len(view) < _HEAD.size or bytes(view[: len(_MAGIC)]) != _MAGIC:
+        raise BadFileError("the bytes are no slice of a graph", where=where)
+    _, size, row_bytes, name_bytes, checksum = _HEAD.unpack_from(view)
+    end = _HEAD.size + size
+    tail = view[end:]
+    if len(tail) != row_bytes + name_bytes or zlib.crc32(tail) != checksum:
+        raise BadFileError("the slice of the graph is damaged or cut off", where=where)
+    # A copy: the columns of a container are aligned to its own start, which is not that of the slice.
+    graph = parse(bytes(view[_HEAD.size : end]), where=where)
+    drop = np.frombuffer(tail[:row_bytes], dtype="<i4").astype(np.int32, copy=False)
+    node = bytes(tail[row_bytes:]).decode()
+    if len(drop) != graph.drops or (drop[1:] <= drop[:-1]).any() or node not in graph.places:
+        raise BadFileError("the rows of the slice do not fit its graph", where=where)
+    return Slice(node, graph, _frozen(drop))
+
+
+def _cut_out(
+    graph: PhysicalGraph,
+    name: str,
+    own: IntColumn,
+    source: IntColumn,
+    target: IntColumn,
+    link: IntColumn,
+    is_elsewhere: npt.NDArray[np.bool_],
+) -> Slice:
+    ghosts = np.unique(np.concatenate([source[is_elsewhere[source]], target[is_elsewhere[target]]]))
+    rows = np.sort(np.concatenate([own, ghosts])).astype(np.int32)
+    piece = replace(
+        graph,
+        template=_frozen(graph.template[rows]),
+        instance=_frozen(graph.instance[rows]),
+        part=_frozen(graph.part[rows]),
+        successors=_adjacency(rows, source, target, link),
+        oids=None if graph.oids is None else _picked(graph, rows),
+    )
+    return Slice(name, piece, _frozen(rows))
+
+
+def _adjacency(rows: IntColumn, source: IntColumn, target: IntColumn, link: IntColumn) -> Adjacency:
+    """Edges between drops of the whole graph, sorted, as those between the rows of a graph of its own."""
+    ptr = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(np.searchsorted(rows, source), minlength=len(rows)), out=ptr[1:])
+    ptr.flags.writeable = False
+    return Adjacency(ptr, _frozen(np.searchsorted(rows, target)), _frozen(link))
+
+
+def _edges(pieces: Sequence[Slice]) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """Source, target and link of every edge, in rows of the whole graph: each from the slice of its source."""
+    found: list[list[IntColumn]] = [[], [], []]
+    for piece in pieces:
+        out = piece.graph.successors
+        source = np.repeat(np.arange(piece.graph.drops, dtype=np.int32), np.diff(out.ptr))
+        mine = piece.is_own[source]
+        for column, values in zip(
+            found, (piece.drop[source[mine]], piece.drop[out.neighbour[mine]], out.link[mine]), strict=True
+        ):
+            column.append(values)
+    source, target, link = (np.concatenate(column) for column in found)
+    return source, target, link
+
+
+def _picked(graph: PhysicalGraph, rows: npt.NDArray[Any]) -> tuple[str, ...]:
+    names = graph.oids or ()
+    return tuple(names[row] for row in rows.tolist())
+
+
+def _ends(column: IntColumn, values: int) -> list[int]:
+    """Where the rows of each value start, and after them where the last ones end; `column` ascends."""
+    found: list[int] = np.searchsorted(column, np.arange(values + 1)).tolist()
+    return found
 
 
 def _frozen(column: npt.NDArray[Any]) -> IntColumn:
-    # A copy of its own: a view would keep the columns of all parts alive.
+    # A copy of its own: a view would keep the columns of all slices alive.
     own = np.array(column, dtype=np.int32)
     own.flags.writeable = False
     return own

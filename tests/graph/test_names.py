@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dropflow.errors import UsageError
 from dropflow.graph import names
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import slice_by_part
+from dropflow.graph.slicing import slice_by_place
 from dropflow.graph.templates import Axis
 from tests.graph.shapes import chain, graphs, scatter
 
@@ -54,9 +54,9 @@ def test_a_slice_names_its_drops_as_the_whole_graph_does() -> None:
     """The instance column is global, so a node that holds a part spells the same names."""
     graph = chain(10)
     second_half = (np.arange(10) >= 5).astype(np.int32)
-    halves = slice_by_part(replace(graph, part=second_half))
+    halves = slice_by_place(replace(graph, part=second_half, places=("x", "y")))
 
-    assert [names.oid(half.graph, 0) for half in halves] == ["c_d_0-0", "c_a_0-2"]
+    assert [names.oid(half.graph, 0) for half in halves.values()] == ["c_d_0-0", "c_d_0-2"]
 
 
 @pytest.mark.parametrize(

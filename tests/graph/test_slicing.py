@@ -1,91 +1,137 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 
+from dropflow.errors import BadFileError
+from dropflow.graph.digest import digest
 from dropflow.graph.names import oids
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import Boundary, NodeSlice, slice_by_part
+from dropflow.graph.slicing import Slice, dump_slice, join, parse_slice, slice_by_place
 from dropflow.graph.validity import faults
 from tests.graph.shapes import edges_of, graphs, scatter
 
 Edge = tuple[int, int, int]
 
 
-def _inside(one: NodeSlice) -> list[Edge]:
-    """Edges within a slice, in rows of the whole graph."""
+def _placed(graph: PhysicalGraph, nodes: int = 3) -> PhysicalGraph:
+    """Part k on node k modulo `nodes`."""
+    return replace(graph, places=tuple(f"n{part % nodes}" for part in range(graph.parts)))
+
+
+def _edges(one: Slice) -> list[Edge]:
+    """Edges of a slice, in rows of the whole graph."""
     drop = one.drop.tolist()
     return [(drop[source], link, drop[target]) for source, link, target in edges_of(one.graph)]
 
 
-def _rows(boundary: Boundary) -> list[tuple[int, int, int, int]]:
-    columns = (boundary.drop, boundary.part, boundary.remote, boundary.link)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+@given(graphs())
+def test_a_slice_holds_its_own_drops_and_all_their_edges(graph: PhysicalGraph) -> None:
+    """Own drops are those placed on the node; the edges are those that touch one; ghosts are their other ends."""
+    placed = _placed(graph)
+    home = [placed.places[part] for part in placed.part.tolist()]
+    for node, one in slice_by_place(placed).items():
+        own = {drop for drop in range(graph.drops) if home[drop] == node}
+        touching = [edge for edge in edges_of(placed) if edge[0] in own or edge[2] in own]
+
+        assert {int(drop) for drop in one.drop[one.is_own]} == own
+        assert _edges(one) == touching
+        assert {int(drop) for drop in one.drop[one.ghosts]} == {end for a, _, b in touching for end in (a, b)} - own
 
 
 @given(graphs())
-def test_slices_put_together_are_the_whole_graph(graph: PhysicalGraph) -> None:
-    """Every drop is in the slice of its part with its own row; every edge is in one slice or in two tables."""
-    slices = slice_by_part(graph)
-    drops = {int(row): (one.part, at) for one in slices for at, row in enumerate(one.drop)}
-    out = {(one.drop[a], link, b) for one in slices for a, _, b, link in _rows(one.outgoing)}
-    into = {(a, link, one.drop[b]) for one in slices for b, _, a, link in _rows(one.incoming)}
-    inside = [edge for one in slices for edge in _inside(one)]
+def test_every_drop_is_an_own_drop_of_one_slice(graph: PhysicalGraph) -> None:
+    """No drop is lost, and none is run twice."""
+    found = [int(drop) for one in slice_by_place(_placed(graph)).values() for drop in one.drop[one.is_own]]
 
-    assert sorted(drops) == list(range(graph.drops))
-    assert all(graph.part[row] == part for row, (part, _) in drops.items())
-    assert sorted([*inside, *out]) == edges_of(graph)
-    assert out == into
+    assert sorted(found) == list(range(graph.drops))
 
 
 @given(graphs())
-def test_each_slice_is_a_graph_of_its_own(graph: PhysicalGraph) -> None:
-    """A slice keeps all rules of a graph, and its drops keep their template, instance, part and name."""
-    for one in slice_by_part(graph):
+def test_a_slice_is_a_graph_in_which_drops_keep_what_they_are(graph: PhysicalGraph) -> None:
+    """A slice keeps all rules of a graph; its drops keep their template, instance, part, name and order of inputs."""
+    back = graph.predecessors
+    for one in slice_by_place(_placed(graph)).values():
+        near = one.graph.predecessors
+
         assert faults(one.graph) == []
-        assert one.graph.template.tolist() == graph.template[one.drop].tolist()
-        assert one.graph.instance.tolist() == graph.instance[one.drop].tolist()
-        assert set(one.graph.part.tolist()) <= {one.part}
+        for column in ("template", "instance", "part"):
+            assert getattr(one.graph, column).tolist() == getattr(graph, column)[one.drop].tolist()
         assert oids(one.graph, range(one.graph.drops)) == oids(graph, one.drop)
+        for row in np.flatnonzero(one.is_own).tolist():
+            here, whole = slice(near.ptr[row], near.ptr[row + 1]), slice(*back.ptr[one.drop[row] : one.drop[row] + 2])
+            assert one.drop[near.neighbour[here]].tolist() == back.neighbour[whole].tolist()
 
 
 @given(graphs())
-def test_boundaries_say_where_the_other_end_is(graph: PhysicalGraph) -> None:
-    """Each row of a table names the part that holds the drop at the other end, and rows come sorted."""
-    for one in slice_by_part(graph):
-        for boundary in (one.outgoing, one.incoming):
-            rows = _rows(boundary)
-            assert all(graph.part[remote] == part != one.part for _, part, remote, _ in rows)
-            assert [(a, link, b) for a, _, b, link in rows] == sorted((a, link, b) for a, _, b, link in rows)
-            assert len(boundary) == len(rows)
+def test_slices_joined_are_the_whole_graph(graph: PhysicalGraph) -> None:
+    """Cutting loses nothing: what comes back has the same digest."""
+    placed = _placed(graph)
+    slices = slice_by_place(placed)
+    if slices:
+        assert digest(join(slices.values())) == digest(placed)
 
 
 @given(graphs())
-def test_the_order_of_inputs_can_be_restored(graph: PhysicalGraph) -> None:
-    """Predecessors here and elsewhere, merged by link and row in the whole graph, are the inputs in their order."""
-    for one in slice_by_part(graph):
-        near, back = one.graph.predecessors, graph.predecessors
-        for at, row in enumerate(one.drop.tolist()):
-            here = slice(near.ptr[at], near.ptr[at + 1])
-            inputs = [*zip(near.link[here].tolist(), one.drop[near.neighbour[here]].tolist(), strict=True)]
-            inputs += [(link, remote) for drop, _, remote, link in _rows(one.incoming) if drop == at]
-            whole = slice(back.ptr[row], back.ptr[row + 1])
-            wanted = list(zip(back.link[whole].tolist(), back.neighbour[whole].tolist(), strict=True))
-            assert sorted(inputs) == wanted
+def test_a_slice_survives_the_wire(graph: PhysicalGraph) -> None:
+    """What is written is read: the node, the rows, and a graph with the same digest."""
+    for one in slice_by_place(_placed(graph)).values():
+        back = parse_slice(b"".join(dump_slice(one)))
+
+        assert (back.node, back.drop.tolist(), digest(back.graph)) == (one.node, one.drop.tolist(), digest(one.graph))
 
 
-def test_a_part_without_drops_has_an_empty_slice() -> None:
-    """Slices are found by the number of their part, also when a part is empty."""
-    graph = replace(scatter(2), part=np.array([0, 0, 0, 2, 2, 2, 2], dtype=np.int32), places=("a", "b", "c"))
-    slices = slice_by_part(graph)
+def test_a_missing_slice_takes_its_drops_with_it() -> None:
+    """What is left of a graph when a node is gone is a graph still."""
+    placed = replace(scatter(2), part=np.array([0, 0, 0, 1, 1, 1, 1], dtype=np.int32), places=("a", "b"))
+    left = join([slice_by_place(placed)["b"]])
 
-    assert [one.graph.drops for one in slices] == [3, 0, 4]
-    assert (len(slices[1].outgoing), len(slices[1].incoming)) == (0, 0)
-    assert slices[1].graph.places == ("a", "b", "c")
+    assert faults(left) == []
+    assert oids(left, range(left.drops)) == ["s_work_0-1", "s_out_0-0", "s_out_0-1", "s_join_0"]
 
 
-def test_a_slice_keeps_the_ids_that_its_drops_came_with() -> None:
-    """Text ids from elsewhere go where their drops go."""
-    graph = replace(scatter(1), oids=("w", "x", "y", "z"), part=np.array([0, 1, 0, 1], dtype=np.int32))
+def test_a_place_without_drops_has_no_slice() -> None:
+    """Nobody is sent an empty slice."""
+    placed = replace(scatter(2), part=np.array([0, 0, 0, 2, 2, 2, 2], dtype=np.int32), places=("a", "b", "c"))
 
-    assert [one.graph.oids for one in slice_by_part(graph)] == [("w", "y"), ("x", "z")]
+    assert sorted(slice_by_place(placed)) == ["a", "c"]
+
+
+def test_parts_on_one_node_make_one_slice() -> None:
+    """A node may hold several parts; edges between them are not cut."""
+    placed = replace(scatter(2), part=np.array([0, 0, 1, 2, 2, 2, 2], dtype=np.int32), places=("a", "a", "a"))
+    (one,) = slice_by_place(placed).values()
+
+    assert one.graph.drops == 7
+    assert one.ghosts.tolist() == []
+
+
+def test_a_graph_that_is_not_placed_is_refused() -> None:
+    """Cutting needs to know where the parts are."""
+    with pytest.raises(ValueError, match="place the graph first"):
+        slice_by_place(scatter(2))
+
+
+@pytest.mark.parametrize("harm", ["cut", "flip", "foreign"])
+def test_damaged_bytes_are_refused(harm: str) -> None:
+    """A slice that was cut off, changed on its way, or is something else is never half understood."""
+    (one,) = slice_by_place(replace(scatter(2), places=("a",))).values()
+    data = bytearray(b"".join(dump_slice(one)))
+    if harm == "cut":
+        del data[-3:]
+    elif harm == "flip":
+        data[-10] ^= 1
+    else:
+        data = bytearray(b"{}")
+
+    with pytest.raises(BadFileError):
+        parse_slice(data)
+
+
+def test_a_row_of_the_whole_graph_is_found_in_the_slice() -> None:
+    """Ids on the wire are rows of the whole graph; those that are not here have no row."""
+    placed = replace(scatter(2), part=np.array([0, 0, 0, 1, 1, 1, 1], dtype=np.int32), places=("a", "b"))
+    one = slice_by_place(placed)["b"]
+
+    assert [one.local(drop) for drop in (*range(7), 99)] == [None, 0, 1, 2, 3, 4, 5, None]

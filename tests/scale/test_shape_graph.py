@@ -18,7 +18,7 @@ from dropflow.graph.interchange import read_pg_stream, write_pg
 from dropflow.graph.names import oids
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import slice_by_part
+from dropflow.graph.slicing import slice_by_place
 from tests.graph.shapes import chain, scatter
 from translator.options import PartitionOptions
 from translator.partition.registry import partition
@@ -58,6 +58,11 @@ def _cut(algorithm: str) -> Callable[[PhysicalGraph], object]:
     return lambda graph: partition(graph, PartitionOptions(algorithm=algorithm, parts=8))
 
 
+def _sliced(graph: PhysicalGraph) -> object:
+    placed = partition(graph, PartitionOptions(algorithm="blocks", parts=8))
+    return slice_by_place(replace(placed, places=tuple("abcdefgh")))
+
+
 WORK: dict[str, Callable[[PhysicalGraph], object]] = {
     "build": _rebuild,
     "levels": levels,
@@ -65,7 +70,7 @@ WORK: dict[str, Callable[[PhysicalGraph], object]] = {
     "names": lambda graph: oids(graph, range(graph.drops)),
     "blocks": _cut("blocks"),
     "metis": _cut("metis"),
-    "slice": slice_by_part,
+    "slice": _sliced,
     "digest": digest,
     "container": lambda graph: parse(b"".join(dump(graph))),
     "json": _to_and_fro,
