@@ -1,0 +1,48 @@
+"""The answers that are lists: JSON answers are always objects, so each list has a name in one."""
+
+import msgspec
+
+from dropflow.rest.schema import Child, FailureInfo, NodeInfo, ResultInfo, SessionInfo
+
+__all__ = ["ChildList", "Done", "EpochRequest", "FailureList", "NodeList", "ResultList", "SessionList"]
+
+
+class NodeList(msgspec.Struct, frozen=True, kw_only=True):
+    """All node managers at or below a manager."""
+
+    nodes: tuple[NodeInfo, ...]
+
+
+class ChildList(msgspec.Struct, frozen=True, kw_only=True):
+    """The direct children of a manager."""
+
+    children: tuple[Child, ...]
+
+
+class SessionList(msgspec.Struct, frozen=True, kw_only=True):
+    """All sessions, the youngest first."""
+
+    sessions: tuple[SessionInfo, ...]
+
+
+class FailureList(msgspec.Struct, frozen=True, kw_only=True):
+    """All root causes of a session, the most harmful first."""
+
+    failures: tuple[FailureInfo, ...]
+
+
+class ResultList(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session left for people."""
+
+    results: tuple[ResultInfo, ...]
+
+
+class EpochRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Start or undo this deployment of a session; `reason` says why it is undone or cancelled."""
+
+    epoch: int
+    reason: str = ""
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """It is done, and there is nothing more to tell."""
