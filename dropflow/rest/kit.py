@@ -18,6 +18,7 @@ import msgspec
 from dropflow.errors import DropflowError, InternalError
 from dropflow.rest.auth import Guard
 from dropflow.rest.failures import HttpError, status_of, to_body
+from dropflow.rest.refusal_page import refusal_page, wants_page
 
 __all__ = ["Answer", "Call", "Limits", "Route", "Streams", "make_app"]
 
@@ -155,7 +156,7 @@ def make_app(routes: Sequence[Route], guard: Guard, limits: Limits) -> bottle.Bo
     for route in routes:
         app.route(_bottle_path(route.path), method=route.method, callback=_callback(route, guard, limits))
 
-    def outside(error: bottle.HTTPError) -> bytes:
+    def outside(error: bottle.HTTPError) -> bytes | str:
         # What bottle itself refuses: unknown pages and methods. Guarded too, so that strangers cannot map the server.
         refusal = HttpError(error.status_code, f"{bottle.request.method} {bottle.request.path} is not served here")
         try:
@@ -266,9 +267,13 @@ def _respond(route: Route, answer: object) -> object:
     return msgspec.json.encode(body)
 
 
-def _refuse(error: DropflowError, *, original: bool) -> bytes:
+def _refuse(error: DropflowError, *, original: bool) -> bytes | str:
     status = status_of(error)
-    _head(status, _JSON, (("WWW-Authenticate", "Bearer"),) if status == 401 else ())  # noqa: PLR2004 - an HTTP status
+    headers = (("WWW-Authenticate", "Bearer"),) if status == 401 else ()  # noqa: PLR2004 - an HTTP status
+    if wants_page(bottle.request.get_header("Accept", "")):
+        _head(status, "text/html; charset=utf-8", headers)
+        return refusal_page(error)
+    _head(status, _JSON, headers)
     body: dict[str, object] = {"ok": False, "error": to_body(error)}
     if original:
         body |= {"type": type(error).__name__, "args": [str(error)]}

@@ -64,7 +64,7 @@ def wants_page(accept: str) -> bool:
 
 
 def refusal_page(error: DropflowError) -> str:
-    """`error` as an HTML page that says what is wrong and where to go from there; a missing token leads to the login."""
+    """`error` as an HTML page: what is wrong, and where to go from there; a missing token leads to the login."""
     status = status_of(error)
     title = _TITLES.get(status, "The server could not answer")
     page: str = bottle.SimpleTemplate(_PAGE).render(
