@@ -7,7 +7,8 @@ There are two layers, told apart by where they may stand:
 * a `Message` is what the rooms above say to each other. Messages ride inside the numbered stream (`Carry`, `Part`)
   and arrive exactly once and in order.
 
-A message may have raw frames beside its body (`Prepare` has the slice of the graph). All arrays are little-endian.
+A message may have raw frames beside its body. All arrays are little-endian. What managers say to each other goes over
+REST (`dropflow.rest`), not through here.
 
 Changing this file: new fields go to the end of a record and have a default, so that older processes read what they
 know and ignore the rest; anything else raises `PROTOCOL`, which the handshake compares. The bytes of one example of
@@ -21,6 +22,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 
+from dropflow.engine.api import Handle
 from dropflow.errors import ProtocolError
 from dropflow.failure import Failure
 
@@ -28,12 +30,9 @@ __all__ = [
     "PROTOCOL",
     "Ack",
     "Beat",
-    "Cancel",
-    "Cancelled",
     "Carry",
     "Chunk",
-    "Delete",
-    "Deleted",
+    "Content",
     "Events",
     "Fetch",
     "FetchFailed",
@@ -43,18 +42,8 @@ __all__ = [
     "Message",
     "Packet",
     "Part",
-    "Place",
-    "Prepare",
-    "Prepared",
     "Refuse",
-    "Released",
-    "SessionStatus",
-    "Start",
-    "Started",
-    "Status",
-    "StatusRequest",
-    "Undo",
-    "Undone",
+    "Stop",
     "Welcome",
     "decode_message",
     "decode_packet",
@@ -167,7 +156,8 @@ class Fetch(msgspec.Struct, frozen=True, array_like=True, tag="fetch"):
     """Ask for `length` bytes, from `offset`, of the content of a drop; answered by `Chunk`, `Gone` or `FetchFailed`.
 
     `request` names the whole transfer; a transfer asks for several ranges ahead, and that is its credit. `check` asks
-    the sender for the CRC-32 of each chunk. `attempt` 0 means whichever attempt was committed.
+    the sender for the CRC-32 of each chunk. `attempt` 0 means whichever attempt was committed. With a `producer`, an
+    application of the asked node, what is wanted is its uncommitted part of a drop that lives elsewhere.
     """
 
     request: _Natural
@@ -177,6 +167,7 @@ class Fetch(msgspec.Struct, frozen=True, array_like=True, tag="fetch"):
     offset: _Natural
     length: Annotated[int, Meta(ge=1, le=64 << 20)]
     check: bool = True
+    producer: Annotated[int, Meta(ge=-1)] = -1
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True, tag="chunk"):
@@ -214,6 +205,30 @@ Packet = Hello | Welcome | Refuse | Carry | Part | Ack | Beat | Fetch | Chunk | 
 # Messages: node to node -----------------------------------------------------------------------------------------------
 
 
+class Content(msgspec.Struct, frozen=True, array_like=True):
+    """Where the content of a drop is that an `Events` message tells of.
+
+    Attributes
+    ----------
+    drop : int
+        Drop of the whole graph.
+    handle : Handle
+        With its body if it is small. The `final` path of a part is relative (``./...``) where it lies in the session's
+        directory, which is another one on each node.
+    producer : int
+        The application of the sender whose part of a drop of the receiver this is; -1 for the content of a data drop
+        of the sender.
+    stamp : tuple of int
+        Inode, size and time of change (ns) of the file or directory: who finds the same under that path is on the same
+        file system and need not fetch. Empty where there is no file.
+    """
+
+    drop: _Natural
+    handle: Handle
+    producer: Annotated[int, Meta(ge=-1)] = -1
+    stamp: tuple[int, ...] = ()
+
+
 class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
     """Drops of one node that reached terminal states, for a node that has consumers or producers of theirs.
 
@@ -232,7 +247,10 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
     attempts : bytes
         uint16 array, as long: the attempt that led to the state.
     causes : bytes
-        int32 array, as long: the drop that started an error, or -1.
+        int32 array, as long: the drop that started an error, or -1. Where the state is SKIPPED and the drop is one of
+        the receiver, the application that chose to skip it; its own row follows in the same message.
+    contents : tuple of Content
+        Of data drops in this message, and parts that applications in this message wrote to drops of the receiver.
     """
 
     session: _Name
@@ -242,6 +260,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
     states: bytes
     attempts: bytes
     causes: bytes
+    contents: tuple[Content, ...] = ()
 
     def __post_init__(self) -> None:
         count = len(self.states)
@@ -262,6 +281,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
         states: ArrayLike,
         attempts: ArrayLike,
         causes: ArrayLike,
+        contents: tuple[Content, ...] = (),
     ) -> "Events":
         """Message from anything numpy makes arrays of; a value that does not fit its type is an `OverflowError`."""
         return cls(
@@ -272,6 +292,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
             _column(states, "<u1"),
             _column(attempts, "<u2"),
             _column(causes, "<i4"),
+            contents,
         )
 
     def columns(self) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.uint16], NDArray[np.int32]]:
@@ -284,25 +305,17 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
         )
 
 
-class Released(msgspec.Struct, frozen=True, array_like=True, tag="released"):
-    """The sender has used these data drops of the receiver for the last time. `drops` is an int32 array."""
+class Stop(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
+    """The sender has given up a session: it was cancelled, or, with a `failure`, a node of it is lost.
+
+    `node` is the lost node; `reason` is why it was cancelled.
+    """
 
     session: _Name
     epoch: _Natural
-    drops: bytes
-
-    def __post_init__(self) -> None:
-        if len(self.drops) % 4:
-            raise ValueError("the array of a Released message is cut off")
-
-    @classmethod
-    def of(cls, session: str, epoch: int, drops: ArrayLike) -> "Released":
-        """Message from anything numpy makes an array of."""
-        return cls(session, epoch, _column(drops, "<i4"))
-
-    def column(self) -> NDArray[np.int32]:
-        """Drop ids, shape (n,): a read-only view."""
-        return np.frombuffer(self.drops, "<i4")
+    reason: _Text = ""
+    node: Annotated[str, Meta(max_length=255)] = ""
+    failure: Failure | None = None
 
 
 class Leave(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
@@ -311,170 +324,7 @@ class Leave(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
     reason: _Text = ""
 
 
-# Messages: managers to nodes, and their answers -----------------------------------------------------------------------
-# `request` is chosen by the asking end and comes back in the answer.
-
-
-class Place(msgspec.Struct, frozen=True, array_like=True):
-    """One node of a deployment: its name, where its links listen, and the parts of the graph it holds."""
-
-    node: _Name
-    address: Annotated[str, Meta(max_length=1024)]
-    parts: tuple[_Natural, ...]
-    incarnation: _Natural = 0
-
-
-class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="prepare"):
-    """First half of a deployment: take this slice, build the session, connect to the others, but run nothing.
-
-    The raw frame beside it is the slice, a ``.dfg`` container. `places` names all nodes of the session, the receiver
-    among them; `options` are what the person who submitted asked for; `seconds` is how long the asking end will wait.
-    """
-
-    request: _Natural
-    session: _Name
-    epoch: _Natural
-    places: tuple[Place, ...]
-    options: dict[str, str | int | float | bool] = {}
-    seconds: float = 0.0
-
-
-class Prepared(msgspec.Struct, frozen=True, array_like=True, tag="prepared"):
-    """Answer to `Prepare`: ready to start, or why not."""
-
-    request: _Natural
-    session: _Name
-    epoch: _Natural
-    drops: _Natural = 0
-    failure: Failure | None = None
-
-
-class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
-    """Second half of a deployment: all nodes are prepared, run."""
-
-    request: _Natural
-    session: _Name
-    epoch: _Natural
-
-
-class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
-    """Answer to `Start`."""
-
-    request: _Natural
-    session: _Name
-    epoch: _Natural
-    failure: Failure | None = None
-
-
-class Undo(msgspec.Struct, frozen=True, array_like=True, tag="undo"):
-    """Take back a `Prepare` that some other node could not follow; `reason` is for the log."""
-
-    request: _Natural
-    session: _Name
-    epoch: _Natural
-    reason: _Text = ""
-
-
-class Undone(msgspec.Struct, frozen=True, array_like=True, tag="undone"):
-    """Answer to `Undo`; a node that was never prepared has nothing to undo and says so without a failure."""
-
-    request: _Natural
-    session: _Name
-    epoch: _Natural
-    failure: Failure | None = None
-
-
-class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
-    """Stop the session: whatever is not terminal becomes CANCELLED."""
-
-    request: _Natural
-    session: _Name
-    reason: _Text = ""
-
-
-class Cancelled(msgspec.Struct, frozen=True, array_like=True, tag="cancelled"):
-    """Answer to `Cancel`: the session is stopping."""
-
-    request: _Natural
-    session: _Name
-    failure: Failure | None = None
-
-
-class Delete(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
-    """Forget the session and remove all it left behind."""
-
-    request: _Natural
-    session: _Name
-
-
-class Deleted(msgspec.Struct, frozen=True, array_like=True, tag="deleted"):
-    """Answer to `Delete`."""
-
-    request: _Natural
-    session: _Name
-    failure: Failure | None = None
-
-
-class StatusRequest(msgspec.Struct, frozen=True, array_like=True, tag="status?"):
-    """Ask how one session is doing, or, with an empty `session`, all of them."""
-
-    request: _Natural
-    session: Annotated[str, Meta(max_length=255)] = ""
-
-
-class SessionStatus(msgspec.Struct, frozen=True, array_like=True):
-    """How one session is doing on one node.
-
-    Attributes
-    ----------
-    session : str
-        Session id.
-    epoch : int
-        Its deployment.
-    state : int
-        `dropflow.states.SessionState`.
-    counts : tuple of int
-        Drops of this node in each `dropflow.states.DropState`, by its integer.
-    failures : tuple of (int, Failure)
-        The first root causes: drop id and failure.
-    started, finished : float
-        Seconds since the epoch; 0 when it has not happened.
-    """
-
-    session: _Name
-    epoch: _Natural
-    state: _Natural
-    counts: tuple[_Natural, ...]
-    failures: tuple[tuple[int, Failure], ...] = ()
-    started: float = 0.0
-    finished: float = 0.0
-
-
-class Status(msgspec.Struct, frozen=True, array_like=True, tag="status"):
-    """Answer to `StatusRequest`."""
-
-    request: _Natural
-    sessions: tuple[SessionStatus, ...] = ()
-    failure: Failure | None = None
-
-
-Message = (
-    Events
-    | Released
-    | Leave
-    | Prepare
-    | Prepared
-    | Start
-    | Started
-    | Undo
-    | Undone
-    | Cancel
-    | Cancelled
-    | Delete
-    | Deleted
-    | StatusRequest
-    | Status
-)
+Message = Events | Stop | Leave
 """What rides in the numbered stream."""
 
 _encoder = msgspec.msgpack.Encoder()

@@ -10,11 +10,26 @@ from typing import Protocol
 
 import msgspec
 
+from dropflow.engine.events import Reported
 from dropflow.failure import Failure
+from dropflow.graph.physical import IntColumn
 from dropflow.graph.templates import Link, Template
 from dropflow.states import DropState
 
-__all__ = ["Executor", "ExecutorSpec", "Handle", "Input", "Keeper", "Outcome", "Output", "Runner", "Task"]
+__all__ = [
+    "Arrival",
+    "Exchange",
+    "Executor",
+    "ExecutorSpec",
+    "Handle",
+    "Input",
+    "Keeper",
+    "Outcome",
+    "Output",
+    "Runner",
+    "Task",
+    "Told",
+]
 
 
 class Handle(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,4 +222,75 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """Stop everything; idempotent."""
+        ...
+
+
+class Told(msgspec.Struct, frozen=True, array_like=True):
+    """What a session tells other nodes of a drop that is settled.
+
+    Attributes
+    ----------
+    cause : int
+        As in `dropflow.engine.events.Reported`.
+    skipped : tuple of int
+        Outputs that an application chose to skip.
+    handles : dict of int to Handle
+        The content of a data drop that COMPLETED; of an application, its uncommitted parts of drops that live
+        elsewhere.
+    """
+
+    drop: int
+    state: DropState
+    cause: int
+    attempt: int
+    skipped: tuple[int, ...] = ()
+    handles: dict[int, Handle] = {}
+
+
+class Arrival(msgspec.Struct, frozen=True, array_like=True):
+    """What another node told, ready to be used: contents are within reach of this node.
+
+    `handles` are as in `Told`, but an application's are its parts of drops that live here. `failure` says why contents
+    could not be had; then the drop counts as failed on this node.
+    """
+
+    event: Reported
+    handles: dict[int, Handle] = {}
+    failure: Failure | None = None
+
+
+class Exchange(Protocol):
+    """How a session on several nodes tells the others, and hears from them. Rows are those of the session's slice."""
+
+    rows: IntColumn
+    """Row in the whole graph of every drop of the slice."""
+    remote: IntColumn
+    """Drops of the slice that live on other nodes."""
+
+    def start(self, deliver: Callable[[Sequence[Arrival]], None]) -> None:
+        """Pass on what arrives, and has arrived; `deliver` may be called from any thread."""
+        ...
+
+    def tell(self, told: Sequence[Told]) -> None:
+        """Let the nodes know that hold neighbours of these drops. Waits while one of them is too far behind."""
+        ...
+
+    def release(self, drop: int) -> None:
+        """Nobody needs the content of this drop any more: stop offering it, or remove the copy that was fetched."""
+        ...
+
+    def reclaim(self, drop: int) -> Sequence[Handle]:
+        """The parts that were written here of a drop that lives elsewhere and is settled: they are to be discarded."""
+        ...
+
+    def on_node(self, node: str) -> Sequence[int]:
+        """Drops of the slice that live on `node`."""
+        ...
+
+    def give_up(self, failure: Failure | None) -> None:
+        """Let all nodes of the session know that it was cancelled, or failed for this reason."""
+        ...
+
+    def close(self) -> None:
+        """Forget everything; idempotent."""
         ...

@@ -29,9 +29,11 @@ from dropflow.engine.events import (
     Failed,
     Finish,
     Finished,
+    Lost,
     Release,
     Reported,
     Run,
+    Tell,
 )
 from dropflow.engine.rules import decide_app, decide_data, effective_inputs, may_retry
 from dropflow.graph.order import refuse_cycle
@@ -56,8 +58,9 @@ class Core:
     graph : PhysicalGraph
         What is executed.
     remote : collection of int
-        Drops that live on other nodes. They are never run here; their states arrive as `Reported` events, and they
-        count neither for the end of the session nor for its statistics.
+        Drops that live on other nodes. They are never run here; their states arrive as `Reported` events. They do not
+        count for the statistics, but the session goes on until they are settled too: then nobody elsewhere needs what
+        is here.
 
     Raises
     ------
@@ -95,6 +98,8 @@ class Core:
         for drop in self.remote:
             self._counts[self._template[drop]][_INITIALIZED] -= 1
         self._open = drops - len(self.remote)
+        self._abroad = len(self.remote)
+        self._border = self._find_border()
         self._work: list[tuple[int, int, int, frozenset[int]]] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
             Begin: self._on_begin,
@@ -102,6 +107,7 @@ class Core:
             Failed: self._on_failed,
             Assembled: self._on_assembled,
             Reported: self._on_reported,
+            Lost: self._on_lost,
             Cancel: self._on_cancel,
         }
         self._actions: list[Action] = []
@@ -115,6 +121,18 @@ class Core:
                 wanted = template.effective_inputs
                 awaited[mine] = np.where(awaited[mine] >= wanted, wanted, awaited[mine])
         return array("i", awaited.tobytes())
+
+    def _find_border(self) -> bytearray:
+        """Which local drops have a neighbour on another node."""
+        out = self.graph.successors
+        elsewhere = np.zeros(self.graph.drops, dtype=np.bool_)
+        elsewhere[list(self.remote)] = True
+        source = np.repeat(np.arange(self.graph.drops, dtype=np.int32), np.diff(out.ptr))
+        border = np.zeros(self.graph.drops, dtype=np.uint8)
+        border[source[elsewhere[out.neighbour]]] = 1
+        border[out.neighbour[elsewhere[source]]] = 1
+        border[elsewhere] = 0
+        return bytearray(border.tobytes())
 
     # What others may know.
 
@@ -139,10 +157,24 @@ class Core:
         return self._open
 
     @property
+    def abroad(self) -> int:
+        """Number of drops on other nodes that are not settled, as far as this node was told."""
+        return self._abroad
+
+    @property
+    def states(self) -> bytes:
+        """State of every drop, one byte each: a picture that does not change."""
+        return bytes(self._state)
+
+    @property
     def causes(self) -> dict[int, int]:
         """The drop that started it, for every drop in ERROR."""
         state = self._state
         return {drop: cause for drop, cause in self._causes.items() if state[drop] == _ERROR}
+
+    def is_border(self, drop: int) -> bool:
+        """Whether a drop lives here and has a neighbour on another node."""
+        return bool(self._border[drop])
 
     def state(self, drop: int) -> DropState:
         """State of a drop."""
@@ -182,7 +214,7 @@ class Core:
             self._handlers[type(event)](event)
             if self._work:
                 self._spread()
-            if not self._open and self.status is SessionState.RUNNING:
+            if not self._open and not self._abroad and self.status is SessionState.RUNNING:
                 self._end(SessionState.FAILED if self.failed_leaves else SessionState.FINISHED)
         actions, self._actions = self._actions, []
         return actions
@@ -232,9 +264,18 @@ class Core:
         if event.drop not in self.remote or self._state[event.drop] != _INITIALIZED or not event.state.is_terminal:
             self.refused += 1
             return
-        self._work.append((event.drop, int(event.state), event.cause, _NONE))
+        skipped = frozenset(event.skipped) if event.skipped else _NONE
+        self._work.append((event.drop, int(event.state), event.cause, skipped))
 
     def _on_cancel(self, _: Cancel) -> None:
+        self._give_up()
+        self._end(SessionState.CANCELLED)
+
+    def _on_lost(self, _: Lost) -> None:
+        self._give_up()
+        self._end(SessionState.FAILED)
+
+    def _give_up(self) -> None:
         for drop in sorted(self._running):
             self._actions.append(Abort(drop, self.attempt(drop)))
         self._running.clear()
@@ -245,7 +286,6 @@ class Core:
                 counts[template[drop]][_CANCELLED] += 1
                 state[drop] = _CANCELLED
         self._open = 0
-        self._end(SessionState.CANCELLED)
 
     def _end(self, status: SessionState) -> None:
         self.status = status
@@ -266,6 +306,9 @@ class Core:
         while work:
             drop, state, cause, skipped = work.pop()
             self._settle(drop, state, cause)
+            if self._border[drop]:
+                told = cause if state == _ERROR else _NO_CAUSE
+                self._actions.append(Tell(drop, DropState(state), told, self.attempt(drop), tuple(skipped)))
             start, stop = self._succ_ptr[drop], self._succ_ptr[drop + 1]
             if self._app[self._template[drop]]:
                 self._free_inputs(drop)
@@ -282,6 +325,7 @@ class Core:
             self._causes[drop] = cause
         if drop in self.remote:
             self._state[drop] = state
+            self._abroad -= 1
             return
         counts = self._counts[self._template[drop]]
         counts[self._state[drop]] -= 1
@@ -359,5 +403,5 @@ class Core:
                 self._release(data)
 
     def _release(self, drop: int) -> None:
-        if self._state[drop] == _COMPLETED and drop not in self.remote:
+        if self._state[drop] == _COMPLETED:
             self._actions.append(Release(drop))

@@ -9,6 +9,7 @@ from dropflow.failure import Failure
 from dropflow.states import DropState, SessionState
 
 __all__ = [
+    "NO_CAUSE",
     "Abort",
     "Action",
     "Assemble",
@@ -19,10 +20,27 @@ __all__ = [
     "Failed",
     "Finish",
     "Finished",
+    "Lost",
     "Release",
     "Reported",
     "Run",
+    "Tell",
+    "foreign",
+    "row_of_foreign",
 ]
+
+NO_CAUSE = -1
+"""Stands for the cause of a drop that is in no ERROR."""
+
+
+def foreign(row: int) -> int:
+    """The cause that stands for a drop outside of this node's slice, by its row in the whole graph."""
+    return -row - 2
+
+
+def row_of_foreign(cause: int) -> int:
+    """Row in the whole graph of a cause from `foreign`."""
+    return -cause - 2
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin", array_like=True):
@@ -57,12 +75,26 @@ class Assembled(msgspec.Struct, frozen=True, tag="assembled", array_like=True):
 
 
 class Reported(msgspec.Struct, frozen=True, tag="reported", array_like=True):
-    """A drop that lives on another node reached a terminal state; `cause` is the drop that started an error, or -1."""
+    """A drop that lives on another node reached a terminal state.
+
+    `cause` is the drop that started an error, `NO_CAUSE`, or, for a drop that is not in this node's slice, `foreign` of
+    its row in the whole graph. `skipped` are the outputs, as far as they are in this slice, that an application chose
+    to skip. What it wrote to drops that live here is committed when this event arrives, and the content of a data drop
+    is within reach.
+    """
 
     drop: int
     state: DropState
     cause: int = -1
     attempt: int = 1
+    skipped: tuple[int, ...] = ()
+
+
+class Lost(msgspec.Struct, frozen=True, tag="lost", array_like=True):
+    """A node that holds drops of the session is gone: give up. What is not terminal becomes CANCELLED."""
+
+    node: str
+    failure: Failure
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel", array_like=True):
@@ -71,7 +103,7 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel", array_like=True):
     reason: str = ""
 
 
-Event = Begin | Finished | Failed | Assembled | Reported | Cancel
+Event = Begin | Finished | Failed | Assembled | Reported | Lost | Cancel
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, tag="run"):
@@ -93,6 +125,16 @@ class Release(msgspec.Struct, frozen=True, array_like=True, tag="release"):
     drop: int
 
 
+class Tell(msgspec.Struct, frozen=True, array_like=True, tag="tell"):
+    """A drop that has neighbours on other nodes is settled: let those nodes know. Fields as those of `Reported`."""
+
+    drop: int
+    state: DropState
+    cause: int
+    attempt: int
+    skipped: tuple[int, ...] = ()
+
+
 class Abort(msgspec.Struct, frozen=True, array_like=True, tag="abort"):
     """Nobody wants the result of this attempt any more: stop it if it can be stopped."""
 
@@ -106,4 +148,4 @@ class Finish(msgspec.Struct, frozen=True, array_like=True, tag="finish"):
     state: SessionState
 
 
-Action = Run | Assemble | Release | Abort | Finish
+Action = Run | Assemble | Release | Tell | Abort | Finish

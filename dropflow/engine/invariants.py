@@ -28,14 +28,16 @@ def check(core: Core) -> None:
     _hold(
         all(states[drop] is DropState.WRITING for drop in core.running), "a drop whose attempt is with a runner WRITES"
     )
+    abroad = sum(not states[drop].is_terminal for drop in core.remote)
+    _hold(core.abroad == abroad, "the number of drops awaited from other nodes is that of remote ones not settled")
     over = core.status.is_terminal
     if core.status is SessionState.RUNNING:
-        _hold(unsettled > 0, "a running session has a drop that is not settled")
+        _hold(unsettled + core.abroad > 0, "a running session has a drop, here or elsewhere, that is not settled")
         _check_progress(core, states)
     _hold(not over or unsettled == 0, "nothing is open when the session is over")
     for drop, cause in core.causes.items():
         _hold(states[drop] is DropState.ERROR, f"drop {drop} has a cause and is in ERROR")
-        known = 0 <= cause < graph.drops
+        known = 0 <= cause < graph.drops and cause not in core.remote
         _hold(not known or states[cause] is DropState.ERROR, f"the cause of drop {drop} is itself in ERROR")
 
 

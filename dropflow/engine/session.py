@@ -8,15 +8,17 @@ so a commit happens exactly once.
 Ready drops wait as integers. Their tasks are built when the runner has room for them.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 import numpy as np
 
 from dropflow.clock import Clock
-from dropflow.engine.api import Handle, Keeper, Outcome, Runner
+from dropflow.engine.api import Arrival, Exchange, Handle, Keeper, Outcome, Runner, Told
 from dropflow.engine.core import Core
 from dropflow.engine.events import (
     Abort,
@@ -29,8 +31,12 @@ from dropflow.engine.events import (
     Failed,
     Finish,
     Finished,
+    Lost,
     Release,
+    Reported,
     Run,
+    Tell,
+    row_of_foreign,
 )
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument, Instruments
@@ -45,15 +51,22 @@ from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.ids import drop_file_name
-from dropflow.states import SessionState
+from dropflow.states import DropState, SessionState
 
 __all__ = ["FailureReport", "Session", "SessionResult"]
 
 _PUBLISH_SECONDS = 0.1
+_NAMED = 20
+
+T = TypeVar("T")
 
 
 class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One root cause: the drop that failed by itself, and how many ended in ERROR because of it, itself included."""
+    """One root cause: the drop that failed by itself, and how many ended in ERROR because of it, itself included.
+
+    Of a cause on another node only its `row` in the whole graph is known for certain, and the `count` on this node;
+    `text` is empty. A lost node is a cause without a `drop`; `drops` are the first of its drops that were not settled.
+    """
 
     drop: str
     name: str
@@ -65,6 +78,8 @@ class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
     attempts: int = 1
     log: str = ""
+    row: int = -1
+    drops: tuple[str, ...] = ()
 
 
 class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +122,8 @@ class Session:
         Its directory, for reports.
     clock : Clock
         For durations.
+    exchange : Exchange or None
+        Where the other nodes of the session are; None when it has this one only.
     journal : Journal or None
         Takes every event. When it cannot be written any more, the session goes on without it and says so.
     instruments : sequence of Instrument
@@ -131,13 +148,15 @@ class Session:
         session: str,
         directory: str,
         clock: Clock,
+        exchange: Exchange | None = None,
         journal: Journal | None = None,
         instruments: Sequence[Instrument] = (),
         on_statistics: Callable[[Statistics], None] | None = None,
         check_invariants: bool = False,
     ) -> None:
         self.graph = graph
-        self.core = Core(graph)
+        self.core = Core(graph, remote=() if exchange is None else exchange.remote.tolist())
+        self._exchange = exchange
         self._keeper = keeper
         self._runner = runner
         self._session = session
@@ -148,12 +167,17 @@ class Session:
         self._instruments = Instruments(instruments, self._notes.append)
         self._on_statistics = on_statistics
         self._check_invariants = check_invariants
-        self._inbox: Inbox[Outcome | Cancel] = Inbox()
+        self._inbox: Inbox[Outcome | Arrival | Lost | Cancel | _Question[Any]] = Inbox()
         self._tasks = TaskBuilder(graph)
         self._handles: dict[int, Handle] = {}
         self._parts: dict[int, dict[int, Handle]] = {}
         self._failures: dict[int, Failure] = {}
         self._persisting: list[int] = []
+        self._outgoing: dict[int, dict[int, Handle]] = {}
+        self._told: list[Told] = []
+        self._lost: list[Lost] = []
+        self._asking = threading.Lock()
+        self._owned = False
         self._ready: deque[Run] = deque()
         self._in_flight = 0
         self._began = 0.0
@@ -165,11 +189,43 @@ class Session:
         self._inbox.put([Cancel(reason)])
         self._runner.interrupt()
 
+    def lose(self, node: str, failure: Failure) -> None:
+        """A node of the session is gone: give up. May be called from any thread."""
+        self._inbox.put([Lost(node, failure)])
+        self._runner.interrupt()
+
+    def ask(self, question: Callable[["Session"], T]) -> T:
+        """The answer to `question`, put to the session in its own thread between two steps. From any other thread."""
+        asked = _Question(question)
+        with self._asking:
+            if self._owned:
+                self._inbox.put([asked])
+            else:
+                asked.answer(self)
+        return asked.wait()
+
     def run(self) -> SessionResult:
         """Execute to the end; the calling thread becomes the session's owner."""
+        with self._asking:
+            self._owned = True
         self._began = self._clock.monotonic()
-        self._runner.start(self._inbox.put)
         try:
+            self._execute()
+            self._keep_results()
+            return self._result()
+        finally:
+            with self._asking:
+                self._owned = False
+            # Whoever asked in the meantime was promised an answer.
+            for item in self._inbox.drain(0):
+                if isinstance(item, _Question):
+                    item.answer(self)
+
+    def _execute(self) -> None:
+        try:
+            self._runner.start(self._inbox.put)
+            if self._exchange is not None:
+                self._exchange.start(self._inbox.put)
             self._step([Begin()])
             while not self._over:
                 self._feed()
@@ -177,10 +233,10 @@ class Session:
             self._publish(always=True)
         finally:
             self._runner.close()
+            if self._exchange is not None:
+                self._exchange.close()
             if self._journal is not None:
                 self._journal.close()
-        self._keep_results()
-        return self._result()
 
     # Events in.
 
@@ -195,45 +251,82 @@ class Session:
                 self._instruments.events(events)
                 self._instruments.actions(actions)
             events = self._act(actions)
+        self._tell()
         self._publish()
 
-    def _accept(self, items: Sequence[Outcome | Cancel]) -> list[Event]:
+    def _accept(self, items: Sequence["Outcome | Arrival | Lost | Cancel | _Question[Any]"]) -> list[Event]:
         """Events for what came in. The core has not seen them yet, so what they settle is remembered here."""
         events: list[Event] = []
         answered: set[int] = set()
-        cancelled = False
+        given_up = False
         for item in items:
-            if isinstance(item, Cancel):
-                events.append(item)
-                cancelled = True
-                continue
-            self._in_flight -= 1
-            if cancelled or item.drop in answered or not self.core.is_current(item.drop, item.attempt):
-                for part in item.handles.values():
-                    self._keeper.discard(part)
-                continue
-            answered.add(item.drop)
-            if item.failure is not None:
-                self._failures[item.drop] = item.failure
-                events.append(Failed(item.drop, item.attempt, item.failure))
+            if isinstance(item, Outcome):
+                self._in_flight -= 1
+                if given_up or item.drop in answered or not self.core.is_current(item.drop, item.attempt):
+                    for part in item.handles.values():
+                        self._keeper.discard(part)
+                    continue
+                answered.add(item.drop)
+                events.append(self._settled(item))
+            elif isinstance(item, Arrival):
+                events.append(self._arrived(item))
+            elif isinstance(item, _Question):
+                item.answer(self)
             else:
-                events.append(self._commit(item))
+                if isinstance(item, Lost):
+                    self._lost.append(item)
+                events.append(item)
+                given_up = True
         return events
 
+    def _settled(self, outcome: Outcome) -> Event:
+        if outcome.failure is None:
+            return self._commit(outcome)
+        self._failures[outcome.drop] = outcome.failure
+        return Failed(outcome.drop, outcome.attempt, outcome.failure)
+
+    def _arrived(self, arrival: Arrival) -> Event:
+        """Take in what another node told of one of its drops: contents first, as for an attempt that ran here."""
+        event, failure = arrival.event, arrival.failure
+        if self._exchange is not None:
+            for part in self._exchange.reclaim(event.drop):
+                self._keeper.discard(part)
+        try:
+            for target, part in arrival.handles.items():
+                if target == event.drop:
+                    self._handles[target] = part
+                else:
+                    self._place(event.drop, event.attempt, target, part)
+        except DropflowError as error:
+            failure = Failure.of(error)
+        if failure is None:
+            return event
+        self._failures[event.drop] = failure
+        return Reported(event.drop, DropState.ERROR, event.drop, event.attempt)
+
     def _commit(self, outcome: Outcome) -> Event:
-        """Make an attempt's outputs the contents of their drops; parts of shared drops wait for the others."""
+        """Make an attempt's outputs the contents of their drops."""
         drop = outcome.drop
         try:
             for target, part in outcome.handles.items():
-                if target != drop and self._tasks.is_shared(target):
-                    self._parts.setdefault(target, {})[drop] = part
+                if target in self.core.remote:
+                    self._outgoing.setdefault(drop, {})[target] = part
                 else:
-                    self._handles[target] = self._keeper.commit(target, outcome.attempt, self._template(target), part)
+                    self._place(drop, outcome.attempt, target, part)
         except DropflowError as error:
             failure = Failure.of(error)
             self._failures[drop] = failure
+            for part in self._outgoing.pop(drop, {}).values():
+                self._keeper.discard(part)
             return Failed(drop, outcome.attempt, failure)
         return Finished(drop, outcome.attempt, outcome.skipped)
+
+    def _place(self, producer: int, attempt: int, target: int, part: Handle) -> None:
+        """Commit what a producer wrote to a drop that lives here; parts of shared drops wait for the others."""
+        if target != producer and self._tasks.is_shared(target):
+            self._parts.setdefault(target, {})[producer] = part
+        else:
+            self._handles[target] = self._keeper.commit(target, attempt, self._template(target), part)
 
     def _record(self, events: list[Event]) -> None:
         if self._journal is None:
@@ -252,6 +345,8 @@ class Session:
         for action in actions:
             if isinstance(action, Run):
                 self._ready.append(action)
+            elif isinstance(action, Tell):
+                self._told.append(self._telling(action))
             elif isinstance(action, Release):
                 self._release(action.drop)
             elif isinstance(action, Assemble):
@@ -262,6 +357,24 @@ class Session:
                 self._over = True
                 self._ready.clear()
         return events
+
+    def _telling(self, action: Tell) -> Told:
+        drop = action.drop
+        if action.state is DropState.COMPLETED and drop in self._handles:
+            handles = {drop: self._handles[drop]}
+        else:
+            handles = self._outgoing.pop(drop, {})
+        return Told(drop, action.state, action.cause, action.attempt, action.skipped, handles)
+
+    def _tell(self) -> None:
+        """Let the other nodes know what this step has settled, or that this session was given up."""
+        if self._exchange is None:
+            return
+        if self._told:
+            told, self._told = self._told, []
+            self._exchange.tell(told)
+        if self._over and (self._lost or self.core.status is SessionState.CANCELLED):
+            self._exchange.give_up(self._lost[0].failure if self._lost else None)
 
     def _feed(self) -> None:
         """Give the runner as many tasks as it has room for."""
@@ -287,8 +400,13 @@ class Session:
         return Assembled(drop)
 
     def _release(self, drop: int) -> None:
+        if self._exchange is not None and (self.core.is_border(drop) or drop in self.core.remote):
+            self._exchange.release(drop)
         handle = self._handles.get(drop)
         if handle is None:
+            return
+        if drop in self.core.remote:
+            del self._handles[drop]
             return
         try:
             if self._keeper.release(drop, self._template(drop), handle):
@@ -304,7 +422,7 @@ class Session:
         found = leaves(self.graph)
         for drop in (*found[kinds[found] == np.uint8(Kind.DATA)].tolist(), *self._persisting):
             handle = self._handles.get(drop)
-            if handle is None:
+            if handle is None or drop in self.core.remote:
                 continue
             try:
                 name = oid(self.graph, drop)
@@ -338,11 +456,33 @@ class Session:
         harmed: dict[int, int] = {}
         for cause in self.core.causes.values():
             harmed[cause] = harmed.get(cause, 0) + 1
-        return tuple(self._report(cause, count) for cause, count in sorted(harmed.items(), key=_most_harmful))
+        caused = (self._report(cause, count) for cause, count in sorted(harmed.items(), key=_most_harmful))
+        return (*(self._lost_report(lost) for lost in self._lost), *caused)
+
+    def _lost_report(self, lost: Lost) -> FailureReport:
+        there = () if self._exchange is None else self._exchange.on_node(lost.node)
+        unsettled = [drop for drop in there if not self.core.state(drop).is_terminal]
+        return FailureReport(
+            drop="",
+            name=lost.node,
+            code=lost.failure.code,
+            kind=lost.failure.kind,
+            text=lost.failure.text,
+            hint=lost.failure.hint,
+            count=len(unsettled),
+            drops=tuple(oid(self.graph, drop) for drop in unsettled[:_NAMED]),
+        )
 
     def _report(self, cause: int, count: int) -> FailureReport:
-        failure = self._failures[cause]
+        if cause < 0:
+            return FailureReport(drop="", name="", code="", kind="", text="", count=count, row=row_of_foreign(cause))
+        row = cause if self._exchange is None else int(self._exchange.rows[cause])
         name = oid(self.graph, cause)
+        failure = self._failures.get(cause)
+        if failure is None:
+            return FailureReport(
+                drop=name, name=self._template(cause).name, code="", kind="", text="", count=count, row=row
+            )
         log = Path(self._directory, "logs", f"{drop_file_name(name)}.log")
         return FailureReport(
             drop=name,
@@ -355,6 +495,7 @@ class Session:
             count=count,
             attempts=self.core.attempt(cause),
             log=str(log) if log.exists() else "",
+            row=row,
         )
 
     def _template(self, drop: int) -> Template:
@@ -364,3 +505,28 @@ class Session:
 def _most_harmful(item: tuple[int, int]) -> tuple[int, int]:
     cause, count = item
     return -count, cause
+
+
+class _Question(Generic[T]):
+    """Something that another thread wants to know of a session."""
+
+    def __init__(self, question: Callable[[Session], T]) -> None:
+        self._question = question
+        self._answered = threading.Event()
+        self._answer: T | None = None
+        self._error: Exception | None = None
+
+    def answer(self, session: Session) -> None:
+        """Answer it; what goes wrong is raised where it was asked."""
+        try:
+            self._answer = self._question(session)
+        except Exception as error:  # noqa: BLE001 - raised again by `wait`
+            self._error = error
+        self._answered.set()
+
+    def wait(self) -> T:
+        """The answer."""
+        self._answered.wait()
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._answer)

@@ -53,7 +53,7 @@ class Links:
     on_change : callable
         Takes each `LinkChange`. Called in the links' thread too.
     reader : callable
-        Opens the content that others fetch, of (session, drop, attempt); called in a thread of the data plane.
+        Opens the content that others fetch, of (session, drop, attempt, producer); called in a thread of its own.
     incarnation : int
         Grows with each start of the process; the present time in microseconds by default.
     settings : LinkSettings
@@ -194,6 +194,7 @@ class Links:
         sink: Sink,
         *,
         attempt: int = 0,
+        producer: int = -1,
         size: int | None = None,
         checksum: int | None = None,
         check: bool = True,
@@ -208,6 +209,8 @@ class Links:
         ----------
         attempt : int
             Which attempt's content; 0 for whichever was committed.
+        producer : int
+            The application of `peer` whose part of the drop is wanted; -1 for the content of the drop.
         size : int or None
             Bytes, if they are known: then the first ranges are asked for at once.
         checksum : int or None
@@ -238,6 +241,7 @@ class Links:
             session=session,
             drop=drop,
             attempt=attempt,
+            producer=producer,
             size=size,
             checksum=checksum,
             check=check,

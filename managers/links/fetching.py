@@ -46,7 +46,7 @@ class Transfer:
     ----------
     request : int
         Names the transfer.
-    peer, session, drop, attempt :
+    peer, session, drop, attempt, producer :
         Which content, and who has it.
     size : int or None
         Bytes of the content, if they are known.
@@ -66,6 +66,7 @@ class Transfer:
         session: str,
         drop: int,
         attempt: int,
+        producer: int,
         size: int | None,
         checksum: int | None,
         check: bool,
@@ -73,7 +74,7 @@ class Transfer:
     ) -> None:
         self.request = request
         self.peer = peer
-        self._what = (session, drop, attempt)
+        self._what = (session, drop, attempt, producer)
         self._size = size
         self._checksum = checksum
         self._check = check and checksum is None
@@ -89,11 +90,11 @@ class Transfer:
 
     def asks(self, now: float) -> list[Fetch]:
         """The ranges to ask for now."""
-        session, drop, attempt = self._what
+        session, drop, attempt, producer = self._what
         fetches = []
         with self._changed:
             while not self._ended and len(self._outstanding) + len(self._arrived) < self._ahead():
-                fetch = Fetch(self.request, session, drop, attempt, self._asked, self._length, self._check)
+                fetch = Fetch(self.request, session, drop, attempt, self._asked, self._length, self._check, producer)
                 if self._size is not None and self._size > self._asked:
                     fetch = msgspec.structs.replace(fetch, length=min(self._length, self._size - self._asked))
                 self._outstanding.append((self._asked, fetch.length, now))
@@ -218,5 +219,5 @@ class Transfer:
         return self._settings.ahead if self._asked < self._size else 0 if self._asked else 1
 
     def _where(self) -> str:
-        session, drop, _ = self._what
+        session, drop, *_ = self._what
         return f"drop {drop} of session {session} on node {self.peer}"

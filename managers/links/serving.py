@@ -46,8 +46,11 @@ class Source(Protocol):
         ...
 
 
-Reader = Callable[[str, int, int], Source]
-"""Source of (session, drop, attempt). Raises `GoneError` for what was released, `StorageError` for what is broken."""
+Reader = Callable[[str, int, int, int], Source]
+"""Source of (session, drop, attempt, producer).
+
+Raises `GoneError` for what was released, `StorageError` for what is broken.
+"""
 
 
 class BufferSource:
@@ -118,7 +121,7 @@ class Shelf:
         self._reader = reader
         self._idle = settings.source_idle
         self._clock = clock
-        self._sources: OrderedDict[tuple[str, int, int], tuple[Source, float]] = OrderedDict()
+        self._sources: OrderedDict[tuple[str, int, int, int], tuple[Source, float]] = OrderedDict()
 
     def answer(self, fetch: Fetch) -> Frames | None:
         """Reply to a request for one range; None if there is nothing to say before the content has grown."""
@@ -163,7 +166,7 @@ class Shelf:
         return encode(chunk), data
 
     def _source(self, fetch: Fetch) -> Source:
-        key = (fetch.session, fetch.drop, fetch.attempt)
+        key = (fetch.session, fetch.drop, fetch.attempt, fetch.producer)
         known = self._sources.pop(key, None)
         if known is not None:
             source = known[0]

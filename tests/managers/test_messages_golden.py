@@ -14,18 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.engine.api import Handle
 from dropflow.errors import ProtocolError
 from dropflow.failure import Failure
-from dropflow.states import DropState, SessionState
+from dropflow.states import DropState
 from managers import messages
 from managers.messages import (
     PROTOCOL,
     Events,
     Message,
     Packet,
-    Place,
-    Prepare,
-    SessionStatus,
     decode_message,
     decode_packet,
     encode,
@@ -46,31 +44,22 @@ EXAMPLES: list[Packet | Message] = [
     messages.Chunk(7, 1 << 40, -1, last=False, checksum=0xDEADBEEF),
     messages.Gone(7, "released"),
     messages.FetchFailed(7, _FAILURE),
-    Events.of("s-1", 1, 2, drops=[1, 2**31 - 1], states=[2, 3], attempts=[1, 65_535], causes=[-1, 1]),
-    messages.Released.of("s-1", 1, [5, 6]),
-    messages.Leave("shutting down"),
-    Prepare(
-        1,
+    Events.of(
         "s-1",
         1,
-        (Place("node-1", "tcp://10.0.0.1:7000", (0, 2), 5), Place("node-2", "tcp://10.0.0.2:7000", (1,))),
-        {"retries": 2, "keep": True, "factor": 0.5, "log": "info"},
-        30.0,
+        2,
+        drops=[1, 2**31 - 1],
+        states=[2, 3],
+        attempts=[1, 65_535],
+        causes=[-1, 1],
+        contents=(
+            messages.Content(
+                1, Handle(kind="file", location="/n/files/x", final="./files/x", size=9), 7, (3, 9, 1 << 60)
+            ),
+        ),
     ),
-    messages.Prepared(1, "s-1", 1, 1000, _FAILURE),
-    messages.Start(2, "s-1", 1),
-    messages.Started(2, "s-1", 1),
-    messages.Undo(3, "s-1", 1, "node-2 is full"),
-    messages.Undone(3, "s-1", 1),
-    messages.Cancel(4, "s-1", "by hand"),
-    messages.Cancelled(4, "s-1", _FAILURE),
-    messages.Delete(5, "s-1"),
-    messages.Deleted(5, "s-1"),
-    messages.StatusRequest(6, "s-1"),
-    messages.Status(
-        6,
-        (SessionStatus("s-1", 1, SessionState.RUNNING, (0, 1, 2, 0, 0, 0, 0, 0), ((7, _FAILURE),), 1.5e9, 0.0),),
-    ),
+    messages.Stop("s-1", 1, "by hand", "node-2", _FAILURE),
+    messages.Leave("shutting down"),
 ]
 _NAMES = [type(example).__name__ for example in EXAMPLES]
 

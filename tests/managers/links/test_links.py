@@ -29,7 +29,7 @@ from managers.links import (
     LinkSettings,
     Source,
 )
-from managers.messages import Events, Leave, Prepare
+from managers.messages import Events, Leave, Stop
 
 pytestmark = pytest.mark.skipif(
     "DROPFLOW_LINK_TESTS" not in os.environ,
@@ -140,7 +140,7 @@ def test_messages_go_both_ways(office: Office) -> None:
     b.connect("a", a.address)
     a.send("b", Leave("small"))
     a.send("b", Leave("large"), [CONTENT, b"", b"tail"])
-    b.send("a", Prepare(1, "s", 1, ()), [bytearray(b"slice")])
+    b.send("a", Stop("s", 1), [bytearray(b"slice")])
     at_a.wait(lambda: len(at_a.messages) == 1)
     at_b.wait(lambda: len(at_b.messages) == 2)
 
@@ -349,7 +349,7 @@ def test_files_are_fetched_from_disk(office: Office, tmp_path: Path) -> None:
     (tmp_path / "1").write_bytes(CONTENT)
     (tmp_path / "2").write_bytes(b"")
     a, _ = office.open("a")
-    b, _ = office.open("b", reader=lambda _, drop, __: FileSource(tmp_path / str(drop)))
+    b, _ = office.open("b", reader=lambda _, drop, *__: FileSource(tmp_path / str(drop)))
     a.connect("b", b.address)
     got = bytearray()
 
