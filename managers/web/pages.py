@@ -1,0 +1,150 @@
+"""The pages of a manager and their ``.json`` twins, written against `managers.api.Manager` only.
+
+Right without JavaScript; the scripts in ``static/`` only keep open pages fresh. What changes a session is a form of its
+own page (`managers.web.actions`).
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from dropflow.errors import NotFoundError
+from dropflow.rest.assets import STATIC, asset_routes
+from dropflow.rest.kit import Answer, Call, Route, Streams
+from dropflow.rest.schema import DropQuery
+from dropflow.states import SessionState
+from managers.api import Manager
+from managers.web.actions import action_routes
+from managers.web.answers import page_answer
+from managers.web.preview import PICTURE_LIMIT, picture_type, read_start
+from managers.web.templates import Pages, drops_url, session_api, session_url, sessions_url
+from managers.web.views import (
+    DropView,
+    SessionQuery,
+    SessionView,
+    drop_view,
+    nodes_view,
+    overview_view,
+    session_view,
+    sessions_view,
+)
+
+__all__ = ["page_routes"]
+
+_T = TypeVar("_T")
+_TWIN = ".json"
+_OWN = Path(__file__).with_name("static")
+
+
+def page_routes(manager: Manager, streams: Streams) -> list[Route]:  # noqa: ARG001 - pages open streams by the API
+    """Routes of all pages of `manager`, with their static files.
+
+    Parameters
+    ----------
+    manager : Manager
+        Whose pages they are.
+    streams : Streams
+        Event streams of the same server; pages use those of ``/api/v1``.
+    """
+    pages = Pages()
+    return [
+        *_lists(manager, pages),
+        *_details(manager, pages),
+        *action_routes(manager, pages),
+        *asset_routes(STATIC, _OWN),
+    ]
+
+
+def _lists(manager: Manager, pages: Pages) -> list[Route]:
+    def overview(_: Call) -> Answer:
+        view = overview_view(manager)
+        return page_answer(pages.render("overview", manager=view.manager, twin="/overview.json", view=view))
+
+    def nodes(_: Call) -> Answer:
+        view = nodes_view(manager)
+        return page_answer(pages.render("nodes", manager=view.manager, twin="/nodes.json", view=view))
+
+    def sessions(call: Call) -> Answer:
+        view = sessions_view(manager, call.query)
+
+        def address(offset: int) -> str:
+            return sessions_url(msgspec.structs.replace(view.query, offset=offset))
+
+        statuses = [status.name for status in SessionState]
+        twin = sessions_url(view.query).replace("/sessions", "/sessions.json", 1)
+        shown = {"view": view, "address": address, "statuses": statuses}
+        return page_answer(pages.render("sessions", manager=view.manager, twin=twin, **shown))
+
+    return [
+        _page("/", overview, "The manager, its nodes and its youngest sessions."),
+        _page("/overview.json", lambda _: overview_view(manager), "The first page as JSON."),
+        _page("/nodes", nodes, "All nodes with their load."),
+        _page("/nodes.json", lambda _: nodes_view(manager), "The page of the nodes as JSON."),
+        _page("/sessions", sessions, "All sessions.", SessionQuery),
+        _page("/sessions.json", lambda call: sessions_view(manager, call.query), "Sessions as JSON.", SessionQuery),
+    ]
+
+
+def _details(manager: Manager, pages: Pages) -> list[Route]:
+    def session(call: Call) -> object:
+        query = call.query
+        view, is_twin = _either(lambda name: session_view(manager, name, query), call.path["session"])
+        return view if is_twin else page_answer(_session_page(pages, view))
+
+    def drop(call: Call) -> object:
+        view, is_twin = _either(lambda name: drop_view(manager, call.path["session"], name), call.path["drop"])
+        return view if is_twin else page_answer(_drop_page(pages, view))
+
+    return [
+        _page("/sessions/{session}", session, "One session; its twin is SESSION.json.", DropQuery),
+        # An id may hold slashes.
+        _page("/sessions/{session}/drops/{drop:path}", drop, "One drop; its twin is DROP.json."),
+        _page(
+            "/sessions/{session}/pictures/{drop}", lambda call: _picture(manager, call), "Content that is a picture."
+        ),
+    ]
+
+
+def _page(
+    path: str, handler: Callable[[Call], object], summary: str, query: type[msgspec.Struct] | None = None
+) -> Route:
+    return Route(method="GET", path=path, handler=handler, summary=summary, query=query, tag="pages")
+
+
+def _either(find: Callable[[str], _T], name: str) -> tuple[_T, bool]:
+    """What `name` names, and whether its twin was asked for: names may themselves end like a twin's."""
+    if name.endswith(_TWIN):
+        try:
+            return find(name.removesuffix(_TWIN)), True
+        except NotFoundError:
+            pass
+    return find(name), False
+
+
+def _session_page(pages: Pages, view: SessionView) -> str:
+    name, query = view.session.session, view.query
+
+    def address(*, state: str = "", key: str = "", offset: int = 0, same: bool = False) -> str:
+        wanted = msgspec.structs.replace(query, offset=offset) if same else DropQuery(state=state, key=key)
+        return drops_url(name, wanted)
+
+    shown = drops_url(name, query).removesuffix("#drops")
+    twin = shown.replace(session_url(name), session_url(name) + _TWIN, 1)
+    events = f"{session_api(name)}/events"
+    return pages.render("session", manager=view.manager, twin=twin, view=view, address=address, events=events)
+
+
+def _drop_page(pages: Pages, view: DropView) -> str:
+    page = session_url(view.session.session)
+    twin, picture = f"{page}/drops/{view.drop.drop}{_TWIN}", f"{page}/pictures/{view.drop.drop}"
+    return pages.render("drop", manager=view.manager, twin=twin, view=view, picture=picture)
+
+
+def _picture(manager: Manager, call: Call) -> Answer:
+    content = read_start(manager.data(call.path["session"], call.path["drop"]), PICTURE_LIMIT)
+    kind = picture_type(content)
+    if not kind:
+        raise NotFoundError(f"the content of drop {call.path['drop']!r} is no picture that a page can show")
+    return Answer(body=content, content_type=kind)

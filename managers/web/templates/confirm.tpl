@@ -1,0 +1,10 @@
+% rebase("page.tpl", title=title, here="Sessions", script="")
+<form class="card" method="post">
+<h1>{{title}}</h1>
+<p><bdi>{{shown(session.session, 200)}}</bdi> is {{session.status.lower()}}: {{count(session.settled)}} of {{count(session.drops)}} drops are settled.</p>
+<p class="muted">{{consequence}}</p>
+% if asks_reason:
+<p><label>Reason (others will see it)<input name="reason" maxlength="200" autocomplete="off"></label></p>
+% end
+<p class="actions"><button class="danger primary" type="submit">{{button}}</button><a class="button" href="{{session_url(session.session)}}">Back</a></p>
+</form>

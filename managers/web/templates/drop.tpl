@@ -1,0 +1,100 @@
+% drop = view.drop
+% name = view.session.session
+% rebase("page.tpl", title=shown(drop.name, 80), here="Sessions", script="page.js" if not over(view.session) else "")
+<div class="page-head">
+<div>
+<p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown(name, 80)}}</bdi></a><span>/</span><a href="{{session_url(name)}}?key={{quoted(drop.key)}}#drops"><bdi>{{shown(drop.name, 80)}}</bdi></a></p>
+<h1><bdi>{{shown(drop.name, 200)}}</bdi></h1>
+<p class="mono"><bdi>{{shown(drop.oid, 1000)}}</bdi></p>
+</div>
+<span class="live" id="live" role="status" data-state="off" hidden></span>
+</div>
+<div data-part="drop">
+% include("warnings.tpl", warnings=view.warnings)
+<div class="block columns">
+<dl class="facts">
+<dt>State</dt><dd><span class="state {{state_style(drop.state)}}" title="{{drop.state}}">{{state_word(drop.state)}}</span></dd>
+<dt>Kind</dt><dd>{{"application" if drop.is_app else "data"}}, <bdi>{{shown(drop.category, 80)}}</bdi></dd>
+<dt>Node</dt><dd><bdi>{{shown(drop.node, 120)}}</bdi></dd>
+<dt>Attempt</dt><dd>{{drop.attempt}}</dd>
+% if not drop.is_app:
+<dt>Size</dt><dd>{{size(drop.size)}}</dd>
+% end
+<dt>Row</dt><dd>{{count(drop.drop)}}</dd>
+</dl>
+% if drop.reasons:
+<div>
+<h2>Why</h2>
+% for reason in drop.reasons:
+<p><bdi>{{shown(reason, 1000)}}</bdi></p>
+% end
+</div>
+% end
+</div>
+% if drop.failure:
+<section class="block" aria-labelledby="failure-title"><h2 id="failure-title">{{"Failure" if drop.failure.drop == drop.oid else "Root cause"}}</h2>
+% include("failure.tpl", failure=drop.failure, session=name)
+</section>
+% end
+<div class="block columns">
+% for title, neighbours in (("Inputs", drop.inputs), ("Outputs", drop.outputs)):
+<section aria-labelledby="{{title.lower()}}-title">
+<div class="section-head"><h2 id="{{title.lower()}}-title">{{title}}</h2><span class="muted">{{count(len(neighbours))}}</span></div>
+% if neighbours:
+<div class="table tall" tabindex="0" role="region" aria-label="{{title}}"><table>
+<thead><tr><th scope="col">Drop</th><th scope="col">State</th><th scope="col" class="at-middle">Port</th></tr></thead>
+<tbody>
+% for other in neighbours[:200]:
+<tr data-row="{{other.drop}}"><th scope="row"><a href="{{drop_url(name, other.drop)}}"><bdi class="clip">{{shown(other.name, 120)}}</bdi></a><span class="sub mono clip"><bdi>{{shown(other.oid, 120)}}</bdi></span></th><td><span class="state {{state_style(other.state)}}" title="{{other.state}}">{{state_word(other.state)}}</span></td><td class="at-middle"><bdi>{{shown(other.port, 80) if other.port else "–"}}</bdi></td></tr>
+% end
+</tbody></table></div>
+% if len(neighbours) > 200:
+<p class="muted small">These are the first 200; the others are in <a href="{{twin}}">the JSON of this page</a>.</p>
+% end
+% else:
+<p class="muted">None.</p>
+% end
+</section>
+% end
+</div>
+% if view.data:
+<section class="block" aria-labelledby="data-title">
+<div class="section-head"><h2 id="data-title">Content</h2><span class="muted">{{size(view.data.size)}}{{", the beginning" if view.data.is_cut else ""}}</span><a href="{{api_url(name, drop.drop, "data")}}" download>Download</a></div>
+% if view.data.kind == "picture":
+<img class="preview" src="{{picture}}" alt="Content of {{shown(drop.name, 120)}}">
+% elif view.data.kind == "nothing":
+<p class="muted">It is empty.</p>
+% else:
+<pre class="{{"exact" if view.data.kind in ("dump", "header") else ""}}" tabindex="0">{{view.data.text}}</pre>
+% end
+</section>
+% end
+% if view.log:
+<section class="block" aria-labelledby="log-title">
+<div class="section-head"><h2 id="log-title">Log</h2>
+% if view.log.is_open:
+<span class="muted">it is too long to be read here to its end</span>
+% elif view.log.is_cut:
+<span class="muted">the end of it</span>
+% end
+<a href="{{api_url(name, drop.drop, "log")}}" download>Download</a></div>
+% if view.log.text:
+<pre tabindex="0">{{view.log.text}}</pre>
+% else:
+<p class="muted">It is empty.</p>
+% end
+</section>
+% end
+% if drop.parameters:
+<section class="block" aria-labelledby="parameters-title">
+<h2 id="parameters-title">Parameters</h2>
+<div class="table tall" tabindex="0" role="region" aria-label="Parameters"><table>
+<thead><tr><th scope="col">Name</th><th scope="col">Value</th></tr></thead>
+<tbody>
+% for key, value in drop.parameters.items():
+<tr data-row="{{key}}"><th scope="row"><bdi>{{shown(key, 120)}}</bdi></th><td class="mono"><bdi class="clip-long">{{shown(value, 2000)}}</bdi></td></tr>
+% end
+</tbody></table></div>
+</section>
+% end
+</div>

@@ -1,0 +1,45 @@
+<div class="table" tabindex="0" role="region" aria-label="Nodes">
+<table>
+<thead><tr><th scope="col">Node</th><th scope="col">State</th><th scope="col" class="number at-middle">Sessions</th><th scope="col">Processor</th><th scope="col" class="at-middle">Memory</th><th scope="col" class="at-wide">Disk</th><th scope="col" class="number at-wide">Attempts</th></tr></thead>
+<tbody>
+% for node in nodes:
+% load = node.load
+<tr data-row="{{node.name}}">
+<th scope="row">
+% if node.url.startswith(("http://", "https://")):
+<a href="{{node.url}}"><bdi>{{shown(node.name)}}</bdi></a>
+% else:
+<bdi>{{shown(node.name)}}</bdi>
+% end
+<span class="sub"><bdi>{{shown(node.host)}}</bdi>\\
+% if node.island:
+ in <bdi>{{shown(node.island)}}</bdi>\\
+% end
+</span>
+% if node.text:
+<span class="sub"><bdi>{{shown(node.text)}}</bdi></span>
+% end
+</th>
+<td><span class="state {{dict(alive="completed", suspect="running").get(node.state, "error")}}">{{node.state}}</span></td>
+<td class="number at-middle">{{count(node.sessions)}}</td>
+% if load.cores or load.memory:
+<td>
+% include("load.tpl", word=f"{load.cores} cores", text=f"{load.processor:.0f} %", share=load.processor)
+</td>
+<td class="at-middle">
+% used = load.memory - load.memory_free
+% include("load.tpl", word=size(used), text=f"of {size(load.memory)}", share=100 * used / max(load.memory, 1))
+</td>
+<td class="at-wide">
+% used = load.disk - load.disk_free
+% include("load.tpl", word=size(used), text=f"of {size(load.disk)}", share=100 * used / max(load.disk, 1))
+</td>
+<td class="number at-wide">{{count(load.busy)}}<span class="sub">of {{count(load.workers)}} workers</span></td>
+% else:
+<td class="muted" colspan="1">–</td><td class="muted at-middle">–</td><td class="muted at-wide">–</td><td class="muted number at-wide">–</td>
+% end
+</tr>
+% end
+</tbody>
+</table>
+</div>

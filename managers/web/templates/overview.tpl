@@ -1,0 +1,70 @@
+% rebase("page.tpl", title="Overview", here="Overview", script="page.js")
+<div class="page-head">
+<div><h1><bdi>{{shown(manager.name)}}</bdi></h1>
+<p>{{dict(node="Node manager", island="Data island manager", master="Master manager").get(manager.role, manager.role)}} at <bdi>{{shown(manager.url)}}</bdi>, up for {{span(manager.time - manager.started)}}</p></div>
+<span class="live" id="live" role="status" data-state="off" hidden></span>
+</div>
+<div data-part="overview">
+% include("warnings.tpl", warnings=view.warnings)
+<section class="block" aria-label="In short">
+<dl class="figures">
+<div><dt>Nodes</dt><dd>{{count(len(view.nodes))}}\\
+% lost = sum(node.state != "alive" for node in view.nodes)
+% if lost:
+ <small>{{count(lost)}} not answering</small>\\
+% end
+</dd></div>
+<div><dt>Cores</dt><dd>{{count(sum(node.load.cores for node in view.nodes))}}</dd></div>
+<div><dt>Attempts running</dt><dd>{{count(sum(node.load.busy for node in view.nodes))}}</dd></div>
+<div><dt>Sessions</dt><dd>{{count(view.total)}} <small>{{count(view.running)}} running</small></dd></div>
+</dl>
+</section>
+% if view.children:
+<section class="block">
+<div class="section-head"><h2>{{"Islands" if manager.role == "master" else "Members"}}</h2></div>
+<div class="table" tabindex="0" role="region" aria-label="Children"><table>
+<thead><tr><th scope="col">Name</th><th scope="col">State</th><th scope="col" class="at-middle">Address</th></tr></thead>
+<tbody>
+% for child in view.children:
+<tr data-row="{{child.url}}"><th scope="row">
+% if child.url.startswith(("http://", "https://")):
+<a href="{{child.url}}"><bdi>{{shown(child.name)}}</bdi></a>
+% else:
+<bdi>{{shown(child.name)}}</bdi>
+% end
+<span class="sub">{{child.role}}</span></th>
+<td><span class="state {{dict(alive="completed", suspect="running").get(child.state, "error")}}">{{child.state}}</span>
+% if child.text:
+<span class="sub"><bdi>{{shown(child.text)}}</bdi></span>
+% end
+</td>
+<td class="at-middle muted"><bdi>{{shown(child.url)}}</bdi></td></tr>
+% end
+</tbody></table></div>
+</section>
+% end
+<section class="block">
+<div class="section-head"><h2>Sessions</h2>
+% if view.total > len(view.sessions):
+<a href="/sessions">All {{count(view.total)}}</a>
+% end
+</div>
+% if view.sessions:
+% include("sessions_table.tpl", sessions=view.sessions)
+% else:
+<div class="empty"><p>No session yet.</p><p><code>dropflow submit GRAPH --to {{manager.url}}</code></p></div>
+% end
+</section>
+<section class="block">
+<div class="section-head"><h2>Nodes</h2>
+% if len(view.nodes) > 20:
+<a href="/nodes">All {{count(len(view.nodes))}}</a>
+% end
+</div>
+% if view.nodes:
+% include("nodes_table.tpl", nodes=view.nodes[:20])
+% else:
+<div class="empty"><p>No node manager has joined yet.</p></div>
+% end
+</section>
+</div>

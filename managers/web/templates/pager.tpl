@@ -1,0 +1,16 @@
+<nav class="pager" aria-label="{{label}}">
+% last = min(offset + limit, total)
+<span>{{count(offset + 1 if last > offset else last)}}–{{count(last)}} of {{count(total)}} {{things}}</span>
+<span class="actions">
+% if offset > 0:
+<a class="button" rel="prev" href="{{address(max(offset - limit, 0))}}">Previous</a>
+% else:
+<span class="button" aria-disabled="true">Previous</span>
+% end
+% if last < total:
+<a class="button" rel="next" href="{{address(offset + limit)}}">Next</a>
+% else:
+<span class="button" aria-disabled="true">Next</span>
+% end
+</span>
+</nav>

@@ -1,0 +1,163 @@
+% session = view.session
+% name = session.session
+% rebase("page.tpl", title=shown(name, 80), here="Sessions", script="session.js")
+<div id="session" data-twin="{{twin}}" data-events="{{events}}" data-version="{{session.version}}" data-over="{{"yes" if view.is_over else "no"}}">
+<div class="page-head">
+<div>
+<p class="crumbs"><a href="/sessions">Sessions</a></p>
+<h1><bdi>{{shown(name, 200)}}</bdi></h1>
+<p><bdi>{{shown(session.graph, 200)}}</bdi>, begun {{stamp(session.started or session.created)}}</p>
+</div>
+<div class="actions" data-part="actions">
+<span class="badge"><span class="state {{session_style(session.status)}}" id="status">{{session.status.lower()}}</span></span>
+% if not view.is_over:
+<a class="button danger" href="{{session_url(name)}}/cancel">Cancel…</a>
+% end
+<a class="button danger" href="{{session_url(name)}}/delete">Delete…</a>
+</div>
+</div>
+<div data-part="warnings">
+% include("warnings.tpl", warnings=view.warnings)
+% for note in session.notes:
+<div class="note block"><p><bdi>{{shown(note, 2000)}}</bdi></p></div>
+% end
+% if session.text:
+<div class="note {{"error" if session.status == "FAILED" else ""}} block"><p class="clip-long"><bdi>{{shown(session.text, 4000)}}</bdi></p></div>
+% end
+</div>
+
+<section class="block" aria-labelledby="progress-title">
+<div class="section-head"><h2 id="progress-title">Progress</h2><span class="live" id="live" role="status" data-state="off" hidden></span></div>
+<div id="bar">
+% include("bar.tpl", states=session.states, big=True, label=f"{count(session.settled)} of {count(session.drops)} drops are settled")
+</div>
+<ul class="legend" id="legend">
+% numbers = grouped(session.states)
+% for group in groups:
+<li data-group="{{group.style}}" data-states="{{" ".join(group.states)}}"><a class="state {{group.style}}" href="{{address(state=group.query)}}">{{group.word}} <b>{{count(numbers[group.style])}}</b></a></li>
+% end
+</ul>
+<dl class="figures block-small">
+<div><dt>Settled</dt><dd><span data-figure="settled">{{count(session.settled)}}</span> <small>of <span data-figure="drops">{{count(session.drops)}}</span></small></dd></div>
+<div><dt>Running now</dt><dd data-figure="running">{{count(session.running)}}</dd></div>
+<div><dt>Rate</dt><dd data-figure="rate">{{per_second(session.rate) if session.rate else "–"}}</dd></div>
+<div><dt>Time</dt><dd data-figure="seconds">{{span(session.seconds)}}</dd></div>
+<div><dt>Time left</dt><dd data-figure="remaining">{{span(session.remaining)}}</dd></div>
+<div><dt>Nodes</dt><dd>{{count(len(session.nodes))}}</dd></div>
+</dl>
+</section>
+
+<div data-part="failures">
+% if session.failures:
+<section class="block" aria-labelledby="failures-title">
+<div class="section-head"><h2 id="failures-title">Failures by root cause</h2><span class="muted">{{count(len(session.failures))}}{{" or more" if len(session.failures) >= 100 else ""}} {{"cause" if len(session.failures) == 1 else "causes"}}, {{count(sum(failure.count for failure in session.failures))}} drops in error</span></div>
+% for failure in session.failures[:10]:
+% include("failure.tpl", failure=failure, session=name)
+% end
+% if len(session.failures) > 10:
+<details class="block-small"><summary>{{len(session.failures) - 10}} more</summary>
+% for failure in session.failures[10:]:
+% include("failure.tpl", failure=failure, session=name)
+% end
+</details>
+% end
+</section>
+% end
+</div>
+
+<div data-part="results">
+% if view.results:
+<section class="block" aria-labelledby="results-title">
+<div class="section-head"><h2 id="results-title">Results</h2><span class="muted">{{count(len(view.results))}} {{"file" if len(view.results) == 1 else "files"}}, {{size(sum(result.size for result in view.results))}}</span></div>
+<div class="table tall" tabindex="0" role="region" aria-label="Results"><table>
+<thead><tr><th scope="col">File</th><th scope="col" class="at-middle">Drop</th><th scope="col" class="at-wide">Node</th><th scope="col" class="number">Size</th><th scope="col"><span class="unseen">Download</span></th></tr></thead>
+<tbody>
+% for result in view.results[:100]:
+<tr data-row="{{result.drop}}"><th scope="row"><bdi>{{shown(result.path)}}</bdi></th><td class="at-middle"><a href="{{drop_url(name, result.drop)}}"><bdi>{{shown(result.name, 120)}}</bdi></a></td><td class="at-wide"><bdi>{{shown(result.node, 80)}}</bdi></td><td class="number">{{size(result.size)}}</td><td class="number"><a href="{{api_url(name, result.drop, "data")}}" download aria-label="Download {{shown(result.path, 120)}}">Download</a></td></tr>
+% end
+</tbody></table></div>
+% if len(view.results) > 100:
+<p class="muted small">These are the first 100. All of them: <code>dropflow fetch {{name}}</code></p>
+% end
+</section>
+% end
+</div>
+
+<section class="block" aria-labelledby="logical-title">
+<div class="section-head"><h2 id="logical-title">Logical nodes</h2><span class="muted">{{count(len(session.logical))}}</span></div>
+<div data-part="logical">
+% if session.logical:
+<div class="table tall" tabindex="0" role="region" aria-label="Logical nodes"><table id="logical">
+<thead><tr><th scope="col">Name</th><th scope="col" class="grow">Progress</th>
+% for group in groups:
+<th scope="col" class="number at-middle">{{group.word.capitalize()}}</th>
+% end
+<th scope="col" class="number">Drops</th></tr></thead>
+<tbody>
+% for node in session.logical:
+% numbers = grouped(node.states)
+% settled = node.drops - numbers["running"] - numbers["waiting"]
+<tr data-key="{{node.key}}" data-drops="{{node.drops}}">
+<th scope="row"><a href="{{address(key=node.key)}}"><bdi class="clip">{{shown(node.name, 120)}}</bdi></a><span class="sub">{{"app" if node.is_app else "data"}} <bdi>{{shown(node.category, 60)}}</bdi>{{", added by the translator" if node.artificial else ""}}</span></th>
+<td class="grow">
+% include("bar.tpl", states=node.states, big=False, label=f"{count(settled)} of {count(node.drops)} drops are settled")
+</td>
+% for group in groups:
+% number = numbers[group.style]
+<td class="number at-middle{{"" if number else " zero"}}" data-group="{{group.style}}"><a href="{{address(key=node.key, state=group.query)}}">{{count(number)}}</a></td>
+% end
+<td class="number"><span class="at-narrow" data-settled>{{count(settled)}} / </span>{{count(node.drops)}}</td>
+</tr>
+% end
+</tbody></table></div>
+% else:
+<div class="empty"><p>No drops yet.</p></div>
+% end
+</div>
+</section>
+
+<section class="block" id="drops" aria-labelledby="drops-title">
+<div class="section-head"><h2 id="drops-title">Drops</h2></div>
+<form class="filters" method="get" action="{{session_url(name)}}#drops">
+<label>Text in id or name<input type="search" name="text" value="{{view.query.text}}" maxlength="200"></label>
+<label>Logical node<select name="key"><option value="">any</option>
+% for node in session.logical:
+<option value="{{node.key}}"{{" selected" if node.key == view.query.key else ""}}>{{shown(node.name, 60)}}</option>
+% end
+</select></label>
+<label>State<select name="state"><option value="">any</option>
+% for group in groups:
+<option value="{{group.query}}"{{" selected" if group.query == view.query.state.upper() else ""}}>{{group.word}}</option>
+% end
+% if view.query.state and view.query.state.upper() not in [group.query for group in groups]:
+<option value="{{view.query.state}}" selected>{{view.query.state.lower()}}</option>
+% end
+</select></label>
+<label>Node<select name="node"><option value="">any</option>
+% for node in session.nodes:
+<option value="{{node}}"{{" selected" if node == view.query.node else ""}}>{{shown(node, 60)}}</option>
+% end
+</select></label>
+<button type="submit">Show</button>
+</form>
+<div data-part="drops">
+% if view.drops.drops:
+<div class="table" tabindex="0" role="region" aria-label="Drops"><table>
+<thead><tr><th scope="col" class="number at-wide">Row</th><th scope="col">Drop</th><th scope="col">State</th><th scope="col" class="at-middle">Node</th><th scope="col" class="number at-wide">Attempt</th><th scope="col" class="number at-middle">Size</th></tr></thead>
+<tbody>
+% for drop in view.drops.drops:
+<tr data-row="{{drop.drop}}"><td class="number muted at-wide">{{drop.drop}}</td><th scope="row"><a href="{{drop_url(name, drop.drop)}}"><bdi class="clip">{{shown(drop.name, 120)}}</bdi></a><span class="sub mono clip"><bdi>{{shown(drop.oid, 160)}}</bdi></span></th><td><span class="state {{state_style(drop.state)}}" title="{{drop.state}}">{{state_word(drop.state)}}</span></td><td class="at-middle"><bdi>{{shown(drop.node, 80)}}</bdi></td><td class="number at-wide">{{drop.attempt}}</td><td class="number at-middle">{{size(drop.size)}}</td></tr>
+% end
+</tbody></table></div>
+% else:
+<div class="empty"><p>No drop matches.</p><p><a href="{{session_url(name)}}#drops">Show all</a></p></div>
+% end
+% include("pager.tpl", label="Pages of drops", things="drops", offset=view.query.offset, limit=view.query.limit, total=view.drops.total, address=lambda offset: address(offset=offset, same=True))
+</div>
+</section>
+
+<section class="block" aria-labelledby="downloads-title">
+<div class="section-head"><h2 id="downloads-title">Downloads</h2></div>
+<p class="actions"><a class="button" href="{{session_api(name)}}/graph" download>Physical graph</a><a class="button" href="{{session_api(name)}}/journal" download>Journal</a></p>
+</section>
+</div>

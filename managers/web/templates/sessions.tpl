@@ -1,0 +1,26 @@
+% rebase("page.tpl", title="Sessions", here="Sessions", script="page.js")
+<div class="page-head">
+<div><h1>Sessions</h1></div>
+<span class="live" id="live" role="status" data-state="off" hidden></span>
+</div>
+<section class="block" aria-label="List of sessions">
+<form class="filters" method="get" action="/sessions">
+<label>Name or graph<input type="search" name="text" value="{{view.query.text}}" maxlength="200"></label>
+<label>Status<select name="status"><option value="">any</option>
+% for status in statuses:
+<option value="{{status}}"{{" selected" if status == view.query.status.upper() else ""}}>{{status.lower()}}</option>
+% end
+</select></label>
+<button type="submit">Show</button>
+</form>
+<div data-part="sessions">
+% if view.sessions:
+% include("sessions_table.tpl", sessions=view.sessions)
+% include("pager.tpl", label="Pages of sessions", things="sessions", offset=view.query.offset, limit=view.query.limit, total=view.total, address=address)
+% elif view.total or view.query.text or view.query.status or view.query.offset:
+<div class="empty"><p>No session matches.</p><p><a href="/sessions">Show all</a></p></div>
+% else:
+<div class="empty"><p>No session yet.</p><p><code>dropflow submit GRAPH --to {{manager.url}}</code></p></div>
+% end
+</div>
+</section>

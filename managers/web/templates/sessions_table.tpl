@@ -1,0 +1,29 @@
+<div class="table" tabindex="0" role="region" aria-label="Sessions">
+<table>
+<thead><tr><th scope="col">Session</th><th scope="col">Status</th><th scope="col" class="grow">Progress</th><th scope="col" class="number at-wide">Rate</th><th scope="col" class="number at-middle">Time</th><th scope="col" class="at-wide">Begun</th></tr></thead>
+<tbody>
+% for session in sessions:
+% numbers = grouped(session.states)
+<tr data-row="{{session.session}}">
+<th scope="row"><a href="{{session_url(session.session)}}"><bdi>{{shown(session.session)}}</bdi></a>
+<span class="sub clip"><bdi>{{shown(session.graph)}}</bdi></span></th>
+<td><span class="state {{session_style(session.status)}}">{{session.status.lower()}}</span></td>
+<td class="grow">
+% include("bar.tpl", states=session.states, big=False, label=f"{count(session.settled)} of {count(session.drops)} drops are settled")
+<div class="bar-text"><span>{{count(session.settled)}} of {{count(session.drops)}}</span>\\
+% if numbers["error"]:
+<span>{{count(numbers["error"])}} in error</span>\\
+% end
+</div></td>
+<td class="number at-wide">{{per_second(session.rate) if session.rate and not over(session) else "–"}}</td>
+<td class="number at-middle">{{span(session.seconds)}}\\
+% if session.remaining is not None and not over(session):
+<span class="sub">{{span(session.remaining)}} left</span>\\
+% end
+</td>
+<td class="nowrap at-wide muted">{{stamp(session.created)}}</td>
+</tr>
+% end
+</tbody>
+</table>
+</div>
