@@ -17,7 +17,9 @@
     ├── WorldError                  the world broke it; trying again may help
     │   ├── StorageError            a read, write, commit or rename failed
     │   ├── WorkerDiedError         a worker process ended in the middle of an attempt
-    │   └── LinkError               another node cannot be reached, or does not take what is sent
+    │   ├── LinkError               another node cannot be reached, or does not take what is sent
+    │   └── ClockSkewError          the clocks of two hosts differ too much for requests between them
+    ├── HttpError                   a refusal that only HTTP knows: no such page, wrong method, no token, too large
     └── InternalError               a broken invariant of dropflow itself: please report it
 
 `CancelledRunError` stands outside: it derives from `BaseException`, so that ``except Exception`` in an application
@@ -32,9 +34,11 @@ __all__ = [
     "BadGraphError",
     "BadParameterError",
     "CancelledRunError",
+    "ClockSkewError",
     "ConflictError",
     "DropflowError",
     "GoneError",
+    "HttpError",
     "InternalError",
     "LinkError",
     "MissingDependencyError",
@@ -170,6 +174,23 @@ class LinkError(WorldError):
     """Another node cannot be reached, or does not take what is sent to it."""
 
     code = "DF220"
+
+
+class ClockSkewError(WorldError):
+    """The clocks of two hosts differ too much for requests between them."""
+
+    code = "DF221"
+    retryable = False
+
+
+class HttpError(DropflowError):
+    """A refusal that only makes sense over HTTP: no such page, wrong method, no token, too large."""
+
+    code = "DF300"
+
+    def __init__(self, status: int, text: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(text, where=where, hint=hint)
+        self.status = status
 
 
 class InternalError(DropflowError):

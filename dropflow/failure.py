@@ -4,7 +4,7 @@ import traceback
 
 import msgspec
 
-from dropflow.errors import DropflowError, WorldError
+from dropflow.errors import DropflowError, HttpError, WorldError
 
 __all__ = ["Failure"]
 
@@ -61,7 +61,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_error(self) -> DropflowError:
         """The error that this failure came from, as its own class where dropflow has one for its code."""
-        error = _class_of(self.code, DropflowError)(self.text, hint=self.hint)
+        kind = _class_of(self.code, DropflowError)
+        # What only HTTP knows was refused by another manager, for which this one answers.
+        error = HttpError(502, self.text, hint=self.hint) if kind is HttpError else kind(self.text, hint=self.hint)
         if self.detail:
             error.add_note(self.detail)
         return error

@@ -70,6 +70,13 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     check: bool = False
     slices: Mapping[str, Any] = {}
 
+    def buffers(self) -> list[Buffer]:
+        """The deployment as bytes in pieces, to be sent one after the other; the slices are not copied."""
+        bare = msgspec.structs.replace(self, slices={})
+        sizes = {node: len(memoryview(data).cast("B")) for node, data in self.slices.items()}
+        header = msgspec.msgpack.encode(_Header(deployment=bare, sizes=sizes))
+        return [_MAGIC + _LENGTH.pack(len(header)) + header, *self.slices.values()]
+
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
     deployment: Deployment
@@ -78,10 +85,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
 
 def pack(deployment: Deployment) -> bytes:
     """The deployment as bytes."""
-    bare = msgspec.structs.replace(deployment, slices={})
-    sizes = {node: len(memoryview(data).cast("B")) for node, data in deployment.slices.items()}
-    header = msgspec.msgpack.encode(_Header(deployment=bare, sizes=sizes))
-    return b"".join((_MAGIC, _LENGTH.pack(len(header)), header, *deployment.slices.values()))
+    return b"".join(deployment.buffers())
 
 
 def unpack(buffer: Buffer) -> Deployment:

@@ -1,13 +1,16 @@
-"""Who may enter: a token, and the right Host and Origin, on every verb.
+"""Who may enter: a token or a signature, and the right Host and Origin, on every verb.
 
 Three independent guards, because each stops what the others do not:
 
-* the **token** stops other users and hosts. It travels as ``Authorization: Bearer`` or in a cookie that the page of the
-  token's URL sets (HttpOnly, SameSite=Strict), and is compared in constant time;
+* the **token** stops other users and hosts. It travels as ``Authorization: Bearer``, and is compared in constant time.
+  A browser gets a cookie instead (`dropflow.rest.login`; HttpOnly, SameSite=Strict), from which the token cannot be
+  told, and managers sign their requests with the cluster key (`dropflow.rest.signing`), so that no token ever leaves
+  its host;
 * the **Host** allow-list stops DNS rebinding, where a foreign name resolves to our address;
 * the **Origin** allow-list stops pages of other sites, on every verb (an allow-list of verbs forgets one some day).
 """
 
+import hashlib
 import hmac
 import ipaddress
 import os
@@ -19,12 +22,25 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from dropflow.errors import StorageError, UsageError
-from dropflow.rest.failures import HttpError
+from dropflow.clock import Clock
+from dropflow.errors import HttpError, StorageError, UsageError
+from dropflow.rest.signing import SCHEME, Verifier
 
-__all__ = ["COOKIE", "Guard", "load_token", "make_token", "store_token"]
+__all__ = [
+    "COOKIE",
+    "Door",
+    "Guard",
+    "cookie_name",
+    "cookie_value",
+    "is_loopback",
+    "load_token",
+    "make_token",
+    "store_token",
+]
 
-COOKIE = "dropflow_token"
+COOKIE = "dropflow"
+"""How the names of cookies begin."""
+
 _TOKEN_BYTES = 32
 
 
@@ -73,8 +89,25 @@ def load_token(path: Path) -> str | None:
         return None
 
 
+def cookie_name(authority: str) -> str:
+    """Name of the cookie of the server at `authority` (``host:port``).
+
+    Browsers send the cookies of a host to all its ports; with the port in the name, the servers of one host do not
+    overwrite each other's.
+    """
+    return f"{COOKIE}_{authority.rpartition(':')[2]}" if authority.rpartition(":")[2].isdecimal() else COOKIE
+
+
+def cookie_value(token: str) -> str:
+    """What a browser keeps instead of the token: lets in, but does not tell the token."""
+    return hmac.new(token.encode(), b"dropflow cookie, version 1", hashlib.sha256).hexdigest()
+
+
 def _host_of(authority: str) -> str:
-    return (urlsplit(f"//{authority}").hostname or "").lower()
+    try:
+        return (urlsplit(f"//{authority}").hostname or "").lower()
+    except ValueError:
+        return ""
 
 
 def is_loopback(host: str) -> bool:
@@ -93,7 +126,9 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     token : str or None
-        The secret; None lets everybody in, and is only for servers on loopback.
+        The token; None lets everybody in, and is only for servers on loopback.
+    secret : bytes or None
+        Secret half of the cluster key, whose signatures enter without the token; None refuses all signatures.
     hosts : frozenset of str
         Host names (lower case, no port) under which the server may be addressed, besides loopback.
     origins : frozenset of str
@@ -101,11 +136,12 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     token: str | None
+    secret: bytes | None = None
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
     def check(self, headers: Mapping[str, str], *, public: bool = False, cross_site: bool = False) -> None:
-        """Refuse a request that may not enter.
+        """Refuse a request that may not enter; signatures are the business of `Door`.
 
         Parameters
         ----------
@@ -143,7 +179,10 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
             if site == "cross-site":
                 raise HttpError(403, "pages of other sites may not call this server")
             return
-        parts = urlsplit(origin)
+        try:
+            parts = urlsplit(origin)
+        except ValueError as error:
+            raise HttpError(403, "the Origin of the request cannot be read") from error
         if origin in self.origins or (parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()):
             return
         raise HttpError(403, f"pages of {origin} may not call this server")
@@ -151,8 +190,12 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
     def _check_token(self, headers: Mapping[str, str]) -> None:
         if self.token is None:
             return
-        given = _token_in(headers)
-        if not hmac.compare_digest(given.encode(), self.token.encode()):
+        scheme, _, bearer = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            given, expected = bearer.strip(), self.token
+        else:
+            given, expected = _cookie(headers), cookie_value(self.token)
+        if not hmac.compare_digest(given.encode(), expected.encode()):
             raise HttpError(
                 401,
                 "the token is wrong" if given else "a token is needed",
@@ -160,12 +203,61 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-def _token_in(headers: Mapping[str, str]) -> str:
-    scheme, _, token = headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return token.strip()
+class Door:
+    """A guard on duty: it also judges signatures, which takes a memory.
+
+    Parameters
+    ----------
+    guard : Guard
+        The rules.
+    clock : Clock, optional
+        By which signatures are judged; the system's unless given.
+    """
+
+    def __init__(self, guard: Guard, *, clock: Clock | None = None) -> None:
+        self.guard = guard
+        self._verifier = Verifier(guard.secret, clock=clock) if guard.secret is not None else None
+
+    def admit(
+        self, headers: Mapping[str, str], method: str, target: str, *, public: bool = False, cross_site: bool = False
+    ) -> str | None:
+        """Let a request in, or refuse it.
+
+        Parameters
+        ----------
+        headers, public, cross_site
+            See `Guard.check`.
+        method, target : str
+            Of the request, as they were sent.
+
+        Returns
+        -------
+        str or None
+            The hash that the body of a signed request must have (`dropflow.rest.signing.digest`).
+
+        Raises
+        ------
+        HttpError
+            See `Guard.check`; 401 also for a signature that is wrong or was here before.
+        ClockSkewError
+            See `Verifier.check`.
+        """
+        authorization = headers.get("Authorization", "")
+        signed = authorization.partition(" ")[0].lower() == SCHEME.lower()
+        if not signed or public or self.guard.token is None:
+            self.guard.check(headers, public=public, cross_site=cross_site)
+            return None
+        self.guard.check(headers, public=True, cross_site=cross_site)
+        if self._verifier is None:
+            raise HttpError(
+                401, "this server takes no signatures: it has no cluster key", hint="send Authorization: Bearer TOKEN"
+            )
+        return self._verifier.check(authorization, method, headers.get("Host", ""), target)
+
+
+def _cookie(headers: Mapping[str, str]) -> str:
     try:
-        morsel = SimpleCookie(headers.get("Cookie", "")).get(COOKIE)
+        morsel = SimpleCookie(headers.get("Cookie", "")).get(cookie_name(headers.get("Host", "")))
     except CookieError:
         return ""
     return morsel.value if morsel else ""

@@ -5,20 +5,10 @@ from typing import Any
 import msgspec
 
 from dropflow import errors
-from dropflow.errors import DropflowError
+from dropflow.errors import DropflowError, HttpError
 from dropflow.problems import Problem
 
 __all__ = ["ErrorBody", "HttpError", "from_body", "status_of", "to_body"]
-
-
-class HttpError(DropflowError):
-    """A refusal that only makes sense over HTTP: no such page, wrong method, no token, too large."""
-
-    code = "DF300"
-
-    def __init__(self, status: int, text: str, *, where: str = "", hint: str = "") -> None:
-        super().__init__(text, where=where, hint=hint)
-        self.status = status
 
 
 class ErrorBody(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -55,6 +45,8 @@ _STATUS: dict[type[DropflowError], int] = {
     errors.MissingDependencyError: 422,
     errors.NotFoundError: 404,
     errors.ConflictError: 409,
+    errors.ClockSkewError: 401,
+    errors.GoneError: 410,
     errors.WorldError: 503,
     errors.StorageError: 507,
     errors.InternalError: 500,

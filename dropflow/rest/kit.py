@@ -2,29 +2,33 @@
 
 Each `Route` says what it takes and what it answers, as msgspec structs; from the same table come the application, the
 checks of every request and the OpenAPI document (`dropflow.rest.openapi`). Answers have one envelope,
-``{"ok": true, ...}``, and errors one shape, ``{"ok": false, "error": {...}}`` (`dropflow.rest.failures`).
+``{"ok": true, ...}``, and errors one shape, ``{"ok": false, "error": {...}}`` (`dropflow.rest.refusals`).
 """
 
 import logging
 import secrets
 import threading
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any, BinaryIO
+from urllib.parse import quote, unquote, urlsplit
 
 import bottle
 import msgspec
 
-from dropflow.errors import DropflowError, InternalError
-from dropflow.rest.auth import Guard
-from dropflow.rest.failures import HttpError, status_of, to_body
-from dropflow.rest.refusal_page import refusal_page, wants_page
+from dropflow.clock import Clock
+from dropflow.errors import DropflowError, HttpError, InternalError
+from dropflow.rest.auth import Door, Guard
+from dropflow.rest.bodies import read_body
+from dropflow.rest.refusals import refusal
 
 __all__ = ["Answer", "Call", "Limits", "Route", "Streams", "make_app"]
 
 _LOG = logging.getLogger("dropflow.rest")
 _JSON = "application/json"
-_GUARDED = ("Host", "Origin", "Sec-Fetch-Site", "Authorization", "Cookie")
+_GUARDED = ("Host", "Origin", "Sec-Fetch-Site", "Authorization", "Cookie", "Accept")
+_BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
 _SECURITY_HEADERS = (
     (
         "Content-Security-Policy",
@@ -43,11 +47,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     body : int
         Bytes of a request's body, after decompression.
+    drops : int
+        Drops of a graph that is submitted.
     streams : int
-        Server-sent event streams open at a time.
+        Server-sent event streams and long polls open at a time.
     """
 
     body: int = 256 * 1024 * 1024
+    drops: int = 20_000_000
     streams: int = 256
 
 
@@ -85,17 +92,22 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     path : str
-        As in OpenAPI, with variables in braces: ``/api/v1/sessions/{session}``.
+        As in OpenAPI, with variables in braces: ``/api/v1/sessions/{session}``. A variable may hold any character,
+        slashes too, if the caller quotes them.
     handler : callable
         Takes a `Call`; answers a struct (put into the envelope) or an `Answer`.
     query, body, answer : type or None
         Structs of the query string, the JSON body and the answer.
+    limit : int
+        Bytes of the body, decompressed; 0 for the server's own limit.
     public : bool
         Needs no token.
     cross_site : bool
         Pages of other sites may post here.
     original : bool
         One of DALiuGE's paths: errors carry its shape (``type``, ``args``) too.
+    takes, gives : str
+        Media type of a body or answer that is no JSON, for the OpenAPI document.
     """
 
     method: str
@@ -106,36 +118,62 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     body: type[msgspec.Struct] | None = None
     answer: type[msgspec.Struct] | None = None
     status: int = 200
+    limit: int = 0
     public: bool = False
     cross_site: bool = False
     original: bool = False
+    takes: str = ""
+    gives: str = ""
     tag: str = "api"
 
 
 class Streams:
     """How many server-sent event streams are open, and the signal that ends them all.
 
-    A stream holds a thread of the server, so their number is bounded; who finds none free polls instead.
+    A stream holds a thread of the server, so their number is bounded; who finds none free asks again later.
     """
 
     def __init__(self, limit: int) -> None:
         self._free = threading.BoundedSemaphore(limit)
         self.closing = threading.Event()
 
-    def hold(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """`chunks`, counted as an open stream until they end or the client goes away.
+    @contextmanager
+    def slot(self) -> Generator[None]:
+        """Hold a place for as long as a long poll waits.
 
         Raises
         ------
         HttpError
             503 when too many streams are open.
         """
+        self._acquire()
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    def hold(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """`chunks`, counted as an open stream until they end or the client goes away.
+
+        The answer has to be iterated or closed once begun, which the kit does.
+
+        Raises
+        ------
+        HttpError
+            503 when too many streams are open.
+        """
+        self._acquire()
+        held = self._held(chunks)
+        next(held)
+        return held
+
+    def _acquire(self) -> None:
         if not self._free.acquire(blocking=False):
-            raise HttpError(503, "too many event streams are open", hint="poll with ?since=SEQUENCE instead")
-        return self._held(chunks)
+            raise HttpError(503, "too many event streams are open", hint="ask again later, or poll less often")
 
     def _held(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         try:
+            yield b""  # taken by `hold`: a generator that has not begun would not release its place when closed
             for chunk in chunks:
                 if self.closing.is_set():
                     return
@@ -144,28 +182,37 @@ class Streams:
             self._free.release()
 
 
-def make_app(routes: Sequence[Route], guard: Guard, limits: Limits) -> bottle.Bottle:
+def make_app(routes: Sequence[Route], guard: Guard, limits: Limits, *, clock: Clock | None = None) -> bottle.Bottle:
     """The application that serves `routes` behind `guard`.
+
+    Parameters
+    ----------
+    routes : sequence of Route
+        The table.
+    guard : Guard
+        Who may enter.
+    limits : Limits
+        What a request may cost.
+    clock : Clock, optional
+        By which signatures are judged; the system's unless given.
 
     Returns
     -------
     bottle.Bottle
         A WSGI application. Whatever happens inside a handler, the client gets an answer in one of the two shapes.
     """
+    desk = _Desk(Door(guard, clock=clock), limits, login=any(route.path == "/login" for route in routes))
     app = bottle.Bottle(catchall=True)
+    app.add_hook("before_request", _keep_quotes)
+    app.add_hook("after_request", lambda: _allow_origin(guard))
+    paths: dict[str, list[str]] = {}
     for route in routes:
-        app.route(_bottle_path(route.path), method=route.method, callback=_callback(route, guard, limits))
-
-    def outside(error: bottle.HTTPError) -> bytes | str:
-        # What bottle itself refuses: unknown pages and methods. Guarded too, so that strangers cannot map the server.
-        refusal = HttpError(error.status_code, f"{bottle.request.method} {bottle.request.path} is not served here")
-        try:
-            guard.check(_headers())
-        except HttpError as stranger:
-            refusal = stranger
-        return _refuse(refusal, original=False)
-
-    app.default_error_handler = outside
+        app.route(_bottle_path(route.path), method=route.method, callback=desk.callback(route))
+        paths.setdefault(route.path, []).append(route.method)
+    for path, methods in paths.items():
+        if "OPTIONS" not in methods:
+            app.route(_bottle_path(path), method="OPTIONS", callback=desk.callback(_options(path, methods)))
+    app.default_error_handler = desk.outside
     return app
 
 
@@ -173,35 +220,113 @@ def _bottle_path(path: str) -> str:
     return path.replace("{", "<").replace("}", ">")
 
 
+def _target() -> str:
+    """Path and query as they were sent, as far as the server in front tells."""
+    environ = bottle.request.environ
+    given: str = environ.get("REQUEST_URI", "")
+    if given.startswith("/"):
+        return given
+    if given:
+        parts = urlsplit(given)
+        return f"{parts.path}?{parts.query}" if parts.query else parts.path
+    query = environ.get("QUERY_STRING", "")
+    path = quote(environ["bottle.raw_path"].encode("latin-1"))
+    return f"{path}?{query}" if query else path
+
+
+def _keep_quotes() -> None:
+    """Let bottle match the quoted path, so that a quoted slash is part of a name and not the end of it."""
+    path = _target().partition("?")[0]
+    try:
+        pieces = [unquote(piece, errors="strict") for piece in path.split("/")]
+    except UnicodeDecodeError:
+        raise bottle.HTTPError(400, "the path is not UTF-8") from None
+    bottle.request.environ["PATH_INFO"] = "/".join(quote(piece, safe="") for piece in pieces)
+
+
+def _allow_origin(guard: Guard) -> None:
+    origin = bottle.request.get_header("Origin")
+    if origin in guard.origins:
+        bottle.response.set_header("Access-Control-Allow-Origin", origin)
+        bottle.response.add_header("Vary", "Origin")
+
+
+def _options(path: str, methods: Sequence[str]) -> Route:
+    allowed = ", ".join(sorted({*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}))
+    headers = (
+        ("Allow", allowed),
+        ("Access-Control-Allow-Methods", allowed),
+        ("Access-Control-Allow-Headers", "Authorization, Content-Type, Content-Encoding, Last-Event-ID"),
+    )
+    answer = Answer(content_type="text/plain", status=204, headers=headers)
+    return Route(method="OPTIONS", path=path, handler=lambda _: answer, summary="What may be asked", public=True)
+
+
+class _Desk:
+    """Where requests are received: checked, handed to their handlers, and answered."""
+
+    def __init__(self, door: Door, limits: Limits, *, login: bool) -> None:
+        self._door = door
+        self._limits = limits
+        self._login = login
+
+    def callback(self, route: Route) -> Callable[..., object]:
+        """What bottle calls for a request on this route."""
+
+        def serve(**path: str) -> object:
+            try:
+                return _respond(route, route.handler(self._call(route, path)))
+            except DropflowError as error:
+                return self._refuse(error, original=route.original)
+            except Exception:  # noqa: BLE001 - the last door: whatever happens, the client gets an answer
+                return self._refuse(_our_fault(route), original=route.original)
+
+        return serve
+
+    def outside(self, error: bottle.HTTPError) -> bytes:
+        """What bottle itself refuses: unknown pages and methods. Guarded too: strangers shall not map the server."""
+        request = bottle.request
+        status = error.status_code
+        text = f"{request.method} {request.path} is not served here"
+        refused: DropflowError = HttpError(status, error.body if status == 400 else text)  # noqa: PLR2004 - HTTP
+        if status >= 500:  # noqa: PLR2004 - an HTTP status
+            _LOG.error("request %s %s failed: %s", request.method, request.path, error.traceback)
+            refused = InternalError("the server failed on this request", hint="its log has the details")
+        try:
+            self._door.guard.check(_headers())
+        except DropflowError as stranger:
+            refused = stranger
+            bottle.response.headers.pop("Allow", None)
+        return self._refuse(refused, original=False)
+
+    def _call(self, route: Route, path: Mapping[str, str]) -> Call:
+        signed = self._door.admit(
+            _headers(), bottle.request.method, _target(), public=route.public, cross_site=route.cross_site
+        )
+        return Call(
+            path={name: unquote(value) for name, value in path.items()},
+            query=_query(route),
+            body=_body(route, route.limit or self._limits.body, signed),
+            headers=dict(bottle.request.headers),
+        )
+
+    def _refuse(self, error: DropflowError, *, original: bool) -> bytes:
+        answer = refusal(error, _headers(), target=_target(), original=original, login=self._login)
+        _head(answer.status, answer.content_type, answer.headers)
+        return answer.body
+
+
 def _headers() -> dict[str, str]:
     return {name: value for name in _GUARDED if (value := bottle.request.get_header(name)) is not None}
 
 
-def _callback(route: Route, guard: Guard, limits: Limits) -> Callable[..., object]:
-    def serve(**path: str) -> object:
-        try:
-            guard.check(_headers(), public=route.public, cross_site=route.cross_site)
-            call = Call(
-                path={name: bottle.touni(value) for name, value in path.items()},
-                query=_query(route),
-                body=_body(route, limits),
-                headers=dict(bottle.request.headers),
-            )
-            return _respond(route, route.handler(call))
-        except DropflowError as error:
-            return _refuse(error, original=route.original)
-        except Exception:  # noqa: BLE001 - the last door: whatever happens, the client gets an answer
-            reference = secrets.token_hex(4)
-            _LOG.exception("request %s %s failed, reference %s", route.method, route.path, reference)
-            return _refuse(
-                InternalError(
-                    f"the server failed on this request (reference {reference})",
-                    hint="its log has the details; please report them",
-                ),
-                original=route.original,
-            )
-
-    return serve
+def _our_fault(route: Route) -> InternalError:
+    reference = secrets.token_hex(4)
+    _LOG.exception("request %s %s failed, reference %s", route.method, route.path, reference)
+    return InternalError(
+        f"the server failed on this request (reference {reference})",
+        hint="its log has the details; please report them",
+    )
 
 
 def _query(route: Route) -> Any:
@@ -214,75 +339,62 @@ def _query(route: Route) -> Any:
         raise HttpError(400, f"the query cannot be used: {error}") from error
 
 
-def _body(route: Route, limits: Limits) -> Any:
-    if route.method in ("GET", "HEAD", "DELETE", "OPTIONS") and route.body is None:
+def _body(route: Route, limit: int, signed: str | None) -> Any:
+    if route.method in _BODILESS and route.body is None:
+        if signed is not None:
+            read_body(0, signed=signed)
         return b""
-    data = read_body(limits.body)
+    data = read_body(limit, signed=signed)
     if route.body is None:
         return data
     try:
         return msgspec.json.decode(data or b"{}", type=route.body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise HttpError(400, f"the body cannot be used: {error}") from error
-
-
-def read_body(limit: int) -> bytes:
-    """The body of the current request, decompressed.
-
-    Both gzip and zlib streams are taken under either name of the encoding: DALiuGE's client sends zlib as ``gzip``.
-
-    Raises
-    ------
-    HttpError
-        413 above `limit` bytes (before or after decompression), 400 for a damaged stream, 415 for another encoding.
-    """
-    stream: BinaryIO = bottle.request.environ["wsgi.input"]
-    if (bottle.request.content_length or 0) > limit:
-        raise HttpError(413, f"the body is larger than {limit} bytes")
-    data = stream.read(limit + 1)
-    encoding = bottle.request.get_header("Content-Encoding", "identity").lower()
-    if encoding in ("gzip", "deflate", "zlib"):
-        unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # 32: tell gzip from zlib by the header
-        try:
-            data = unpack.decompress(data, limit + 1)
-        except zlib.error as error:
-            raise HttpError(400, f"the body is no {encoding} stream: {error}") from error
-        if not unpack.eof and len(data) <= limit:
-            raise HttpError(400, "the compressed body ends too early")
-    elif encoding != "identity":
-        raise HttpError(415, f"content encoding {encoding!r} is not understood", hint="send gzip, zlib or nothing")
-    if len(data) > limit:
-        raise HttpError(413, f"the body is larger than {limit} bytes")
-    return data
 
 
 def _respond(route: Route, answer: object) -> object:
     if not isinstance(answer, Answer):
         fields = msgspec.to_builtins(answer) if answer is not None else {}
         answer = Answer(body=msgspec.json.encode({"ok": True} | fields), status=route.status)
-    _head(answer.status, answer.content_type, answer.headers)
     body = answer.body
-    if isinstance(body, bytes | str) or hasattr(body, "read") or isinstance(body, Iterator):
-        return body
-    return msgspec.json.encode(body)
+    if isinstance(body, Iterator):
+        body = _begun(body)
+    elif not isinstance(body, bytes | str) and not hasattr(body, "read"):
+        body = msgspec.json.encode(body)
+    _head(answer.status, answer.content_type, answer.headers)
+    return body
 
 
-def _refuse(error: DropflowError, *, original: bool) -> bytes | str:
-    status = status_of(error)
-    headers = (("WWW-Authenticate", "Bearer"),) if status == 401 else ()  # noqa: PLR2004 - an HTTP status
-    if wants_page(bottle.request.get_header("Accept", "")):
-        _head(status, "text/html; charset=utf-8", headers)
-        return refusal_page(error)
-    _head(status, _JSON, headers)
-    body: dict[str, object] = {"ok": False, "error": to_body(error)}
-    if original:
-        body |= {"type": type(error).__name__, "args": [str(error)]}
-    return msgspec.json.encode(body)
+class _Begun:
+    """An iterator whose first chunk is here already, so that what fails at its beginning is still refused properly."""
+
+    def __init__(self, first: Sequence[bytes], rest: Iterator[bytes]) -> None:
+        self._chunks = chain(first, rest)
+        self._rest = rest
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._chunks
+
+    def close(self) -> None:
+        """End whatever the chunks come from."""
+        close = getattr(self._rest, "close", None)
+        if close is not None:
+            close()
+
+
+def _begun(chunks: Iterator[bytes]) -> _Begun:
+    first = next(chunks, None)
+    return _Begun([] if first is None else [first], chunks)
 
 
 def _head(status: int, content_type: str, headers: Sequence[tuple[str, str]]) -> None:
     response = bottle.response
     response.status = status
     response.content_type = content_type
-    for name, value in (*_SECURITY_HEADERS, *headers):
-        response.set_header(name, value)
+    given = {name.lower() for name, _ in headers}
+    for name, value in _SECURITY_HEADERS:
+        if name.lower() not in given:
+            response.set_header(name, value)
+    for name, value in headers:
+        response.add_header(name, value)

@@ -30,9 +30,10 @@ def document(routes: Sequence[Route], *, title: str, version: str) -> dict[str, 
     dict
         An OpenAPI 3.1 document, JSON-like. The schemas come from the same structs that check the requests.
     """
-    types = [kind for route in routes for kind in (route.query, route.body, route.answer) if kind is not None]
-    schemas, components = msgspec.json.schema_components([*dict.fromkeys(types), Refusal], ref_template=_REF)
-    by_type = dict(zip([*dict.fromkeys(types), Refusal], schemas, strict=True))
+    used = [kind for route in routes for kind in (route.query, route.body, route.answer) if kind is not None]
+    types: list[type] = [*dict.fromkeys(used), Refusal]
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    by_type = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_type, components)

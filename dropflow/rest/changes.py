@@ -1,0 +1,42 @@
+"""A session as it changes: a full picture, then only what differs from the picture before.
+
+A change is a JSON object with the fields that are new. ``logical`` holds only the logical nodes that differ, told apart
+by their ``key``; every other field is replaced as a whole.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from dropflow.rest.schema import LogicalNode, SessionDetail
+
+__all__ = ["apply_change", "change_between"]
+
+_FIELDS = SessionDetail.__struct_fields__
+
+
+def change_between(before: SessionDetail, after: SessionDetail) -> dict[str, Any] | None:
+    """What to tell somebody who knows `before`; None when only a full picture will do."""
+    change = {name: value for name in _FIELDS if (value := getattr(after, name)) != getattr(before, name)}
+    if "logical" in change:
+        if [node.key for node in before.logical] != [node.key for node in after.logical]:
+            return None
+        pairs = zip(before.logical, after.logical, strict=True)
+        change["logical"] = [new for old, new in pairs if new != old]
+    return change
+
+
+def apply_change(before: SessionDetail, change: Mapping[str, Any]) -> SessionDetail:
+    """The picture that `change` makes of `before`.
+
+    Raises
+    ------
+    msgspec.ValidationError
+        It is no change of a session.
+    """
+    merged = {name: getattr(before, name) for name in _FIELDS} | dict(change)
+    if "logical" in change:
+        new = {node.key: node for node in msgspec.convert(change["logical"], tuple[LogicalNode, ...])}
+        merged["logical"] = tuple(new.get(node.key, node) for node in before.logical)
+    return msgspec.convert(msgspec.to_builtins(merged), SessionDetail)

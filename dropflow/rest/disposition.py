@@ -1,0 +1,29 @@
+"""Names of downloads: offered so that no browser or shell can be tricked by them (RFC 6266)."""
+
+import re
+from email.message import Message
+from urllib.parse import quote
+
+from dropflow.ids import safe_name
+
+__all__ = ["attachment", "file_name"]
+
+_PLAIN = re.compile(r"[A-Za-z0-9._ -]+")
+
+
+def attachment(name: str) -> tuple[str, str]:
+    """The header that offers a download under this name: a plain one, and the whole one for those who understand it."""
+    last = name.replace("\\", "/").rpartition("/")[2]
+    clean = "".join(character for character in last if character.isprintable()).lstrip(".") or "download"
+    clean = clean.encode("utf-8", errors="replace").decode()
+    plain = clean if _PLAIN.fullmatch(clean) else safe_name(clean, fallback="download")
+    whole = "" if plain == clean else f"; filename*=UTF-8''{quote(clean, safe='')}"
+    return "Content-Disposition", f'attachment; filename="{plain}"{whole}'
+
+
+def file_name(header: str) -> str:
+    """The name that such a header offers, as one safe path segment."""
+    message = Message()
+    message["Content-Disposition"] = header or "attachment"
+    found = message.get_filename(failobj="download")
+    return safe_name(str(found), fallback="download")

@@ -1,0 +1,278 @@
+"""HTTP requests to one server: a connection kept per thread, a time limit on everything, errors as their class."""
+
+import http.client
+import socket
+import ssl
+import threading
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from dropflow.clock import Clock, SystemClock
+from dropflow.errors import DropflowError, HttpError, LinkError, UsageError
+from dropflow.rest.auth import is_loopback
+from dropflow.rest.failures import from_body
+from dropflow.rest.signing import Signer, digest
+
+__all__ = ["Request", "Transport"]
+
+_CHUNK = 256 * 1024
+_WORTH_PACKING = 64 * 1024
+_IDLE = 30.0
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_Buffers = Sequence[bytes | memoryview]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked.
+
+    Attributes
+    ----------
+    method, target : str
+        Method, and path with query, quoted.
+    body : sequence of buffers
+        The body in pieces, sent one after the other.
+    content_type : str
+        Media type of the body.
+    seconds : float
+        How long the server may take to begin its answer, beyond the usual.
+    again : bool
+        Whether it may be sent a second time when a kept connection turns out to be dead.
+    accept : str
+        Media type wanted.
+    """
+
+    method: str
+    target: str
+    body: _Buffers = ()
+    content_type: str = "application/json"
+    seconds: float = 0.0
+    again: bool = True
+    accept: str = "application/json"
+    last_event: str = ""
+
+
+class Transport:
+    """Requests to one server.
+
+    Parameters
+    ----------
+    url : str
+        ``http://host:port``, perhaps with a path in front of all paths.
+    token : str, optional
+        Sent as it is.
+    secret : bytes, optional
+        Secret half of the cluster key: signs what is sent, when there is no token.
+    timeout : float
+        Seconds to connect, and for each wait for bytes.
+    clock : Clock, optional
+        By which requests are signed; the system's unless given.
+
+    Raises
+    ------
+    UsageError
+        The URL cannot be used.
+    """
+
+    def __init__(
+        self, url: str, *, token: str | None, secret: bytes | None, timeout: float, clock: Clock | None = None
+    ) -> None:
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise UsageError(f"the URL cannot be read: {error}", where=url) from error
+        if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.query or parts.username:
+            raise UsageError("this is no address of a manager", where=url, hint="give http://HOST:PORT")
+        self.url = url.rstrip("/")
+        self._host = parts.hostname
+        self._port = port or _DEFAULT_PORTS[parts.scheme]
+        self._authority = parts.netloc
+        self._prefix = parts.path.rstrip("/")
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._token = token
+        self._signer = Signer(secret, clock=clock) if secret is not None and token is None else None
+        self._timeout = timeout
+        self._clock = clock or SystemClock()
+        self._local = threading.local()
+        self._open: set[http.client.HTTPConnection] = set()
+
+    def ask(self, request: Request) -> tuple[int, bytes]:
+        """Send a request and read its whole answer.
+
+        Raises
+        ------
+        LinkError
+            The server cannot be reached, or does not answer in time.
+        DropflowError
+            What the server refused, as its own class.
+        """
+        connection, kept = self._kept()
+        try:
+            response = self._exchange(connection, request, kept=kept)
+            data = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._drop()
+            raise self._unreachable(error) from error
+        except BaseException:
+            self._drop()
+            raise
+        self._local.used = self._clock.monotonic()
+        if response.will_close:
+            self._drop()
+        if response.status >= http.client.BAD_REQUEST:
+            raise self._refused(response.status, data)
+        return response.status, data
+
+    def stream(self, request: Request) -> tuple[http.client.HTTPResponse, Iterator[bytes]]:
+        """Send a request over a connection of its own and read its answer as it comes.
+
+        Returns
+        -------
+        response : http.client.HTTPResponse
+            Its status and headers.
+        chunks : iterator of bytes
+            The body; the connection ends with it, or when it is closed.
+
+        Raises
+        ------
+        LinkError, DropflowError
+            See `ask`; the iterator raises `LinkError` when the answer is cut off.
+        """
+        connection = self._connection()
+        try:
+            response = self._exchange(connection, request, kept=False)
+            refused = response.read() if response.status >= http.client.BAD_REQUEST else None
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise self._unreachable(error) from error
+        if refused is not None:
+            connection.close()
+            raise self._refused(response.status, refused)
+        return response, self._chunks(connection, response)
+
+    def close(self) -> None:
+        """End the connections that are kept, those of other threads too. Idempotent."""
+        for connection in list(self._open):
+            connection.close()
+        self._open.clear()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._tls is not None:
+            return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._tls)
+        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+
+    def _kept(self) -> tuple[http.client.HTTPConnection, bool]:
+        """The connection of this thread, and whether it was used before."""
+        connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
+        if connection is not None and connection.sock is not None:
+            # Servers close what is idle; asking before they do needs no second attempt.
+            if self._clock.monotonic() - self._local.used < _IDLE:
+                return connection, True
+            self._drop()
+        connection = self._connection()
+        self._local.connection = connection
+        self._open.add(connection)
+        return connection, False
+
+    def _drop(self) -> None:
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._open.discard(connection)
+            self._local.connection = None
+
+    def _exchange(
+        self, connection: http.client.HTTPConnection, request: Request, *, kept: bool
+    ) -> http.client.HTTPResponse:
+        try:
+            return self._attempt(connection, request)
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            if not (kept and request.again):
+                raise
+            connection.close()
+            return self._attempt(connection, request)
+
+    def _attempt(self, connection: http.client.HTTPConnection, request: Request) -> http.client.HTTPResponse:
+        body, headers = self._packed(request)
+        target = self._prefix + request.target
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        elif self._signer is not None:
+            headers["Authorization"] = self._signer.sign(request.method, self._authority, target, digest(body))
+        if connection.sock is None:
+            connection.timeout = self._timeout
+            connection.connect()
+        wire: socket.socket = connection.sock
+        wire.settimeout(self._timeout + request.seconds)
+        # A list of buffers is sent as it lies, without a copy of the whole.
+        connection.request(request.method, target, body=iter(body) if body else None, headers=headers)
+        return connection.getresponse()
+
+    def _packed(self, request: Request) -> tuple[_Buffers, dict[str, str]]:
+        headers = {"Host": self._authority, "Accept": request.accept}
+        if request.last_event:
+            headers["Last-Event-ID"] = request.last_event
+        body = request.body
+        if request.method in ("POST", "PUT"):
+            # Packing costs more than it saves on the way to the same machine.
+            if _size(body) > _WORTH_PACKING and not is_loopback(self._host):
+                pack = zlib.compressobj(level=1, wbits=zlib.MAX_WBITS | 16)
+                body = [*(pack.compress(buffer) for buffer in body), pack.flush()]
+                headers["Content-Encoding"] = "gzip"
+            headers["Content-Type"] = request.content_type
+            headers["Content-Length"] = str(_size(body))
+        return body, headers
+
+    def _chunks(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        try:
+            while True:
+                chunk = response.read1(_CHUNK)
+                if not chunk:
+                    break
+                yield chunk
+            if response.length:
+                raise http.client.IncompleteRead(b"", response.length)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._unreachable(error) from error
+        finally:
+            response.close()
+            connection.close()
+
+    def _refused(self, status: int, data: bytes) -> DropflowError:
+        body: Any = None
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            body = msgspec.json.decode(data)
+        error = from_body(status, body)
+        error.where = error.where or self.url
+        return error
+
+    def _unreachable(self, error: Exception) -> DropflowError:
+        if isinstance(error, UnicodeError):
+            return HttpError(400, "the address or the request is not ASCII", where=self.url)
+        if isinstance(error, TimeoutError):
+            text, hint = "it does not answer in time", "is it busy, or is a firewall in between?"
+        elif isinstance(error, ConnectionRefusedError):
+            text, hint = "nothing listens there", "is the manager running, and is this its port?"
+        elif isinstance(error, socket.gaierror):
+            text, hint = "there is no host of that name", "check the spelling, or give its address"
+        elif isinstance(error, http.client.HTTPException | ConnectionError):
+            text, hint = f"the connection broke: {type(error).__name__}", "is it a manager, and still running?"
+        else:
+            text, hint = f"it cannot be reached: {error}", "check the network between the hosts"
+        return LinkError(text, where=self.url, hint=hint)
+
+
+def _size(body: _Buffers) -> int:
+    return sum(memoryview(buffer).nbytes for buffer in body)
+
+
+def joined(chunks: Iterable[bytes]) -> bytes:
+    """All chunks at once."""
+    return b"".join(chunks)

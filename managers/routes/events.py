@@ -1,0 +1,105 @@
+"""A session as server-sent events: one full picture, then what changes, then the end.
+
+========= ================================================================================================
+event     data
+========= ================================================================================================
+session   a whole `SessionDetail`: the first event, and again when a difference would not do
+change    only the fields that are new; ``logical`` has only the logical nodes that differ, told by ``key``
+end       empty: the session is over; close the stream
+========= ================================================================================================
+
+The id of each is the version of the session. Whoever comes back with ``Last-Event-ID`` gets a full picture, or nothing
+before the next change where the version is still that one.
+"""
+
+from collections.abc import Generator
+from threading import Event as Signal
+
+import msgspec
+
+from dropflow.clock import Clock, SystemClock
+from dropflow.errors import DropflowError, NotFoundError
+from dropflow.rest.changes import change_between
+from dropflow.rest.failures import to_body
+from dropflow.rest.schema import SessionDetail
+from dropflow.rest.sse import Event, format_event, heartbeat
+from dropflow.states import SessionState
+from managers.api import Manager
+
+__all__ = ["following"]
+
+_WAIT = 1.0
+_PACE = 0.1
+"""Seconds between events at least: eyes are not faster."""
+_HEARTBEAT = 15.0
+
+
+def following(
+    manager: Manager, session: str, closing: Signal, *, last: str = "", clock: Clock | None = None
+) -> Generator[bytes] | None:
+    """The events of a session, until it is over or the server closes.
+
+    Parameters
+    ----------
+    manager : Manager
+        Who knows the session.
+    session : str
+        Its name.
+    closing : threading.Event
+        Set when the server closes.
+    last : str
+        ``Last-Event-ID`` of the request.
+    clock : Clock, optional
+        By which heartbeats are sent.
+
+    Returns
+    -------
+    generator of bytes or None
+        None when the caller has seen the end already, which is to be answered with 204: browsers come back otherwise.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such session.
+    """
+    detail = manager.session(session)
+    seen = last == str(detail.version)
+    if seen and _is_over(detail):
+        return None
+    return _events(manager, detail, closing, seen=seen, clock=clock or SystemClock())
+
+
+def _events(manager: Manager, detail: SessionDetail, closing: Signal, *, seen: bool, clock: Clock) -> Generator[bytes]:
+    # A comment at once where there is nothing to tell: it opens the stream.
+    yield heartbeat() if seen else _event("session", detail, detail)
+    told = clock.monotonic()
+    while not _is_over(detail):
+        if closing.wait(_PACE):
+            return
+        try:
+            after = manager.watch(detail.session, version=detail.version, seconds=_WAIT)
+        except NotFoundError as error:
+            yield _event("gone", detail, to_body(error))
+            break
+        except DropflowError as error:
+            # A child that cannot be reached now may be reached later; who watches learns why nothing moves.
+            yield _event("trouble", detail, to_body(error))
+            if closing.wait(_WAIT):
+                return
+            continue
+        if after.version != detail.version or after.epoch != detail.epoch:
+            change = change_between(detail, after)
+            yield _event("session", after, after) if change is None else _event("change", after, change)
+            detail, told = after, clock.monotonic()
+        elif clock.monotonic() - told >= _HEARTBEAT:
+            yield heartbeat()
+            told = clock.monotonic()
+    yield _event("end", detail, {})
+
+
+def _event(name: str, detail: SessionDetail, data: object) -> bytes:
+    return format_event(Event(name, str(detail.version), msgspec.json.encode(data)))
+
+
+def _is_over(detail: SessionDetail) -> bool:
+    return SessionState[detail.status].is_terminal
