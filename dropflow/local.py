@@ -3,7 +3,6 @@
 The session directory is described in ``docs/reference/session-directory.md``.
 """
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,31 +11,23 @@ from typing import Any
 
 import msgspec
 
-from dropflow.apps.execute import LocalExecutor
-from dropflow.apps.registry import app_class, check
+from dropflow.apps.registry import check
+from dropflow.apps.runners import RUNNERS, make_runner
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.keeper import LocalKeeper
-from dropflow.engine.api import ExecutorSpec, Runner
 from dropflow.engine.journal import Journal, JournalHeader
-from dropflow.engine.runners.inline import InlineRunner
-from dropflow.engine.runners.mixed import MixedRunner
-from dropflow.engine.runners.processes import ProcessRunner
-from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.engine.session import Session, SessionResult
 from dropflow.engine.statistics import Statistics
-from dropflow.errors import BadGraphError, ConflictError, StorageError
+from dropflow.errors import ConflictError, StorageError
 from dropflow.graph.codec import save
 from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Kind
 from dropflow.ids import safe_name
 from dropflow.problems import refuse_errors
 from dropflow.states import SessionState
 
 __all__ = ["RUNNERS", "new_directory", "prepare_directory", "refuse_unusable", "run", "summary"]
 
-RUNNERS = ("inline", "threads", "processes")
-_WAITING_THREADS = 64
 _OURS = ("files", "logs", "results", "tmp", "graph.dfg", "journal.dfj", "summary.json")
 
 
@@ -84,7 +75,7 @@ def run(
         session = Session(
             graph,
             keeper,
-            _runner(graph, directory, runner, workers),
+            make_runner(graph, directory, runner, workers),
             session=directory.name,
             directory=str(directory),
             clock=time,
@@ -193,30 +184,4 @@ def prepare_directory(directory: Path) -> Path:
 def _unwritable(directory: Path, error: OSError) -> StorageError:
     return StorageError(
         f"the session directory cannot be made: {error.strerror}", where=str(directory), hint="choose another --keep"
-    )
-
-
-def _runner(graph: PhysicalGraph, directory: Path, kind: str, workers: int | None) -> Runner:
-    if kind not in RUNNERS:
-        raise BadGraphError(f"there is no runner {kind!r}", hint=f"one of {', '.join(RUNNERS)}")
-    spec = ExecutorSpec(
-        session=directory.name,
-        directory=str(directory),
-        templates=graph.templates,
-        links=graph.links,
-        prefix=graph.prefix,
-    )
-    if kind == "inline":
-        return InlineRunner(LocalExecutor(spec))
-    count = workers or len(os.sched_getaffinity(0))
-    waits = [template.kind is Kind.APP and app_class(template).waits for template in graph.templates]
-    if all(waits):
-        return ThreadRunner(LocalExecutor(spec), threads=_WAITING_THREADS)
-    computing: Runner = (
-        ThreadRunner(LocalExecutor(spec), threads=count) if kind == "threads" else ProcessRunner(spec, workers=count)
-    )
-    if not any(waits):
-        return computing
-    return MixedRunner(
-        waiting=ThreadRunner(LocalExecutor(spec), threads=_WAITING_THREADS), computing=computing, waits=waits
     )

@@ -7,7 +7,7 @@ machines); `sockets` is where they meet ZeroMQ, `memory` where they meet a fake 
 
 from managers.links.actions import Delivery, LinkChange, LinkEvent
 from managers.links.endpoint import Links
-from managers.links.fetching import Fetched
+from managers.links.fetching import Fetched, Sink
 from managers.links.serving import BufferSource, FileSource, Source
 from managers.links.settings import LinkSettings
 from managers.links.statistics import LinkStatistics, PeerStatistics
@@ -23,5 +23,6 @@ __all__ = [
     "LinkStatistics",
     "Links",
     "PeerStatistics",
+    "Sink",
     "Source",
 ]

@@ -1,0 +1,62 @@
+"""Where the attempts of a graph run: threads for applications that wait, worker processes or threads for the others."""
+
+import os
+from pathlib import Path
+
+from dropflow.apps.execute import LocalExecutor
+from dropflow.apps.registry import app_class
+from dropflow.engine.api import ExecutorSpec, Runner
+from dropflow.engine.runners.inline import InlineRunner
+from dropflow.engine.runners.mixed import MixedRunner
+from dropflow.engine.runners.processes import ProcessRunner
+from dropflow.engine.runners.threads import ThreadRunner
+from dropflow.errors import BadGraphError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+
+__all__ = ["RUNNERS", "make_runner"]
+
+RUNNERS = ("inline", "threads", "processes")
+_WAITING_THREADS = 64
+
+
+def make_runner(graph: PhysicalGraph, directory: Path, kind: str = "processes", workers: int | None = None) -> Runner:
+    """The runner of one session.
+
+    Parameters
+    ----------
+    directory : Path
+        Session directory; its last part is the session's name.
+    kind : str
+        One of `RUNNERS`. With worker processes or threads, applications that only wait run in threads of their own.
+    workers : int, optional
+        Threads or processes; by default one per core that this process may use.
+
+    Raises
+    ------
+    BadGraphError
+        There is no such kind.
+    """
+    if kind not in RUNNERS:
+        raise BadGraphError(f"there is no runner {kind!r}", hint=f"one of {', '.join(RUNNERS)}")
+    spec = ExecutorSpec(
+        session=directory.name,
+        directory=str(directory),
+        templates=graph.templates,
+        links=graph.links,
+        prefix=graph.prefix,
+    )
+    if kind == "inline":
+        return InlineRunner(LocalExecutor(spec))
+    count = workers or len(os.sched_getaffinity(0))
+    waits = [template.kind is Kind.APP and app_class(template).waits for template in graph.templates]
+    if all(waits):
+        return ThreadRunner(LocalExecutor(spec), threads=_WAITING_THREADS)
+    computing: Runner = (
+        ThreadRunner(LocalExecutor(spec), threads=count) if kind == "threads" else ProcessRunner(spec, workers=count)
+    )
+    if not any(waits):
+        return computing
+    return MixedRunner(
+        waiting=ThreadRunner(LocalExecutor(spec), threads=_WAITING_THREADS), computing=computing, waits=waits
+    )

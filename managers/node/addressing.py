@@ -1,0 +1,74 @@
+"""Which nodes have to hear of which drops of a slice."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dropflow.graph.slicing import Slice
+
+__all__ = ["Routes"]
+
+
+class Routes:
+    """The nodes next to each drop of a slice.
+
+    Parameters
+    ----------
+    piece : Slice
+        What this node holds.
+    """
+
+    def __init__(self, piece: Slice) -> None:
+        graph, own = piece.graph, piece.is_own
+        names = sorted(set(graph.places))
+        home = np.array([names.index(place) for place in graph.places], dtype=np.int32)[graph.part]
+        here = names.index(piece.node)
+        out = graph.successors
+        source = np.repeat(np.arange(graph.drops, dtype=np.int64), np.diff(out.ptr))
+        target = out.neighbour.astype(np.int64)
+        down = np.flatnonzero(own[source] & ~own[target])
+        up = np.flatnonzero(own[target] & ~own[source])
+        # One key for each drop and node; the lowest bit says whether the node is downstream and wants contents.
+        key = np.concatenate(
+            [
+                (source[down] * len(names) + home[target[down]]) * 2 + 1,
+                (target[up] * len(names) + home[source[up]]) * 2,
+            ]
+        )
+        key = np.unique(key)
+        # Where a node is both up- and downstream of a drop, both keys are there: the second one, which wants, counts.
+        pair = key >> 1
+        last = np.ones(len(key), dtype=np.bool_)
+        last[:-1] = pair[1:] != pair[:-1]
+        key, pair = key[last], pair[last]
+        drop, node = np.divmod(pair, len(names))
+        ptr = np.zeros(graph.drops + 1, dtype=np.int64)
+        np.cumsum(np.bincount(drop, minlength=graph.drops), out=ptr[1:])
+        self.nodes = tuple(names)
+        self._here = here
+        self._home = np.ascontiguousarray(home, dtype=np.int32)
+        self._ptr = ptr.data
+        self._node = np.ascontiguousarray(node, dtype=np.int32).data
+        self._wants = np.ascontiguousarray(key & 1, dtype=np.uint8).data
+        self._near = frozenset(node.tolist())
+
+    @property
+    def neighbours(self) -> tuple[str, ...]:
+        """Nodes that hold a neighbour of a drop here."""
+        return tuple(self.nodes[node] for node in sorted(self._near))
+
+    def of(self, drop: int) -> Iterator[tuple[int, int]]:
+        """Node (index of `nodes`) of every neighbour elsewhere, and whether it is downstream."""
+        for at in range(self._ptr[drop], self._ptr[drop + 1]):
+            yield self._node[at], self._wants[at]
+
+    def home(self, drop: int) -> int:
+        """Node (index of `nodes`) that a drop lives on."""
+        return int(self._home[drop])
+
+    def ghosts_on(self, node: str) -> list[int]:
+        """Drops of the slice that live on `node`; none for an unknown node or this one."""
+        if node not in self.nodes or self.nodes.index(node) == self._here:
+            return []
+        found: list[int] = np.flatnonzero(self._home == self.nodes.index(node)).tolist()
+        return found

@@ -1,0 +1,316 @@
+"""A session's exchange with the other nodes that hold drops of it, over links.
+
+A drop that is settled is told to every node that holds a neighbour of it, and to nobody else: its content, or the
+parts it wrote, to those downstream; that it needs nothing more, to those upstream. Rows are those of the slice on this
+side and those of the whole graph on the wire.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+
+import numpy as np
+
+from dropflow.data.workspace import Workspace
+from dropflow.engine.api import Arrival, Handle, Told
+from dropflow.engine.events import NO_CAUSE, Reported, foreign, row_of_foreign
+from dropflow.errors import DropflowError, LinkError, ProtocolError, UsageError
+from dropflow.failure import Failure
+from dropflow.graph.slicing import Slice
+from dropflow.graph.templates import Kind
+from dropflow.states import DropState
+from managers.links import Fetched, Links, Sink, Source
+from managers.messages import Content, Events, Stop
+from managers.node.addressing import Routes
+from managers.node.contents import Contents, Fetch
+
+__all__ = ["NodeExchange"]
+
+_log = logging.getLogger(__name__)
+
+_SKIPPED = int(DropState.SKIPPED)
+_FETCH_SECONDS = 60.0
+
+
+class NodeExchange:
+    """`dropflow.engine.api.Exchange` of one session on one node.
+
+    Parameters
+    ----------
+    piece : Slice
+        What this node holds.
+    session : str
+        Name of the session.
+    epoch : int
+        Its deployment; messages of others are ignored.
+    links : Links
+        Of this process, connected to the other nodes of the session.
+    fetchers : Executor
+        Threads that fetch contents.
+    workspace : Workspace
+        The session's directories.
+    in_place : bool
+        Whether to read files of other nodes where they lie, if they are seen from here.
+    """
+
+    def __init__(
+        self,
+        piece: Slice,
+        *,
+        session: str,
+        epoch: int,
+        links: Links,
+        fetchers: Executor,
+        workspace: Workspace,
+        in_place: bool = True,
+    ) -> None:
+        self.rows = piece.drop
+        self.remote = piece.ghosts
+        self._piece = piece
+        self._graph = piece.graph
+        self._own = bytes(piece.is_own.astype(np.uint8))
+        self._is_app = [template.kind is Kind.APP for template in piece.graph.templates]
+        self._routes = Routes(piece)
+        self._session = session
+        self._epoch = epoch
+        self._links = links
+        self._fetchers = fetchers
+        self._contents = Contents(workspace, in_place=in_place)
+        self._sequence: dict[str, int] = {}
+        self._parts: dict[int, list[tuple[int, int, Handle]]] = {}
+        self._lock = threading.Lock()
+        self._early: list[Arrival] | None = []
+        self._deliver: Callable[[Sequence[Arrival]], None] = self._keep
+        self._closed = False
+
+    @property
+    def neighbours(self) -> Sequence[str]:
+        """Nodes that hold neighbours of the drops here."""
+        return self._routes.neighbours
+
+    # The session's side.
+
+    def start(self, deliver: Callable[[Sequence[Arrival]], None]) -> None:
+        """Pass on what arrives, and has arrived already."""
+        with self._lock:
+            early, self._early = self._early or [], None
+            self._deliver = deliver
+            if early:
+                deliver(early)
+
+    def tell(self, told: Sequence[Told]) -> None:
+        """Let the nodes know that hold neighbours of these drops."""
+        batches: dict[int, _Batch] = {}
+        rows, own = self.rows, self._routes
+        for one in told:
+            row = int(rows[one.drop])
+            cause = self._cause_out(one.cause)
+            for node, wants in own.of(one.drop):
+                batch = batches.get(node)
+                if batch is None:
+                    batch = batches[node] = _Batch()
+                for target in one.skipped:
+                    if own.home(target) == node:
+                        batch.add(int(rows[target]), _SKIPPED, one.attempt, row)
+                batch.add(row, int(one.state), one.attempt, cause)
+                if wants and one.handles:
+                    self._add_contents(batch, node, one, row)
+        for node, batch in batches.items():
+            self._send(own.nodes[node], batch)
+
+    def release(self, drop: int) -> None:
+        """Stop offering a content, or remove the copy that was fetched."""
+        row = int(self.rows[drop])
+        if not self._own[drop]:
+            self._contents.forget(row)
+        elif self._contents.withdraw(row) is not None:
+            self._links.forget(self._session, row)
+
+    def reclaim(self, drop: int) -> Sequence[Handle]:
+        """The parts written here of a drop elsewhere that is settled."""
+        parts = self._parts.pop(drop, ())
+        for row, producer, _ in parts:
+            self._contents.withdraw(row, producer)
+        return [handle for _, _, handle in parts]
+
+    def on_node(self, node: str) -> Sequence[int]:
+        """Drops of the slice that live on `node`."""
+        return self._routes.ghosts_on(node)
+
+    def give_up(self, failure: Failure | None) -> None:
+        """Let the neighbours know; they let theirs know."""
+        stop = Stop(self._session, self._epoch, "", "", failure)
+        for node in self._routes.neighbours:
+            try:
+                self._links.send(node, stop, timeout=0)
+            except DropflowError as error:
+                _log.info("node %s was not told that session %s is given up: %s", node, self._session, error)
+
+    def close(self) -> None:
+        """Pass on nothing more; idempotent."""
+        with self._lock:
+            self._closed = True
+            self._deliver = _nowhere
+        self._links.nudge()
+        self._links.forget(self._session)
+
+    # The links' side.
+
+    def receive(self, peer: str, events: Events) -> None:
+        """Take in what `peer` told. Never waits: what has to be fetched is fetched by others.
+
+        Raises
+        ------
+        ProtocolError
+            It tells of drops that are not here.
+        """
+        drops, states, attempts, causes = events.columns()
+        places = np.searchsorted(self.rows, drops)
+        if len(drops) and not (self.rows[np.minimum(places, len(self.rows) - 1)] == drops).all():
+            raise ProtocolError(f"node {peer} told of drops that are not in this slice of session {self._session}")
+        by_owner: dict[int, list[Content]] = {}
+        for content in events.contents:
+            by_owner.setdefault(content.producer if content.producer >= 0 else content.drop, []).append(content)
+        arrivals: list[Arrival] = []
+        skipped: dict[int, list[int]] = {}
+        for drop, row, state, attempt, cause in zip(
+            places.tolist(), drops.tolist(), states.tolist(), attempts.tolist(), causes.tolist(), strict=True
+        ):
+            if self._own[drop]:
+                skipped.setdefault(cause, []).append(drop)
+                continue
+            left_out = tuple(skipped.pop(row, ())) if skipped else ()
+            event = Reported(drop, DropState(state), self._cause_in(cause), attempt, left_out)
+            contents = by_owner.pop(row, None) if by_owner else None
+            if contents is None:
+                arrivals.append(Arrival(event))
+            elif any(self._contents.needs_fetching(content) for content in contents):
+                self._fetchers.submit(self._fetch_and_pass, peer, event, contents)
+            else:
+                arrivals.append(self._arrival(peer, event, contents))
+        if arrivals:
+            self._pass(arrivals)
+
+    def source(self, drop: int, producer: int) -> Source:
+        """Open what was offered to other nodes, for the data plane."""
+        return self._contents.source(drop, producer)
+
+    # Out.
+
+    def _add_contents(self, batch: "_Batch", node: int, one: Told, row: int) -> None:
+        for target, handle in one.handles.items():
+            if target == one.drop:
+                batch.contents.append(self._contents.offer(row, handle))
+            elif self._routes.home(target) == node:
+                there = int(self.rows[target])
+                batch.contents.append(self._contents.offer(there, handle, row))
+                self._parts.setdefault(target, []).append((there, row, handle))
+
+    def _send(self, node: str, batch: "_Batch") -> None:
+        number = self._sequence.get(node, 0) + 1
+        self._sequence[node] = number
+        message = Events.of(
+            self._session,
+            self._epoch,
+            number,
+            drops=batch.drops,
+            states=batch.states,
+            attempts=batch.attempts,
+            causes=batch.causes,
+            contents=tuple(batch.contents),
+        )
+        try:
+            self._links.send(node, message, give_up=self._is_closed)
+        except (LinkError, UsageError) as error:
+            # The watch over the members of the session says what comes of it.
+            _log.warning("session %s could not tell node %s: %s", self._session, node, error)
+
+    def _cause_out(self, cause: int) -> int:
+        if cause >= 0:
+            return int(self.rows[cause])
+        return NO_CAUSE if cause == NO_CAUSE else row_of_foreign(cause)
+
+    # In.
+
+    def _cause_in(self, cause: int) -> int:
+        if cause < 0:
+            return NO_CAUSE
+        here = self._piece.local(cause)
+        return foreign(cause) if here is None else here
+
+    def _fetch_and_pass(self, peer: str, event: Reported, contents: Sequence[Content]) -> None:
+        self._pass([self._arrival(peer, event, contents)])
+
+    def _arrival(self, peer: str, event: Reported, contents: Sequence[Content]) -> Arrival:
+        handles: dict[int, Handle] = {}
+        try:
+            for content in contents:
+                target = self._local(content.drop, peer)
+                handles[target] = self._contents.take_over(content, self._fetcher(peer))
+        except DropflowError as error:
+            failure = Failure.of(error)
+        except Exception as error:  # noqa: BLE001 - else the session would wait for ever
+            _log.exception("contents from node %s could not be taken over", peer)
+            failure = Failure.of(error)
+        else:
+            return Arrival(event, handles)
+        return Arrival(Reported(event.drop, DropState.ERROR, event.drop, event.attempt), failure=failure)
+
+    def _local(self, drop: int, peer: str) -> int:
+        here = self._piece.local(drop)
+        if here is None:
+            raise ProtocolError(f"node {peer} told of drop {drop}, which is not in this slice of {self._session}")
+        return here
+
+    def _fetcher(self, peer: str) -> Fetch:
+        def fetch(content: Content, sink: Sink) -> Fetched:
+            handle = content.handle
+            return self._links.fetch(
+                peer,
+                self._session,
+                content.drop,
+                sink,
+                producer=content.producer,
+                size=None if handle.kind == "directory" else handle.size,
+                checksum=handle.checksum or None,
+                timeout=_FETCH_SECONDS,
+                give_up=self._is_closed,
+            )
+
+        return fetch
+
+    def _pass(self, arrivals: Sequence[Arrival]) -> None:
+        with self._lock:
+            self._deliver(arrivals)
+
+    def _keep(self, arrivals: Sequence[Arrival]) -> None:
+        if self._early is not None:
+            self._early.extend(arrivals)
+
+    def _is_closed(self) -> bool:
+        return self._closed
+
+
+class _Batch:
+    """What one message tells: columns that grow together."""
+
+    __slots__ = ("attempts", "causes", "contents", "drops", "states")
+
+    def __init__(self) -> None:
+        self.drops: list[int] = []
+        self.states: list[int] = []
+        self.attempts: list[int] = []
+        self.causes: list[int] = []
+        self.contents: list[Content] = []
+
+    def add(self, drop: int, state: int, attempt: int, cause: int) -> None:
+        """One more row."""
+        self.drops.append(drop)
+        self.states.append(state)
+        self.attempts.append(attempt)
+        self.causes.append(cause)
+
+
+def _nowhere(_: Sequence[Arrival]) -> None:
+    """The session is over."""
