@@ -9,8 +9,8 @@ _HEADERS = (("Referrer-Policy", "same-origin"),)
 
 
 def page_answer(page: str) -> Answer:
-    """A page of HTML."""
-    return Answer(body=page, content_type="text/html; charset=utf-8", headers=_HEADERS)
+    """A page of HTML; half a surrogate pair, out of somebody's file name, becomes a question mark."""
+    return Answer(body=page.encode(errors="replace"), content_type="text/html; charset=utf-8", headers=_HEADERS)
 
 
 def redirect(address: str) -> Answer:

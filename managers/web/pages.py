@@ -99,8 +99,7 @@ def _details(manager: Manager, pages: Pages) -> list[Route]:
 
     return [
         _page("/sessions/{session}", session, "One session; its twin is SESSION.json.", DropQuery),
-        # An id may hold slashes.
-        _page("/sessions/{session}/drops/{drop:path}", drop, "One drop; its twin is DROP.json."),
+        _page("/sessions/{session}/drops/{drop}", drop, "One drop; its twin is DROP.json."),
         _page(
             "/sessions/{session}/pictures/{drop}", lambda call: _picture(manager, call), "Content that is a picture."
         ),

@@ -1,0 +1,164 @@
+// The page of a session while it runs: numbers and bars move with the stream of changes, at most five times a second
+// and only where they differ; what has another shape now (failures, results, the table of drops) is fetched again.
+
+import { draw } from "./bars.js";
+import { tell } from "./liveness.js";
+import { refresh } from "./refresh.js";
+import { Following } from "./stream.js";
+import { count, perSecond, span } from "./wording.js";
+
+const PAINT = 200;
+const RENEW = 1_500;
+const RENEWED = ["actions", "warnings", "failures", "results", "drops"];
+
+const root = document.getElementById("session");
+const groups = [...root.querySelectorAll("#legend [data-group]")].map((item) => ({
+  style: item.dataset.group,
+  states: item.dataset.states.split(" "),
+  number: item.querySelector("b"),
+}));
+
+/** The session as far as the stream has told. */
+let session = null;
+let arrived = 0;
+let painted = new Map();
+let paintTimer = 0;
+let renewTimer = 0;
+let isRenewing = false;
+let isOver = false;
+
+const following = new Following(root.dataset.events, root.dataset.twin, {
+  onWhole(whole) {
+    const isNew = session !== null && whole.version !== session.version;
+    session = whole;
+    arrived = performance.now();
+    paintSoon();
+    if (isNew || String(whole.version) !== root.dataset.version) renewSoon();
+  },
+  onChange(change) {
+    if (session === null) return;
+    const logical = session.logical;
+    Object.assign(session, change);
+    if (change.logical) {
+      const known = new Map(change.logical.map((node) => [node.key, node]));
+      session.logical = logical.map((node) => known.get(node.key) ?? node);
+    }
+    arrived = performance.now();
+    paintSoon();
+    renewSoon();
+  },
+  onEnd() {
+    isOver = true;
+    paint();
+    tell("over");
+    renew();
+  },
+  onState: tell,
+});
+
+function paintSoon() {
+  paintTimer ||= setTimeout(paint, PAINT);
+}
+
+function paint() {
+  clearTimeout(paintTimer);
+  paintTimer = 0;
+  if (session === null) return;
+  const numbers = groups.map((group) => sum(session.states, group.states));
+  numbers.forEach((number, index) => write(groups[index].number, count(number)));
+  draw(root.querySelector("#bar svg"), numbers, label(session.settled, session.drops));
+  figure("settled", count(session.settled));
+  figure("drops", count(session.drops));
+  figure("running", count(session.running));
+  figure("rate", perSecond(session.rate));
+  figure("remaining", span(isOver ? null : session.remaining));
+  paintTime();
+  paintLogical();
+}
+
+function paintTime() {
+  if (session === null) return;
+  const since = isOver || session.status !== "RUNNING" ? 0 : (performance.now() - arrived) / 1000;
+  figure("seconds", span(session.seconds + since));
+}
+
+function paintLogical() {
+  const rows = new Map([...root.querySelectorAll("#logical [data-key]")].map((row) => [row.dataset.key, row]));
+  let isStrange = rows.size !== session.logical.length;
+  for (const node of session.logical) {
+    const row = rows.get(node.key);
+    const looks = JSON.stringify(node.states);
+    if (!row) isStrange = true;
+    else if (painted.get(node.key) !== looks) {
+      painted.set(node.key, looks);
+      paintRow(row, node);
+    }
+  }
+  if (isStrange) {
+    painted = new Map();
+    refresh(["logical"]).then(paintSoon);
+  }
+}
+
+function paintRow(row, node) {
+  const numbers = groups.map((group) => sum(node.states, group.states));
+  const open = sum(node.states, ["INITIALIZED", "WRITING"]);
+  draw(row.querySelector("svg"), numbers, label(node.drops - open, node.drops));
+  groups.forEach((group, index) => {
+    const cell = row.querySelector(`td[data-group="${group.style}"]`);
+    cell.classList.toggle("zero", numbers[index] === 0);
+    write(cell.querySelector("a"), count(numbers[index]));
+  });
+  write(row.querySelector("[data-settled]"), `${count(node.drops - open)} / `);
+}
+
+function renewSoon() {
+  renewTimer ||= setTimeout(renew, RENEW);
+}
+
+async function renew() {
+  if (isRenewing) {
+    // One at a time; the one that is under way may be too old.
+    renewTimer = 0;
+    renewSoon();
+    return;
+  }
+  clearTimeout(renewTimer);
+  isRenewing = true;
+  const outcome = await refresh(RENEWED);
+  isRenewing = false;
+  renewTimer = 0;
+  if (outcome === "gone" || outcome === "locked") {
+    following.close();
+    tell(outcome);
+  } else if (outcome === "lost" && isOver) {
+    renewSoon();
+  }
+}
+
+function figure(name, text) {
+  write(root.querySelector(`[data-figure="${name}"]`), text);
+}
+
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function label(settled, drops) {
+  return `${count(settled)} of ${count(drops)} drops are settled`;
+}
+
+function sum(states, names) {
+  return names.reduce((total, name) => total + (states[name] ?? 0), 0);
+}
+
+if (root.dataset.over === "no") {
+  // A stream holds a connection, and browsers have six for a host: who does not look needs none.
+  document.addEventListener("visibilitychange", () => {
+    if (isOver) return;
+    if (document.hidden) following.close();
+    else following.open();
+  });
+  setInterval(() => !document.hidden && !isOver && paintTime(), 1000);
+  if (!document.hidden) following.open();
+}

@@ -1,0 +1,44 @@
+// Stacked bars: the same sums as managers/web/bars.py, for pages that are open while drops move.
+
+/** Per cent of a bar that even one drop among a million gets. */
+const LEAST = 0.8;
+
+/**
+ * Where each part of a bar begins and how wide it is, in per cent.
+ *
+ * @param {number[]} numbers drops of each group, in the order of the bar
+ * @returns {{start: number, width: number}[]}
+ */
+export function segments(numbers) {
+  const total = numbers.reduce((sum, number) => sum + number, 0);
+  if (total <= 0) return numbers.map(() => ({ start: 0, width: 0 }));
+  const widths = numbers.map((number) => (number ? Math.max((100 * number) / total, LEAST) : 0));
+  const widest = widths.indexOf(Math.max(...widths));
+  widths[widest] -= widths.reduce((sum, width) => sum + width, 0) - 100;
+  let start = 0;
+  return widths.map((width) => {
+    const part = { start: round(start), width: round(width) };
+    start += width;
+    return part;
+  });
+}
+
+/**
+ * Draw numbers into a bar that the server made; its parts are in the same order.
+ *
+ * @param {SVGElement} bar
+ * @param {number[]} numbers
+ * @param {string} label what somebody hears who does not see it
+ */
+export function draw(bar, numbers, label) {
+  const parts = bar.querySelectorAll("rect");
+  segments(numbers).forEach(({ start, width }, index) => {
+    parts[index].setAttribute("x", String(start));
+    parts[index].setAttribute("width", String(width));
+  });
+  bar.setAttribute("aria-label", label);
+}
+
+function round(value) {
+  return Math.round(value * 100) / 100;
+}
