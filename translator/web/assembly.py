@@ -1,0 +1,106 @@
+"""A translator put together: service, routes and guard become an application that any WSGI server can serve."""
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import bottle
+
+from dropflow import __version__
+from dropflow.clock import Clock, SystemClock
+from dropflow.rest.auth import Guard
+from dropflow.rest.client import Client
+from dropflow.rest.kit import Limits, Route, Streams, make_app
+from dropflow.rest.schema import ManagerInfo
+from translator.web.records import TranslatorLimits
+from translator.web.routes import translator_routes
+from translator.web.service import TranslatorService
+
+__all__ = ["STREAMS", "make_translator"]
+
+STREAMS = 16
+"""Event streams for the server: the translator has none, so these are threads for pages and downloads."""
+
+_DEPLOY_SECONDS = 120.0
+
+
+def make_translator(
+    root: Path,
+    *,
+    managers: Sequence[str] = (),
+    guard: Guard,
+    secret: bytes | None = None,
+    token: str | None = None,
+    limits: TranslatorLimits | None = None,
+    name: str = "translator",
+    url: Callable[[], str] = str,
+    more: Sequence[Route] = (),
+    clock: Clock | None = None,
+) -> tuple[bottle.Bottle, Streams, TranslatorService]:
+    """A translator, ready to be served by `dropflow.rest.server.Server`.
+
+    Parameters
+    ----------
+    root : Path
+        Folder for sources and results, of this translator only.
+    managers : sequence of str
+        Addresses of the managers that graphs may be deployed to.
+    guard : Guard
+        Who may enter.
+    secret : bytes, optional
+        Secret half of the cluster key, with which calls to the managers are signed.
+    token : str, optional
+        Token of the managers, where there is no key.
+    limits : TranslatorLimits, optional
+        What translations may cost.
+    name : str
+        Of this translator.
+    url : callable
+        Its address, which is known once it is served.
+    more : sequence of Route
+        Further routes, such as those of the login.
+    clock : Clock, optional
+        For all times.
+
+    Returns
+    -------
+    app : bottle.Bottle
+        The application.
+    streams : Streams
+        For the server.
+    service : TranslatorService
+        To be closed at the end.
+
+    Raises
+    ------
+    ConflictError
+        Another translator uses the folder.
+    UsageError
+        The address of a manager is none.
+    """
+    limits = limits or TranslatorLimits()
+    clock = clock or SystemClock()
+    connect = partial(Client, token=token, secret=secret, timeout=_DEPLOY_SECONDS)
+    service = TranslatorService(root, managers=managers, connect=connect, limits=limits, clock=clock)
+    started = clock.now()
+    info = partial(_about, name=name, url=url, clock=clock, started=started, root=str(root))
+    routes = [*translator_routes(service, info=info), *more]
+    return make_app(routes, guard, Limits(body=limits.body, streams=STREAMS), clock=clock), Streams(STREAMS), service
+
+
+def _about(*, name: str, url: Callable[[], str], clock: Clock, started: float, root: str) -> ManagerInfo:
+    return ManagerInfo(
+        name=name,
+        role="translator",
+        url=url(),
+        version=__version__,
+        host=socket.gethostname(),
+        process=os.getpid(),
+        incarnation=int(started * 1e6),
+        started=started,
+        time=clock.now(),
+        protocol=0,
+        root=root,
+    )

@@ -1,0 +1,110 @@
+"""The fields that EAGLE posts, as a query of ours; what cannot be used is said in words, all of it at once."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from dropflow.errors import HttpError
+from translator.problems import Problem, Severity, problem
+from translator.web.forms import Form
+from translator.web.records import TranslateQuery
+
+__all__ = ["imbalance_of", "read_eagle", "whole_number"]
+
+_USED = frozenset({"json_data", "lg_name", "algo", "num_par", "max_load_imb"})
+_UNUSED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "test": ("", "true", "false"),
+        "num_islands": ("", "0", "1"),
+        "par_label": ("", "Partition"),
+        "max_cpu": ("", "8"),
+        "max_mem": ("", "1000"),
+        "num_parallel_task_streams": ("", "1"),
+        "rmode": ("", "0", "-1"),
+        "min_goal": ("", "0"),
+        "ptype": ("", "0"),
+        "time_greedy": ("", "50"),
+        "deadline": ("",),
+        "topk": ("", "30"),
+        "swarm_size": ("", "40"),
+    }
+)
+"""Fields that steer nothing here, with the values that EAGLE or DALiuGE send unless somebody chose otherwise."""
+
+_NO_ALGORITHM = "agl-1"
+"""What EAGLE sends when it cannot find out which algorithm is chosen."""
+
+_MOST_PARTS = 2**31 - 1
+
+
+def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
+    """The graph of the form, how to translate it, and what is to be said about the other fields.
+
+    Parameters
+    ----------
+    form : Form
+        As EAGLE posts it to ``gen_pgt``.
+
+    Returns
+    -------
+    bytes
+        The graph.
+    TranslateQuery
+        How to translate it.
+    tuple of Problem
+        PT002 (error) for each field that cannot be used, LG092 (a note) for each that nothing uses.
+
+    Raises
+    ------
+    HttpError
+        422: there is no graph in it.
+    """
+    missing = [name for name in ("json_data", "lg_name") if not form.fields.get(name, b"").strip()]
+    if missing:
+        names = " and ".join(missing)
+        raise HttpError(
+            422, f"the form has no {names}", hint="EAGLE sends both: translate from there, or upload a file"
+        )
+    found: list[Problem] = []
+    parts = whole_number(form, "num_par", 1, least=1, most=_MOST_PARTS, found=found)
+    balance = whole_number(form, "max_load_imb", 90, least=-(10**6), most=10**6, found=found)
+    algorithm = form.text("algo") or "metis"
+    if algorithm == _NO_ALGORITHM:
+        text = f"EAGLE did not say which algorithm was chosen (it sent {_NO_ALGORITHM}): metis partitions the graph"
+        found.append(problem("LG092", text, where="algo", severity=Severity.INFO))
+        algorithm = "metis"
+    for name, value in form.fields.items():
+        usual = _UNUSED.get(name)
+        if name not in _USED and (usual is None or form.text(name) not in usual):
+            shown = value[:40].decode(errors="replace")
+            text = f"the field {name[:40]!r} ({shown!r}) has no effect here"
+            found.append(problem("LG092", text, where=name[:40], severity=Severity.INFO))
+    query = TranslateQuery(
+        name=form.text("lg_name")[-200:],
+        algorithm=algorithm[:40],
+        parts=parts,
+        imbalance=imbalance_of(balance),
+    )
+    return form.fields["json_data"], query, tuple(found)
+
+
+def imbalance_of(balance: int) -> float:
+    """DALiuGE's ``max_load_imb`` as ours: it lets METIS exceed the mean load by ``max(1, 101 - balance)`` thousandths."""
+    return min(max(1, 101 - balance) / 10, 1000.0)
+
+
+def whole_number(form: Form, name: str, default: int, *, least: int, most: int, found: list[Problem]) -> int:
+    """A field as a number; what is none adds PT002 to `found`, and the default stands in until the graph is refused."""
+    text = form.text(name)
+    if text in ("", "null", "None"):
+        return default
+    try:
+        number = msgspec.convert(text, int, strict=False)
+    except msgspec.ValidationError:
+        number = None
+    if number is None or not least <= number <= most:
+        wrong = f"{name} is {text[:40]!r}, expected a whole number from {least} to {most}"
+        found.append(problem("PT002", wrong, where=name, hint=f"leave it out for {default}"))
+        return default
+    return number

@@ -1,0 +1,92 @@
+"""The process that writes a graph as DALiuGE's JSON to standard output, a block of drops at a time.
+
+Started as ``python -m translator.web.export FOLDER`` by `translator.web.jobs`, with an `ExportOrder` as JSON on the
+first line of standard input. A process, because a million drops keep an interpreter busy for seconds, in which a
+server could not answer anybody else.
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import msgspec
+
+from dropflow.graph import codec
+from dropflow.graph.interchange import write_pg
+from dropflow.graph.names import oids
+from dropflow.graph.order import roots
+from dropflow.graph.physical import PhysicalGraph
+from translator.web.worker import GRAPH, leave_with_parent, restrict
+
+__all__ = ["ExportOrder", "main", "write"]
+
+_ESCAPES = ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n"))
+
+
+class ExportOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """How to write a graph.
+
+    Attributes
+    ----------
+    nodes : tuple of str
+        Names for the parts: part k is on the k-th node, from the start again when there are more parts.
+    islands : tuple of str
+        Names of islands, which share the nodes in blocks.
+    form : str
+        ``list`` for the list of drops; ``spec`` for what DALiuGE's ``gen_pg_spec`` answers: a JSON text that contains
+        another, with the keys ``pg_spec`` and ``root_uids``.
+    memory, seconds
+        Limits of the process.
+    """
+
+    nodes: tuple[str, ...] = ()
+    islands: tuple[str, ...] = ()
+    form: Literal["list", "spec"] = "list"
+    memory: int
+    seconds: float
+
+
+class _Quoted:
+    """Writes JSON as it stands inside a JSON text. What it gets is valid JSON, with no other control characters."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes, /) -> object:
+        """Take these bytes."""
+        for plain, escaped in _ESCAPES:
+            data = data.replace(plain, escaped)
+        return self._stream.write(data)
+
+
+def write(graph: PhysicalGraph, order: ExportOrder, stream: BinaryIO) -> None:
+    """Write `graph` to `stream` as `order` says."""
+    places = [order.nodes[part % len(order.nodes)] for part in range(graph.parts)] if order.nodes else None
+    if order.islands:
+        share = max(len(order.nodes), 1)
+        islands = [order.islands[(part % share) * len(order.islands) // share] for part in range(graph.parts)]
+        graph = replace(graph, meta=graph.meta | {"islands": msgspec.json.encode(islands).decode()})
+    if order.form == "list":
+        write_pg(graph, stream, places=places)
+        return
+    quoted = _Quoted(stream)
+    stream.write(b'"')
+    quoted.write(b'{"pg_spec":')
+    write_pg(graph, quoted, places=places)
+    quoted.write(b',"root_uids":' + msgspec.json.encode(oids(graph, roots(graph))) + b"}")
+    stream.write(b'"')
+
+
+def main(folder: Path) -> int:
+    """Write the graph in `folder` to standard output."""
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=ExportOrder)
+    leave_with_parent()
+    restrict(order.memory, order.seconds)
+    write(codec.load(folder / GRAPH), order, sys.stdout.buffer)
+    sys.stdout.buffer.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,248 @@
+"""DALiuGE's own paths of a translator, for tools that speak to it; EAGLE's `gen_pgt` is among the pages.
+
+Same paths, fields and shapes of success as DALiuGE 6.7; errors have statuses and words. A graph is always sent along:
+this translator keeps no library of graphs, so ``lg_name`` and ``pgt_name`` alone are refused.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from dropflow.errors import HttpError
+from dropflow.problems import refuse_errors
+from dropflow.rest.kit import Answer, Call, Route
+from translator.placeholders import substitute
+from translator.problems import Problem, problem
+from translator.web.eagle import imbalance_of, whole_number
+from translator.web.forms import Form, read_form
+from translator.web.records import DeployRequest, TranslateQuery
+from translator.web.service import TranslatorService
+from translator.web.wording import counted
+
+__all__ = ["original_routes"]
+
+_MOST = 2**31 - 1
+_MOST_NODES = 1_000_000
+_MOST_ISLANDS = 10_000
+_DEPTH = 200
+
+
+class _GenPg(msgspec.Struct, frozen=True, kw_only=True):
+    """The query of ``gen_pg``; `dlg_mgr_deploy` asks for a deployment, whatever its value."""
+
+    pgt_id: str
+    dlg_mgr_deploy: str | None = None
+    dlg_mgr_url: str = ""
+    dlg_mgr_host: str = ""
+    dlg_mgr_port: int = 8001
+    tpl_nodes_len: Annotated[int, Meta(ge=0, le=_MOST_NODES)] = 0
+
+
+class _GenPgSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of ``gen_pg_spec``. The manager is not called: its nodes are in the list."""
+
+    pgt_id: str
+    manager_host: str = ""
+    node_list: tuple[str, ...] = ()
+    tpl_nodes_len: Annotated[int, Meta(ge=0, le=_MOST_NODES)] = 1
+
+
+def original_routes(service: TranslatorService) -> list[Route]:
+    """DALiuGE's paths. Those that may lead to a deployment need the token."""
+    desk = _Desk(service)
+
+    def post(path: str, handler: Callable[[Call], object], summary: str) -> Route:
+        return Route(
+            method="POST",
+            path=path,
+            handler=handler,
+            summary=summary,
+            limit=service.limits.body,
+            public=True,
+            original=True,
+            takes="application/x-www-form-urlencoded",
+            gives="application/json",
+            tag="DALiuGE",
+        )
+
+    def get(path: str, handler: Callable[[Call], object], summary: str, *, public: bool) -> Route:
+        query = None if public else _GenPg
+        return Route(
+            method="GET",
+            path=path,
+            handler=handler,
+            summary=summary,
+            query=query,
+            public=public,
+            original=True,
+            tag="DALiuGE",
+        )
+
+    return [
+        post("/unroll", desk.unroll, "The logical graph in the form, as a list of drops."),
+        post("/partition", desk.partition, "The list of drops in the form, partitioned."),
+        post("/unroll_and_partition", desk.unroll_and_partition, "Both, one after the other."),
+        post("/map", desk.map_to_nodes, "The list of drops in the form, with nodes and islands."),
+        post("/lg_fill", _fill, "The logical graph in the form, with values for its placeholders."),
+        get("/gen_pg", desk.gen_pg, "The physical graph of a translation; or deploy it.", public=False),
+        Route(
+            method="POST",
+            path="/gen_pg_spec",
+            handler=desk.gen_pg_spec,
+            summary="The physical graph of a translation and its roots, as JSON inside a JSON text.",
+            body=_GenPgSpec,
+            public=True,
+            original=True,
+            tag="DALiuGE",
+        ),
+        get("/api/submission_method", desk.methods, "How graphs can be deployed from here.", public=True),
+        get("/submission_methods", desk.methods, "How graphs can be deployed from here.", public=True),
+    ]
+
+
+class _Desk:
+    """The handlers, and the service that they share."""
+
+    def __init__(self, service: TranslatorService) -> None:
+        self._service = service
+
+    def unroll(self, call: Call) -> Answer:
+        form = _form(call)
+        refuse_errors(_unroll_findings(form))
+        query = TranslateQuery(name=_name(form, "lg_name"), prefix=form.text("oid_prefix")[:100])
+        return self._drops(_content(form, "lg"), query)
+
+    def partition(self, call: Call) -> Answer:
+        form = _form(call)
+        return self._partitioned(form, _content(form, "pgt"), _name(form, "pgt_name"))
+
+    def unroll_and_partition(self, call: Call) -> Answer:
+        form = _form(call)
+        refuse_errors(_unroll_findings(form))
+        return self._partitioned(form, _content(form, "lg"), _name(form, "lg_name"))
+
+    def map_to_nodes(self, call: Call) -> Answer:
+        form = _form(call)
+        found: list[Problem] = []
+        count = whole_number(form, "num_islands", 1, least=0, most=_MOST, found=found)
+        hosts = [name.strip() for name in form.text("nodes").split(",") if name.strip()]
+        if not hosts:
+            hint = "name the island's host, then those of the nodes, with commas between"
+            found.append(problem("PT002", "no nodes are named", where="nodes", hint=hint))
+        elif len(hosts) <= count:
+            text = f"{counted(len(hosts), 'host')} cannot be {counted(count, 'island')} and a node"
+            found.append(problem("PT002", text, where="nodes", hint="islands come first, then at least one node"))
+        refuse_errors(found)
+        query = TranslateQuery(name=_name(form, "pgt_name"))
+        return self._drops(_content(form, "pgt"), query, hosts[count:], hosts[:count])
+
+    def gen_pg(self, call: Call) -> Answer:
+        query: _GenPg = call.query
+        manager = query.dlg_mgr_url or (
+            f"http://{query.dlg_mgr_host}:{query.dlg_mgr_port}" if query.dlg_mgr_host else ""
+        )
+        if query.dlg_mgr_deploy is not None:
+            spread = self._service.get(query.pgt_id).parts == 1
+            done = self._service.deploy(query.pgt_id, DeployRequest(manager=manager, spread=spread))
+            return Answer(status=307, content_type="text/plain", headers=(("Location", done.url),))
+        nodes = self._service.deployer.alive(manager) if manager else _placeholders(query.tpl_nodes_len)
+        return Answer(body=self._service.export(query.pgt_id, nodes=nodes))
+
+    def gen_pg_spec(self, call: Call) -> Answer:
+        body: _GenPgSpec = call.body
+        nodes = body.node_list or _placeholders(body.tpl_nodes_len)
+        islands = (body.manager_host,) if body.manager_host else ()
+        return Answer(body=self._service.export(body.pgt_id, nodes=nodes, islands=islands, spec=True))
+
+    def methods(self, _call: Call) -> Answer:
+        return Answer(body={"methods": ["SERVER"] if self._service.deployer.managers else []})
+
+    def _partitioned(self, form: Form, content: bytes, name: str) -> Answer:
+        found: list[Problem] = []
+        parts = whole_number(form, "num_partitions", 1, least=1, most=_MOST, found=found)
+        islands = max(whole_number(form, "num_islands", 1, least=0, most=_MOST_ISLANDS, found=found), 1)
+        balance = _balance(form, found)
+        refuse_errors(found)
+        query = TranslateQuery(
+            name=name,
+            algorithm=form.text("algorithm")[:40] or "metis",
+            parts=parts,
+            imbalance=imbalance_of(balance),
+            prefix=form.text("oid_prefix")[:100],
+        )
+        info = self._service.result(self._service.submit(content, query).id)
+        made = info.report.measures.parts if info.report and info.report.measures else 1
+        # Placeholders, as DALiuGE numbers them: islands first, then nodes.
+        names = _placeholders(islands + made)
+        return Answer(body=self._service.export(info.id, nodes=names[islands:], islands=names[:islands]))
+
+    def _drops(
+        self, content: bytes, query: TranslateQuery, nodes: Sequence[str] = (), islands: Sequence[str] = ()
+    ) -> Answer:
+        """The list of drops of a graph that is translated while the client waits."""
+        info = self._service.result(self._service.submit(content, query).id)
+        return Answer(body=self._service.export(info.id, nodes=nodes, islands=islands))
+
+
+def _form(call: Call) -> Form:
+    return read_form(call.body, call.headers.get("Content-Type", ""))
+
+
+def _name(form: Form, field: str) -> str:
+    return form.text(field)[-200:]
+
+
+def _content(form: Form, kind: str) -> bytes:
+    content = form.fields.get(f"{kind}_content", b"")
+    if content.strip():
+        return content
+    if form.text(f"{kind}_name"):
+        raise HttpError(404, "this translator keeps no library of graphs", hint=f"send the graph as {kind}_content")
+    raise HttpError(400, f"the form has no {kind}_content", hint="send the graph in that field")
+
+
+def _unroll_findings(form: Form) -> list[Problem]:
+    found = []
+    if form.text("default_app"):
+        found.append(problem("PT002", "a default application is not supported", where="default_app"))
+    if form.text("zero_run").lower() not in ("", "false", "0", "none"):
+        found.append(problem("PT002", "runs without work are not supported", where="zero_run"))
+    return found
+
+
+def _balance(form: Form, found: list[Problem]) -> int:
+    """What `algo_params` says about the balance, in DALiuGE's percentage."""
+    try:
+        given = msgspec.json.decode(form.fields.get("algo_params") or b"{}", type=dict[str, Any])
+        return int(given.get("max_load_imb", 90))
+    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        found.append(problem("PT002", f"algo_params cannot be used: {error}", where="algo_params"))
+        return 90
+
+
+def _placeholders(number: int) -> tuple[str, ...]:
+    return tuple(f"#{place}" for place in range(number))
+
+
+def _fill(call: Call) -> Answer:
+    form = _form(call)
+    content = _content(form, "lg")
+    try:
+        values = msgspec.json.decode(form.fields.get("parameters") or b"{}", type=dict[str, Any])
+        graph = msgspec.json.decode(content)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise HttpError(400, f"the form holds no JSON where it should: {error}") from error
+    try:
+        return Answer(body=substitute(graph, dict(_flat(values, "", 0)), set(), tilde=True))
+    except RecursionError as error:
+        raise HttpError(400, "the graph is nested too deeply") from error
+
+
+def _flat(values: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """Every value under its name; those inside objects with the names around them and dots between."""
+    for name, value in values.items():
+        yield f"{before}{name}", value
+        if isinstance(value, dict) and depth < _DEPTH:
+            yield from _flat(value, f"{before}{name}.", depth + 1)

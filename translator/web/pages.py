@@ -1,0 +1,200 @@
+"""The translator's pages, right without JavaScript: the form, what became of a graph, and the way to a session.
+
+`gen_pgt` is what EAGLE posts to, from a page of another site, and like the upload it needs no token: it reads a graph
+and translates it, nothing else. It answers with the address of the translation, which nobody guesses, so that loading
+the page again posts nothing again; who knows that address may look. Deploying, and the list of all translations, need
+the token, and a page of our own.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from dropflow.errors import BadGraphError, DropflowError, HttpError, UsageError
+from dropflow.problems import Problem
+from dropflow.rest.failures import status_of
+from dropflow.rest.kit import Answer, Call, Route
+from translator.partition.registry import ALGORITHMS
+from translator.web.answers import page_answer, redirect
+from translator.web.downloads import dfg_file, pg_json, source_file
+from translator.web.eagle import read_eagle, whole_number
+from translator.web.forms import Form, read_form
+from translator.web.records import DeployRequest, RepartitionRequest, TranslateQuery, TranslationInfo
+from translator.web.service import TranslatorService
+from translator.web.templates import Pages
+
+__all__ = ["page_routes"]
+
+_PATIENCE = 0.8
+"""Seconds that a page waits for the end of a translation; most are over by then, and nobody sees a page of waiting."""
+
+_ROWS = 200
+_MOST = 2**31 - 1
+
+
+def page_routes(service: TranslatorService) -> list[Route]:
+    """The pages of `service`."""
+    desk = _Desk(service)
+    one = "/translations/{translation}"
+
+    def page(
+        method: str,
+        path: str,
+        handler: Callable[[Call], object],
+        summary: str,
+        *,
+        public: bool = True,
+        cross_site: bool = False,
+        gives: str = "text/html",
+    ) -> Route:
+        return Route(
+            method=method,
+            path=path,
+            handler=handler,
+            summary=summary,
+            public=public,
+            cross_site=cross_site,
+            limit=service.limits.body if method == "POST" else 0,
+            takes="application/x-www-form-urlencoded" if method == "POST" else "",
+            gives=gives,
+            tag="pages",
+        )
+
+    return [
+        page("GET", "/", desk.start, "A form to translate a graph.", cross_site=True),
+        page("GET", "/gen_pgt", lambda _: redirect("/"), "To the form: EAGLE posts.", cross_site=True),
+        page("POST", "/gen_pgt", desk.eagle, "Translate the graph that EAGLE posts.", cross_site=True),
+        page("GET", "/translations", desk.every, "All translations.", public=False),
+        page("POST", "/translations", desk.upload, "Translate an uploaded graph."),
+        # Before the page, whose variable would match it too. Where EAGLE's post leads, other sites' pages must.
+        page("GET", f"{one}.json", desk.twin, "As JSON.", cross_site=True, gives="application/json"),
+        page("GET", one, desk.show, "What became of a graph.", cross_site=True),
+        page("GET", f"{one}/graph.dfg", desk.dfg, "Download.", gives="application/octet-stream"),
+        page("GET", f"{one}/pg.json", desk.pg, "Download.", gives="application/json"),
+        page("GET", f"{one}/source", desk.source, "Download.", gives="application/octet-stream"),
+        page("POST", f"{one}/partition", desk.partition, "Translate it again, partitioned in another way."),
+        page("POST", f"{one}/deploy", desk.deploy, "Start a session with it, and go there.", public=False),
+        page("POST", f"{one}/delete", desk.delete, "Stop and forget it.", public=False),
+    ]
+
+
+def _address(info: TranslationInfo) -> str:
+    return f"/translations/{info.id}"
+
+
+class _Desk:
+    """The handlers, and what they share."""
+
+    def __init__(self, service: TranslatorService) -> None:
+        self._service = service
+        self._pages = Pages()
+
+    def start(self, _call: Call) -> Answer:
+        return page_answer(self._pages.render("start", algorithms=sorted(ALGORITHMS), limits=self._service.limits))
+
+    def every(self, _call: Call) -> Answer:
+        return page_answer(self._pages.render("list", translations=self._service.all()))
+
+    def eagle(self, call: Call) -> Answer:
+        form = _form(call)
+        source, query, notes = read_eagle(form)
+        return redirect(_address(self._service.submit(source, query, notes=notes)))
+
+    def upload(self, call: Call) -> Answer:
+        form = _form(call)
+        source, name = form.fields.get("graph", b""), form.files.get("graph", "")
+        pasted = form.fields.get("text", b"")
+        if not source.strip():
+            source, name = pasted, form.text("name")
+        if not source.strip():
+            raise HttpError(400, "no graph was chosen", hint="choose a file, or paste the text of a graph")
+        found: list[Problem] = []
+        query = TranslateQuery(
+            name=(form.text("name") or name)[-200:],
+            algorithm=form.text("algorithm")[:40] or "metis",
+            parts=whole_number(form, "parts", 1, least=1, most=_MOST, found=found),
+            imbalance=_percentage(form),
+            configuration=form.text("configuration")[:200],
+            settings=form.text("settings"),
+        )
+        return redirect(_address(self._service.submit(source, query, notes=found)))
+
+    def show(self, call: Call) -> Answer:
+        info = self._service.get(call.path["translation"], seconds=_PATIENCE)
+        return self._shown(info)
+
+    def _shown(self, info: TranslationInfo, *, refused: DropflowError | None = None) -> Answer:
+        managers = self._service.deployer.managers
+        page = self._pages.render(
+            "translation",
+            twin=f"{_address(info)}.json",
+            refresh=0 if info.is_over else 1,
+            info=info,
+            report=info.report,
+            managers=managers,
+            algorithms=sorted(ALGORITHMS),
+            rows=_ROWS,
+            refused=refused,
+        )
+        return page_answer(page, managers=managers, status=status_of(refused) if refused else 200)
+
+    def twin(self, call: Call) -> TranslationInfo:
+        return self._service.get(call.path["translation"])
+
+    def dfg(self, call: Call) -> Answer:
+        return dfg_file(self._service, call.path["translation"])
+
+    def pg(self, call: Call) -> Answer:
+        return pg_json(self._service, call.path["translation"])
+
+    def source(self, call: Call) -> Answer:
+        return source_file(self._service, call.path["translation"])
+
+    def partition(self, call: Call) -> Answer:
+        form = _form(call)
+        info = self._service.get(call.path["translation"])
+        found: list[Problem] = []
+        request = RepartitionRequest(
+            algorithm=form.text("algorithm")[:40] or "metis",
+            parts=whole_number(form, "parts", 1, least=1, most=_MOST, found=found),
+            imbalance=_percentage(form),
+        )
+        if found:
+            return self._shown(info, refused=BadGraphError(found[0].text, hint=found[0].hint))
+        return redirect(_address(self._service.partition(info.id, request)))
+
+    def deploy(self, call: Call) -> Answer:
+        form = _form(call)
+        info = self._service.get(call.path["translation"])
+        try:
+            request = msgspec.convert(
+                {
+                    "manager": form.text("manager"),
+                    "session": form.text("session"),
+                    "spread": form.text("spread") == "yes",
+                },
+                DeployRequest,
+            )
+            return redirect(self._service.deploy(info.id, request).url)
+        except msgspec.ValidationError:
+            text = f"{form.text('session')[:100]!r} cannot be the name of a session"
+            return self._shown(info, refused=UsageError(text, hint="use letters, digits, dots, dashes, underscores"))
+        except DropflowError as error:
+            return self._shown(info, refused=error)
+
+    def delete(self, call: Call) -> Answer:
+        self._service.delete(call.path["translation"])
+        return redirect("/translations")
+
+
+def _form(call: Call) -> Form:
+    return read_form(call.body, call.headers.get("Content-Type", ""))
+
+
+def _percentage(form: Form) -> float:
+    text = form.text("imbalance") or "1"
+    try:
+        return msgspec.convert({"imbalance": text}, RepartitionRequest, strict=False).imbalance
+    except msgspec.ValidationError as error:
+        hint = "give a percentage from 0 to 1000"
+        raise HttpError(400, f"an imbalance of {text[:40]!r} makes no sense", where="imbalance", hint=hint) from error

@@ -1,0 +1,280 @@
+"""What the translator service keeps and tells about a translation: frozen records, the same on disk and as JSON."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from dropflow.problems import Problem
+from dropflow.rest.failures import ErrorBody
+
+__all__ = [
+    "DeployRequest",
+    "Deployed",
+    "LinkCount",
+    "Measures",
+    "NodeCount",
+    "Order",
+    "RepartitionRequest",
+    "Report",
+    "State",
+    "TranslateQuery",
+    "TranslationInfo",
+    "TranslationList",
+    "TranslatorLimits",
+    "WaitQuery",
+]
+
+State = Literal["waiting", "running", "done", "refused", "failed"]
+"""A translation waits, runs, and ends: with a graph, refused for what is wrong with the graph, or failed."""
+
+_MEGABYTE = 1024 * 1024
+_Name = Annotated[str, Meta(max_length=200)]
+
+
+class TranslatorLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one translation, or all of them together, may cost.
+
+    Attributes
+    ----------
+    body : int
+        Bytes of a posted form or graph.
+    drops, edges : int
+        A graph that would become larger is refused before it is unrolled.
+    seconds : float
+        Wall-clock time of one translation, or of one export.
+    memory : int
+        Bytes of address space of one worker process.
+    workers, waiting : int
+        Translations that run at a time, and those that wait; more are refused.
+    kept, kept_bytes : int
+        Translations that are kept on disk, and their size; the oldest go.
+    """
+
+    body: Annotated[int, Meta(ge=1)] = 256 * _MEGABYTE
+    drops: Annotated[int, Meta(ge=1)] = 10_000_000
+    edges: Annotated[int, Meta(ge=1)] = 50_000_000
+    seconds: Annotated[float, Meta(gt=0)] = 300.0
+    memory: Annotated[int, Meta(ge=1)] = 8 * 1024 * _MEGABYTE
+    workers: Annotated[int, Meta(ge=1)] = 2
+    waiting: Annotated[int, Meta(ge=1)] = 32
+    kept: Annotated[int, Meta(ge=1)] = 200
+    kept_bytes: Annotated[int, Meta(ge=1)] = 8 * 1024 * _MEGABYTE
+
+
+class TranslateQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to translate a graph whose bytes are the body of the request.
+
+    Attributes
+    ----------
+    name : str
+        Name of the graph, such as its file's.
+    algorithm, parts, imbalance, seed
+        See `translator.options.PartitionOptions`.
+    configuration : str
+        Id or name of a stored configuration; the graph's active one always applies.
+    settings : str
+        Values of parameters, one ``NODE.PARAM=VALUE`` a line.
+    prefix : str
+        First part of the drops' text ids; from the graph's name when empty.
+    seconds : float
+        Wait for the end, for so long at most, before answering.
+    """
+
+    name: _Name = ""
+    algorithm: Annotated[str, Meta(max_length=40)] = "metis"
+    parts: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
+    imbalance: Annotated[float, Meta(ge=0, le=1000)] = 1.0
+    seed: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    configuration: _Name = ""
+    settings: Annotated[str, Meta(max_length=100_000)] = ""
+    prefix: Annotated[str, Meta(max_length=100)] = ""
+    seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
+
+
+class WaitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long to wait for the end of a translation before answering."""
+
+    seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
+
+
+class RepartitionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to partition the graph of a translation anew; see `translator.options.PartitionOptions`."""
+
+    algorithm: Annotated[str, Meta(max_length=40)] = "metis"
+    parts: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
+    imbalance: Annotated[float, Meta(ge=0, le=1000)] = 1.0
+
+
+class DeployRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Deploy the graph of a translation.
+
+    Attributes
+    ----------
+    manager : str
+        Address of the manager, one of those that the translator was started with.
+    session : str
+        Name of the session; made from the graph's name when empty.
+    spread : bool
+        Partition the graph anew, into one part for each node that is alive, unless it has as many already.
+    """
+
+    manager: Annotated[str, Meta(max_length=1024)]
+    session: Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,99})?$")] = ""
+    spread: bool = False
+
+
+class Deployed(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that was started, and the page where it can be watched."""
+
+    session: str
+    manager: str
+    url: str
+    nodes: tuple[str, ...] = ()
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker is asked to do with the source beside this record.
+
+    Attributes
+    ----------
+    created : float
+        Seconds since the epoch.
+    notes : tuple of Problem
+        What was found in the form already; an error among them refuses the graph, after its own are found.
+    """
+
+    name: str
+    created: float
+    algorithm: str = "metis"
+    parts: int = 1
+    imbalance: float = 1.0
+    seed: int = 0
+    configuration: str = ""
+    settings: tuple[str, ...] = ()
+    prefix: str = ""
+    notes: tuple[Problem, ...] = ()
+    limits: TranslatorLimits = TranslatorLimits()
+
+
+class NodeCount(msgspec.Struct, frozen=True, kw_only=True):
+    """One logical node and how many drops it became; `shape` is that of its index space."""
+
+    key: str
+    name: str
+    category: str
+    component: str
+    is_app: bool
+    drops: int
+    shape: tuple[int, ...] = ()
+
+
+class LinkCount(msgspec.Struct, frozen=True, kw_only=True):
+    """One link between two logical nodes and how many edges it became."""
+
+    source: str
+    target: str
+    source_port: str
+    target_port: str
+    edges: int
+
+
+class Measures(msgspec.Struct, frozen=True, kw_only=True):
+    """How good the partition is; see `translator.partition.quality.Quality`."""
+
+    algorithm: str
+    parts: int
+    edges: int
+    cut_edges: int
+    volume_moved: float
+    imbalance: float
+    acyclic: bool
+    loads: tuple[float, ...] = ()
+    part_drops: tuple[int, ...] = ()
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a source.
+
+    Attributes
+    ----------
+    state : str
+        ``done``, ``refused`` or ``failed``.
+    family : str
+        What the source is (`translator.formats.Family`).
+    problems : tuple of Problem
+        All findings, the worst first; `omitted` more are not listed.
+    error : ErrorBody or None
+        Why there is no graph.
+    drops, data_drops, app_drops, edges, connections : int
+        Sizes; of a graph that is refused for its size, those that it would have had.
+    levels : int
+        Length of the longest chain of drops.
+    critical_path : float
+        Core seconds along the heaviest chain.
+    bytes : int
+        Memory of the graph's columns.
+    digest : str
+        Fingerprint of the graph.
+    seconds : dict of str to float
+        What each stage took.
+    """
+
+    state: Literal["done", "refused", "failed"]
+    family: str = ""
+    problems: tuple[Problem, ...] = ()
+    omitted: int = 0
+    error: ErrorBody | None = None
+    drops: int = 0
+    data_drops: int = 0
+    app_drops: int = 0
+    edges: int = 0
+    connections: int = 0
+    levels: int = 0
+    critical_path: float = 0.0
+    bytes: int = 0
+    digest: str = ""
+    nodes: tuple[NodeCount, ...] = ()
+    links: tuple[LinkCount, ...] = ()
+    measures: Measures | None = None
+    seconds: dict[str, float] = {}
+
+
+class TranslationInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One translation as it is now.
+
+    Attributes
+    ----------
+    id : str
+        Nobody guesses it: who knows it may see the translation.
+    stage : str
+        What is being done, in words.
+    created, finished : float
+        Seconds since the epoch; 0 when it has not happened.
+    algorithm, parts, imbalance
+        As they were asked for.
+    report : Report or None
+        There once it has ended.
+    """
+
+    id: str
+    name: str
+    state: State
+    stage: str = ""
+    created: float = 0.0
+    finished: float = 0.0
+    algorithm: str = "metis"
+    parts: int = 1
+    imbalance: float = 1.0
+    report: Report | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.report is not None
+
+
+class TranslationList(msgspec.Struct, frozen=True, kw_only=True):
+    """All translations that are kept, the youngest first, without their reports."""
+
+    translations: tuple[TranslationInfo, ...]

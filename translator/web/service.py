@@ -1,0 +1,347 @@
+"""The translator service: takes sources, has them translated in worker processes, and keeps what became of them."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from dropflow.clock import Clock, SystemClock
+from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
+from dropflow.problems import Problem
+from dropflow.rest.failures import from_body, to_body
+from translator.web.deploying import Deployer, ManagerClient
+from translator.web.export import ExportOrder
+from translator.web.jobs import Jobs
+from translator.web.records import (
+    Deployed,
+    DeployRequest,
+    Order,
+    RepartitionRequest,
+    Report,
+    TranslateQuery,
+    TranslationInfo,
+    TranslatorLimits,
+)
+from translator.web.store import Store
+from translator.web.worker import GRAPH, ORDER, REPORT, SOURCE
+
+__all__ = ["TranslatorService"]
+
+_LOG = logging.getLogger("dropflow.translator")
+_NAME = 200
+
+
+class TranslatorService:
+    """Translations by id. All methods may be called from any thread.
+
+    Parameters
+    ----------
+    root : Path
+        Folder for sources and results, of this service only.
+    managers : sequence of str
+        Addresses of the managers that graphs may be deployed to.
+    connect : callable
+        Makes a client for one of them.
+    limits : TranslatorLimits, optional
+        What translations may cost.
+    clock : Clock, optional
+        For the times that are told.
+
+    Raises
+    ------
+    ConflictError
+        Another translator uses the folder.
+    UsageError
+        The address of a manager is none.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        managers: Sequence[str] = (),
+        connect: Callable[[str], ManagerClient],
+        limits: TranslatorLimits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.limits = limits or TranslatorLimits()
+        self.deployer = Deployer(managers, connect)
+        self._clock: Clock = clock or SystemClock()
+        self._change = threading.Condition()
+        self._store = Store(root, kept=self.limits.kept, kept_bytes=self.limits.kept_bytes)
+        self._known = {identity: info for identity in self._store.ids() if (info := self._restored(identity))}
+        self._jobs = Jobs(
+            workers=self.limits.workers,
+            waiting=self.limits.waiting,
+            seconds=self.limits.seconds,
+            told=self._told,
+            ended=self._ended,
+        )
+
+    def submit(self, source: bytes | Path, query: TranslateQuery, *, notes: Sequence[Problem] = ()) -> TranslationInfo:
+        """Queue a source for translation.
+
+        Parameters
+        ----------
+        source : bytes or Path
+            A logical graph of any family, a list of drops, or a ``.dfg`` container.
+        query : TranslateQuery
+            How to translate it.
+        notes : sequence of Problem
+            Findings about the form that it came in; an error among them refuses the graph.
+
+        Raises
+        ------
+        HttpError
+            503: too many are waiting.
+        UsageError
+            There is nothing in the source.
+        StorageError
+            It cannot be stored.
+        """
+        if not isinstance(source, Path) and not source.strip():
+            raise UsageError("the graph is empty", hint="send the contents of a graph file")
+        self._jobs.check_room()
+        order = Order(
+            name=_tidy(query.name) or "graph",
+            created=self._clock.now(),
+            algorithm=query.algorithm,
+            parts=query.parts,
+            imbalance=query.imbalance,
+            seed=query.seed,
+            configuration=query.configuration,
+            settings=tuple(line.strip() for line in query.settings.splitlines() if line.strip()),
+            prefix=query.prefix,
+            notes=tuple(notes),
+            limits=self.limits,
+        )
+        return self._enqueue(source, order)
+
+    def partition(self, identity: str, request: RepartitionRequest) -> TranslationInfo:
+        """Queue the source of a translation again, to be partitioned in another way.
+
+        Raises
+        ------
+        NotFoundError
+            Nobody knows it.
+        """
+        self.get(identity)
+        self._jobs.check_room()
+        folder = self._store.path(identity)
+        order = msgspec.json.decode((folder / ORDER).read_bytes(), type=Order)
+        changed = msgspec.structs.replace(
+            order,
+            created=self._clock.now(),
+            algorithm=request.algorithm,
+            parts=request.parts,
+            imbalance=request.imbalance,
+            limits=self.limits,
+            notes=tuple(note for note in order.notes if note.code != "PT002"),
+        )
+        return self._enqueue(folder / SOURCE, changed)
+
+    def get(self, identity: str, *, seconds: float = 0.0) -> TranslationInfo:
+        """A translation as it is now, or when it ends, if that is within `seconds`.
+
+        Raises
+        ------
+        NotFoundError
+            Nobody knows it.
+        """
+        with self._change:
+            self._change.wait_for(lambda: identity not in self._known or self._known[identity].is_over, seconds)
+            info = self._known.get(identity)
+        if info is None:
+            raise NotFoundError(
+                "there is no such translation", where=identity[:64], hint="translate the graph again: old ones go"
+            )
+        return info
+
+    def result(self, identity: str, *, seconds: float | None = None) -> TranslationInfo:
+        """A translation that has a graph, waiting for it where needed.
+
+        Raises
+        ------
+        NotFoundError
+            Nobody knows it.
+        ConflictError
+            It has not ended yet.
+        DropflowError
+            It ended without a graph: the reason, as it was.
+        """
+        info = self.get(identity, seconds=self.limits.seconds if seconds is None else seconds)
+        if info.report is None:
+            raise ConflictError("the translation has not ended yet", hint="wait for it", where=identity)
+        if info.report.error is not None:
+            body = msgspec.structs.replace(info.report.error, problems=info.report.problems)
+            raise from_body(500, {"error": msgspec.to_builtins(body)})
+        return info
+
+    def all(self) -> tuple[TranslationInfo, ...]:
+        """All translations, the youngest first, without their reports."""
+        with self._change:
+            found = list(self._known.values())
+        return tuple(msgspec.structs.replace(info, report=None) for info in reversed(found))
+
+    def source(self, identity: str) -> Path:
+        """The file that was translated, as it was sent."""
+        self.get(identity)
+        return self._store.path(identity) / SOURCE
+
+    def graph(self, identity: str) -> Path:
+        """The physical graph as a ``.dfg`` file. Raises as `result`, without waiting."""
+        self.result(identity, seconds=0)
+        return self._store.path(identity) / GRAPH
+
+    def export(
+        self, identity: str, *, nodes: Sequence[str] = (), islands: Sequence[str] = (), spec: bool = False
+    ) -> Iterator[bytes]:
+        """The physical graph as DALiuGE's JSON, in pieces, to be exhausted or closed.
+
+        Parameters
+        ----------
+        nodes, islands, spec
+            See `translator.web.export.ExportOrder`.
+
+        Raises
+        ------
+        DropflowError
+            As `result`, without waiting.
+        HttpError
+            503: too many exports run already.
+        """
+        self.result(identity, seconds=0)
+        order = ExportOrder(
+            nodes=tuple(nodes),
+            islands=tuple(islands),
+            form="spec" if spec else "list",
+            memory=self.limits.memory,
+            seconds=self.limits.seconds,
+        )
+        return self._jobs.export(self._store.path(identity), order)
+
+    def deploy(self, identity: str, request: DeployRequest) -> Deployed:
+        """Start a session with the graph of a translation.
+
+        Raises
+        ------
+        UsageError
+            The manager is none that may be called.
+        DropflowError
+            As `result`, without waiting; as the manager refuses; or it cannot be reached.
+        """
+        manager = self.deployer.known(request.manager)
+        info = self.result(identity, seconds=0)
+        if request.spread:
+            nodes = self.deployer.alive(manager)
+            parts = info.report.measures.parts if info.report and info.report.measures else 1
+            if parts != len(nodes):
+                algorithm = "metis" if info.algorithm == "none" else info.algorithm
+                wanted = RepartitionRequest(algorithm=algorithm, parts=len(nodes), imbalance=info.imbalance)
+                identity = self.result(self.partition(identity, wanted).id).id
+        return self.deployer.deploy(self.graph(identity), manager, request.session)
+
+    def delete(self, identity: str) -> None:
+        """Stop a translation if it runs, and forget it.
+
+        Raises
+        ------
+        NotFoundError
+            Nobody knows it.
+        """
+        self.get(identity)
+        with self._change:
+            self._known.pop(identity, None)
+            self._change.notify_all()
+        self._jobs.cancel(identity)
+        self._store.remove(identity)
+
+    def close(self) -> None:
+        """Stop the workers and let others use the folder. What is finished stays on disk. Idempotent."""
+        self._jobs.close()
+        self._store.close()
+
+    def _enqueue(self, source: bytes | Path, order: Order) -> TranslationInfo:
+        identity = self._store.add(source, msgspec.json.encode(order), busy=self._busy())
+        info = _info(identity, order)
+        with self._change:
+            kept = frozenset(self._store.ids())
+            self._known = {name: one for name, one in self._known.items() if name in kept} | {identity: info}
+        self._jobs.submit(identity, self._store.path(identity))
+        return info
+
+    def _busy(self) -> list[str]:
+        with self._change:
+            return [identity for identity, info in self._known.items() if not info.is_over]
+
+    def _told(self, identity: str, stage: str) -> None:
+        with self._change:
+            info = self._known.get(identity)
+            if info is not None:
+                self._known[identity] = msgspec.structs.replace(info, state="running", stage=stage)
+
+    def _ended(self, identity: str, failure: WorldError | None) -> None:
+        report = _report(self._store.path(identity), failure)
+        with self._change:
+            info = self._known.get(identity)
+            if info is None:  # deleted meanwhile; what its process still wrote goes too
+                self._store.remove(identity)
+                return
+        unfinished = self._store.path(identity) / f"{REPORT}.part"
+        if failure is not None:
+            unfinished.write_bytes(msgspec.json.encode(report))
+            unfinished.replace(unfinished.with_name(REPORT))
+        self._store.measure(identity)
+        self._store.trim(busy=[*self._busy(), identity])
+        with self._change:
+            kept = frozenset(self._store.ids())
+            over = msgspec.structs.replace(
+                info, state=report.state, stage="", report=report, finished=self._clock.now()
+            )
+            self._known = {name: over if name == identity else one for name, one in self._known.items() if name in kept}
+            self._change.notify_all()
+
+    def _restored(self, identity: str) -> TranslationInfo | None:
+        """A translation of an earlier life; what had not ended then is dropped."""
+        folder = self._store.path(identity)
+        try:
+            order = msgspec.json.decode((folder / ORDER).read_bytes(), type=Order)
+            report = msgspec.json.decode((folder / REPORT).read_bytes(), type=Report)
+            finished = (folder / REPORT).stat().st_mtime
+        except (OSError, msgspec.MsgspecError):
+            self._store.remove(identity)
+            return None
+        return msgspec.structs.replace(_info(identity, order), state=report.state, report=report, finished=finished)
+
+
+def _info(identity: str, order: Order) -> TranslationInfo:
+    return TranslationInfo(
+        id=identity,
+        name=order.name,
+        state="waiting",
+        stage="waiting for a free worker",
+        created=order.created,
+        algorithm=order.algorithm,
+        parts=order.parts,
+        imbalance=order.imbalance,
+    )
+
+
+def _report(folder: Path, failure: WorldError | None) -> Report:
+    if failure is None:
+        try:
+            return msgspec.json.decode((folder / REPORT).read_bytes(), type=Report)
+        except (OSError, msgspec.MsgspecError) as error:
+            failure = WorldError(f"the worker left no report: {error}")
+    return Report(state="failed", error=to_body(failure))
+
+
+def _tidy(name: str) -> str:
+    """A graph's name from that of its file: without folders and ending, without characters that are none."""
+    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    shown = "".join(sign if sign.isprintable() else " " for sign in last).strip()
+    for ending in (".graph", ".json", ".dfg"):
+        shown = shown.removesuffix(ending)
+    return shown[:_NAME].strip()

@@ -1,0 +1,18 @@
+<section class="block" id="again">
+<div class="section-head"><h2>Partition it in another way</h2></div>
+<form method="post" action="/translations/{{info.id}}/partition" class="sheet">
+<div class="fields">
+<label>Algorithm
+<select name="algorithm">
+% for name in algorithms:
+<option{{!" selected" if name == info.algorithm else ""}}>{{name}}</option>
+% end
+</select></label>
+<label>Parts
+<input type="number" name="parts" min="1" value="{{info.parts}}" required></label>
+<label>Imbalance, per cent
+<input type="number" name="imbalance" min="0" max="1000" step="any" value="{{f"{info.imbalance:g}"}}" required></label>
+<button>Partition</button>
+</div>
+</form>
+</section>

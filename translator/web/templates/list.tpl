@@ -1,0 +1,19 @@
+% rebase("page.tpl", title="Translations", here="Translations")
+<div class="page-head"><div><h1>Translations</h1>
+<p>The youngest first. Old ones go when there are many.</p></div></div>
+<section class="block">
+% if translations:
+<div class="table" tabindex="0" role="region" aria-label="Translations"><table>
+<thead><tr><th scope="col">Graph</th><th scope="col">State</th><th scope="col" class="at-middle">Partition</th><th scope="col">Since</th></tr></thead>
+<tbody>
+% for one in translations:
+<tr><th scope="row"><a href="/translations/{{one.id}}"><bdi>{{shown(one.name, 120)}}</bdi></a></th>
+<td><span class="state {{dict(done="completed", refused="error", failed="error", running="running").get(one.state, "waiting")}}">{{one.state}}</span></td>
+<td class="at-middle muted">{{counted(one.parts, "part")}}, {{shown(one.algorithm, 40)}}</td>
+<td class="muted nowrap">{{stamp(one.created)}}</td></tr>
+% end
+</tbody></table></div>
+% else:
+<div class="empty"><p>Nothing has been translated yet.</p><p><a href="/">Translate a graph</a></p></div>
+% end
+</section>

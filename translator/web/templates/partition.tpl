@@ -1,0 +1,24 @@
+<section class="block" id="partition">
+<div class="section-head"><h2>Partition</h2><span class="muted">{{counted(measures.parts, "part")}} by {{shown(measures.algorithm, 40)}}</span></div>
+<dl class="figures">
+<div><dt>Cut edges</dt><dd>{{f"{measures.cut_edges:,}"}} <small>of {{f"{measures.edges:,}"}}, {{f"{100 * measures.cut_edges / max(measures.edges, 1):.1f}"}} %</small></dd></div>
+<div><dt>Data moved</dt><dd>{{amount(measures.volume_moved)}}</dd></div>
+<div><dt>Imbalance</dt><dd>{{f"{measures.imbalance:.1f}"}} <small>%</small></dd></div>
+<div><dt>Order of parts</dt><dd>{{"acyclic" if measures.acyclic else "cyclic"}}</dd></div>
+</dl>
+% if measures.parts > 1:
+% heaviest = max(measures.loads, default=0) or 1
+% shown_parts = measures.loads[:64]
+<div class="table parts" tabindex="0" role="region" aria-label="Parts"><table>
+<thead><tr><th scope="col">Part</th><th scope="col" class="number">Drops</th><th scope="col" class="number">Load</th><th scope="col" class="grow"><span class="unseen">Share of the heaviest</span></th></tr></thead>
+<tbody>
+% for part, (load, drops) in enumerate(zip(shown_parts, measures.part_drops)):
+<tr><th scope="row">{{part}}</th><td class="number">{{f"{drops:,}"}}</td><td class="number">{{amount(load)}}</td>
+<td><svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect class="load" width="{{round(100 * load / heaviest, 1)}}" height="1"/></svg></td></tr>
+% end
+</tbody></table></div>
+% if measures.parts > len(shown_parts):
+<p class="muted small after">and {{counted(measures.parts - len(shown_parts), "part")}} more, in the JSON of this page.</p>
+% end
+% end
+</section>

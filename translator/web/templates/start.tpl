@@ -1,0 +1,46 @@
+% rebase("page.tpl", title="Translate a graph", here="Translate")
+<div class="page-head">
+<div><h1>Translate a graph</h1>
+<p>A logical graph becomes a physical one: every construct unrolled, every drop counted, partitioned for the nodes that will run it. Nothing of it is executed here.</p></div>
+</div>
+<form class="block translate" method="post" action="/translations" enctype="multipart/form-data">
+<section class="sheet">
+<h2>Graph</h2>
+<label class="file">A file from EAGLE, a list of drops, or a <code>.dfg</code> file
+<input type="file" name="graph" accept=".graph,.json,.dfg"></label>
+<details><summary>Paste its text instead</summary>
+<label>Text of the graph
+<textarea name="text" rows="8" spellcheck="false" class="mono"></textarea></label>
+<label>Name
+<input name="name" maxlength="200" autocomplete="off"></label>
+</details>
+</section>
+<section class="sheet">
+<h2>Partition</h2>
+<div class="fields">
+<label>Algorithm
+<select name="algorithm">
+% for name in algorithms:
+<option{{!" selected" if name == "metis" else ""}}>{{name}}</option>
+% end
+</select></label>
+<label>Parts
+<input type="number" name="parts" min="1" value="1" required></label>
+<label>Imbalance, per cent
+<input type="number" name="imbalance" min="0" max="1000" step="any" value="1" required></label>
+</div>
+</section>
+<section class="sheet">
+<h2>Values</h2>
+<label>Configuration of the graph, by name or id
+<input name="configuration" maxlength="200" autocomplete="off" placeholder="the active one"></label>
+<label>Parameters, one a line
+<textarea name="settings" rows="3" spellcheck="false" class="mono" placeholder="Scatter.num_of_copies=8"></textarea></label>
+</section>
+<p class="actions"><button class="primary">Translate</button>
+<span class="muted small">Up to {{size(limits.body)}}, {{counted(limits.drops, "drop")}} and {{span(limits.seconds)}}.</span></p>
+</form>
+<section class="block">
+<h2>From EAGLE</h2>
+<p class="muted">In EAGLE's settings, set <b>Translator URL</b> to this page's address followed by <code>/gen_pgt</code>. Then <b>Translate</b> opens the result here.</p>
+</section>

@@ -1,0 +1,96 @@
+% rebase("page.tpl", title=shown(info.name, 60), here="")
+% word = dict(done="Translated", refused="Refused", failed="Failed", running="Translating", waiting="Waiting")[info.state]
+% style = dict(done="completed", refused="error", failed="error", running="running").get(info.state, "waiting")
+% errors = [p for p in report.problems if p.severity == "error"] if report else []
+<div class="page-head">
+<div><p class="crumbs"><a href="/">Translate</a><span>/</span>{{stamp(info.created)}}</p>
+<h1><bdi>{{shown(info.name, 200)}}</bdi></h1>
+% if report and report.family:
+<p>{{shown(report.family, 40)}} graph{{", as " + counted(info.parts, "part") + " by " + shown(info.algorithm, 40) if info.state == "done" else ""}}</p>
+% end
+</div>
+<span class="badge"><span class="state {{style}}">{{word}}</span></span>
+</div>
+% if refused:
+<section class="block"><div class="note error" role="alert">
+<header><h3>That did not work</h3></header>
+<p><bdi>{{shown(refused.where + ": " if refused.where else "", 300)}}{{shown(refused.text, 2000)}}</bdi></p>
+% if refused.hint:
+<p class="hint"><bdi>{{shown(refused.hint, 1000)}}</bdi></p>
+% end
+</div></section>
+% end
+% if not report:
+<section class="block waiting" role="status">
+<p>{{shown(info.stage or "waiting", 200)}}…</p>
+<progress aria-label="Translating"></progress>
+<p class="muted small">This page looks again every second.</p>
+</section>
+% else:
+% if info.state == "failed" and not errors:
+<section class="block"><div class="note error">
+<header><h3>The translation failed</h3><span class="muted small">{{report.error.code if report.error else ""}}</span></header>
+<p><bdi>{{shown(report.error.text if report.error else "", 2000)}}</bdi></p>
+% if report.error and report.error.hint:
+<p class="hint"><bdi>{{shown(report.error.hint, 1000)}}</bdi></p>
+% end
+</div></section>
+% end
+% if report.drops or info.state == "done":
+<section class="block" aria-label="In short">
+<dl class="figures">
+<div><dt>Drops</dt><dd>{{f"{report.drops:,}"}}</dd></div>
+<div><dt>Data drops</dt><dd>{{f"{report.data_drops:,}"}}</dd></div>
+<div><dt>Applications</dt><dd>{{f"{report.app_drops:,}"}}</dd></div>
+<div><dt>Edges</dt><dd>{{f"{report.edges:,}"}}</dd></div>
+% if info.state == "done":
+<div><dt>Levels</dt><dd>{{f"{report.levels:,}"}}</dd></div>
+<div><dt>Critical path</dt><dd>{{amount(report.critical_path)}} <small>s</small></dd></div>
+<div><dt>In memory</dt><dd>{{size(report.bytes)}}</dd></div>
+% end
+</dl>
+% if info.state != "done":
+<p class="muted small">What the graph would have become.</p>
+% end
+</section>
+% end
+% if report.problems:
+<section class="block" id="problems">
+<div class="section-head"><h2>Findings</h2><span class="muted">{{" · ".join(heading for heading, _ in grouped(report.problems))}}</span></div>
+% for heading, some in grouped(report.problems):
+% if some[0].severity == "info":
+<details class="findings"><summary>{{heading}}</summary>
+% end
+<ul class="findings {{some[0].severity}}">
+% for problem in some:
+<li class="note {{dict(error="error", warning="warning").get(str(problem.severity), "")}}">
+<header><h3>{{problem.code}}</h3><span class="muted small"><span class="unseen">{{problem.severity}} </span><code><bdi>{{shown(problem.where, 200)}}</bdi></code></span></header>
+<p><bdi>{{shown(problem.text, 2000)}}</bdi></p>
+% if problem.hint:
+<p class="hint"><bdi>{{shown(problem.hint, 1000)}}</bdi></p>
+% end
+</li>
+% end
+</ul>
+% if some[0].severity == "info":
+</details>
+% end
+% end
+% if report.omitted:
+<p class="muted">{{counted(report.omitted, "more finding")}}.</p>
+% end
+</section>
+% end
+% if info.state == "done":
+% include("ways.tpl", info=info, report=report, managers=managers)
+% end
+% if report.measures:
+% include("partition.tpl", measures=report.measures)
+% end
+% if report.nodes:
+% include("counts.tpl", report=report, rows=rows)
+% end
+% if report.digest or info.state == "refused":
+% include("again.tpl", info=info, report=report, algorithms=algorithms)
+% end
+% end

@@ -1,0 +1,34 @@
+<section class="block two">
+<div class="sheet">
+<h2>Run it</h2>
+% if managers:
+<form method="post" action="/translations/{{info.id}}/deploy" class="stack">
+<label>Manager
+<select name="manager">
+% for manager in managers:
+<option>{{manager}}</option>
+% end
+</select></label>
+<label>Session
+<input name="session" maxlength="100" pattern="[A-Za-z0-9][A-Za-z0-9._\-]*" autocomplete="off" placeholder="named after the graph"></label>
+<fieldset><legend>Parts</legend>
+<label class="choice"><input type="radio" name="spread" value="yes"{{!" checked" if report.measures.parts == 1 else ""}}> One for each node that is alive</label>
+<label class="choice"><input type="radio" name="spread" value="no"{{!" checked" if report.measures.parts != 1 else ""}}> The {{counted(report.measures.parts, "part")}} below, node after node</label>
+</fieldset>
+<p class="actions"><button class="primary">Deploy and watch</button></p>
+</form>
+% else:
+<p class="muted">This translator knows no manager. Start it with <code>--to</code> and the address of one, or submit the download:</p>
+<pre>dropflow submit GRAPH.dfg --to http://HOST:8002</pre>
+% end
+</div>
+<div class="sheet">
+<h2>Take it along</h2>
+<ul class="downloads">
+<li><a class="button" href="/translations/{{info.id}}/graph.dfg" download>Physical graph, .dfg</a><span class="muted small">compact, for <code>dropflow run</code> and <code>submit</code></span></li>
+<li><a class="button" href="/translations/{{info.id}}/pg.json" download>Physical graph, JSON</a><span class="muted small">a list of drops, as DALiuGE writes it</span></li>
+<li><a class="button" href="/translations/{{info.id}}/source" download>What was sent</a><span class="muted small">the graph before translation</span></li>
+</ul>
+<p class="muted small digest">Digest <code>{{report.digest}}</code></p>
+</div>
+</section>

@@ -1,0 +1,276 @@
+"""The process that translates one source: reads, checks, unrolls, partitions, and writes a report. Never a server.
+
+Started as ``python -m translator.web.worker FOLDER`` by `translator.web.jobs`. In the folder it finds ``order.json``
+and ``source``, and leaves ``report.json`` and, if all went well, ``graph.dfg``. What it does goes to standard output, a
+line a stage; when its standard input ends, its parent is gone, and it leaves.
+"""
+
+import os
+import resource
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from dropflow.errors import BadGraphError, DropflowError, UsageError, WorldError
+from dropflow.graph import codec
+from dropflow.graph.digest import digest
+from dropflow.graph.order import critical_path, levels
+from dropflow.graph.physical import Adjacency, PhysicalGraph
+from dropflow.graph.templates import Kind, Template
+from dropflow.problems import Problem, Severity
+from dropflow.rest.failures import to_body
+from translator.estimate import estimate
+from translator.options import PartitionOptions, ReadOptions, UnrollOptions
+from translator.partition.quality import judge
+from translator.partition.registry import check_partition, partition
+from translator.pipeline import Checked, examine, finish
+from translator.web.records import LinkCount, Measures, NodeCount, Order, Report
+
+__all__ = ["GRAPH", "ORDER", "REPORT", "SOURCE", "carry_out", "leave_with_parent", "main", "restrict"]
+
+ORDER, SOURCE, REPORT, GRAPH = "order.json", "source", "report.json", "graph.dfg"
+_LISTED = 1000
+_SHOWN_PARTS = 10_000
+
+
+def main(folder: Path) -> int:
+    """Carry out the order in `folder`; 0 whenever there is a report, whatever it says."""
+    leave_with_parent()
+    order = msgspec.json.decode((folder / ORDER).read_bytes(), type=Order)
+    restrict(order.limits.memory, order.limits.seconds)
+    stages = _Stages()
+    try:
+        report = carry_out(order, folder, stages)
+    except MemoryError:
+        limit = order.limits.memory // (1024 * 1024)
+        text = f"the translation needs more than the {limit:,} MB of memory that one may take here"
+        hint = "make the graph smaller, or start the translator with a higher limit"
+        report = Report(state="failed", error=to_body(WorldError(text, where=order.name, hint=hint)))
+    report = msgspec.structs.replace(report, seconds=stages.seconds())
+    unfinished = folder / f"{REPORT}.part"
+    unfinished.write_bytes(msgspec.json.encode(report))
+    unfinished.replace(folder / REPORT)
+    return 0
+
+
+def carry_out(order: Order, folder: Path, tell: Callable[[str], object]) -> Report:
+    """Translate the source in `folder`, and write its graph there.
+
+    Parameters
+    ----------
+    order : Order
+        What to do.
+    folder : Path
+        Where ``source`` is, and where ``graph.dfg`` goes.
+    tell : callable
+        Is told, in words, what is being done.
+    """
+    tell("reading and checking the graph")
+    options = PartitionOptions(algorithm=order.algorithm, parts=order.parts, imbalance=order.imbalance, seed=order.seed)
+    problems = [*order.notes, *_impossible(options)]
+    try:
+        found = examine(
+            folder / SOURCE,
+            name=order.name,
+            read=ReadOptions(max_bytes=order.limits.body),
+            unroll=UnrollOptions(prefix=order.prefix, max_drops=order.limits.drops, max_edges=order.limits.edges),
+            configuration=order.configuration or None,
+            settings=order.settings,
+        )
+    except DropflowError as error:
+        return _refused(_renamed(error, order.name), Report(state="refused"), problems)
+    problems += [*found.problems, *_too_large(found, order)]
+    report = _expected(found)
+    try:
+        if any(problem.severity is Severity.ERROR for problem in problems):
+            raise BadGraphError("the graph cannot be translated as asked", problems=tuple(problems))
+        tell(f"unrolling {report.drops:,} drops")
+        graph = finish(replace(found, problems=())).graph
+        cut_before = graph.parts > 1 and order.parts == 1
+        if not cut_before:
+            tell(f"partitioning {graph.drops:,} drops by {order.algorithm}")
+            problems += [p for p in check_partition(graph, options) if p.severity is not Severity.ERROR]
+            graph = partition(graph, options)
+        tell("measuring the graph")
+        report = _measured(graph, "an earlier translation" if cut_before else order.algorithm, report)
+        tell(f"writing {report.bytes / 1e6:,.1f} MB")
+        codec.save(graph, folder / GRAPH)
+    except DropflowError as error:
+        return _refused(_renamed(error, order.name), report, problems)
+    return _with_problems(report, problems)
+
+
+def _expected(found: Checked) -> Report:
+    """The report so far: what is known of the graph before anything of its size exists."""
+    if found.plan is None:
+        return Report(state="refused", family=found.family, drops=found.graph.drops if found.graph else 0)
+    size = estimate(found.plan)
+    return Report(
+        state="refused",
+        family=found.family,
+        drops=size.drops,
+        data_drops=size.data_drops,
+        app_drops=size.app_drops,
+        edges=size.edges,
+        connections=size.edges,
+        bytes=size.bytes,
+        nodes=_counts(found.plan.templates, [node.drops for node in size.nodes]),
+    )
+
+
+def _measured(graph: PhysicalGraph, algorithm: str, report: Report) -> Report:
+    sizes = np.bincount(graph.template, minlength=len(graph.templates)).tolist()
+    edges = np.bincount(graph.successors.link, minlength=len(graph.links)).tolist()
+    apps = int(graph.kinds[graph.template].sum(dtype="int64")) if graph.drops else 0
+    quality = judge(graph)
+    out = graph.successors
+    columns = (graph.template, graph.instance, graph.part, out.ptr, out.neighbour, out.link)
+    return msgspec.structs.replace(
+        report,
+        state="done",
+        drops=graph.drops,
+        data_drops=graph.drops - apps,
+        app_drops=apps,
+        edges=graph.joined_pairs,
+        connections=graph.edges,
+        levels=int(levels(graph).max(initial=-1)) + 1,
+        critical_path=critical_path(graph).length,
+        bytes=sum(column.nbytes for column in columns),
+        digest=digest(graph),
+        nodes=_counts(graph.templates, sizes),
+        links=tuple(
+            LinkCount(
+                source=graph.templates[link.source].name,
+                target=graph.templates[link.target].name,
+                source_port=link.source_port,
+                target_port=link.target_port,
+                edges=count,
+            )
+            for link, count in zip(graph.links, edges, strict=True)
+        ),
+        measures=Measures(
+            algorithm=algorithm,
+            parts=quality.parts,
+            edges=quality.edges,
+            cut_edges=quality.cut_edges,
+            volume_moved=quality.volume_moved,
+            imbalance=quality.imbalance,
+            acyclic=quality.acyclic,
+            loads=quality.loads[:_SHOWN_PARTS],
+            part_drops=quality.drops[:_SHOWN_PARTS],
+        ),
+    )
+
+
+def _counts(templates: tuple[Template, ...], sizes: list[int]) -> tuple[NodeCount, ...]:
+    return tuple(
+        NodeCount(
+            key=template.key,
+            name=template.name,
+            category=template.category,
+            component=template.component,
+            is_app=template.kind is Kind.APP,
+            shape=template.shape,
+            drops=size,
+        )
+        for template, size in zip(templates, sizes, strict=True)
+    )
+
+
+def _impossible(options: PartitionOptions) -> list[Problem]:
+    """What is wrong with the options whatever the graph, found before a large one is unrolled for nothing."""
+    none = np.zeros(0, dtype=np.int32)
+    empty = PhysicalGraph(
+        name="",
+        prefix="",
+        templates=(),
+        links=(),
+        template=none,
+        instance=none,
+        part=none,
+        successors=Adjacency(ptr=np.zeros(1, dtype=np.int64), neighbour=none, link=none),
+    )
+    return [found for found in check_partition(empty, options) if found.severity is Severity.ERROR]
+
+
+def _too_large(found: Checked, order: Order) -> list[Problem]:
+    """The limit for graphs that came unrolled; those that did not carry the same finding in their plan."""
+    if found.graph is None or found.graph.drops <= order.limits.drops:
+        return []
+    text = f"the graph has {found.graph.drops:,} drops, at most {order.limits.drops:,} are allowed"
+    return [Problem(code="LG120", severity=Severity.ERROR, where="", text=text)]
+
+
+def _renamed(error: DropflowError, name: str) -> DropflowError:
+    """The same error; files of the server are none of the reader's business."""
+    if os.sep in error.where and SOURCE in error.where:
+        error.where = name
+    return error
+
+
+def _refused(error: DropflowError, report: Report, problems: list[Problem]) -> Report:
+    inside = [found for found in getattr(error, "problems", ()) if isinstance(found, Problem)]
+    fresh = [found for found in inside if found not in problems]
+    body = msgspec.structs.replace(to_body(error), problems=())
+    state = "refused" if isinstance(error, UsageError) else "failed"
+    if not inside:
+        fresh.append(
+            Problem(code=error.code, severity=Severity.ERROR, where=error.where, text=error.text, hint=error.hint)
+        )
+    return _with_problems(msgspec.structs.replace(report, state=state, error=body), [*problems, *fresh])
+
+
+def _with_problems(report: Report, problems: list[Problem]) -> Report:
+    order = list(Severity)
+    listed = sorted(problems, key=lambda found: order.index(found.severity))
+    return msgspec.structs.replace(report, problems=tuple(listed[:_LISTED]), omitted=max(0, len(listed) - _LISTED))
+
+
+class _Stages:
+    """Says each stage on standard output, and remembers what it took."""
+
+    def __init__(self) -> None:
+        self._begun: list[tuple[str, float]] = []
+
+    def __call__(self, stage: str) -> None:
+        self._begun.append((stage, time.monotonic()))
+        sys.stdout.write(stage.replace("\n", " ") + "\n")
+        sys.stdout.flush()
+
+    def seconds(self) -> dict[str, float]:
+        ends = [begun for _, begun in self._begun[1:]] + [time.monotonic()]
+        return {stage.split()[0]: round(end - begun, 6) for (stage, begun), end in zip(self._begun, ends, strict=True)}
+
+
+def restrict(memory: int, seconds: float) -> None:
+    """Take no more than so many bytes of address space and seconds of each processor, and leave no core file.
+
+    The parent watches the clock; the limit on processor time is for a parent that was killed.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    processor = int(seconds * (os.cpu_count() or 1)) + 10
+    for kind, wanted in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, processor)):
+        _, most = resource.getrlimit(kind)
+        limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        resource.setrlimit(kind, (limit, most))
+
+
+def leave_with_parent() -> None:
+    """End this process as soon as its standard input does."""
+
+    def wait() -> None:
+        while os.read(0, 4096):
+            pass
+        os._exit(3)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
