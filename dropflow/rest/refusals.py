@@ -12,6 +12,7 @@ from dropflow.rest.refusal_page import refusal_page, wants_page
 
 __all__ = ["Refusal", "refusal"]
 
+
 class Refusal(msgspec.Struct, frozen=True):
     """An answer that refuses: its status, media type, headers and body."""
 

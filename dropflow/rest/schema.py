@@ -161,7 +161,8 @@ class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One root cause: the drop that failed by itself, and how many ended in ERROR because of it, itself included.
 
     A lost node is a root cause too; then `drop` is empty, `name` is the node's, and `drops` are the first of its drops
-    that were not settled.
+    that were not settled. `row` is the drop's row in the whole graph, by which nodes speak of the same cause; -1 for a
+    lost node. A node that was harmed by the cause of another knows its row only, and has no `text` for it.
     """
 
     drop: str
@@ -176,6 +177,7 @@ class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 1
     has_log: bool = False
     drops: tuple[str, ...] = ()
+    row: int = -1
 
 
 class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,128 @@
+"""How a browser gets in: the URL with the token in its fragment becomes a cookie.
+
+A fragment (``/login#TOKEN``) never leaves the browser: no log, no proxy and no other site sees it. The page's script
+posts it once, to this server, and is given a cookie from which the token cannot be told (HttpOnly, SameSite=Strict).
+Without a script, the token can be pasted into the page's form.
+"""
+
+import hmac
+from collections.abc import Callable
+from importlib import resources
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from dropflow.errors import HttpError
+from dropflow.rest.auth import Guard, cookie_name, cookie_value
+from dropflow.rest.kit import Answer, Call, Route
+
+__all__ = ["login_routes"]
+
+_LIMIT = 64 * 1024
+_FORM = "application/x-www-form-urlencoded"
+_HTML = "text/html; charset=utf-8"
+
+
+class LoginQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The page to go on to."""
+
+    next: str = "/"
+
+
+class _Login(msgspec.Struct, frozen=True, kw_only=True):
+    token: str
+    next: str = "/"
+
+
+def login_routes(guard: Guard) -> list[Route]:
+    """The pages ``/login`` and ``/logout`` of a server that `guard` guards."""
+
+    def page(call: Call) -> Answer:
+        return Answer(body=_text("login.html").replace("{{next}}", _inside(call.query.next)), content_type=_HTML)
+
+    def script(_: Call) -> Answer:
+        return Answer(body=_text("login.js"), content_type="text/javascript; charset=utf-8")
+
+    def style(_: Call) -> Answer:
+        return Answer(body=_text("login.css"), content_type="text/css; charset=utf-8")
+
+    def login(call: Call) -> Answer:
+        asked = _asked(call)
+        if guard.token is not None and not hmac.compare_digest(asked.token.encode(), guard.token.encode()):
+            raise HttpError(
+                401, "the token is wrong", hint="copy the whole URL that the server printed when it started"
+            )
+        return _go_on(call, asked.next, guard)
+
+    def logout(call: Call) -> Answer:
+        gone = f"{cookie_name(call.headers.get('Host', ''))}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
+        return _moved("/login", gone)
+
+    def row(method: str, path: str, handler: Callable[[Call], Answer], summary: str, *, public: bool = True) -> Route:
+        return Route(
+            method=method,
+            path=path,
+            handler=handler,
+            summary=summary,
+            public=public,
+            limit=_LIMIT,
+            query=LoginQuery if (method, path) == ("GET", "/login") else None,
+            gives="text/html",
+            tag="login",
+        )
+
+    return [
+        row("GET", "/login", page, "The page that takes a token"),
+        row("GET", "/login.js", script, "Its script"),
+        row("GET", "/login.css", style, "Its style"),
+        row("POST", "/login", login, "Exchange the token for a cookie"),
+        row("POST", "/logout", logout, "Give the cookie back", public=False),
+    ]
+
+
+def _asked(call: Call) -> _Login:
+    if call.headers.get("Content-Type", "").partition(";")[0].strip().lower() == _FORM:
+        try:
+            fields = parse_qs(call.body.decode(), max_num_fields=8)
+        except (UnicodeDecodeError, ValueError) as error:
+            raise HttpError(400, "the form cannot be read") from error
+        return _Login(token=fields.get("token", [""])[0].strip(), next=fields.get("next", ["/"])[0])
+    try:
+        return msgspec.json.decode(call.body, type=_Login)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise HttpError(400, f"the body cannot be used: {error}", hint='send {"token": "..."}') from error
+
+
+def _go_on(call: Call, target: str, guard: Guard) -> Answer:
+    if guard.token is None:
+        return _moved(_path(target))
+    name = cookie_name(call.headers.get("Host", ""))
+    return _moved(_path(target), f"{name}={cookie_value(guard.token)}; Path=/; HttpOnly; SameSite=Strict")
+
+
+def _moved(target: str, cookie: str = "") -> Answer:
+    cookies = (("Set-Cookie", cookie),) if cookie else ()
+    return Answer(content_type="text/plain", status=303, headers=(("Location", target), *cookies))
+
+
+def _path(target: str) -> str:
+    """`target` if it is a page of this server, else the start: a login must lead nowhere else."""
+    try:
+        parts = urlsplit(target)
+    except ValueError:
+        return "/"
+    inside = target.startswith("/") and not target.startswith(("//", "/\\")) and not parts.scheme and not parts.netloc
+    plain = target.isascii() and target.isprintable() and "\\" not in target
+    return target if inside and plain else "/"
+
+
+def _inside(target: str) -> str:
+    """A path as the value of an attribute."""
+    found = _path(target)
+    for character, entity in (("&", "&amp;"), ('"', "&quot;"), ("<", "&lt;"), (">", "&gt;")):
+        found = found.replace(character, entity)
+    return found
+
+
+def _text(name: str) -> str:
+    return resources.files("dropflow.rest").joinpath("static", name).read_text(encoding="utf-8")

@@ -1,0 +1,51 @@
+// Takes the token out of the address, where the server cannot see it, and exchanges it for a cookie.
+"use strict";
+
+const form = document.getElementById("form");
+const wait = document.getElementById("wait");
+const wrong = document.getElementById("wrong");
+
+/** The token and the page to go on to: `#TOKEN`, or `#token=TOKEN&next=/sessions`. */
+function fromFragment() {
+  const text = decodeURIComponent(location.hash.slice(1));
+  const wanted = form.elements.next.value || "/";
+  if (!text.startsWith("token=")) return { token: text, next: wanted };
+  const fields = new URLSearchParams(text);
+  return { token: fields.get("token") || "", next: fields.get("next") || wanted };
+}
+
+async function login(asked) {
+  form.hidden = true;
+  wrong.hidden = true;
+  wait.hidden = false;
+  try {
+    const answer = await fetch("/login", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(asked),
+      redirect: "manual", // the cookie is set all the same; where to go is decided here
+    });
+    if (answer.type === "opaqueredirect" || answer.ok) {
+      const next = asked.next.startsWith("/") && !/^\/[\/\\]/.test(asked.next) ? asked.next : "/";
+      location.replace(next);
+      return;
+    }
+    wrong.hidden = false;
+  } catch {
+    wrong.textContent = "The server does not answer.";
+    wrong.hidden = false;
+  }
+  wait.hidden = true;
+  form.hidden = false;
+}
+
+function start() {
+  const asked = fromFragment();
+  if (!asked.token) return;
+  // Out of the address bar and the history at once.
+  history.replaceState(null, "", location.pathname + location.search);
+  login(asked);
+}
+
+addEventListener("hashchange", start);
+start();

@@ -1,0 +1,96 @@
+"""``/metrics`` for Prometheus: what a manager's nodes and sessions do now.
+
+Everything is asked of the manager when somebody scrapes: there is no registry beside the truth. An island or master
+tells the sums over its nodes, so scrape either the nodes or what stands above them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from dropflow.rest.kit import Answer, Call, Route
+from dropflow.states import DropState, SessionState
+from managers.api import Manager
+
+__all__ = ["metrics_routes"]
+
+
+def metrics_routes(manager: Manager) -> list[Route]:
+    """The route ``/metrics`` of a manager."""
+
+    def metrics(_: Call) -> Answer:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Manager(manager))
+        return Answer(body=generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+    return [
+        Route(
+            method="GET",
+            path="/metrics",
+            handler=metrics,
+            summary="Measurements for Prometheus",
+            gives="text/plain",
+            tag="about",
+        )
+    ]
+
+
+class _Manager(Collector):
+    """Asks a manager once, and tells it in Prometheus' terms."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+
+    def collect(self) -> Iterator[Metric]:
+        """All families of metrics, each with a value for every state there is, so that none comes and goes."""
+        info, sessions, nodes = self._manager.info(), self._manager.sessions(), self._manager.nodes()
+        about = GaugeMetricFamily("dropflow_info", "The manager.", labels=["name", "role", "version"])
+        about.add_metric([info.name, info.role, info.version], 1)
+        yield about
+        yield GaugeMetricFamily("dropflow_start_time_seconds", "When it started, since the epoch.", info.started)
+        yield _counted(
+            "dropflow_sessions",
+            "Sessions by status.",
+            "status",
+            Counter(session.status for session in sessions),
+            SessionState.__members__,
+        )
+        drops: Counter[str] = Counter()
+        for session in sessions:
+            drops.update(session.states)
+        yield _counted("dropflow_drops", "Drops of all sessions by state.", "state", drops, DropState.__members__)
+        running = float(sum(session.running for session in sessions))
+        rate = sum(session.rate for session in sessions if session.status == "RUNNING")
+        yield GaugeMetricFamily("dropflow_attempts_running", "Attempts of applications that run now.", running)
+        yield GaugeMetricFamily("dropflow_settled_per_second", "Drops settled per second, lately.", rate)
+        states = Counter(node.state for node in nodes)
+        yield _counted("dropflow_nodes", "Node managers by state.", "state", states, ("alive", "suspect", "lost"))
+        for name, text, field, scale in _LOADS:
+            family = GaugeMetricFamily(name, text, labels=["node"])
+            for node in nodes:
+                family.add_metric([node.name], getattr(node.load, field) * scale)
+            yield family
+
+
+_LOADS = (
+    ("dropflow_node_cores", "Processors that a node may use.", "cores", 1.0),
+    ("dropflow_node_workers", "Worker processes of a node.", "workers", 1.0),
+    ("dropflow_node_busy", "Attempts that are with workers or threads of a node now.", "busy", 1.0),
+    ("dropflow_node_processor_ratio", "Use of all processors of a node, 0 to 1.", "processor", 0.01),
+    ("dropflow_node_memory_bytes", "Main memory of a node.", "memory", 1.0),
+    ("dropflow_node_memory_free_bytes", "Main memory of a node that is available.", "memory_free", 1.0),
+    ("dropflow_node_disk_bytes", "File system of a node's sessions.", "disk", 1.0),
+    ("dropflow_node_disk_free_bytes", "Free space of the file system of a node's sessions.", "disk_free", 1.0),
+)
+
+
+def _counted(name: str, text: str, label: str, counts: Counter[str], values: Iterable[str]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for value in values:
+        family.add_metric([value.lower()], counts[value])
+    return family
