@@ -14,6 +14,7 @@ const RENEWED = ["actions", "warnings", "failures", "results", "drops"];
 const root = document.getElementById("session");
 const groups = [...root.querySelectorAll("#legend [data-group]")].map((item) => ({
   style: item.dataset.group,
+  item,
   states: item.dataset.states.split(" "),
   number: item.querySelector("b"),
 }));
@@ -65,7 +66,10 @@ function paint() {
   paintTimer = 0;
   if (session === null) return;
   const numbers = groups.map((group) => sum(session.states, group.states));
-  numbers.forEach((number, index) => write(groups[index].number, count(number)));
+  numbers.forEach((number, index) => {
+    write(groups[index].number, count(number));
+    groups[index].item.classList.toggle("zero", number === 0);
+  });
   draw(root.querySelector("#bar svg"), numbers, label(session.settled, session.drops));
   figure("settled", count(session.settled));
   figure("drops", count(session.drops));

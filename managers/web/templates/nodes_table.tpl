@@ -1,11 +1,11 @@
 <div class="table" tabindex="0" role="region" aria-label="Nodes">
 <table>
-<thead><tr><th scope="col">Node</th><th scope="col">State</th><th scope="col" class="number at-middle">Sessions</th><th scope="col">Processor</th><th scope="col" class="at-middle">Memory</th><th scope="col" class="at-wide">Disk</th><th scope="col" class="number at-wide">Attempts</th></tr></thead>
+<thead><tr><th scope="col">Node</th><th scope="col">State</th><th scope="col" class="number at-middle">Sessions</th><th scope="col" class="load-column">Processor</th><th scope="col" class="load-column at-middle">Memory</th><th scope="col" class="load-column at-wide">Disk</th><th scope="col" class="number at-wide">Attempts</th></tr></thead>
 <tbody>
 % for node in nodes:
 % load = node.load
 <tr data-row="{{node.name}}">
-<th scope="row">
+<th scope="row" class="name">
 % if node.url.startswith(("http://", "https://")):
 <a href="{{node.url}}"><bdi>{{shown(node.name)}}</bdi></a>
 % else:

@@ -34,7 +34,7 @@
 <ul class="legend" id="legend">
 % numbers = grouped(session.states)
 % for group in groups:
-<li data-group="{{group.style}}" data-states="{{" ".join(group.states)}}"><a class="state {{group.style}}" href="{{address(state=group.query)}}">{{group.word}} <b>{{count(numbers[group.style])}}</b></a></li>
+<li class="{{"" if numbers[group.style] else "zero"}}" data-group="{{group.style}}" data-states="{{" ".join(group.states)}}"><a class="state {{group.style}}" href="{{address(state=group.query)}}">{{group.word}} <b>{{count(numbers[group.style])}}</b></a></li>
 % end
 </ul>
 <dl class="figures block-small">
@@ -98,7 +98,7 @@
 % numbers = grouped(node.states)
 % settled = node.drops - numbers["running"] - numbers["waiting"]
 <tr data-key="{{node.key}}" data-drops="{{node.drops}}">
-<th scope="row"><a href="{{address(key=node.key)}}"><bdi class="clip">{{shown(node.name, 120)}}</bdi></a><span class="sub">{{"app" if node.is_app else "data"}} <bdi>{{shown(node.category, 60)}}</bdi>{{", added by the translator" if node.artificial else ""}}</span></th>
+<th scope="row" class="name"><a href="{{address(key=node.key)}}"><bdi class="clip">{{shown(node.name, 120)}}</bdi></a><span class="sub">{{"app" if node.is_app else "data"}} <bdi>{{shown(node.category, 60)}}</bdi>{{", added by the translator" if node.artificial else ""}}</span></th>
 <td class="grow">
 % include("bar.tpl", states=node.states, big=False, label=f"{count(settled)} of {count(node.drops)} drops are settled")
 </td>
@@ -143,10 +143,10 @@
 <div data-part="drops">
 % if view.drops.drops:
 <div class="table" tabindex="0" role="region" aria-label="Drops"><table>
-<thead><tr><th scope="col" class="number at-wide">Row</th><th scope="col">Drop</th><th scope="col">State</th><th scope="col" class="at-middle">Node</th><th scope="col" class="number at-wide">Attempt</th><th scope="col" class="number at-middle">Size</th></tr></thead>
+<thead><tr><th scope="col" class="number at-wide">Row</th><th scope="col">Drop</th><th scope="col" class="at-middle">Logical node</th><th scope="col">State</th><th scope="col" class="at-middle">Node</th><th scope="col" class="number at-wide">Attempt</th><th scope="col" class="number at-middle">Size</th></tr></thead>
 <tbody>
 % for drop in view.drops.drops:
-<tr data-row="{{drop.drop}}"><td class="number muted at-wide">{{drop.drop}}</td><th scope="row"><a href="{{drop_url(name, drop.drop)}}"><bdi class="clip">{{shown(drop.name, 120)}}</bdi></a><span class="sub mono clip"><bdi>{{shown(drop.oid, 160)}}</bdi></span></th><td><span class="state {{state_style(drop.state)}}" title="{{drop.state}}">{{state_word(drop.state)}}</span></td><td class="at-middle"><bdi>{{shown(drop.node, 80)}}</bdi></td><td class="number at-wide">{{drop.attempt}}</td><td class="number at-middle">{{size(drop.size)}}</td></tr>
+<tr data-row="{{drop.drop}}"><td class="number muted at-wide">{{drop.drop}}</td><th scope="row"><a class="mono" href="{{drop_url(name, drop.drop)}}"><bdi class="clip">{{shown(drop.oid, 160)}}</bdi></a><span class="sub at-narrow"><bdi>{{shown(drop.name, 80)}}</bdi></span></th><td class="at-middle"><bdi class="clip">{{shown(drop.name, 120)}}</bdi></td><td><span class="state {{state_style(drop.state)}}" title="{{drop.state}}">{{state_word(drop.state)}}</span></td><td class="at-middle"><bdi class="clip">{{shown(drop.node, 80)}}</bdi></td><td class="number at-wide">{{drop.attempt}}</td><td class="number at-middle">{{size(drop.size)}}</td></tr>
 % end
 </tbody></table></div>
 % else:

@@ -5,7 +5,7 @@
 % for session in sessions:
 % numbers = grouped(session.states)
 <tr data-row="{{session.session}}">
-<th scope="row"><a href="{{session_url(session.session)}}"><bdi>{{shown(session.session)}}</bdi></a>
+<th scope="row" class="name"><a href="{{session_url(session.session)}}"><bdi>{{shown(session.session)}}</bdi></a>
 <span class="sub clip"><bdi>{{shown(session.graph)}}</bdi></span></th>
 <td><span class="state {{session_style(session.status)}}">{{session.status.lower()}}</span></td>
 <td class="grow">
