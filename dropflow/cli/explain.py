@@ -1,28 +1,41 @@
-"""``dropflow explain``: why a drop of a run is where it is, from the run's graph and journal."""
+"""``dropflow explain``: why a drop is where it is, from the journal of a run here or from the node that holds it."""
 
 from typing import TYPE_CHECKING
 
 import click
 
+from dropflow.cli.client_options import asks
 from dropflow.cli.exits import Exit
 from dropflow.cli.options import speaks
 
 if TYPE_CHECKING:
+    from dropflow.cli.connection import Target
     from dropflow.cli.output import Output
+    from dropflow.cli.replies import ExplainReply
 
 __all__ = ["explain"]
 
 
 @click.command("explain")
 @speaks
-@click.argument("directory", metavar="RUN")
+@click.argument("run", metavar="RUN")
 @click.argument("drop", metavar="DROP")
-def explain(output: "Output", *, directory: str, drop: str) -> Exit:
-    """Explain the state of DROP in RUN, the directory of a run.
+@asks
+def explain(output: "Output", *, target: "Target", run: str, drop: str) -> Exit:
+    """Explain the state of DROP in RUN, the directory of a run, or a session of a manager.
 
-    DROP is a text id as reports show it, or the end of one if only one drop ends so. The journal is replayed, so this
-    works for runs that failed, were cancelled, died or still go on.
+    DROP is a text id as reports show it, or the end of one if only one drop ends so. In a directory the journal is
+    replayed, so this works for runs that failed, were cancelled, died or still go on. Where there is no directory of
+    that name, or with --to, RUN is a session.
     """
+    from pathlib import Path
+
+    here = target.url is None and (Path(run).exists() or "/" in run)
+    output.answer(_of_directory(run, drop) if here else _of_session(target, run, drop))
+    return Exit.FINISHED
+
+
+def _of_directory(directory: str, drop: str) -> "ExplainReply":
     from pathlib import Path
 
     from dropflow.cli.replies import ExplainReply
@@ -34,5 +47,14 @@ def explain(output: "Output", *, directory: str, drop: str) -> Exit:
     graph = load(Path(directory, "graph.dfg"))
     core = replay(graph, Path(directory, "journal.dfj"))
     found = explained(core, find_drop(graph, drop))
-    output.answer(ExplainReply(session=core.status.name, drop=found.oid, state=found.state.name, reasons=found.lines))
-    return Exit.FINISHED
+    return ExplainReply(session=core.status.name, drop=found.oid, state=found.state.name, reasons=found.lines)
+
+
+def _of_session(target: "Target", session: str, drop: str) -> "ExplainReply":
+    from dropflow.cli.connection import connect
+    from dropflow.cli.replies import ExplainReply
+
+    with connect(target) as client:
+        found = client.drop(session, drop)
+        status = client.session(session).status
+    return ExplainReply(session=status, drop=found.oid, state=found.state, reasons=found.reasons)

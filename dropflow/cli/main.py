@@ -9,13 +9,23 @@ import click
 
 from dropflow import __version__
 from dropflow.cli.check import check
+from dropflow.cli.composite import island, master
+from dropflow.cli.doctor import doctor
 from dropflow.cli.exits import Exit
 from dropflow.cli.explain import explain
+from dropflow.cli.fetch import fetch, log
 from dropflow.cli.info import info
+from dropflow.cli.keys import keys
+from dropflow.cli.node import node
+from dropflow.cli.nodes import nodes
 from dropflow.cli.palette import palette
 from dropflow.cli.partition import map_command, partition
 from dropflow.cli.run import run
+from dropflow.cli.services import daemon, translator
+from dropflow.cli.sessions import cancel, delete, sessions, status, watch
+from dropflow.cli.submit import submit
 from dropflow.cli.unroll import unroll
+from dropflow.cli.up import up
 from dropflow.cli.version import version
 
 __all__ = ["commands", "main"]
@@ -30,10 +40,20 @@ def commands() -> None:
 
     GRAPH is a file, or - for standard input. Standard output carries the answer and nothing else, so that commands
     pipe; everything else goes to standard error. Exit status: 0 done, 1 the run failed, 2 bad input, 130 interrupted.
+
+    One machine needs no more than run. For several, start node, island and master on their hosts (or up, for all of
+    them on this one), and submit graphs to them.
     """
 
 
-for _command in (run, check, unroll, partition, map_command, info, explain, palette, version):
+_COMMANDS = (
+    *(run, check, unroll, partition, map_command, info, explain),
+    *(submit, sessions, status, watch, log, fetch, cancel, delete, nodes, doctor),
+    *(up, node, island, master, daemon, translator, keys),
+    *(palette, version),
+)
+
+for _command in _COMMANDS:
     commands.add_command(_command)
 
 

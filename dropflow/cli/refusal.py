@@ -2,11 +2,12 @@
 
 import traceback
 from collections.abc import Iterable, Iterator
+from http import HTTPStatus
 
 import msgspec
 
 from dropflow.cli.exits import Exit
-from dropflow.errors import BadGraphError, DropflowError, UsageError
+from dropflow.errors import BadGraphError, DropflowError, HttpError, UsageError
 from dropflow.problems import Problem, Severity
 
 __all__ = ["ErrorText", "Refusal", "exit_for", "problem_lines", "refusal_for"]
@@ -84,8 +85,12 @@ def refusal_for(error: BaseException, *, debug: bool = False) -> Refusal:
 
 def exit_for(error: BaseException) -> Exit:
     """The exit status that `error` deserves."""
-    if isinstance(error, UsageError):
+    if isinstance(error, UsageError) or (
+        isinstance(error, HttpError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
+    ):
         return Exit.BAD_INPUT
+    if isinstance(error, HttpError):
+        return Exit.FAILED
     if isinstance(error, OSError) or (isinstance(error, DropflowError) and error.retryable):
         return Exit.FAILED
     return Exit.INTERNAL_ERROR

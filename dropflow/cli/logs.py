@@ -1,0 +1,78 @@
+"""Logs of the processes that stay: one line a record, for people or as JSON, with session, drop and attempt.
+
+Product code logs with ``extra={"session": ..., "drop": ..., "attempt": ...}`` as far as they are known.
+"""
+
+import logging
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from time import gmtime, strftime
+from typing import Any
+
+import msgspec
+
+from dropflow.errors import StorageError
+
+__all__ = ["LEVELS", "start_logging"]
+
+LEVELS = ("debug", "info", "warning", "error")
+_FIELDS = ("session", "drop", "attempt", "node")
+
+
+class _Formatter(logging.Formatter):
+    """One line a record; whatever is secret is struck out, wherever it came from."""
+
+    def __init__(self, *, as_json: bool, secrets: Collection[str]) -> None:
+        super().__init__()
+        self._as_json = as_json
+        self._secrets = tuple(secret for secret in secrets if secret)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as a line."""
+        fields = {name: value for name in _FIELDS if (value := getattr(record, name, None)) is not None}
+        moment = strftime("%Y-%m-%dT%H:%M:%S", gmtime(record.created)) + f".{int(record.msecs):03d}Z"
+        text = record.getMessage()
+        trouble = self.formatException(record.exc_info) if record.exc_info else ""
+        line = self._json(record, moment, text, trouble, fields) if self._as_json else ""
+        if not self._as_json:
+            told = "".join(f" {name}={value}" for name, value in fields.items())
+            # A record is one line: what comes from outside must not be able to forge another one.
+            flat = text.replace("\r", " ").replace("\n", "\n    ")
+            line = f"{moment} {record.levelname:<7} {record.name}: {flat}{told}"
+            line += "".join(f"\n    {row}" for row in trouble.splitlines())
+        for secret in self._secrets:
+            line = line.replace(secret, "***")
+        return line
+
+    def _json(self, record: logging.LogRecord, moment: str, text: str, trouble: str, fields: dict[str, Any]) -> str:
+        content = {"time": moment, "level": record.levelname.lower(), "logger": record.name, "text": text}
+        told = {name: value if isinstance(value, int) else str(value) for name, value in fields.items()}
+        return msgspec.json.encode(content | told | ({"trouble": trouble} if trouble else {})).decode()
+
+
+def start_logging(*, level: str, file: str | None, as_json: bool, secrets: Collection[str] = ()) -> None:
+    """Send the logs of this process to standard error, or to `file`.
+
+    Parameters
+    ----------
+    level : str
+        One of `LEVELS`.
+    secrets : collection of str
+        Never written, whatever a record says.
+
+    Raises
+    ------
+    StorageError
+        The file cannot be opened.
+    """
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    if file is not None:
+        try:
+            handler = logging.FileHandler(Path(file), encoding="utf-8")
+        except OSError as error:
+            raise StorageError(f"the log cannot be opened: {error.strerror}", where=file) from error
+    handler.setFormatter(_Formatter(as_json=as_json, secrets=secrets))
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    for noisy in ("waitress", "zeroconf", "asyncio"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))

@@ -1,0 +1,284 @@
+"""What the commands answer that ask managers. Each reply is its JSON; `lines` is its text for people."""
+
+from collections.abc import Iterator, Sequence
+from time import localtime, strftime
+
+import msgspec
+
+from dropflow.cli.tables import columns, plural, readable_bytes, readable_seconds
+from dropflow.rest.schema import FailureInfo, LogicalNode, NodeInfo, SessionDetail, SessionInfo
+from dropflow.states import DropState, SessionState
+
+__all__ = [
+    "DoneReply",
+    "FetchReply",
+    "FetchedFile",
+    "KeyReply",
+    "NodesReply",
+    "SessionReply",
+    "SessionsReply",
+    "SubmitReply",
+    "failure_lines",
+]
+
+_ALWAYS = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
+_SHOWN_FAILURES = 10
+_SHOWN_FILES = 12
+_SHOWN_NODES = 40
+_DETAIL_LINES = 12
+
+
+class KeyReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a cluster key is, and by what it is compared; never the key."""
+
+    ok: bool = True
+    key: str
+    fingerprint: str
+    made: bool
+
+    def lines(self) -> Iterator[str]:
+        """The fingerprint and the file."""
+        yield f"cluster key {self.fingerprint}"
+        yield f"  {'made' if self.made else 'in'} {self.key}"
+        if self.made:
+            yield "  copy this file to the same place on every host of the cluster, for example with scp -p"
+
+
+class DoneReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Something was done to a session."""
+
+    ok: bool = True
+    session: str
+    status: str
+    text: str = ""
+
+    def lines(self) -> Iterator[str]:
+        """One line."""
+        yield f"{self.session}: {self.status}{f' ({self.text})' if self.text else ''}"
+
+
+class SessionsReply(msgspec.Struct, frozen=True, kw_only=True):
+    """All sessions of a manager, the youngest first."""
+
+    ok: bool = True
+    url: str
+    sessions: tuple[SessionInfo, ...]
+
+    def lines(self) -> Iterator[str]:
+        """One line a session."""
+        if not self.sessions:
+            yield f"no sessions at {self.url}"
+            return
+        rows = [
+            (
+                info.session,
+                info.status,
+                f"{100 * info.settled / max(info.drops, 1):.0f} %",
+                info.drops,
+                readable_seconds(info.seconds),
+                strftime("%Y-%m-%d %H:%M:%S", localtime(info.created)),
+                _few(info.nodes),
+            )
+            for info in self.sessions
+        ]
+        header = ("session", "status", "settled", "drops", "time", "created", "nodes")
+        yield from columns(rows, header=header, indent="")
+
+
+class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A graph was deployed; with ``--wait``, how its session ended: then the fields are those of ``dropflow run``.
+
+    Attributes
+    ----------
+    ok : bool
+        Whether the session was started, and, if it was waited for, whether it is FINISHED.
+    url : str
+        Page of the session for a browser.
+    waited : bool
+        Whether the status is the last one.
+    output : str
+        Where the results are: at the manager, until ``dropflow fetch`` brings them.
+    """
+
+    ok: bool
+    session: str
+    status: str
+    drops: int
+    states: dict[str, int]
+    seconds: float
+    failures: tuple[FailureInfo, ...] = ()
+    notes: tuple[str, ...] = ()
+    text: str = ""
+    nodes: tuple[str, ...] = ()
+    parts: int = 1
+    url: str
+    waited: bool = False
+    output: str = ""
+
+    @classmethod
+    def of(cls, info: SessionInfo, *, manager: str, parts: int, waited: bool) -> "SubmitReply":
+        """The reply for a session at the manager with this URL."""
+        detail = info if isinstance(info, SessionDetail) else None
+        url = f"{manager}/sessions/{info.session}"
+        return cls(
+            ok=info.status == SessionState.FINISHED.name if waited else True,
+            session=info.session,
+            status=info.status,
+            drops=info.drops,
+            states=_states(info),
+            seconds=round(info.seconds, 3),
+            failures=detail.failures if detail else (),
+            notes=detail.notes if detail else (),
+            text=info.text,
+            nodes=info.nodes,
+            parts=parts,
+            url=url,
+            waited=waited,
+            output=url,
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Where the session is and how it went, the causes of its failures, and what can be done next."""
+        if not self.waited:
+            where = f" on {_few(self.nodes)}" if self.nodes else ""
+            yield f"{self.session}  {self.status}  {plural(self.drops, 'drop')}{where}"
+            yield f"  in the browser: {self.url}"
+            yield f"  here:           dropflow watch {self.session}"
+            return
+        yield _headline(self.status, self.drops, self.seconds, self.states, self.text)
+        yield from failure_lines(self.failures, self.session)
+        yield from (f"note: {note}" for note in self.notes)
+        yield f"results: dropflow fetch {self.session}, or {self.url}"
+
+
+class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """One session as it is now."""
+
+    ok: bool
+    url: str
+    session: SessionDetail
+
+    @classmethod
+    def of(cls, detail: SessionDetail, *, manager: str) -> "SessionReply":
+        """The reply for a session at the manager with this URL."""
+        bad = detail.status in (SessionState.FAILED.name, SessionState.CANCELLED.name)
+        return cls(ok=not bad, url=f"{manager}/sessions/{detail.session}", session=detail)
+
+    def lines(self) -> Iterator[str]:
+        """Status, one line for each logical node, and the causes of failures."""
+        detail = self.session
+        yield _headline(detail.status, detail.drops, detail.seconds, _states(detail), detail.text)
+        if not SessionState[detail.status].is_terminal:
+            left = f", about {readable_seconds(detail.remaining)} left" if detail.remaining is not None else ""
+            yield f"  {detail.running:,} running, {detail.rate:,.0f} drops a second{left}"
+        if detail.nodes:
+            yield f"  on {_few(detail.nodes)}"
+        shown = [node for node in detail.logical if not node.artificial]
+        yield from columns([_logical_row(node) for node in shown[:_SHOWN_NODES]], header=("node", "settled", "states"))
+        if len(shown) > _SHOWN_NODES:
+            yield f"  ... and {plural(len(shown) - _SHOWN_NODES, 'more logical node')}"
+        yield from failure_lines(detail.failures, detail.session)
+        yield from (f"note: {note}" for note in detail.notes)
+        yield f"  {self.url}"
+
+
+class NodesReply(msgspec.Struct, frozen=True, kw_only=True):
+    """All nodes at or below a manager; not ok if one of them is not alive."""
+
+    ok: bool
+    url: str
+    nodes: tuple[NodeInfo, ...]
+
+    def lines(self) -> Iterator[str]:
+        """One line a node."""
+        if not self.nodes:
+            yield f"no nodes at {self.url}"
+            return
+        rows = [
+            (
+                node.name,
+                node.state,
+                node.island or "-",
+                f"{node.load.busy}/{node.load.workers}",
+                f"{node.load.processor:.0f} %",
+                f"{readable_bytes(node.load.memory_free)} of {readable_bytes(node.load.memory)}",
+                readable_bytes(node.load.disk_free),
+                node.sessions,
+                node.text or node.url,
+            )
+            for node in self.nodes
+        ]
+        header = ("node", "state", "island", "busy", "processor", "memory free", "disk free", "sessions", "address")
+        yield from columns(rows, header=header, indent="")
+
+
+class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One result that was brought here."""
+
+    drop: str
+    node: str
+    path: str
+    size: int
+
+
+class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Which results were brought, and which could not be."""
+
+    ok: bool
+    session: str
+    output: str
+    files: tuple[FetchedFile, ...]
+    missing: tuple[str, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """The files, then what is missing and why."""
+        size = readable_bytes(sum(file.size for file in self.files))
+        yield f"{plural(len(self.files), 'result')} ({size}) in {self.output}"
+        yield from (f"  {file.path}" for file in self.files[:_SHOWN_FILES])
+        if len(self.files) > _SHOWN_FILES:
+            yield f"  ... and {len(self.files) - _SHOWN_FILES} more"
+        yield from (f"missing: {text}" for text in self.missing)
+
+
+def failure_lines(failures: Sequence[FailureInfo], session: str) -> Iterator[str]:
+    """Root causes for people, the first ten: which drop, where, why, what to do, and how to see its log."""
+    for failure in failures[:_SHOWN_FAILURES]:
+        tries = f", after {failure.attempts} attempts" if failure.attempts > 1 else ""
+        others = f", and {plural(failure.count - 1, 'drop')} behind it" if failure.count > 1 else ""
+        what = f"failed: {failure.name} ({failure.drop})" if failure.drop else f"lost: node {failure.name}"
+        where = f" on {failure.node}" if failure.node and failure.drop else ""
+        yield f"  {what}{where}{others}{tries}"
+        yield f"    {failure.code} {failure.text}"
+        if failure.hint:
+            yield f"    {failure.hint}"
+        yield from (f"    | {line}" for line in failure.detail.splitlines()[-_DETAIL_LINES:])
+        if failure.has_log and failure.drop:
+            yield f"    log: dropflow log {session} {failure.drop}"
+    if len(failures) > _SHOWN_FAILURES:
+        yield f"... and {plural(len(failures) - _SHOWN_FAILURES, 'more cause')}"
+
+
+def _headline(status: str, drops: int, seconds: float, states: dict[str, int], text: str) -> str:
+    told = ", ".join(f"{count:,} {state}" for state, count in states.items() if count)
+    why = f"  {text}" if text else ""
+    return f"{status}  {plural(drops, 'drop')} in {readable_seconds(seconds)}  ({told or 'nothing to do'}){why}"
+
+
+def _states(info: SessionInfo) -> dict[str, int]:
+    """Drops by state, in the order of the states; the three usual ones always, as ``dropflow run`` has them."""
+    return {
+        state.name: info.states.get(state.name, 0)
+        for state in DropState
+        if info.states.get(state.name) or state in _ALWAYS
+    }
+
+
+def _logical_row(node: LogicalNode) -> tuple[str, str, str]:
+    settled = sum(count for state, count in node.states.items() if DropState[state].is_terminal)
+    told = ", ".join(f"{count:,} {state}" for state, count in node.states.items())
+    return node.name, f"{settled:,}/{node.drops:,}", told
+
+
+def _few(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,78 @@
+"""The options that all commands share which start a process that stays."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from dropflow.cli.exits import Exit
+
+__all__ = ["serve_options"]
+
+_SHARED = (
+    click.option(
+        "--host",
+        default="127.0.0.1",
+        show_default=True,
+        metavar="ADDRESS",
+        help="Address to listen on. Beyond loopback a cluster key must be there (dropflow keys).",
+    ),
+    click.option(
+        "--advertise", default="", metavar="HOST", help="Name or address by which other hosts reach this one."
+    ),
+    click.option("--name", default="", metavar="NAME", help="Name of the manager; ROLE-HOSTNAME by default."),
+    click.option("--root", metavar="DIR", help="Directory to work in; one per name in the user's state by default."),
+    click.option(
+        "--key", metavar="FILE", help="The cluster key; in the user's configuration by default, made when needed."
+    ),
+    click.option("--no-auth", is_flag=True, help="Ask for no token. On loopback only: every user of this host enters."),
+    click.option("--token-file", metavar="FILE", help="Take the token from FILE (mode 0600) instead of a fresh one."),
+    click.option(
+        "--allow-host", multiple=True, metavar="HOST", help="Answer under this name, too (a proxy's). Repeatable."
+    ),
+    click.option("--allow-origin", multiple=True, metavar="URL", help="Let pages of this site call, too. Repeatable."),
+    click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="The least severe records that are logged.",
+    ),
+    click.option("--log-file", metavar="FILE", help="Log to FILE instead of standard error."),
+    click.option("--log-json", is_flag=True, help="Log one JSON object a line."),
+    click.option(
+        "--watch-parent",
+        type=int,
+        metavar="FD",
+        hidden=True,
+        help="End when the pipe with this file descriptor is closed by who started this.",
+    ),
+    click.option("--group", default="", hidden=True, help="Name of the managers that are started together."),
+)
+
+
+def serve_options(port: int) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
+    """Add the shared options, with `port` as the default one; the command gets them as one `ServeOptions`."""
+
+    def decorate(function: Callable[..., Exit]) -> Callable[..., Exit]:
+        @functools.wraps(function)
+        def command(*arguments: Any, **given: Any) -> Exit:
+            from dropflow.cli.serving import ServeOptions
+
+            names = ServeOptions.__struct_fields__
+            options = ServeOptions(**{name: given.pop(name) for name in names})
+            return function(*arguments, options=options, **given)
+
+        wrapped: Callable[..., Exit] = command
+        for option in reversed(_SHARED):
+            wrapped = option(wrapped)
+        return click.option(
+            "--port",
+            type=click.IntRange(0, 65535),
+            default=port,
+            show_default=True,
+            help="Port to listen on; 0 takes any that is free.",
+        )(wrapped)
+
+    return decorate

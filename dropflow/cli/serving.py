@@ -1,0 +1,235 @@
+"""The frame around every process that stays: logs, key, token, ready line, and a clean end.
+
+``node``, `island`, ``master``, ``daemon`` and ``translator`` differ in what they assemble; everything around that is
+the same for all, and is here.
+"""
+
+import fcntl
+import os
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from dropflow.cli.exits import Exit
+from dropflow.cli.logs import start_logging
+from dropflow.cli.paths import default_key, default_root
+from dropflow.cli.records import forget, remember
+from dropflow.cli.stopping import Stopping
+from dropflow.errors import ConflictError, StorageError, UsageError
+from dropflow.rest.auth import is_loopback, load_token, make_token
+from managers.keys import ClusterKey, create, load
+
+__all__ = ["EVERYWHERE", "Front", "Ready", "ServeOptions", "announce", "claim_root", "cluster_key", "serve"]
+
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise it; binding it is the user's own wish
+
+
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the options say that all serving commands share; see their help."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertise: str = ""
+    name: str = ""
+    root: str | None = None
+    key: str | None = None
+    no_auth: bool = False
+    token_file: str | None = None
+    allow_host: tuple[str, ...] = ()
+    allow_origin: tuple[str, ...] = ()
+    watch_parent: int | None = None
+    group: str = ""
+    log_level: str = "info"
+    log_file: str | None = None
+    log_json: bool = False
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """The ready line: what a process that stays says on standard output, once, when it answers requests."""
+
+    ready: bool = True
+    role: str
+    url: str
+    token: str | None
+
+
+@dataclass(frozen=True)
+class Front:
+    """What a command needs to assemble what it serves.
+
+    Attributes
+    ----------
+    name : str
+        Of the manager.
+    root : Path
+        Its directory, which no other process uses.
+    key : ClusterKey
+        Of the cluster.
+    token : str or None
+        What lets people in; None when nobody is kept out.
+    reach : str
+        Name or address under which others reach this process.
+    stack : ExitStack
+        Takes what is to be closed, in the opposite order, when the process ends.
+    stopping : Stopping
+        Ends the process.
+    """
+
+    role: str
+    name: str
+    root: Path
+    key: ClusterKey
+    token: str | None
+    reach: str
+    options: ServeOptions
+    stack: ExitStack
+    stopping: Stopping
+
+
+def serve(role: str, options: ServeOptions, assemble: Callable[[Front], str]) -> Exit:
+    """Assemble what is to be served, say that it is ready, and wait for the end.
+
+    Parameters
+    ----------
+    assemble : callable
+        Builds and starts everything, registers what is to be closed with the front's stack, and answers the URL.
+
+    Returns
+    -------
+    Exit
+        `Exit.FINISHED`: ending when told to is what was asked for.
+
+    Raises
+    ------
+    UsageError
+        The options do not go together, or there is no key where one is demanded.
+    WorldError
+        A port cannot be bound, or a directory cannot be written.
+    """
+    record: list[Path] = []
+    with Stopping(options.watch_parent, at_once=lambda: _forget(record)) as stopping, ExitStack() as stack:
+        _check(options)
+        token = _token(options)
+        start_logging(level=options.log_level, file=options.log_file, as_json=options.log_json, secrets=[token or ""])
+        name = options.name or f"{role}-{socket.gethostname().partition('.')[0]}"
+        root = claim_root(Path(options.root) if options.root else default_root(name), stack)
+        key = cluster_key(options.key, beyond=not is_loopback(options.host))
+        front = Front(
+            role=role,
+            name=name,
+            root=root,
+            key=key,
+            token=token,
+            reach=_reach(options),
+            options=options,
+            stack=stack,
+            stopping=stopping,
+        )
+        url = assemble(front)
+        everywhere = options.host in EVERYWHERE
+        path = remember(url, role=role, name=name, token=token, everywhere=everywhere, group=options.group)
+        record.append(path)
+        stack.callback(_forget, record)
+        if not stopping.asked():
+            announce(Ready(role=role, url=url, token=token), told=options.watch_parent is None)
+        stopping.wait()
+    return Exit.FINISHED
+
+
+def announce(ready: msgspec.Struct, *, told: bool, web: str = "") -> None:
+    """Print the ready line; for people, also the address for the browser, whose fragment never leaves it."""
+    sys.stdout.write(msgspec.json.encode(ready).decode() + "\n")
+    sys.stdout.flush()
+    if told:
+        url, token = web or getattr(ready, "url", ""), getattr(ready, "token", None)
+        sys.stderr.write(f"open in a browser: {url}/login#{token}\n" if token else f"open in a browser: {url}/\n")
+        sys.stderr.flush()
+
+
+def claim_root(root: Path, stack: ExitStack) -> Path:
+    """Make the directory, and hold it until the stack is closed, so that no other manager works in it.
+
+    Raises
+    ------
+    ConflictError
+        Another process holds it.
+    StorageError
+        It cannot be made.
+    """
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = stack.enter_context((root / ".lock").open("a"))
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        hint = "give this one another --name or --root, or stop the other one"
+        raise ConflictError("another manager works in this directory", where=str(root), hint=hint) from error
+    except OSError as error:
+        hint = "choose another --root"
+        raise StorageError(f"the directory cannot be made: {error.strerror}", where=str(root), hint=hint) from error
+    return root.resolve()
+
+
+def cluster_key(file: str | None, *, beyond: bool) -> ClusterKey:
+    """The cluster key: of the file named, or of the default place, where one is made if only this host is served.
+
+    Raises
+    ------
+    UsageError
+        There is none, and other hosts shall be reached: a fresh one would fit no other host.
+    """
+    path = Path(file) if file else default_key()
+    if path.exists() or file:
+        return load(path)
+    if beyond:
+        raise UsageError(
+            "beyond loopback a cluster key is needed",
+            where=str(path),
+            hint="make one with 'dropflow keys create' on one host, and copy the file to the same place on the others",
+        )
+    # Two managers may start at the same moment: the key is made aside, and whoever links it first wins.
+    aside = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        create(aside)
+        os.link(aside, path)
+    except FileExistsError:
+        pass  # the other one won; its key is whole, because a link appears at once
+    except OSError as error:
+        raise StorageError(f"the cluster key cannot be stored: {error.strerror}", where=str(path)) from error
+    finally:
+        aside.unlink(missing_ok=True)
+    return load(path)
+
+
+def _check(options: ServeOptions) -> None:
+    if options.no_auth and not is_loopback(options.host):
+        raise UsageError(
+            f"--no-auth is for loopback only, and {options.host} can be reached from other hosts",
+            hint="leave out --no-auth, or leave out --host",
+        )
+    if options.no_auth and options.token_file:
+        raise UsageError("--no-auth and --token-file exclude each other", hint="leave out one of them")
+
+
+def _token(options: ServeOptions) -> str | None:
+    if options.no_auth:
+        return None
+    if options.token_file is None:
+        return make_token()
+    token = load_token(Path(options.token_file))
+    if not token:
+        raise UsageError("there is no token in the token file", where=options.token_file, hint="write one, mode 0600")
+    return token
+
+
+def _reach(options: ServeOptions) -> str:
+    return options.advertise or (socket.gethostname() if options.host in EVERYWHERE else options.host)
+
+
+def _forget(record: list[Path]) -> None:
+    for path in record:
+        forget(path)

@@ -1,0 +1,157 @@
+"""One manager behind one HTTP server: its routes, its pages, and the guard at the door.
+
+The order matters to people only: what comes first in the route table comes first in the OpenAPI document.
+"""
+
+import socket
+from collections.abc import Callable, Iterable, Sequence
+
+import psutil
+
+from dropflow.errors import UsageError
+from dropflow.rest.auth import Guard, is_loopback
+from dropflow.rest.kit import Limits, Route, Streams, make_app
+from dropflow.rest.login import login_routes
+from dropflow.rest.server import Server
+from managers.api import Manager
+from managers.routes.metrics import metrics_routes
+from managers.routes.native import native_routes
+from managers.routes.original import original_routes
+from managers.web.pages import page_routes
+
+__all__ = ["Service", "make_guard", "manager_routes", "url_of"]
+
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise it, not to bind it
+
+
+class Service:
+    """An HTTP server in a thread of its own, and the routes it serves.
+
+    Parameters
+    ----------
+    routes : callable or Manager
+        What to serve: a manager, or a function that makes the routes from the event streams of the server.
+    host : str
+        Address to bind. Beyond loopback there must be a token.
+    port : int
+        0 lets the system choose.
+    token : str or None
+        None lets everybody in who can reach the server.
+    secret : bytes or None
+        Secret half of the cluster key: who signs with it enters without the token.
+    advertise : str
+        Name or address under which other hosts reach this one; by default `host`, and for a server on all addresses
+        the name of this host.
+    origins, hosts : iterables of str
+        Origins of other sites whose pages may call; further names under which the server may be addressed.
+    limits : Limits
+        What one request may cost.
+
+    Raises
+    ------
+    UsageError
+        There is no token, and the server would be reachable from other hosts.
+    WorldError
+        The address cannot be bound.
+    """
+
+    def __init__(
+        self,
+        routes: Manager | Callable[[Streams, Guard], Sequence[Route]],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None,
+        secret: bytes | None = None,
+        advertise: str = "",
+        origins: Iterable[str] = (),
+        hosts: Iterable[str] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        bounds = limits or Limits()
+        self._streams = Streams(bounds.streams)
+        self._advertise = advertise or (socket.gethostname() if host in _EVERYWHERE else host)
+        guard = make_guard(host, token=token, secret=secret, origins=origins, hosts=(*hosts, self._advertise))
+        table = routes(self._streams, guard) if callable(routes) else manager_routes(routes, self._streams, guard)
+        self._server = Server(
+            make_app(table, guard, bounds),
+            streams=self._streams,
+            stream_limit=bounds.streams,
+            host=host,
+            port=port,
+            open_to_all=token is None,
+        )
+        self._state = "new"
+
+    @property
+    def port(self) -> int:
+        """The port that is bound."""
+        return self._server.port
+
+    @property
+    def url(self) -> str:
+        """Address for clients, without a slash at its end."""
+        return url_of(self._advertise, self.port)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._state = "started"
+        self._server.start()
+
+    def close(self) -> None:
+        """End the event streams, stop answering and free the port. Idempotent; the manager itself is not closed."""
+        if self._state == "new":
+            self._server.start()  # a server that never ran holds its port until it has
+        if self._state != "closed":
+            self._state = "closed"
+            self._server.close()
+
+
+def url_of(host: str, port: int) -> str:
+    """Address of the server on this host and port, without a slash at its end."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def manager_routes(manager: Manager, streams: Streams, guard: Guard) -> tuple[Route, ...]:
+    """Everything that a manager serves."""
+    return (
+        *native_routes(manager, streams),
+        *original_routes(manager),
+        *metrics_routes(manager),
+        *login_routes(guard),
+        *page_routes(manager, streams),
+    )
+
+
+def make_guard(
+    host: str, *, token: str | None, secret: bytes | None, origins: Iterable[str] = (), hosts: Iterable[str] = ()
+) -> Guard:
+    """The guard of a server that is bound to `host`.
+
+    A server on all addresses answers for the name and the addresses of this host: a foreign name that resolves to them
+    (DNS rebinding) stays refused, because addresses cannot be rebound.
+
+    Raises
+    ------
+    UsageError
+        There is no token, and other hosts could reach the server.
+    """
+    if token is None and not is_loopback(host):
+        raise UsageError(
+            f"without a token a server may only listen on loopback, not on {host}",
+            hint="leave out --no-auth, or leave out --host",
+        )
+    names = {host, *hosts}
+    if host in _EVERYWHERE:
+        names |= _own_names()
+    return Guard(
+        token=token,
+        secret=secret,
+        hosts=frozenset(name.lower() for name in names if name not in _EVERYWHERE),
+        origins=frozenset(origins),
+    )
+
+
+def _own_names() -> set[str]:
+    addresses = (address.address for found in psutil.net_if_addrs().values() for address in found)
+    return {socket.gethostname(), socket.getfqdn(), *(text.partition("%")[0] for text in addresses)}

@@ -1,0 +1,285 @@
+"""The commands that ask a manager, against one in memory that is served for real."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dropflow.cli.main import main
+from dropflow.testing.manager import FakeManager, made_up
+from managers.service import Service
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+TOKEN = "a-token-of-this-test"  # noqa: S105 - of a server that lives as long as its test
+
+Ask = Callable[..., "Answer"]
+
+
+class Answer:
+    """What a command left."""
+
+    def __init__(self, status: int, out: bytes, err: bytes) -> None:
+        self.status = status
+        self.out = out
+        self.text = out.decode(errors="replace")
+        self.err = err.decode()
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one object on standard output."""
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home in which no manager runs and no key lies."""
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home" / name))
+    for name in ("DROPFLOW_URL", "DROPFLOW_TOKEN", "DROPFLOW_OUTPUT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def manager() -> FakeManager:
+    """A manager with sessions called running, failed, finished and cancelled."""
+    return made_up(nodes=("node-1", "node-2"), role="island")
+
+
+@pytest.fixture
+def service(manager: FakeManager) -> Iterator[Service]:
+    """The manager, served."""
+    served = Service(manager, token=TOKEN)
+    served.start()
+    yield served
+    manager.close()
+    served.close()
+
+
+@pytest.fixture
+def ask(service: Service, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Call ``dropflow`` with arguments; the manager and its token are in the environment."""
+    monkeypatch.setenv("DROPFLOW_URL", service.url)
+    monkeypatch.setenv("DROPFLOW_TOKEN", TOKEN)
+
+    def call(*arguments: object) -> Answer:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        out, err = capfdbinary.readouterr()
+        return Answer(int(ended.value.code or 0), out, err)
+
+    return call
+
+
+def test_sessions_are_listed_the_youngest_first(ask: Ask) -> None:
+    """The table has one line for each session, with its status."""
+    answer = ask("sessions")
+
+    assert answer.status == 0
+    assert [line.split()[:2] for line in answer.text.splitlines()[1:]] == [
+        ["running", "RUNNING"],
+        ["failed", "FAILED"],
+        ["finished", "FINISHED"],
+        ["cancelled", "CANCELLED"],
+    ]
+
+
+def test_every_command_answers_json(ask: Ask) -> None:
+    """With --output json there is one object with an ok, and nothing beside it."""
+    for arguments in (["sessions"], ["nodes"], ["status", "running"], ["log", "failed", "1"]):
+        answer = ask(*arguments, "--output", "json")
+
+        assert answer.json["ok"] is True, arguments
+        assert answer.err == ""
+
+
+@pytest.mark.parametrize(("session", "status"), [("running", 0), ("finished", 0), ("failed", 1), ("cancelled", 1)])
+def test_status_tells_by_its_exit_status(ask: Ask, session: str, status: int) -> None:
+    """A session that FAILED or was CANCELLED gives 1."""
+    assert ask("status", session).status == status
+
+
+def test_status_names_root_causes_and_the_way_to_their_logs(ask: Ask, manager: FakeManager) -> None:
+    """For each cause: the drop, the text, the hint, and the command that shows its log."""
+    failure = manager.failures("failed")[0]
+    answer = ask("status", "failed")
+
+    assert failure.text in answer.text
+    assert failure.hint in answer.text
+    assert f"dropflow log failed {failure.drop}" in answer.text
+
+
+def test_a_session_that_nobody_knows_is_told(ask: Ask) -> None:
+    """The status is 2, and the message names the session."""
+    for command in ("status", "watch", "cancel", "delete", "fetch"):
+        answer = ask(command, "nowhere")
+
+        assert answer.status == 2, command
+        assert "nowhere" in answer.err
+
+
+def test_watch_follows_a_session_to_its_end(ask: Ask, manager: FakeManager) -> None:
+    """It ends when the session ends, with the status that the session deserves."""
+    timer = threading.Timer(0.2, manager.complete, ["running"])
+    timer.start()
+    answer = ask("watch", "running", "--output", "json")
+    timer.join()
+
+    assert answer.status == 0
+    assert answer.json["session"]["status"] == "FINISHED"
+
+
+def test_cancel_and_delete_do_so(ask: Ask, manager: FakeManager) -> None:
+    """What is cancelled says why; what is deleted is gone."""
+    cancelled = ask("cancel", "running", "--reason", "it rains")
+    ask("delete", "running")
+
+    assert "CANCELLED" in cancelled.text
+    assert "it rains" in cancelled.text
+    assert "running" not in [info.session for info in manager.sessions()]
+
+
+def test_the_log_comes_as_it_is(ask: Ask, manager: FakeManager) -> None:
+    """Standard output has the bytes of the log and nothing else."""
+    wanted = b"".join(manager.log("failed", "1").chunks)
+
+    assert ask("log", "failed", "1").out == wanted
+
+
+def test_explain_tells_the_reasons(ask: Ask, manager: FakeManager) -> None:
+    """The reasons are those that the node gives."""
+    drop = manager.drop("failed", "1")
+    answer = ask("explain", "failed", drop.oid, "--output", "json")
+
+    assert (answer.json["drop"], answer.json["state"]) == (drop.oid, "ERROR")
+    assert answer.json["reasons"] == list(drop.reasons)
+
+
+def test_results_are_fetched_with_their_bytes(ask: Ask, manager: FakeManager, tmp_path: Path) -> None:
+    """Every result lands under its path below the directory, as it was."""
+    answer = ask("fetch", "finished", "-o", "here", "--output", "json")
+    results = {
+        result.path: b"".join(manager.data("finished", result.oid).chunks) for result in manager.results("finished")
+    }
+
+    assert answer.status == 0
+    assert {path: (tmp_path / "here" / path).read_bytes() for path in results} == results
+    assert {file["path"] for file in answer.json["files"]} == set(results)
+
+
+def test_one_drop_is_fetched_alone(ask: Ask, manager: FakeManager, tmp_path: Path) -> None:
+    """With DROP, only its content comes."""
+    answer = ask("fetch", "finished", "21", "-o", "here")
+    files = [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
+
+    assert answer.status == 0
+    assert [path.read_bytes() for path in files] == [b"".join(manager.data("finished", "21").chunks)]
+
+
+def test_what_cannot_be_fetched_is_named(ask: Ask, manager: FakeManager) -> None:
+    """The other results come all the same, and the status is 1."""
+    from dropflow.errors import GoneError  # noqa: PLC0415 - one test's own
+
+    manager.refuse("data", GoneError("it was released"))
+    answer = ask("fetch", "finished", "-o", "here")
+
+    assert answer.status == 1
+    assert "it was released" in answer.err + answer.text
+
+
+def test_nodes_are_listed_with_their_load(ask: Ask) -> None:
+    """One line a node; all alive gives 0."""
+    answer = ask("nodes")
+
+    assert answer.status == 0
+    assert [line.split()[0] for line in answer.text.splitlines()[1:]] == ["node-1", "node-2"]
+
+
+def test_submit_places_one_part_on_each_node(ask: Ask, manager: FakeManager) -> None:
+    """The graph is cut into as many parts as nodes are alive, and each node gets one."""
+    answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--session", "mine", "--output", "json")
+
+    assert (answer.status, answer.json["session"], answer.json["parts"]) == (0, "mine", 2)
+    assert set(manager.graph("mine").places) == {"node-1", "node-2"}
+
+
+def test_submit_at_random_is_the_same_for_the_same_seed(ask: Ask, manager: FakeManager) -> None:
+    """--random gives each drop a part by its seed."""
+    graph = EXAMPLES / "nested-scatter-gather.graph"
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        ask("submit", graph, "--session", name, "--random", seed, "-n", 5)
+    first, again, other = (manager.graph(name).part.tolist() for name in "abc")
+
+    assert first == again != other
+    assert set(first) == set(range(5))
+
+
+def test_submit_and_wait_ends_as_run_does(ask: Ask, manager: FakeManager) -> None:
+    """--wait follows the session and answers with the fields of run."""
+    threading.Timer(0.5, lambda: manager.complete("mine")).start()
+    answer = ask("submit", EXAMPLES / "hello.graph", "--session", "mine", "--wait", "--output", "json")
+    wanted = {"ok", "session", "status", "drops", "states", "seconds", "failures", "notes", "output"}
+
+    assert answer.status == 0
+    assert wanted <= answer.json.keys()
+    assert answer.json["states"] == {"COMPLETED": 2, "ERROR": 0, "SKIPPED": 0}
+
+
+def test_a_session_that_fails_gives_one(ask: Ask, manager: FakeManager) -> None:
+    """--wait ends with 1 when the session FAILED."""
+    threading.Timer(0.5, lambda: (manager.fail("mine", 0, "no sky"), manager.complete("mine"))).start()
+    answer = ask("submit", EXAMPLES / "hello.graph", "--session", "mine", "--wait")
+
+    assert answer.status == 1
+    assert "no sky" in answer.text
+
+
+def test_a_bad_session_name_is_refused_before_anything_is_sent(ask: Ask, manager: FakeManager) -> None:
+    """A name that is no safe path segment is refused in words."""
+    before = len(manager.sessions())
+    answer = ask("submit", EXAMPLES / "hello.graph", "--session", "../up")
+
+    assert answer.status == 2
+    assert "--session" in answer.err
+    assert len(manager.sessions()) == before
+
+
+def test_without_a_token_the_manager_refuses(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong token is told as such, with status 2."""
+    monkeypatch.setenv("DROPFLOW_TOKEN", "wrong")
+    answer = ask("sessions")
+
+    assert answer.status == 2
+    assert "token" in answer.err
+
+
+def test_a_manager_that_is_not_there_is_told(ask: Ask, service: Service) -> None:
+    """The address is named, with what to do; the status is 1, because trying again may help."""
+    service.close()
+    answer = ask("sessions")
+
+    assert answer.status == 1
+    assert service.url in answer.err
+
+
+def test_without_any_manager_the_way_to_one_is_told(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither named nor found: the message says how to start one."""
+    monkeypatch.delenv("DROPFLOW_URL")
+    answer = ask("sessions")
+
+    assert answer.status == 2
+    assert "dropflow up" in answer.err
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://h:port", "http://h/path"])
+def test_addresses_that_are_none_are_refused(ask: Ask, url: str) -> None:
+    """What is no address of a manager is refused before anything is sent."""
+    answer = ask("sessions", "--to", url)
+
+    assert answer.status == 2
+    assert "address" in answer.err
