@@ -1,0 +1,93 @@
+"""On which node each part of a graph goes."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from urllib.parse import urlsplit
+
+from dropflow.errors import BadGraphError, LinkError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.schema import NodeInfo
+
+__all__ = ["assign"]
+
+_SHOWN = 5
+
+
+def assign(graph: PhysicalGraph, nodes: Sequence[NodeInfo], *, anew: bool = False) -> tuple[str, ...]:
+    """The node of each part of `graph`.
+
+    A graph that names nodes gets those, by their name or, where that is only one, by the name or address of their host
+    (with or without its port, as DALiuGE's graphs have it). A graph that names none is spread over all nodes that are
+    alive: part k on the k-th by name, and from the start again when there are more parts than nodes.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        Its `places` are one name a part, or none.
+    nodes : sequence of NodeInfo
+        All nodes, those that are not alive too.
+    anew : bool
+        Spread the parts whatever the graph names.
+
+    Raises
+    ------
+    LinkError
+        No node is alive.
+    BadGraphError
+        Nodes that the graph names are unknown, not alive or ambiguous: all of them at once.
+    """
+    alive = sorted(node.name for node in nodes if node.state == "alive")
+    if not alive:
+        known = ", ".join(f"{node.name} ({node.state})" for node in nodes) or "none is known"
+        raise LinkError(f"no node is alive: {known}", hint="start a node with 'dropflow node', or wait for one to join")
+    if anew or not graph.places:
+        return tuple(alive[part % len(alive)] for part in range(graph.parts))
+    if len(graph.places) < graph.parts:
+        raise BadGraphError(
+            f"the graph has {graph.parts} parts but names nodes for {len(graph.places)} only",
+            where=graph.name,
+            hint="map it again, or submit it with --anew to spread it over the nodes that there are",
+        )
+    used = sorted(set(graph.places))
+    found = {place: _matching(place, nodes) for place in used}
+    wrong = [text for place in used if (text := _wrong(place, found[place], alive))]
+    if wrong:
+        more = f" (and {len(wrong) - _SHOWN} more)" if len(wrong) > _SHOWN else ""
+        raise BadGraphError(
+            f"the graph names nodes that cannot be used: {'; '.join(wrong[:_SHOWN])}{more}",
+            where=graph.name,
+            hint=f"submit it with --anew to spread it over the nodes that are alive: {_listed(alive)}",
+        )
+    return tuple(found[place][0].name for place in graph.places)
+
+
+def _matching(place: str, nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
+    """The nodes that `place` may mean: that of the name, else all on a host of that name or address."""
+    by_name = [node for node in nodes if node.name == place]
+    if by_name:
+        return by_name
+    by_host = [node for node in nodes if place in _addresses(node)]
+    alive = [node for node in by_host if node.state == "alive"]
+    return alive or by_host
+
+
+def _addresses(node: NodeInfo) -> set[str]:
+    parts = urlsplit(node.url)
+    return {name for name in (node.host, parts.hostname, parts.netloc) if name}
+
+
+def _wrong(place: str, found: Sequence[NodeInfo], alive: Sequence[str]) -> str:
+    if not found:
+        close = get_close_matches(place, alive, n=1)
+        return f"{place!r} is not here" + (f", did it mean {close[0]!r}?" if close else "")
+    if len(found) > 1:
+        return f"{place!r} may be any of {_listed([node.name for node in found])}"
+    node = found[0]
+    if node.state != "alive":
+        return f"{place!r} is {node.state}" + (f": {node.text}" if node.text else "")
+    return ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

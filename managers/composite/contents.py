@@ -1,0 +1,159 @@
+"""What is in a session: drops, logs, data, results, journals and graphs, from whichever child has them."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from dropflow.errors import LinkError, UsageError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slicing import Slice, join
+from dropflow.rest.schema import Download, DropDetail, DropInfo, DropPage, DropQuery, FailureInfo, ResultInfo
+from managers.api import Manager
+from managers.composite.archive import bundle, close
+from managers.composite.asking import Asker, Replies
+from managers.composite.children import Children, ChildView
+from managers.composite.merging import merge_failures, told_by, windows
+from managers.composite.sightings import Sightings
+
+__all__ = ["Contents"]
+
+_LONG = 30.0
+"""Seconds to wait for the beginning of something large."""
+
+
+class Contents:
+    """Finds things in the sessions of the children."""
+
+    def __init__(self, name: str, asker: Asker, children: Children, sightings: Sightings) -> None:
+        self._name = name
+        self._asker = asker
+        self._children = children
+        self._sightings = sightings
+
+    def drops(self, session: str, query: DropQuery) -> DropPage:
+        """A page of the drops that match: first how many each child has, then the rows of the page."""
+        count = msgspec.structs.replace(query, offset=0, limit=1)
+        replies = self._asker.ask(lambda child: child.drops(session, count))
+        missing = self._missing(session, replies)
+        if not missing:
+            replies.raise_unless_answered(f"session {session!r}")
+        if not replies.values and replies.refusals:
+            raise replies.refusals[0][1]
+        totals = [page.total for _, page in replies.values]
+        rows, late = self._rows(session, query, [view for view, _ in replies.values], totals)
+        return DropPage(
+            drops=rows,
+            total=sum(totals),
+            offset=query.offset,
+            limit=query.limit,
+            missing=tuple(sorted({*missing, *late, *(view.name for view, _ in replies.refusals)})),
+        )
+
+    def _rows(
+        self, session: str, query: DropQuery, views: list[ChildView], totals: list[int]
+    ) -> tuple[tuple[DropInfo, ...], list[str]]:
+        """The rows of a page, and the children that did not give theirs."""
+        wanted: dict[str, Callable[[], DropPage]] = {}
+        by_url = {view.url: view for view in views}
+        for window in windows(totals, query):
+            view = views[window.child]
+            part = msgspec.structs.replace(query, offset=window.offset, limit=window.limit)
+            wanted[view.url] = partial(view.manager.drops, session, part)
+        replies = self._asker.ask_each(wanted, views=by_url)
+        rows = tuple(row for _, page in replies.values for row in page.drops)
+        late = [view.name for view, _ in (*replies.missing, *replies.refusals)]
+        below = [name for _, page in replies.values for name in page.missing]
+        return rows, [*late, *below]
+
+    def drop(self, session: str, drop: str) -> DropDetail:
+        """One drop, from the node that holds it."""
+        return self._locate(session, drop)[1]
+
+    def log(self, session: str, drop: str) -> Download:
+        """The log of a drop, from the node that holds it."""
+        view, found = self._locate(session, drop)
+        return self._open(view, lambda child: child.log(session, found.oid), f"log of drop {found.oid!r}")
+
+    def data(self, session: str, drop: str) -> Download:
+        """Content of a data drop, from the node that holds it."""
+        view, found = self._locate(session, drop)
+        return self._open(view, lambda child: child.data(session, found.oid), f"content of drop {found.oid!r}")
+
+    def failures(self, session: str) -> tuple[FailureInfo, ...]:
+        """All root causes; for children that do not answer, those that they told last."""
+        replies = self._asker.ask(lambda child: child.failures(session))
+        parts = self._sightings.parts(session, {view.url: view for view in self._children.views()})
+        if not parts:
+            replies.raise_unless_answered(f"session {session!r}")
+        told = [failure for _, failures in replies.values for failure in failures]
+        remembered = [failure for part in parts if part.missing for failure in told_by(part).failures]
+        return merge_failures([*told, *remembered])
+
+    def results(self, session: str) -> tuple[ResultInfo, ...]:
+        """What the session left on the children that answer, in the order of the graph."""
+        replies = self._asker.ask(lambda child: child.results(session))
+        replies.raise_unless_answered(f"session {session!r}")
+        found = (result for _, results in replies.values for result in results)
+        return tuple(sorted(found, key=lambda result: (result.drop, result.node)))
+
+    def journal(self, session: str) -> Download:
+        """The journal of the only child that holds the session, or those of several in a tar file."""
+        replies = self._asker.ask(lambda child: child.journal(session), seconds=_LONG, discard=close)
+        replies.raise_unless_answered(f"session {session!r}")
+        missing = [f"{name}: not reached" for name in self._missing(session, replies)]
+        missing += [f"{view.name}: {error}" for view, error in replies.refusals]
+        if len(replies.values) == 1 and not missing:
+            return replies.values[0][1]
+        members = [(view.name, download) for view, download in replies.values]
+        notes = "".join(f"{line}\n" for line in sorted(missing))
+        return bundle(f"{session}-journals.tar", members, notes=notes)
+
+    def slices(self, session: str) -> tuple[Slice, ...]:
+        """The slices of the graph on the children that answer."""
+        replies = self._asker.ask(lambda child: child.slices(session), seconds=_LONG)
+        replies.raise_unless_answered(f"session {session!r}")
+        return tuple(piece for _, pieces in replies.values for piece in pieces)
+
+    def graph(self, session: str) -> PhysicalGraph:
+        """The graph, as far as the children that answer hold it."""
+        return join(self.slices(session))
+
+    def _locate(self, session: str, drop: str) -> tuple[ChildView, DropDetail]:
+        """The child that holds a drop, and what it tells about it."""
+        replies = self._asker.ask(lambda child: child.drop(session, drop))
+        found = _holders(replies)
+        if not found:
+            missing = self._missing(session, replies)
+            if missing and not replies.refusals:
+                raise LinkError(
+                    f"drop {drop!r} of session {session!r} is on no node that answers",
+                    where=self._name,
+                    hint=f"it may be on {', '.join(missing)}, which does not answer",
+                )
+            replies.raise_unless_answered(f"drop {drop!r} in session {session!r}")
+        if len(found) > 1:
+            examples = ", ".join(sorted(found)[:3])
+            raise UsageError(f"{len(found)} drops end in {drop!r}", where=session, hint=f"such as {examples}")
+        return next(iter(found.values()))
+
+    def _open(self, view: ChildView, call: Callable[[Manager], Download], what: str) -> Download:
+        replies = self._asker.ask(call, among=[view], seconds=_LONG, discard=close)
+        replies.raise_unless_answered(what)
+        return replies.values[0][1]
+
+    def _missing(self, session: str, replies: Replies[Any]) -> list[str]:
+        """Children that hold a part of the session, as far as is known, and were not asked or did not answer."""
+        holders = self._sightings.holders(session)
+        return sorted(view.name for view, _ in replies.missing if view.url in holders)
+
+
+def _holders(replies: Replies[DropDetail]) -> dict[str, tuple[ChildView, DropDetail]]:
+    """Who tells about which drop, by its id; of several that know a drop, the one whose node has it."""
+    found: dict[str, tuple[ChildView, DropDetail]] = {}
+    for view, detail in replies.values:
+        known = found.get(detail.oid)
+        if known is None or detail.node in {node.name for node in view.nodes}:
+            found[detail.oid] = (view, detail)
+    return found

@@ -1,0 +1,212 @@
+"""One session from what several children tell about it: pure functions over the records of `dropflow.rest.schema`.
+
+Merging is the same whether it happens once or in steps (a master merges what islands have merged), and the whole is
+what one manager with all the drops would tell; tests hold both against a slow oracle.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from dropflow.rest.schema import DropQuery, FailureInfo, LogicalNode, SessionDetail, SessionInfo
+from dropflow.states import SessionState
+
+__all__ = [
+    "SHOWN_FAILURES",
+    "Part",
+    "Window",
+    "as_info",
+    "merge",
+    "merge_failures",
+    "merge_logical",
+    "told_by",
+    "windows",
+]
+
+SHOWN_FAILURES = 100
+"""Root causes that a `SessionDetail` carries."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one child tells, or told last, about a session.
+
+    Attributes
+    ----------
+    child : str
+        Its name.
+    detail : SessionDetail
+        As it was told.
+    missing : str
+        Why `detail` may be out of date; empty when it is not.
+    lost : bool
+        Whether the drops that were not settled are given up: a node that is lost. An island that is lost is not: its
+        nodes go on without it.
+    """
+
+    child: str
+    detail: SessionDetail
+    missing: str = ""
+    lost: bool = False
+
+    @property
+    def unsettled(self) -> int:
+        """Drops that had not reached the end when it was last heard."""
+        return max(self.detail.drops - self.detail.settled, 0)
+
+
+def merge(parts: Sequence[Part], *, version: int) -> SessionDetail:
+    """The session of which `parts` (at least one) are the parts.
+
+    It is over when all parts are, and then FAILED if any is, else CANCELLED if any is. A part that is lost counts as
+    FAILED unless it was over, and its node is a root cause.
+    """
+    told = [told_by(part) for part in parts]
+    states: Counter[str] = Counter()
+    for detail in told:
+        states.update(detail.states)
+    status = _status([SessionState[detail.status] for detail in told])
+    is_over = SessionState[status].is_terminal
+    failures = merge_failures(failure for detail in told for failure in detail.failures)
+    missing = [f"{part.child} {part.missing}" for part in parts if part.missing]
+    first = max(told, key=lambda detail: detail.epoch)
+    return SessionDetail(
+        session=first.session,
+        graph=first.graph,
+        status=status,
+        epoch=first.epoch,
+        version=version,
+        drops=sum(detail.drops for detail in told),
+        settled=sum(detail.settled for detail in told),
+        running=sum(detail.running for detail in told),
+        states=dict(states),
+        created=_first(detail.created for detail in told),
+        started=_first(detail.started for detail in told),
+        finished=max(detail.finished for detail in told) if is_over else 0.0,
+        seconds=max(detail.seconds for detail in told),
+        rate=sum(detail.rate for detail in told),
+        remaining=None if is_over else _remaining(told),
+        nodes=tuple(sorted({node for detail in told for node in detail.nodes})),
+        text="; ".join(dict.fromkeys([detail.text for detail in told if detail.text])),
+        logical=merge_logical(node for detail in told for node in detail.logical),
+        failures=failures[:SHOWN_FAILURES],
+        notes=tuple(dict.fromkeys([*missing, *(note for detail in told for note in detail.notes)])),
+    )
+
+
+def as_info(detail: SessionDetail) -> SessionInfo:
+    """The row of the list of sessions for `detail`."""
+    return SessionInfo(**{name: getattr(detail, name) for name in SessionInfo.__struct_fields__})
+
+
+def merge_logical(nodes: Iterable[LogicalNode]) -> tuple[LogicalNode, ...]:
+    """Logical nodes with their counts added by key, in the order in which the keys come."""
+    found: dict[str, LogicalNode] = {}
+    for node in nodes:
+        known = found.get(node.key)
+        if known is None:
+            found[node.key] = node
+        else:
+            states = dict(Counter(known.states) + Counter(node.states))
+            found[node.key] = msgspec.structs.replace(known, drops=known.drops + node.drops, states=states)
+    return tuple(found.values())
+
+
+def merge_failures(failures: Iterable[FailureInfo]) -> tuple[FailureInfo, ...]:
+    """Root causes with their counts added by drop (by node, for lost ones), the most harmful first.
+
+    Only the drop's own node knows all about a failure, so of several accounts the one with the most to tell is kept.
+    """
+    found: dict[tuple[str, str], FailureInfo] = {}
+    for failure in failures:
+        key = (failure.drop, "" if failure.drop else failure.name)
+        known = found.get(key)
+        if known is None:
+            found[key] = failure
+            continue
+        best = max(known, failure, key=lambda told: (told.has_log, len(told.detail), told.attempts, told.text))
+        found[key] = msgspec.structs.replace(
+            best,
+            count=known.count + failure.count,
+            drops=tuple(dict.fromkeys((*known.drops, *failure.drops)))[:SHOWN_FAILURES],
+        )
+    return tuple(sorted(found.values(), key=lambda failure: (-failure.count, failure.drop, failure.name)))
+
+
+class Window(msgspec.Struct, frozen=True):
+    """The rows that a page needs of one child: by its place in the order of children."""
+
+    child: int
+    offset: int
+    limit: int
+
+
+def windows(totals: Sequence[int], query: DropQuery) -> tuple[Window, ...]:
+    """Which rows to ask of which child, so that one after the other they are the page that `query` asks for.
+
+    Parameters
+    ----------
+    totals : sequence of int
+        How many rows of each child match.
+    """
+    found = []
+    start, left = query.offset, query.limit
+    for child, total in enumerate(totals):
+        take = min(max(total - start, 0), left)
+        if take:
+            found.append(Window(child, start, take))
+            left -= take
+        start = max(start - total, 0)
+    return tuple(found)
+
+
+def _status(states: Sequence[SessionState]) -> str:
+    if all(state.is_terminal for state in states):
+        for worst in (SessionState.FAILED, SessionState.CANCELLED):
+            if worst in states:
+                return worst.name
+        return SessionState.FINISHED.name
+    if len(set(states)) == 1:
+        return states[0].name
+    # Some are ahead of others: the session is as far as it takes to have got there.
+    is_moving = any(state is SessionState.RUNNING or state.is_terminal for state in states)
+    return (SessionState.RUNNING if is_moving else max(states)).name
+
+
+def _first(times: Iterable[float]) -> float:
+    return min((time for time in times if time), default=0.0)
+
+
+def _remaining(told: Sequence[SessionDetail]) -> float | None:
+    going = [detail.remaining for detail in told if not SessionState[detail.status].is_terminal]
+    known = [seconds for seconds in going if seconds is not None]
+    return max(known) if known and len(known) == len(going) else None
+
+
+def told_by(part: Part) -> SessionDetail:
+    """What a part tells: as it is, or, on a node that is lost before it was over, what is left of it."""
+    detail = part.detail
+    if not part.lost or SessionState[detail.status].is_terminal:
+        return detail
+    text = f"node {part.child} is lost with {part.unsettled} of its {detail.drops} drops not settled: {part.missing}"
+    failure = FailureInfo(
+        drop="",
+        name=part.child,
+        node=part.child,
+        code="DF220",
+        kind="LostNode",
+        text=text,
+        hint="start the node again, and submit the graph again",
+        count=part.unsettled,
+    )
+    return msgspec.structs.replace(
+        detail,
+        status=SessionState.FAILED.name,
+        running=0,
+        rate=0.0,
+        remaining=None,
+        text=text,
+        failures=(*detail.failures, failure),
+    )
