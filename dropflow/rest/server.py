@@ -10,7 +10,6 @@ server is closing, streams end by themselves, and what then still runs is left t
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from itertools import count
 from typing import Any, Protocol
 
 from dropflow.clock import SystemClock
@@ -156,71 +155,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _waitress(app: Callable[..., Any], listening: socket.socket, *, most: int) -> _Serving:
-    # Only servers pay for its import.
-    from waitress import wasyncore  # noqa: PLC0415 - see above
-    from waitress.adjustments import Adjustments  # noqa: PLC0415 - see above
-    from waitress.server import TcpWSGIServer  # noqa: PLC0415 - see above
-    from waitress.task import ThreadedTaskDispatcher  # noqa: PLC0415 - see above
+    from dropflow.rest.turning import Serving  # noqa: PLC0415 - only servers pay for the import of waitress
 
-    class Threads(ThreadedTaskDispatcher):  # type: ignore[misc] # waitress has no types
-        """Starts a thread when a request finds none idle."""
-
-        def add_task(self, task: Any) -> None:
-            with self.lock:
-                self.queue.append(task)
-                self.queue_cv.notify()
-                idle = len(self.threads) - self.stop_count - self.active_count
-                if len(self.queue) > idle and len(self.threads) < most:
-                    number = next(number for number in count() if number not in self.threads)
-                    self.threads.add(number)
-                    self.active_count += 1
-                    self.start_new_thread(self.handler_thread, number)
-
-    class Serving(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
-        """A server whose loop is turned from outside."""
-
-        def __init__(self, *given: Any, **settings: Any) -> None:
-            self.waking = threading.Lock()
-            self.silent = False
-            super().__init__(*given, **settings)
-
-        def turn(self, *, timeout: float) -> None:
-            self.asyncore.loop(timeout=timeout, map=self._map, use_poll=True, count=1)
-
-        def stop_listening(self) -> None:
-            self.accepting = False
-            wasyncore.dispatcher.close(self)
-
-        def is_busy(self) -> bool:
-            channels = list(self.active_channels.values())
-            return any(channel.requests or channel.total_outbufs_len for channel in channels)
-
-        def abandon(self) -> None:
-            for channel in list(self.active_channels.values()):
-                channel.handle_close()
-            self.task_dispatcher.set_thread_count(0)
-            with self.waking:
-                self.silent = True
-                self.trigger.close()
-
-        def pull_trigger(self) -> None:
-            # A request that outlives the server has nobody to wake; the number of the pipe may be another file's now.
-            with self.waking:
-                if not self.silent:
-                    super().pull_trigger()
-
-    settings = Adjustments(
-        sockets=[listening],
-        connection_limit=2000,
-        backlog=1024,
-        channel_timeout=120,
-        channel_request_lookahead=1,  # a client that goes away is seen while its request runs
-        ident="dropflow",
-        clear_untrusted_proxy_headers=True,
-        max_request_body_size=2**30,
-    )
-    where = (listening.family, listening.type, listening.proto, listening.getsockname())
-    found: _Serving = Serving(
-        app, {}, True, listening, dispatcher=Threads(), adj=settings, bind_socket=False, sockinfo=where
-    )
+    found: _Serving = Serving.on(listening, app, most=most)
     return found

@@ -68,7 +68,7 @@ class _Manager(Collector):
         rate = sum(session.rate for session in sessions if session.status == "RUNNING")
         yield GaugeMetricFamily("dropflow_attempts_running", "Attempts of applications that run now.", running)
         yield GaugeMetricFamily("dropflow_settled_per_second", "Drops settled per second, lately.", rate)
-        states = Counter(node.state for node in nodes)
+        states: Counter[str] = Counter(node.state for node in nodes)
         yield _counted("dropflow_nodes", "Node managers by state.", "state", states, ("alive", "suspect", "lost"))
         for name, text, field, scale in _LOADS:
             family = GaugeMetricFamily(name, text, labels=["node"])
