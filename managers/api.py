@@ -11,6 +11,7 @@ other `DropflowError` as their docstrings say.
 from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slicing import Slice
 from dropflow.rest.schema import (
     Child,
     Download,
@@ -156,6 +157,10 @@ class Manager(Protocol):
 
     def graph(self, session: str) -> PhysicalGraph:
         """The whole graph, as far as it is at or below this manager."""
+        ...
+
+    def slices(self, session: str) -> tuple[Slice, ...]:
+        """The slices of the graph that are at or below this manager: what a parent joins to the whole graph."""
         ...
 
     def close(self) -> None:

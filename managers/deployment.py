@@ -70,7 +70,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     check: bool = False
     slices: Mapping[str, Any] = {}
 
-    def buffers(self) -> list[Buffer]:
+    def buffers(self) -> list[bytes | memoryview]:
         """The deployment as bytes in pieces, to be sent one after the other; the slices are not copied."""
         bare = msgspec.structs.replace(self, slices={})
         sizes = {node: len(memoryview(data).cast("B")) for node, data in self.slices.items()}

@@ -1,6 +1,7 @@
 """What ``dropflow node``, ``island``, ``master``, ``daemon`` and ``translator`` assemble inside their frame."""
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from dropflow.cli.exits import Exit
 from dropflow.cli.serving import Front, ServeOptions, serve
@@ -49,7 +50,7 @@ def serve_node(
 
 
 def serve_composite(
-    role: str,
+    role: Literal["island", "master"],
     options: ServeOptions,
     *,
     children: Sequence[str],
@@ -75,7 +76,7 @@ def serve_composite(
         front.stack.callback(manager.close)
         service = _service(front, manager)
         manager.set_url(service.url)
-        manager.start()
+        manager.open()
         service.start()
         return service.url
 

@@ -14,6 +14,8 @@ from dropflow.clock import Clock
 from dropflow.errors import DropflowError, LinkError, ProtocolError
 from dropflow.graph.codec import dump, parse
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slice_stream import parse_slices
+from dropflow.graph.slicing import Slice
 from dropflow.rest.changes import apply_change
 from dropflow.rest.disposition import file_name
 from dropflow.rest.lists import ChildList, EpochRequest, FailureList, NodeList, ResultList, SessionList
@@ -231,6 +233,11 @@ class Client:
         """The whole graph."""
         found = self._download(f"/sessions/{_segment(session)}/graph")
         return parse(joined(found.chunks), where=self.url)
+
+    def slices(self, session: str) -> tuple[Slice, ...]:
+        """The slices of the graph at or below the manager."""
+        found = self._download(f"/sessions/{_segment(session)}/slices")
+        return parse_slices(joined(found.chunks), where=self.url)
 
     # Inside.
 

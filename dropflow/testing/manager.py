@@ -6,15 +6,16 @@ It has the methods of `managers.api.Manager` and moves only when a test says so 
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from dropflow.clock import Clock
 from dropflow.errors import BadGraphError, ConflictError, DropflowError, GoneError, NotFoundError, UsageError
-from dropflow.graph.codec import parse
 from dropflow.graph.names import oid, oids
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slicing import Slice, join, parse_slice, slice_by_place
 from dropflow.graph.templates import Kind
 from dropflow.ids import drop_file_name, safe_name
 from dropflow.rest.schema import (
@@ -237,7 +238,7 @@ class FakeManager:
             raise NotFoundError(f"session {session!r} was not prepared with epoch {epoch}")
         if session in self._sessions:
             return
-        graphs = {node: parse(data) for node, data in deployment.slices.items()}
+        graphs = {node: join([parse_slice(data)]) for node, data in deployment.slices.items()}
         rows: tuple[DropInfo, ...] = ()
         for node, graph in graphs.items():
             rows += _rows(graph, len(rows), node)
@@ -384,6 +385,16 @@ class FakeManager:
         """The graph of a session."""
         self._check("graph")
         return self._find(session).graph
+
+    def slices(self, session: str) -> tuple[Slice, ...]:
+        """The slices that were prepared; of a session that began otherwise, the whole graph in one."""
+        self._check("slices")
+        found = self._find(session)
+        prepared = self.prepared.get((session, found.epoch))
+        if prepared is not None:
+            return tuple(parse_slice(data) for data in prepared.slices.values())
+        placed = replace(found.graph, places=(self.name,) * found.graph.parts)
+        return tuple(slice_by_place(placed).values())
 
     def close(self) -> None:
         """Wake whoever watches."""

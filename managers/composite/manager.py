@@ -14,6 +14,7 @@ from dropflow import __version__
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, NotFoundError, UsageError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slicing import Slice
 from dropflow.rest.client import Client
 from dropflow.rest.schema import (
     Child,
@@ -334,6 +335,10 @@ class Composite:
     def graph(self, session: str) -> PhysicalGraph:
         """The graph, as far as the children that answer hold it."""
         return self._contents.graph(session)
+
+    def slices(self, session: str) -> tuple[Slice, ...]:
+        """The slices of the graph on the children that answer."""
+        return self._contents.slices(session)
 
     # Inside.
 

@@ -13,6 +13,8 @@ from dropflow import __version__
 from dropflow.errors import BadFileError, HttpError
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slice_stream import MEDIA_TYPE as SLICES
+from dropflow.graph.slice_stream import dump_slices
 from dropflow.rest.disposition import attachment
 from dropflow.rest.kit import Answer, Call, Limits, Route, Streams
 from dropflow.rest.lists import ChildList, Done, EpochRequest, FailureList, NodeList, ResultList, SessionList
@@ -133,6 +135,7 @@ def _session_routes(to: "_Handlers") -> list[Route]:
         row("GET", _SESSION + "/results", to.results, "What the session left for people", answer=ResultList),
         row("GET", _SESSION + "/journal", to.journal, "Download the journal", gives="application/octet-stream"),
         row("GET", _SESSION + "/graph", to.graph, "Download the graph", query=GraphQuery, gives=GRAPH_MEDIA_TYPE),
+        row("GET", _SESSION + "/slices", to.slices, "What nodes hold of the graph, for a manager above", gives=SLICES),
         row(
             "PUT",
             _SESSION + "/deployment",
@@ -264,6 +267,10 @@ class _Handlers:
         if call.query.format == "json":
             return Answer(body=pg_json(graph), headers=(attachment(f"{name}.json"),))
         return _dfg(graph, name)
+
+    def slices(self, call: Call) -> Answer:
+        pieces = self._manager.slices(_session(call))
+        return Answer(body=(bytes(buffer) for buffer in dump_slices(pieces)), content_type=SLICES)
 
 
 def _dfg(graph: PhysicalGraph, name: str) -> Answer:
