@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from dropflow.engine.events import Reported
+from dropflow.engine.events import Lost, Reported
 from dropflow.failure import Failure
 from dropflow.graph.physical import IntColumn
 from dropflow.graph.templates import Link, Template
@@ -287,8 +287,8 @@ class Exchange(Protocol):
         """Drops of the slice that live on `node`."""
         ...
 
-    def give_up(self, failure: Failure | None) -> None:
-        """Let all nodes of the session know that it was cancelled, or failed for this reason."""
+    def give_up(self, reason: str, lost: Lost | None) -> None:
+        """Let all nodes of the session know that it was cancelled for this reason, or failed because a node is lost."""
         ...
 
     def close(self) -> None:

@@ -163,8 +163,9 @@ class Session:
         self._directory = directory
         self._clock = clock
         self._journal = journal
-        self._notes: list[str] = []
-        self._instruments = Instruments(instruments, self._notes.append)
+        self.notes: list[str] = []
+        """What went wrong beside the drops."""
+        self._instruments = Instruments(instruments, self.notes.append)
         self._on_statistics = on_statistics
         self._check_invariants = check_invariants
         self._inbox: Inbox[Outcome | Arrival | Lost | Cancel | _Question[Any]] = Inbox()
@@ -176,12 +177,14 @@ class Session:
         self._outgoing: dict[int, dict[int, Handle]] = {}
         self._told: list[Told] = []
         self._lost: list[Lost] = []
+        self._reason = ""
         self._asking = threading.Lock()
         self._owned = False
         self._ready: deque[Run] = deque()
         self._in_flight = 0
         self._began = 0.0
         self._published = 0.0
+        self._is_unseen = False
         self._over = False
 
     def cancel(self, reason: str = "") -> None:
@@ -229,7 +232,9 @@ class Session:
             self._step([Begin()])
             while not self._over:
                 self._feed()
-                self._step(self._accept(self._inbox.drain()))
+                # What could not be published yet, because it came too soon after the last picture, is not held back.
+                patience = _PUBLISH_SECONDS if self._is_unseen else None
+                self._step(self._accept(self._inbox.drain(patience)))
             self._publish(always=True)
         finally:
             self._runner.close()
@@ -275,6 +280,8 @@ class Session:
             else:
                 if isinstance(item, Lost):
                     self._lost.append(item)
+                else:
+                    self._reason = self._reason or item.reason
                 events.append(item)
                 given_up = True
         return events
@@ -336,7 +343,7 @@ class Session:
         except DropflowError as error:
             self._journal.close()
             self._journal = None
-            self._notes.append(f"the session went on without its journal: {error}")
+            self.notes.append(f"the session went on without its journal: {error}")
 
     # Actions out.
 
@@ -374,7 +381,7 @@ class Session:
             told, self._told = self._told, []
             self._exchange.tell(told)
         if self._over and (self._lost or self.core.status is SessionState.CANCELLED):
-            self._exchange.give_up(self._lost[0].failure if self._lost else None)
+            self._exchange.give_up(self._reason, self._lost[0] if self._lost else None)
 
     def _feed(self) -> None:
         """Give the runner as many tasks as it has room for."""
@@ -414,7 +421,7 @@ class Session:
             else:
                 self._persisting.append(drop)
         except DropflowError as error:
-            self._notes.append(f"the content of {oid(self.graph, drop)} could not be released: {error}")
+            self.notes.append(f"the content of {oid(self.graph, drop)} could not be released: {error}")
 
     def _keep_results(self) -> None:
         """Put leaves, and what is to persist though others have read it, where a person finds it."""
@@ -428,15 +435,24 @@ class Session:
                 name = oid(self.graph, drop)
                 self._handles[drop] = self._keeper.keep_result(drop, name, self._template(drop), handle)
             except DropflowError as error:
-                self._notes.append(f"the result {oid(self.graph, drop)} could not be kept: {error}")
+                self.notes.append(f"the result {oid(self.graph, drop)} could not be kept: {error}")
 
     # What others see.
+
+    def handle(self, drop: int) -> Handle | None:
+        """The content of a data drop as far as there is one. For the session's own thread."""
+        return self._handles.get(drop)
+
+    def held(self) -> dict[int, Handle]:
+        """All contents. For the session's own thread."""
+        return dict(self._handles)
 
     def _publish(self, *, always: bool = False) -> None:
         if self._on_statistics is None:
             return
         now = self._clock.monotonic()
-        if always or now - self._published >= _PUBLISH_SECONDS:
+        self._is_unseen = not always and now - self._published < _PUBLISH_SECONDS
+        if not self._is_unseen:
             self._published = now
             self._on_statistics(snapshot(self.core, now - self._began))
 
@@ -447,12 +463,13 @@ class Session:
             drops=self.graph.drops,
             states=totals(self.core.counts),
             seconds=self._clock.monotonic() - self._began,
-            failures=self._reports(),
+            failures=self.reports(),
             directory=self._directory,
-            notes=tuple(self._notes),
+            notes=tuple(self.notes),
         )
 
-    def _reports(self) -> tuple[FailureReport, ...]:
+    def reports(self) -> tuple[FailureReport, ...]:
+        """The root causes of failures so far, lost nodes first, then the most harmful. For the session's own thread."""
         harmed: dict[int, int] = {}
         for cause in self.core.causes.values():
             harmed[cause] = harmed.get(cause, 0) + 1

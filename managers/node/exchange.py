@@ -14,7 +14,7 @@ import numpy as np
 
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Arrival, Handle, Told
-from dropflow.engine.events import NO_CAUSE, Reported, foreign, row_of_foreign
+from dropflow.engine.events import NO_CAUSE, Lost, Reported, foreign, row_of_foreign
 from dropflow.errors import DropflowError, LinkError, ProtocolError, UsageError
 from dropflow.failure import Failure
 from dropflow.graph.slicing import Slice
@@ -138,9 +138,12 @@ class NodeExchange:
         """Drops of the slice that live on `node`."""
         return self._routes.ghosts_on(node)
 
-    def give_up(self, failure: Failure | None) -> None:
+    def give_up(self, reason: str, lost: Lost | None) -> None:
         """Let the neighbours know; they let theirs know."""
-        stop = Stop(self._session, self._epoch, "", "", failure)
+        if lost is None:
+            stop = Stop(self._session, self._epoch, reason)
+        else:
+            stop = Stop(self._session, self._epoch, reason, lost.node, lost.failure)
         for node in self._routes.neighbours:
             try:
                 self._links.send(node, stop, timeout=0)

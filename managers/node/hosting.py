@@ -1,0 +1,338 @@
+"""One session on this node: its directory, its engine, its thread, and what is known of it from outside."""
+
+import logging
+import shutil
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dropflow.apps.registry import check
+from dropflow.apps.runners import make_runner
+from dropflow.clock import Clock
+from dropflow.data.keeper import LocalKeeper
+from dropflow.engine.journal import Journal, JournalHeader
+from dropflow.engine.session import Session, SessionResult
+from dropflow.engine.statistics import Statistics, snapshot
+from dropflow.errors import ConflictError, StorageError
+from dropflow.failure import Failure
+from dropflow.graph.digest import digest
+from dropflow.graph.slicing import Slice, dump_slice
+from dropflow.problems import refuse_errors
+from dropflow.rest.schema import SessionDetail, SessionInfo
+from dropflow.states import SessionState
+from managers.deployment import Deployment
+from managers.links import Links
+from managers.node import picture
+from managers.node.exchange import NodeExchange
+
+__all__ = ["HostedSession"]
+
+_log = logging.getLogger(__name__)
+
+_MOST_FAILURES = 100
+_RATE_SECONDS = 5.0
+_JOIN_SECONDS = 10.0
+
+
+class HostedSession:
+    """A session that was prepared here.
+
+    Parameters
+    ----------
+    piece : Slice
+        What this node holds.
+    deployment : Deployment
+        What else there is to know; its slices are not kept.
+    directory : Path
+        Session directory; must not exist.
+    links : Links
+        Of this process.
+    fetchers : Executor
+        Threads that fetch contents from other nodes.
+    clock : Clock
+        Time.
+    workers : int or None
+        Worker processes; one per core by default.
+    in_place : bool
+        Whether to read files of other nodes where they lie, if they are seen from here.
+    on_end : callable
+        Called in the session's thread when it is over.
+
+    Raises
+    ------
+    ConflictError
+        There is such a directory.
+    BadGraphError
+        A component is unknown, a parameter cannot be used, or the graph has a cycle.
+    StorageError
+        The directory cannot be written.
+    """
+
+    def __init__(
+        self,
+        piece: Slice,
+        deployment: Deployment,
+        directory: Path,
+        *,
+        links: Links,
+        fetchers: Executor,
+        clock: Clock,
+        workers: int | None = None,
+        in_place: bool = True,
+        on_end: Callable[["HostedSession"], None] = lambda _: None,
+    ) -> None:
+        self.piece = piece
+        self.name = deployment.session
+        self.epoch = deployment.epoch
+        self.directory = directory
+        self.result: SessionResult | None = None
+        self._deployment = msgspec.structs.replace(deployment, slices={})
+        self._clock = clock
+        self._on_end = on_end
+        self._changed = threading.Condition()
+        self._version = 1
+        self._statistics: Statistics | None = None
+        self._samples: deque[tuple[float, int]] = deque()
+        self._started = self._finished = 0.0
+        self._text = ""
+        refuse_errors(check(piece.graph.templates), name=piece.graph.name)
+        self._make_directory()
+        try:
+            self._keeper = LocalKeeper(directory, self.name, clock)
+            self._save(piece)
+            self.exchange = NodeExchange(
+                piece,
+                session=self.name,
+                epoch=self.epoch,
+                links=links,
+                fetchers=fetchers,
+                workspace=self._keeper.workspace,
+                in_place=in_place,
+            )
+            self.session = Session(
+                piece.graph,
+                self._keeper,
+                make_runner(piece.graph, directory, workers=workers),
+                session=self.name,
+                directory=str(directory),
+                clock=clock,
+                exchange=self.exchange,
+                journal=self._journal(piece),
+                on_statistics=self._on_statistics,
+                check_invariants=deployment.check,
+            )
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        self._thread = threading.Thread(target=self._run, name=f"session-{self.name}", daemon=True)
+
+    # Its life.
+
+    @property
+    def state(self) -> SessionState:
+        """DEPLOYING until it is started."""
+        if self.result is not None:
+            return self.result.status
+        return SessionState.RUNNING if self._started else SessionState.DEPLOYING
+
+    def start(self) -> None:
+        """Run; again is no error."""
+        with self._changed:
+            if self._started or self.result is not None:
+                return
+            self._started = self._clock.now()
+            self._version += 1
+        self._thread.start()
+
+    def cancel(self, reason: str) -> None:
+        """Stop it; one that is over stays as it is."""
+        if self.state.is_terminal:
+            return
+        self._text = self._text or (f"cancelled: {reason}" if reason else "cancelled")
+        self.start()  # one that was only prepared ends through the same door
+        self.session.cancel(reason)
+
+    def lose(self, node: str, failure: Failure) -> None:
+        """A node of the session is gone."""
+        if not self.state.is_terminal and self._started:
+            self.session.lose(node, failure)
+
+    def stop(self, wait: float = _JOIN_SECONDS) -> None:
+        """Cancel it and wait for its end.
+
+        Raises
+        ------
+        ConflictError
+            It does not end in time.
+        """
+        self.cancel("")
+        if self._thread.ident is not None:
+            self._thread.join(wait)
+            if self._thread.is_alive():
+                raise ConflictError(f"session {self.name!r} does not stop", hint="wait a moment, and try again")
+
+    def remove(self) -> None:
+        """Stop it, and remove what it left behind.
+
+        Raises
+        ------
+        ConflictError
+            It does not stop.
+        StorageError
+            The directory cannot be removed.
+        """
+        self.stop()
+        try:
+            shutil.rmtree(self.directory)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise StorageError(f"cannot be removed: {error.strerror}", where=str(self.directory)) from error
+
+    def _run(self) -> None:
+        try:
+            self.result = self.session.run()
+        except Exception as error:  # noqa: BLE001 - else the session would be RUNNING for ever
+            _log.exception("session %s stopped: this is a bug of dropflow", self.name)
+            self.result = self._broken(error)
+        finally:
+            self._keeper.close()
+        self._finished = self._clock.now()
+        self._text = self._text or self._why(self.result)
+        self._write_summary(self.result)
+        with self._changed:
+            self._version += 1
+            self._changed.notify_all()
+        _log.info("session %s is %s", self.name, self.result.status.name)
+        self._on_end(self)
+
+    def _broken(self, error: Exception) -> SessionResult:
+        self._text = f"the engine failed: {error}"
+        return SessionResult(
+            session=self.name,
+            status=SessionState.FAILED,
+            drops=int(self.piece.is_own.sum()),
+            states={},
+            seconds=self._clock.now() - self._started,
+            failures=(),
+            directory=str(self.directory),
+            notes=(self._text,),
+        )
+
+    def _why(self, result: SessionResult) -> str:
+        if result.status is not SessionState.FAILED or not result.failures:
+            return ""
+        first = next((one for one in result.failures if one.text), None)
+        if first is None:
+            return "drops failed because of failures on other nodes"
+        if not first.drop:
+            return first.text
+        more = f" (and {len(result.failures) - 1} more)" if len(result.failures) > 1 else ""
+        return f"{first.name} ({first.drop}) failed: {first.text}{more}"
+
+    # What it looks like.
+
+    def info(self) -> SessionInfo:
+        """In one row."""
+        return SessionInfo(**self._fields(self._latest()))
+
+    def detail(self) -> SessionDetail:
+        """With its logical nodes and failures."""
+        statistics = self._latest()
+        failures, notes = self.session.ask(lambda live: (live.reports(), tuple(live.notes)))
+        return SessionDetail(
+            **self._fields(statistics),
+            logical=picture.logical_nodes(statistics),
+            failures=tuple(picture.failure_info(one, self.piece.node) for one in failures[:_MOST_FAILURES]),
+            notes=notes,
+        )
+
+    def watch(self, version: int, seconds: float) -> SessionDetail:
+        """As `detail`, once it is newer than `version` or over, or after `seconds`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._version > version or self.result is not None, seconds)
+        return self.detail()
+
+    def _latest(self) -> Statistics:
+        statistics = self._statistics
+        if statistics is None:
+            statistics = self.session.ask(lambda live: snapshot(live.core, 0.0))
+        return statistics
+
+    def _fields(self, statistics: Statistics) -> dict[str, Any]:
+        state, rate = self.state, self._rate()
+        left = statistics.drops - statistics.settled
+        now = self._finished or self._clock.now()
+        return {
+            "session": self.name,
+            "graph": self._deployment.graph,
+            "status": state.name,
+            "epoch": self.epoch,
+            "version": self._version,
+            "drops": statistics.drops,
+            "settled": statistics.settled,
+            "running": statistics.running,
+            "states": picture.totals(statistics),
+            "created": self._deployment.created,
+            "started": self._started,
+            "finished": self._finished,
+            "seconds": max(0.0, now - self._started) if self._started else 0.0,
+            "rate": rate,
+            "remaining": left / rate if rate > 0 and not state.is_terminal else None,
+            "nodes": (self.piece.node,),
+            "text": self._text,
+        }
+
+    def _on_statistics(self, statistics: Statistics) -> None:
+        now = self._clock.monotonic()
+        with self._changed:
+            self._statistics = statistics
+            self._samples.append((now, statistics.settled))
+            while len(self._samples) > 2 and now - self._samples[0][0] > _RATE_SECONDS:  # noqa: PLR2004 - a span
+                self._samples.popleft()
+            self._version += 1
+            self._changed.notify_all()
+
+    def _rate(self) -> float:
+        with self._changed:
+            samples = tuple(self._samples)
+        if len(samples) < 2:  # noqa: PLR2004 - a span has two ends
+            return self._statistics.rate if self._statistics is not None else 0.0
+        (began, before), (ended, after) = samples[0], samples[-1]
+        return (after - before) / (ended - began) if ended > began else 0.0
+
+    # Its directory.
+
+    def _make_directory(self) -> None:
+        try:
+            self.directory.mkdir(parents=True)
+        except FileExistsError:
+            raise ConflictError(
+                f"there is a session {self.name!r} already", hint="delete it, or choose a name"
+            ) from None
+        except OSError as error:
+            raise StorageError(f"cannot be made: {error.strerror}", where=str(self.directory)) from error
+
+    def _save(self, piece: Slice) -> None:
+        try:
+            with (self.directory / "slice.dfs").open("wb") as stream:
+                stream.writelines(dump_slice(piece))
+            (self.directory / "deployment.json").write_bytes(msgspec.json.encode(self._deployment))
+        except OSError as error:
+            raise StorageError(f"cannot be written: {error.strerror}", where=str(self.directory)) from error
+
+    def _journal(self, piece: Slice) -> Journal:
+        header = JournalHeader(self.name, digest(piece.graph), self._clock.now())
+        return Journal(self.directory / "journal.dfj", header)
+
+    def _write_summary(self, result: SessionResult) -> None:
+        try:
+            body = msgspec.json.format(msgspec.json.encode(result), indent=2)
+            (self.directory / "summary.json").write_bytes(body)
+        except OSError as error:
+            _log.warning("the summary of session %s could not be written: %s", self.name, error)

@@ -1,0 +1,451 @@
+"""The node manager: hosts sessions on this host, and links them to their parts on others."""
+
+import logging
+import os
+import shutil
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+
+from dropflow import __version__
+from dropflow.clock import Clock, SystemClock
+from dropflow.errors import (
+    ConflictError,
+    DropflowError,
+    GoneError,
+    LinkError,
+    NotFoundError,
+    StorageError,
+    UsageError,
+)
+from dropflow.failure import Failure
+from dropflow.graph.names import oid
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slicing import Slice, join, parse_slice
+from dropflow.ids import drop_file_name
+from dropflow.rest.schema import (
+    Child,
+    Download,
+    DropDetail,
+    DropPage,
+    DropQuery,
+    FailureInfo,
+    Load,
+    ManagerInfo,
+    NodeInfo,
+    ResultInfo,
+    Role,
+    SessionDetail,
+    SessionInfo,
+    SubmitQuery,
+)
+from managers.composite.deploying import cut
+from managers.deployment import Deployment
+from managers.keys import ClusterKey
+from managers.links import Delivery, LinkChange, LinkEvent, Links, LinkSettings, Source
+from managers.messages import PROTOCOL, Events, Stop
+from managers.node import picture
+from managers.node.downloads import content_download, file_download
+from managers.node.hosting import HostedSession
+from managers.node.watch import PeerWatch
+
+__all__ = ["NodeManager"]
+
+_log = logging.getLogger(__name__)
+
+_FETCHERS = 8
+_DEPLOY_SECONDS = 60.0
+
+
+class NodeManager:
+    """`managers.api.Manager` of one host.
+
+    Parameters
+    ----------
+    name : str
+        Of this node, one of its own in the cluster.
+    root : Path
+        Where sessions have their directories; used by no other process.
+    links_bind, links_advertise : str
+        Where links listen and where others reach them, ``tcp://HOST:PORT`` (see `managers.links.Links`).
+    key : ClusterKey or None
+        Of the cluster; may be missing on loopback.
+    workers : int or None
+        Worker processes of a session; one per core by default.
+    suspect_after, lost_after : float
+        Seconds of silence after which another node is suspect, and lost.
+    in_place : bool
+        Whether to read files of other nodes where they lie, if they are seen from here.
+    clock : Clock
+        Time.
+
+    Raises
+    ------
+    LinkError
+        The address of the links cannot be listened on.
+    StorageError
+        `root` cannot be made.
+    """
+
+    role: Role = "node"
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        root: Path,
+        links_bind: str = "tcp://127.0.0.1:0",
+        links_advertise: str = "",
+        key: ClusterKey | None = None,
+        workers: int | None = None,
+        suspect_after: float = 3.0,
+        lost_after: float = 15.0,
+        in_place: bool = True,
+        link_settings: LinkSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.name = name
+        self._clock = clock or SystemClock()
+        self._root = root.absolute()
+        self._workers = workers or len(os.sched_getaffinity(0))
+        self._in_place = in_place
+        self._key = key
+        self._url = ""
+        self._started = self._clock.now()
+        self._lock = threading.Lock()
+        self._sessions: dict[str, HostedSession] = {}
+        self._closed = False
+        try:
+            (self._root / "sessions").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot be made: {error.strerror}", where=str(self._root)) from error
+        self._fetchers = ThreadPoolExecutor(_FETCHERS, thread_name_prefix="fetch")
+        self._links = Links(
+            name,
+            bind=links_bind,
+            advertise=links_advertise,
+            key=key,
+            on_message=self._on_message,
+            on_change=self._on_change,
+            reader=self._open,
+            settings=link_settings,
+            clock=self._clock,
+        )
+        self._watch = PeerWatch(
+            self._links, self._lost, suspect_after=suspect_after, lost_after=lost_after, clock=self._clock
+        )
+        psutil.cpu_percent()  # the next call says what happened in between
+
+    @property
+    def links_address(self) -> str:
+        """Where other nodes reach this one."""
+        return self._links.address
+
+    def set_url(self, url: str) -> None:
+        """Say where the REST server of this manager is."""
+        self._url = url
+
+    # About itself.
+
+    def info(self) -> ManagerInfo:
+        """About the manager itself."""
+        return ManagerInfo(
+            name=self.name,
+            role=self.role,
+            url=self._url,
+            version=__version__,
+            host=socket.gethostname(),
+            process=os.getpid(),
+            incarnation=self._links.incarnation,
+            started=self._started,
+            time=self._clock.now(),
+            protocol=PROTOCOL,
+            key=self._key.fingerprint if self._key is not None else "",
+            root=str(self._root),
+        )
+
+    def nodes(self) -> tuple[NodeInfo, ...]:
+        """Itself."""
+        sessions = self._all()
+        return (
+            NodeInfo(
+                name=self.name,
+                url=self._url,
+                links=self._links.address,
+                incarnation=self._links.incarnation,
+                version=__version__,
+                host=socket.gethostname(),
+                sessions=sum(not hosted.state.is_terminal for hosted in sessions),
+                load=self._load(sessions),
+            ),
+        )
+
+    def children(self) -> tuple[Child, ...]:
+        """None."""
+        return ()
+
+    def add_child(self, url: str) -> Child:
+        """Refuse."""
+        raise UsageError(f"{self.name} is a node manager, which has no children", where=url, hint="ask an island")
+
+    def remove_child(self, url: str) -> None:
+        """Refuse."""
+        raise UsageError(f"{self.name} is a node manager, which has no children", where=url, hint="ask an island")
+
+    # Deployment.
+
+    def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
+        """Run a whole graph on this node."""
+        deployment = cut(graph, options, self.nodes(), clock=self._clock)
+        self.prepare(deployment, seconds=_DEPLOY_SECONDS)
+        self.start(deployment.session, deployment.epoch)
+        return self.session(deployment.session)
+
+    def prepare(self, deployment: Deployment, *, seconds: float) -> None:
+        """Take the slice, build the session, connect to its neighbours; run nothing."""
+        name = deployment.session
+        data = deployment.slices.get(self.name)
+        if data is None:
+            raise UsageError(
+                f"the deployment of {name!r} has no slice for node {self.name}",
+                hint=f"it has {', '.join(sorted(deployment.slices)) or 'none'}",
+            )
+        with self._lock:
+            known = self._sessions.get(name)
+            if self._closed:
+                raise LinkError(f"node {self.name} is stopping")
+            if known is not None and known.epoch == deployment.epoch:
+                return
+            if known is not None:
+                raise ConflictError(
+                    f"there is a session {name!r} already, {known.state.name}",
+                    hint="delete it, or give the new one another name",
+                )
+            hosted = self._host(parse_slice(data, where=name), deployment)
+            self._sessions[name] = hosted
+        try:
+            self._watch.reach(
+                {place.node: place for place in deployment.places if place.node in hosted.exchange.neighbours},
+                seconds=seconds,
+            )
+        except DropflowError:
+            self._forget(hosted)
+            raise
+
+    def start(self, session: str, epoch: int) -> None:
+        """Run what was prepared."""
+        hosted = self._get(session)
+        if hosted.epoch != epoch:
+            raise ConflictError(f"session {session!r} was deployed again", hint="look at its status")
+        hosted.start()
+
+    def undo(self, session: str, epoch: int, reason: str) -> None:
+        """Take back a `prepare`."""
+        with self._lock:
+            hosted = self._sessions.get(session)
+        if hosted is not None and hosted.epoch == epoch:
+            _log.info("session %s is undone: %s", session, reason)
+            self._forget(hosted)
+
+    # Sessions.
+
+    def sessions(self) -> tuple[SessionInfo, ...]:
+        """All sessions, the youngest first."""
+        found = [hosted.info() for hosted in self._all()]
+        return tuple(sorted(found, key=lambda info: (-info.created, info.session)))
+
+    def session(self, session: str) -> SessionDetail:
+        """One session as it is now."""
+        return self._get(session).detail()
+
+    def watch(self, session: str, *, version: int, seconds: float) -> SessionDetail:
+        """One session, once it has changed."""
+        return self._get(session).watch(version, seconds)
+
+    def cancel(self, session: str, reason: str = "") -> SessionInfo:
+        """Stop a session."""
+        hosted = self._get(session)
+        hosted.cancel(reason)
+        return hosted.info()
+
+    def delete(self, session: str) -> None:
+        """Forget a session and remove everything it left behind."""
+        self._forget(self._get(session))
+
+    def drops(self, session: str, query: DropQuery) -> DropPage:
+        """A page of the drops that match."""
+        hosted = self._get(session)
+        return picture.page(hosted.session, hosted.piece, query)
+
+    def drop(self, session: str, drop: str) -> DropDetail:
+        """One drop."""
+        hosted = self._get(session)
+        row = picture.row_of(hosted.piece, drop)
+        return picture.detail_of(hosted.session, hosted.piece, row, hosted.directory / "logs")
+
+    def failures(self, session: str) -> tuple[FailureInfo, ...]:
+        """All root causes."""
+        reports = self._get(session).session.ask(lambda live: live.reports())
+        return tuple(picture.failure_info(report, self.name) for report in reports)
+
+    def log(self, session: str, drop: str) -> Download:
+        """What a drop wrote to its log."""
+        hosted = self._get(session)
+        name = oid(hosted.piece.graph, picture.row_of(hosted.piece, drop))
+        path = hosted.directory / "logs" / f"{drop_file_name(name)}.log"
+        if not path.exists():
+            raise NotFoundError(f"drop {name} has written no log", where=session)
+        return file_download(path, f"{drop_file_name(name)}.log", "text/plain; charset=utf-8")
+
+    def data(self, session: str, drop: str) -> Download:
+        """Content of a data drop."""
+        hosted = self._get(session)
+        row = picture.row_of(hosted.piece, drop)
+        name = oid(hosted.piece.graph, row)
+        handle = hosted.session.ask(lambda live: live.handle(row))
+        if handle is None:
+            state = hosted.session.ask(lambda live: live.core.state(row)).name
+            if state == "COMPLETED":
+                raise GoneError(
+                    f"the content of drop {name} was released after its last consumer",
+                    where=session,
+                    hint="set persist on its node to keep it",
+                )
+            raise NotFoundError(f"drop {name} has no content: it is {state}", where=session)
+        return content_download(handle, drop_file_name(name))
+
+    def results(self, session: str) -> tuple[ResultInfo, ...]:
+        """What the session left for people."""
+        hosted = self._get(session)
+        held = hosted.session.ask(lambda live: live.held())
+        return picture.results(hosted.piece, held, hosted.directory)
+
+    def journal(self, session: str) -> Download:
+        """The journal."""
+        hosted = self._get(session)
+        return file_download(hosted.directory / "journal.dfj", f"{session}.dfj", "application/octet-stream")
+
+    def graph(self, session: str) -> PhysicalGraph:
+        """The drops that are here."""
+        return join([self._get(session).piece])
+
+    def slices(self, session: str) -> tuple[Slice, ...]:
+        """What is here of the session's graph."""
+        return (self._get(session).piece,)
+
+    def close(self) -> None:
+        """Cancel all sessions, say goodbye, and stop. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            hosted_sessions = tuple(self._sessions.values())
+        for hosted in hosted_sessions:
+            hosted.cancel(f"node {self.name} is stopping")
+        for hosted in hosted_sessions:
+            try:
+                hosted.stop()
+            except DropflowError as error:
+                _log.warning("%s", error)
+        self._watch.close()
+        self._links.flush(2.0)
+        self._links.close()
+        self._fetchers.shutdown(wait=False, cancel_futures=True)
+
+    # The links' side.
+
+    def _on_message(self, delivery: Delivery) -> None:
+        message = delivery.message
+        if not isinstance(message, Events | Stop):
+            return
+        hosted = self._sessions.get(message.session)
+        if hosted is None or hosted.epoch != message.epoch:
+            _log.debug("node %s speaks of session %s, which is not here", delivery.peer, message.session)
+            return
+        if isinstance(message, Stop):
+            if message.failure is None:
+                hosted.cancel(message.reason or f"cancelled on node {delivery.peer}")
+            else:
+                hosted.lose(message.node, message.failure)
+            return
+        try:
+            hosted.exchange.receive(delivery.peer, message)
+        except DropflowError as error:
+            _log.exception("session %s cannot go on with what node %s told", message.session, delivery.peer)
+            hosted.lose(delivery.peer, Failure.of(error))
+
+    def _on_change(self, change: LinkChange) -> None:
+        if change.event is LinkEvent.DOWN:
+            _log.info("the link to node %s is down: %s", change.peer, change.text)
+        self._watch.on_change(change)
+
+    def _lost(self, peer: str, why: str) -> None:
+        for hosted in self._all():
+            if peer in hosted.exchange.neighbours and not hosted.state.is_terminal:
+                failure = Failure(
+                    code=LinkError.code,
+                    kind="NodeLost",
+                    text=f"node {peer} is lost: {why}",
+                    hint=f"look at the log of node {peer}; start it again, and submit the graph again",
+                    retryable=True,
+                )
+                hosted.lose(peer, failure)
+
+    def _open(self, session: str, drop: int, _attempt: int, producer: int) -> Source:
+        hosted = self._sessions.get(session)
+        if hosted is None:
+            raise GoneError(f"session {session!r} is not on node {self.name} any more")
+        return hosted.exchange.source(drop, producer)
+
+    # Its sessions.
+
+    def _host(self, piece: Slice, deployment: Deployment) -> HostedSession:
+        if piece.node != self.name:
+            raise UsageError(f"the slice is for node {piece.node}, not for {self.name}")
+        return HostedSession(
+            piece,
+            deployment,
+            self._root / "sessions" / deployment.session,
+            links=self._links,
+            fetchers=self._fetchers,
+            clock=self._clock,
+            workers=self._workers,
+            in_place=self._in_place,
+            on_end=self._over,
+        )
+
+    def _over(self, hosted: HostedSession) -> None:
+        self._watch.release(hosted.exchange.neighbours)
+
+    def _forget(self, hosted: HostedSession) -> None:
+        hosted.remove()
+        with self._lock:
+            if self._sessions.get(hosted.name) is hosted:
+                del self._sessions[hosted.name]
+        self._links.forget(hosted.name)
+
+    def _get(self, session: str) -> HostedSession:
+        hosted = self._sessions.get(session)
+        if hosted is None:
+            raise NotFoundError(f"there is no session {session!r} on node {self.name}")
+        return hosted
+
+    def _all(self) -> tuple[HostedSession, ...]:
+        with self._lock:
+            return tuple(self._sessions.values())
+
+    def _load(self, sessions: tuple[HostedSession, ...]) -> Load:
+        memory, disk = psutil.virtual_memory(), shutil.disk_usage(self._root)
+        return Load(
+            cores=len(os.sched_getaffinity(0)),
+            workers=self._workers,
+            busy=sum(hosted.info().running for hosted in sessions if not hosted.state.is_terminal),
+            processor=psutil.cpu_percent(),
+            memory=memory.total,
+            memory_free=memory.available,
+            disk=disk.total,
+            disk_free=disk.free,
+        )

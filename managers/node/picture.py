@@ -1,0 +1,248 @@
+"""A session on this node as people see it: rows, details and counts from what the session's own thread answered."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.engine.api import Handle
+from dropflow.engine.explain import explain
+from dropflow.engine.session import FailureReport, Session
+from dropflow.engine.statistics import Statistics
+from dropflow.errors import NotFoundError, UsageError
+from dropflow.graph.names import find_drop, oid, oids
+from dropflow.graph.slicing import Slice
+from dropflow.graph.templates import Kind
+from dropflow.ids import drop_file_name
+from dropflow.rest.schema import (
+    DropDetail,
+    DropInfo,
+    DropPage,
+    DropQuery,
+    FailureInfo,
+    LogicalNode,
+    Neighbour,
+    ResultInfo,
+)
+from dropflow.states import DropState
+
+__all__ = ["detail_of", "failure_info", "logical_nodes", "page", "results", "row_of", "totals"]
+
+_PARAMETER = 2000
+_NEIGHBOURS = 1000
+
+
+def logical_nodes(statistics: Statistics) -> tuple[LogicalNode, ...]:
+    """The logical nodes that have drops here."""
+    return tuple(
+        LogicalNode(
+            key=node.key,
+            name=node.name,
+            category=node.category,
+            is_app=node.is_app,
+            artificial=node.artificial,
+            drops=node.total,
+            states={DropState(state).name: count for state, count in enumerate(node.counts) if count},
+        )
+        for node in statistics.nodes
+        if node.total
+    )
+
+
+def totals(statistics: Statistics) -> dict[str, int]:
+    """Number of drops by the name of their state, as far as they occur."""
+    sums = [0] * len(DropState)
+    for node in statistics.nodes:
+        for state, count in enumerate(node.counts):
+            sums[state] += count
+    return {DropState(state).name: count for state, count in enumerate(sums) if count}
+
+
+def failure_info(report: FailureReport, node: str) -> FailureInfo:
+    """A root cause as seen from this node; without a text when it is another node's."""
+    return FailureInfo(
+        drop=report.drop,
+        name=report.name,
+        node=node if report.text else "",
+        code=report.code,
+        kind=report.kind,
+        text=report.text,
+        hint=report.hint,
+        detail=report.detail,
+        count=report.count,
+        attempts=report.attempts,
+        has_log=bool(report.log),
+        drops=report.drops,
+        row=report.row,
+    )
+
+
+def row_of(piece: Slice, text: str) -> int:
+    """Own drop of the slice that a person means: an id, the end of one, or a row of the whole graph in digits.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such drop on this node.
+    UsageError
+        There are several.
+    """
+    row = piece.local(int(text)) if text.isdecimal() and len(text) < len(str(2**31)) else None
+    if row is None:
+        try:
+            row = find_drop(piece.graph, text)
+        except UsageError as error:
+            if "drops end in" in error.text:
+                raise
+            raise NotFoundError(error.text, hint=error.hint) from error
+    if not piece.is_own[row]:
+        raise NotFoundError(f"drop {text!r} is not on node {piece.node}")
+    return int(row)
+
+
+def page(session: Session, piece: Slice, query: DropQuery) -> DropPage:
+    """A page of the drops of this node."""
+    states = np.frombuffer(session.ask(lambda live: live.core.states), dtype=np.uint8)
+    if query.node and query.node != piece.node:
+        return DropPage(drops=(), total=0, offset=query.offset, limit=query.limit)
+    matching = piece.is_own.copy()
+    if query.state:
+        wanted = [DropState[name].value for name in _state_names(query.state)]
+        matching &= np.isin(states, wanted)
+    graph = piece.graph
+    if query.key:
+        rows = [row for row, template in enumerate(graph.templates) if template.key == query.key]
+        matching &= np.isin(graph.template, rows)
+    found: npt.NDArray[np.intp] = np.flatnonzero(matching)
+    if query.text:
+        wanted_text = query.text.lower()
+        by_name = np.array([wanted_text in template.name.lower() for template in graph.templates], dtype=np.bool_)
+        names = oids(graph, found.astype(np.int32))
+        hits = by_name[graph.template[found]]
+        hits |= np.fromiter((wanted_text in name.lower() for name in names), dtype=np.bool_, count=len(names))
+        found = found[hits]
+    shown = found[query.offset : query.offset + query.limit].tolist()
+    facts = session.ask(lambda live: {row: (live.core.attempt(row), live.handle(row)) for row in shown})
+    names = oids(graph, np.array(shown, dtype=np.int32))
+    rows = tuple(_info(piece, row, name, int(states[row]), *facts[row]) for row, name in zip(shown, names, strict=True))
+    return DropPage(drops=rows, total=len(found), offset=query.offset, limit=query.limit)
+
+
+def _state_names(text: str) -> list[str]:
+    names = [name.strip().upper() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in DropState.__members__]
+    if unknown:
+        raise UsageError(
+            f"there is no state {unknown[0]!r}", where="state", hint=f"one of {', '.join(DropState.__members__)}"
+        )
+    return names
+
+
+def _info(piece: Slice, row: int, state: int, attempt: int, handle: Handle | None, *, name: str) -> DropInfo:
+    template = piece.graph.templates[piece.graph.template[row]]
+    return DropInfo(
+        drop=int(piece.drop[row]),
+        oid=name,
+        name=template.name,
+        key=template.key,
+        category=template.category,
+        is_app=template.kind is Kind.APP,
+        state=DropState(state).name,
+        node=piece.node,
+        attempt=attempt,
+        size=None if handle is None else handle.size,
+    )
+
+
+def detail_of(session: Session, piece: Slice, row: int, logs: Path) -> DropDetail:
+    """Everything about one drop."""
+    graph = piece.graph
+    template = graph.templates[graph.template[row]]
+    before, after = graph.predecessors, graph.successors
+    ins = slice(before.ptr[row], min(before.ptr[row + 1], before.ptr[row] + _NEIGHBOURS))
+    outs = slice(after.ptr[row], min(after.ptr[row + 1], after.ptr[row] + _NEIGHBOURS))
+
+    def look(live: Session) -> tuple[Sequence[str], int, Handle | None, FailureReport | None, bytes]:
+        core = live.core
+        cause = core.cause(row)
+        reports = [] if cause is None else [one for one in live.reports() if one.row == _global(piece, cause)]
+        lines = explain(core, row).lines
+        return lines, core.attempt(row), live.handle(row), reports[0] if reports else None, core.states
+
+    reasons, attempt, handle, failure, states = session.ask(look)
+    name = oid(graph, row)
+    is_app = template.kind is Kind.APP
+    links = graph.links
+
+    def neighbour(other: int, port: str) -> Neighbour:
+        return Neighbour(
+            drop=int(piece.drop[other]),
+            oid=oid(graph, other),
+            name=graph.templates[graph.template[other]].name,
+            state=DropState(states[other]).name,
+            node=graph.places[graph.part[other]],
+            port=port,
+        )
+
+    info = _info(piece, row, states[row], attempt, handle, name=name)
+    return DropDetail(
+        **{field: getattr(info, field) for field in DropInfo.__struct_fields__},
+        reasons=tuple(reasons),
+        failure=None if failure is None else failure_info(failure, piece.node),
+        inputs=tuple(
+            neighbour(other, links[link].target_port if is_app else links[link].source_port)
+            for other, link in zip(before.neighbour[ins].tolist(), before.link[ins].tolist(), strict=True)
+        ),
+        outputs=tuple(
+            neighbour(other, links[link].source_port if is_app else links[link].target_port)
+            for other, link in zip(after.neighbour[outs].tolist(), after.link[outs].tolist(), strict=True)
+        ),
+        has_log=(logs / f"{drop_file_name(name)}.log").exists(),
+        has_data=not is_app and handle is not None and handle.kind != "null",
+        parameters={argument.name: _text(argument.value) for argument in template.arguments},
+    )
+
+
+def _global(piece: Slice, cause: int) -> int:
+    return int(piece.drop[cause]) if cause >= 0 else -cause - 2
+
+
+def _text(value: object) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _PARAMETER else f"{text[:_PARAMETER]}... ({len(text)} characters)"
+
+
+def results(piece: Slice, held: Mapping[int, Handle], directory: Path) -> tuple[ResultInfo, ...]:
+    """What there is for people: the contents of leaves, and all files that stay."""
+    graph = piece.graph
+    is_leaf = np.diff(graph.successors.ptr) == 0
+    is_root = np.diff(graph.predecessors.ptr) == 0
+    found = []
+    for row in sorted(held):
+        handle = held[row]
+        template = graph.templates[graph.template[row]]
+        if not piece.is_own[row] or handle.kind in ("null", "url"):
+            continue
+        is_file = handle.kind in ("file", "directory")
+        path = Path(handle.location)
+        inside = path.is_relative_to(directory)
+        if not (is_leaf[row] or template.persist or is_file) or (is_root[row] and not inside):
+            continue  # passed on and used up, or somebody's input
+        if is_file:
+            where = str(path.relative_to(directory)) if inside else str(path)
+        else:
+            where = f"results/{drop_file_name(oid(graph, row))}"
+        found.append(
+            ResultInfo(
+                drop=int(piece.drop[row]),
+                oid=oid(graph, row),
+                name=template.name,
+                node=piece.node,
+                path=where,
+                size=handle.size,
+                is_directory=handle.kind == "directory",
+            )
+        )
+    return tuple(found)
