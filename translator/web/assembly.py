@@ -14,6 +14,7 @@ from dropflow.rest.auth import Guard
 from dropflow.rest.client import Client
 from dropflow.rest.kit import Limits, Route, Streams, make_app
 from dropflow.rest.schema import ManagerInfo
+from translator.web.deploying import ManagerClient
 from translator.web.records import TranslatorLimits
 from translator.web.routes import translator_routes
 from translator.web.service import TranslatorService
@@ -37,6 +38,7 @@ def make_translator(
     name: str = "translator",
     url: Callable[[], str] = str,
     more: Sequence[Route] = (),
+    connect: Callable[[str], ManagerClient] | None = None,
     clock: Clock | None = None,
 ) -> tuple[bottle.Bottle, Streams, TranslatorService]:
     """A translator, ready to be served by `dropflow.rest.server.Server`.
@@ -61,6 +63,8 @@ def make_translator(
         Its address, which is known once it is served.
     more : sequence of Route
         Further routes, such as those of the login.
+    connect : callable, optional
+        Makes a client for a manager; by default `dropflow.rest.client.Client` with the key and token above.
     clock : Clock, optional
         For all times.
 
@@ -82,7 +86,7 @@ def make_translator(
     """
     limits = limits or TranslatorLimits()
     clock = clock or SystemClock()
-    connect = partial(Client, token=token, secret=secret, timeout=_DEPLOY_SECONDS)
+    connect = connect or partial(Client, token=token, secret=secret, timeout=_DEPLOY_SECONDS)
     service = TranslatorService(root, managers=managers, connect=connect, limits=limits, clock=clock)
     started = clock.now()
     info = partial(_about, name=name, url=url, clock=clock, started=started, root=str(root))

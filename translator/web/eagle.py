@@ -90,7 +90,7 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
 
 
 def imbalance_of(balance: int) -> float:
-    """DALiuGE's ``max_load_imb`` as ours: it lets METIS exceed the mean load by ``max(1, 101 - balance)`` thousandths."""
+    """DALiuGE's ``max_load_imb`` in per cent: METIS may exceed the mean by ``max(1, 101 - balance)`` thousandths."""
     return min(max(1, 101 - balance) / 10, 1000.0)
 
 

@@ -25,7 +25,9 @@ def span(seconds: float) -> str:
     if seconds < 10:  # noqa: PLR2004 - a digit after the point only where it says something
         return f"{seconds:.1f} s"
     whole = round(seconds)
-    return f"{whole} s" if whole < _MINUTE else f"{whole // _MINUTE} min {whole % _MINUTE:02d} s"
+    if whole < _MINUTE:
+        return f"{whole} s"
+    return f"{whole // _MINUTE} min {whole % _MINUTE:02d} s" if whole % _MINUTE else f"{whole // _MINUTE} min"
 
 
 def size(number: int) -> str:

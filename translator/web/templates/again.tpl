@@ -4,8 +4,9 @@
 <div class="fields">
 <label>Algorithm
 <select name="algorithm">
+% chosen = info.algorithm if info.algorithm in algorithms else "metis"
 % for name in algorithms:
-<option{{!" selected" if name == info.algorithm else ""}}>{{name}}</option>
+<option{{!" selected" if name == chosen else ""}}>{{name}}</option>
 % end
 </select></label>
 <label>Parts

@@ -6,7 +6,7 @@
 <form class="block translate" method="post" action="/translations" enctype="multipart/form-data">
 <section class="sheet">
 <h2>Graph</h2>
-<label class="file">A file from EAGLE, a list of drops, or a <code>.dfg</code> file
+<label><span>A file from EAGLE, a list of drops, or a <code>.dfg</code> file</span>
 <input type="file" name="graph" accept=".graph,.json,.dfg"></label>
 <details><summary>Paste its text instead</summary>
 <label>Text of the graph

@@ -2,6 +2,9 @@
 % word = dict(done="Translated", refused="Refused", failed="Failed", running="Translating", waiting="Waiting")[info.state]
 % style = dict(done="completed", refused="error", failed="error", running="running").get(info.state, "waiting")
 % errors = [p for p in report.problems if p.severity == "error"] if report else []
+% # Sizes say something about a graph that is whole: one that is too large, or only asked to be cut in a wrong way.
+% whole = info.state == "done" or bool(errors) and all(p.code in ("LG120", "PT001", "PT002") for p in errors)
+% recut = info.state == "done" or any(p.code == "PT002" for p in errors)
 <div class="page-head">
 <div><p class="crumbs"><a href="/">Translate</a><span>/</span>{{stamp(info.created)}}</p>
 <h1><bdi>{{shown(info.name, 200)}}</bdi></h1>
@@ -36,7 +39,7 @@
 % end
 </div></section>
 % end
-% if report.drops or info.state == "done":
+% if whole:
 <section class="block" aria-label="In short">
 <dl class="figures">
 <div><dt>Drops</dt><dd>{{f"{report.drops:,}"}}</dd></div>
@@ -81,16 +84,19 @@
 % end
 </section>
 % end
+% if recut and info.state != "done":
+% include("again.tpl", info=info, report=report, algorithms=algorithms)
+% end
 % if info.state == "done":
 % include("ways.tpl", info=info, report=report, managers=managers)
 % end
 % if report.measures:
 % include("partition.tpl", measures=report.measures)
 % end
-% if report.nodes:
+% if report.nodes and whole:
 % include("counts.tpl", report=report, rows=rows)
 % end
-% if report.digest or info.state == "refused":
+% if info.state == "done":
 % include("again.tpl", info=info, report=report, algorithms=algorithms)
 % end
 % end
