@@ -29,12 +29,11 @@ def serve_node(
     def assemble(front: Front) -> str:
         from managers.node.manager import NodeManager
 
-        host = f"[{options.host}]" if ":" in options.host else options.host
         manager = NodeManager(
             front.name,
             root=front.root,
-            links_bind=f"tcp://{host}:{links_port}",
-            advertise=front.reach,
+            links_bind=f"tcp://{_bracketed(options.host)}:{links_port}",
+            links_advertise="" if front.reach == options.host else f"tcp://{_bracketed(front.reach)}:0",
             key=front.key,
             workers=workers,
             suspect_after=suspect_after,
@@ -127,6 +126,10 @@ def split_urls(given: Sequence[str]) -> tuple[str, ...]:
     """Addresses from options that may be repeated, and may hold several with commas between; each once."""
     found = [url.strip().rstrip("/") for text in given for url in text.split(",") if url.strip()]
     return tuple(dict.fromkeys(url if "://" in url else f"http://{url}" for url in found))
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _connect(front: Front) -> Callable[[str], Client]:
