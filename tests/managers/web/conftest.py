@@ -1,0 +1,51 @@
+"""A made-up manager with its pages, its API and its login, served for real."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from dropflow.rest.auth import Guard
+from dropflow.rest.kit import Limits, Streams, make_app
+from dropflow.rest.login import login_routes
+from dropflow.rest.server import Server
+from dropflow.testing.manager import FakeManager
+from managers.routes.native import native_routes
+from managers.web.pages import page_routes
+from tests.browser import Window, open_browser, open_window
+
+Serve = Callable[..., str]
+Look = Callable[..., Window]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Serves a manager; answers the address. Everything is closed afterwards."""
+    with ExitStack() as stack:
+
+        def start(manager: FakeManager, *, token: str | None = None, streams: int = 16) -> str:
+            places, guard = Streams(streams), Guard(token=token)
+            routes = [*native_routes(manager, places), *login_routes(guard), *page_routes(manager, places)]
+            app = make_app(routes, guard, Limits(streams=streams))
+            server = Server(app, streams=places, stream_limit=max(streams, 1), open_to_all=token is None)
+            server.start()
+            stack.callback(server.close)
+            stack.callback(manager.close)
+            return server.url
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A browser for the tests of one module."""
+    with open_browser() as found:
+        yield found
+
+
+@pytest.fixture
+def look(browser: Any) -> Iterator[Look]:
+    """Opens windows that must have done nothing wrong when the test ends."""
+    with ExitStack() as stack:
+        yield lambda url, **settings: stack.enter_context(open_window(browser, url, **settings))

@@ -1,0 +1,282 @@
+"""What people see in a real browser."""
+
+import re
+from typing import Any
+
+import pytest
+
+from dropflow.rest.schema import NodeInfo
+from dropflow.testing.manager import made_up
+from dropflow.testing.shapes import fan
+from tests.browser import needs_chromium
+
+expect = pytest.importorskip("playwright.sync_api").expect
+pytestmark = [needs_chromium, pytest.mark.slow]
+
+PAGES = (
+    "/",
+    "/nodes",
+    "/sessions",
+    "/sessions/failed",
+    "/sessions/running",
+    "/sessions/failed/drops/1",
+    "/sessions/finished/drops/21",
+    "/sessions/running/cancel",
+    "/sessions/running/delete",
+)
+HOSTILE = "<script>alert('x')</script>\"'&\n\u202e" + "W" * 9_000
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
+    "1f15c4890000000d49444154789c6360f8cfc0f01f0005000201ff5f5b6d9c0000000049454e44ae426082"
+)
+
+
+def rows(page: Any, region: str) -> list[str]:
+    """Text of the first column that names a row, in the table of this region."""
+    found: list[str] = page.get_by_role("region", name=region, exact=True).locator("tbody th").all_inner_texts()
+    return [text.split("\n")[0] for text in found]
+
+
+def test_overview_shows_the_manager_its_nodes_and_its_sessions(serve: Any, look: Any) -> None:
+    """The first page names every node and every young session, and leads to them."""
+    page = look(serve(made_up(name="east", role="island", nodes=("a", "b")))).page
+    page.goto("/")
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("east")
+    assert rows(page, "Sessions") == ["running", "failed", "finished", "cancelled"]
+    assert rows(page, "Nodes") == ["a", "b"]
+    page.get_by_role("link", name="failed").click()
+    expect(page).to_have_url(re.compile("/sessions/failed$"))
+
+
+def test_a_session_is_followed_to_its_end(serve: Any, look: Any) -> None:
+    """Numbers, rows and the status move by themselves, without a new request for the page, until it is over."""
+    manager = made_up()
+    page = look(serve(manager)).page
+    page.goto("/sessions/running")
+    settled = page.locator("[data-figure=settled]")
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    expect(settled).to_have_text("7")
+
+    manager.advance("running", {6: "COMPLETED", 8: "WRITING"})
+    expect(settled).to_have_text("8")
+    expect(page.locator("tr[data-row='8'] .state")).to_have_text("running")
+    manager.complete("running")
+    expect(page.locator("#status")).to_have_text("finished")
+    expect(page.locator("#live")).to_have_text("over")
+    expect(page.get_by_role("link", name="Cancel…")).to_have_count(0)
+    expect(page.locator("#logical [data-key] td[data-group=waiting]")).to_have_text(["0"] * 3)
+
+
+def test_a_failure_appears_while_one_looks(serve: Any, look: Any) -> None:
+    """A root cause shows up on the open page with its text, and opened details stay open when another one comes."""
+    manager = made_up()
+    page = look(serve(manager)).page
+    page.goto("/sessions/running")
+
+    manager.fail("running", 7, "the disk is full", also=(22,))
+    expect(page.get_by_text("the disk is full", exact=True)).to_be_visible()
+    expect(page.get_by_text("2 drops in error because of it")).to_be_visible()
+    page.get_by_text("Details").click()
+    manager.fail("running", 8, "another one")
+    expect(page.get_by_text("another one", exact=True)).to_be_visible()
+    expect(page.get_by_text("Traceback").first).to_be_visible()
+
+
+def test_without_streams_a_session_is_followed_by_asking(serve: Any, look: Any) -> None:
+    """When no event stream can be had, the page says so and stays live."""
+    manager = made_up()
+    window = look(serve(manager, streams=0))
+    window.forgive("503")
+    page = window.page
+    page.goto("/sessions/running")
+
+    expect(page.locator("#live")).to_have_text("live, by asking")
+    manager.complete("running")
+    expect(page.locator("#status")).to_have_text("finished")
+    expect(page.locator("#live")).to_have_text("over")
+
+
+def test_a_session_that_is_deleted_says_so(serve: Any, look: Any) -> None:
+    """Whoever looks at a session that somebody deletes is told, and nothing is asked any more."""
+    manager = made_up()
+    window = look(serve(manager))
+    window.forgive("404")
+    window.page.goto("/sessions/running")
+    expect(window.page.locator("#live")).to_have_attribute("data-state", "live")
+
+    manager.delete("running")
+    expect(window.page.locator("#live")).to_have_text("this was deleted")
+
+
+def test_drops_are_filtered_and_paged(serve: Any, look: Any) -> None:
+    """The form finds drops by state, logical node and text, in pages of 100."""
+    manager = made_up()
+    manager.add(fan(500), "large")
+    page = look(serve(manager)).page
+    page.goto("/sessions/large")
+
+    expect(page.get_by_text("1–100 of 501 drops")).to_be_visible()  # noqa: RUF001 - as it is shown
+    page.get_by_role("combobox", name="Logical node").select_option(label="app")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_text("1–100 of 250 drops")).to_be_visible()  # noqa: RUF001 - as it is shown
+    page.get_by_role("link", name="Next").click()
+    expect(page.get_by_text("101–200 of 250 drops")).to_be_visible()  # noqa: RUF001 - as it is shown
+    page.get_by_role("combobox", name="State").select_option(label="error")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_text("No drop matches.")).to_be_visible()
+
+
+def test_a_number_of_a_logical_node_leads_to_its_drops(serve: Any, look: Any) -> None:
+    """Each number of the table of logical nodes is a link to the drops that it counts."""
+    page = look(serve(made_up())).page
+    page.goto("/sessions/failed")
+    page.locator("#logical tr", has_text="app").first.locator("td[data-group=error] a").click()
+
+    expect(page.locator("#drops tbody .state")).to_have_text(["error", "error"])
+
+
+def test_log_and_content_of_a_drop_are_shown_and_downloaded(serve: Any, look: Any) -> None:
+    """A drop's page shows the end of its log and the beginning of its content, and offers the whole of both."""
+    page = look(serve(made_up())).page
+    page.goto("/sessions/failed/drops/1")
+    expect(page.locator("pre", has_text="no value 1").last).to_be_visible()
+    with page.expect_download() as download:
+        page.locator("section", has=page.get_by_role("heading", name="Log")).get_by_role(
+            "link", name="Download"
+        ).click()
+    assert "no value 1" in download.value.path().read_text()
+
+    page.goto("/sessions/finished/drops/21")
+    expect(page.locator("pre")).to_contain_text("000000  00 01 02 03")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert download.value.path().read_bytes() == bytes(range(256)) * 64
+
+
+def test_a_picture_is_shown_as_one(serve: Any, look: Any) -> None:
+    """Content that is a PNG file is drawn on the page of its drop."""
+    manager = made_up()
+    manager.write("finished", 22, PNG)
+    page = look(serve(manager)).page
+    page.goto("/sessions/finished/drops/22")
+
+    assert page.locator("img.preview").evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
+
+
+def test_the_way_from_drop_to_drop(serve: Any, look: Any) -> None:
+    """Inputs and outputs are links."""
+    page = look(serve(made_up())).page
+    page.goto("/sessions/failed/drops/1")
+    page.get_by_role("region", name="Outputs").get_by_role("link").click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("data")
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_cancel_asks_first_and_keeps_the_reason(serve: Any, look: Any, *, javascript: bool) -> None:
+    """Cancelling takes two steps, works without JavaScript, and leads back to the session."""
+    manager = made_up()
+    page = look(serve(manager), java_script_enabled=javascript).page
+    page.goto("/sessions/running")
+    page.get_by_role("link", name="Cancel…").click()
+    assert manager.session("running").status == "RUNNING"
+    page.get_by_label("Reason").fill("wrong input")
+    page.get_by_role("button", name="Cancel the session").click()
+
+    expect(page.locator("#status")).to_have_text("cancelled")
+    assert manager.session("running").text == "wrong input"
+
+
+def test_delete_asks_first(serve: Any, look: Any) -> None:
+    """Deleting takes two steps and leads to the sessions that are left."""
+    page = look(serve(made_up())).page
+    page.goto("/sessions/failed")
+    page.get_by_role("link", name="Delete…").click()
+    page.get_by_role("button", name="Delete the session").click()
+
+    expect(page).to_have_url(re.compile("/sessions$"))
+    assert rows(page, "Sessions") == ["running", "finished", "cancelled"]
+
+
+@pytest.mark.parametrize("address", ["/", "/sessions/failed", "/sessions/failed/drops/1"])
+def test_pages_say_the_same_without_javascript(serve: Any, look: Any, address: str) -> None:
+    """All tables have the same rows for those who run no scripts."""
+    url = serve(made_up())
+    texts = []
+    for javascript in (True, False):
+        page = look(url, java_script_enabled=javascript).page
+        page.goto(address)
+        texts.append(page.locator("table").all_inner_texts())
+
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_nothing_is_wider_than_a_phone(serve: Any, look: Any, address: str) -> None:
+    """At 360 pixels no page scrolls sideways, however long and hostile the names are."""
+    manager = made_up(role="island", nodes=("n" * 200, "b"))
+    manager.set_node(NodeInfo(name="c", version="0", host=HOSTILE, text=HOSTILE, state="lost"))
+    manager.fail("running", 7, HOSTILE)
+    page = look(serve(manager), viewport={"width": 360, "height": 740}).page
+    page.goto(address)
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_everything_has_a_name(serve: Any, look: Any, address: str) -> None:
+    """Inputs have labels, links, buttons and pictures have words, headings begin at one, ids are unique."""
+    page = look(serve(made_up())).page
+    page.goto(address)
+    nameless = page.evaluate(
+        """() => {
+          const bad = [];
+          for (const input of document.querySelectorAll("input, select, textarea"))
+            if (!input.labels.length && !input.ariaLabel) bad.push(input.outerHTML);
+          for (const thing of document.querySelectorAll("a, button, summary, th"))
+            if (!thing.textContent.trim() && !thing.ariaLabel) bad.push(thing.outerHTML);
+          for (const bar of document.querySelectorAll("svg")) if (!bar.ariaLabel) bad.push(bar.outerHTML);
+          for (const image of document.images) if (!image.hasAttribute("alt")) bad.push(image.outerHTML);
+          const ids = [...document.querySelectorAll("[id]")].map((element) => element.id);
+          bad.push(...ids.filter((id, index) => ids.indexOf(id) !== index));
+          if (document.querySelectorAll("h1").length !== 1) bad.push("h1");
+          if (document.documentElement.lang !== "en") bad.push("lang");
+          return bad;
+        }"""
+    )
+
+    assert nameless == []
+
+
+def test_the_keyboard_reaches_everything_visibly(serve: Any, look: Any) -> None:
+    """The first stop of the keyboard skips to the content, and what has the focus is outlined."""
+    page = look(serve(made_up())).page
+    page.goto("/sessions/running")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Tab")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_strangers_are_led_to_the_login_and_back(serve: Any, look: Any) -> None:
+    """Without a token a page is the login; with it, the page that was asked for."""
+    window = look(serve(made_up(), token="secret-token"))  # noqa: S106 - made up
+    window.forgive("401")
+    page = window.page
+    page.goto("/sessions/failed")
+    expect(page).to_have_url(re.compile("/login"))
+    page.goto("/login?next=/sessions/failed#secret-token")
+
+    expect(page).to_have_url(re.compile("/sessions/failed$"))
+    expect(page.get_by_role("heading", level=1)).to_have_text("failed")
+
+
+def test_a_page_that_is_not_there_leads_back(serve: Any, look: Any) -> None:
+    """Unknown pages, sessions and drops are answered by a page with words and a way on."""
+    window = look(serve(made_up()))
+    window.forgive("404")
+    for address in ("/nope", "/sessions/nope", "/sessions/failed/drops/nope"):
+        assert window.page.goto(address).status == 404
+        window.page.get_by_role("link", name="To the first page").click()
+        expect(window.page.get_by_role("heading", level=1)).to_have_text("node-1")
