@@ -16,7 +16,8 @@ demo: $(VENV)/.installed  ## translate and run a small radio-imaging pipeline, a
 	@cat demo-output/files/catalogue.txt
 	@echo "Look at the picture: $(CURDIR)/demo-output/files/sky.png"
 
-test: $(VENV)/.installed  ## every test
+test: $(VENV)/.installed  ## every test; brings a browser and network tools where it may
+	@tests/bring_tools.sh
 	$(BIN)/python -m pytest -q
 
 lint: $(VENV)/.installed
