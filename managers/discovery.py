@@ -1,0 +1,266 @@
+"""Finding each other without addresses: managers announce themselves by zeroconf (mDNS), and others hear of them.
+
+What is announced is public: name, role, address, which life of the process it is, the version, and the fingerprint of
+the cluster key, by which a parent knows its own. It is a hint where to look and no more; the key itself is proved when
+they talk. A process announces and listens on the network that its server is bound to, and on no other.
+"""
+
+import ipaddress
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+import psutil
+
+from dropflow.errors import WorldError
+from dropflow.ids import safe_name
+from dropflow.rest.auth import is_loopback
+from dropflow.rest.schema import ManagerInfo, Role
+
+if TYPE_CHECKING:
+    from zeroconf import ServiceInfo, ServiceStateChange, Zeroconf
+
+__all__ = ["DALIUGE_TYPES", "TYPES", "Announcement", "Discovery", "interfaces_of"]
+
+_LOG = logging.getLogger("dropflow.discovery")
+
+TYPES: dict[Role, str] = {
+    "node": "_dropflow-node._tcp.local.",
+    "island": "_dropflow-island._tcp.local.",
+    "master": "_dropflow-master._tcp.local.",
+    "daemon": "_dropflow-daemon._tcp.local.",
+    # Names of services have at most 15 characters.
+    "translator": "_dropflow-tm._tcp.local.",
+}
+DALIUGE_TYPES: dict[Role, str] = {"node": "_NodeManager._tcp.local.", "island": "_DIM._tcp.local."}
+
+_EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - to recognise it, not to bind it
+_ASK_MILLISECONDS = 3000
+_DALIUGE_NAME = 15
+
+
+class Announcement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a manager tells everybody about itself. Never a secret.
+
+    Attributes
+    ----------
+    url : str
+        Address of its REST server.
+    incarnation : int
+        Grows with each start of the process.
+    key : str
+        Fingerprint of its cluster key; empty without one.
+    """
+
+    name: str
+    role: Role
+    url: str
+    incarnation: int = 0
+    version: str = ""
+    key: str = ""
+
+    @classmethod
+    def of(cls, info: ManagerInfo) -> "Announcement":
+        """What may be told of what a manager knows about itself."""
+        return cls(
+            name=info.name,
+            role=info.role,
+            url=info.url,
+            incarnation=info.incarnation,
+            version=info.version,
+            key=info.key,
+        )
+
+
+class Discovery:
+    """Announces managers and hears of others, until it is closed.
+
+    Parameters
+    ----------
+    host : str
+        Address to which the server of this process is bound; says on which network interfaces to be heard.
+
+    Raises
+    ------
+    WorldError
+        Multicast cannot be used here.
+    """
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        from zeroconf import IPVersion, Zeroconf  # noqa: PLC0415 - only who looks for others pays for its import
+
+        self._host = host
+        try:
+            self._zeroconf: Zeroconf = Zeroconf(interfaces=interfaces_of(host), ip_version=IPVersion.V4Only)
+        except OSError as error:
+            raise WorldError(
+                f"managers cannot find each other on {host}: {error.strerror or error}",
+                hint="name them with --nodes or --islands instead",
+            ) from error
+        self._threads: list[threading.Thread] = []
+        self._browsers: list[Any] = []
+        self._closed = threading.Event()
+
+    def announce(self, announcement: Announcement, *, daliuge: bool = False) -> None:
+        """Tell others of a manager; returns at once.
+
+        Parameters
+        ----------
+        daliuge : bool
+            Under the name that DALiuGE gives to such a manager, too.
+        """
+        infos = [self._service(announcement)]
+        if daliuge and announcement.role in DALIUGE_TYPES:
+            infos.append(self._daliuge(announcement))
+        # Making sure that a name is free takes more than a second.
+        thread = threading.Thread(
+            target=self._register, args=(infos,), name=f"announce:{announcement.name}", daemon=True
+        )
+        self._threads.append(thread)
+        thread.start()
+
+    def browse(self, role: Role, joined: Callable[[Announcement], None], left: Callable[[Announcement], None]) -> None:
+        """Hear of managers as they come and go, from a thread of their own.
+
+        Parameters
+        ----------
+        joined : callable
+            Gets each manager that is there, or has changed what it announces.
+        left : callable
+            Gets each that said goodbye, or was not heard of for as long as its announcement is good for.
+        """
+        from zeroconf import ServiceBrowser  # noqa: PLC0415 - see `__init__`
+
+        listener = _Listener(role, joined, left)
+        self._browsers.append(ServiceBrowser(self._zeroconf, TYPES[role], handlers=[listener.handle]))
+
+    def settle(self) -> None:
+        """Wait until everything announced so far is."""
+        for thread in self._threads:
+            thread.join()
+
+    def close(self) -> None:
+        """Say goodbye and listen no more. Idempotent."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self.settle()
+        self._zeroconf.close()
+
+    def _register(self, infos: "list[ServiceInfo]") -> None:
+        from zeroconf import Error  # noqa: PLC0415 - see `__init__`
+
+        for info in infos:
+            try:
+                self._zeroconf.register_service(info)
+            except (Error, OSError) as error:
+                if not self._closed.is_set():
+                    _LOG.warning("%s cannot be announced: %s: %s", info.name, type(error).__name__, error)
+
+    def _service(self, announcement: Announcement) -> "ServiceInfo":
+        # A name of its own for each life, so that the record of a killed one is in nobody's way until it expires.
+        life = f"{announcement.incarnation & 0xFFFFFF:06x}"
+        name = f"{safe_name(announcement.name)[:40]}-{life}"
+        fields = {key: str(value) for key, value in msgspec.structs.asdict(announcement).items()}
+        return self._info(TYPES[announcement.role], name, announcement.url, fields)
+
+    def _daliuge(self, announcement: Announcement) -> "ServiceInfo":
+        name = socket.gethostname()[:_DALIUGE_NAME]
+        return self._info(DALIUGE_TYPES[announcement.role], name, announcement.url, {})
+
+    def _info(self, kind: str, name: str, url: str, fields: dict[str, str]) -> "ServiceInfo":
+        from zeroconf import ServiceInfo  # noqa: PLC0415 - see `__init__`
+
+        parts = urlsplit(url)
+        return ServiceInfo(
+            kind,
+            f"{name}.{kind}",
+            port=parts.port or 80,
+            properties=fields,
+            server=f"{safe_name(socket.gethostname())}.local.",
+            parsed_addresses=_addresses(self._host),
+        )
+
+
+class _Listener:
+    """Turns what zeroconf tells into announcements."""
+
+    def __init__(
+        self, role: Role, joined: Callable[[Announcement], None], left: Callable[[Announcement], None]
+    ) -> None:
+        self._role: Role = role
+        self._joined = joined
+        self._left = left
+        self._known: dict[str, Announcement] = {}
+
+    def handle(self, *, zeroconf: "Zeroconf", service_type: str, name: str, state_change: "ServiceStateChange") -> None:
+        """Somebody came, changed or went; the parameters have zeroconf's names."""
+        if state_change.name == "Removed":
+            self._removed(name)
+        else:
+            self._seen(zeroconf, service_type, name)
+
+    def _seen(self, zeroconf: "Zeroconf", service_type: str, name: str) -> None:
+        info = zeroconf.get_service_info(service_type, name, timeout=_ASK_MILLISECONDS)
+        found = None if info is None else _read(self._role, info)
+        if found is None:
+            _LOG.warning("%s announces itself as a %s in a form that is not understood", name, self._role)
+        elif self._known.get(name) != found:
+            self._known[name] = found
+            self._call(self._joined, found)
+
+    def _removed(self, name: str) -> None:
+        found = self._known.pop(name, None)
+        if found is not None:
+            self._call(self._left, found)
+
+    def _call(self, callback: Callable[[Announcement], None], found: Announcement) -> None:
+        try:
+            callback(found)
+        except Exception:  # noqa: BLE001 - see below
+            # An exception here would end the thread, and with it everything that is heard of.
+            _LOG.exception("%s %s was found but not taken", found.role, found.name)
+
+
+def interfaces_of(host: str) -> list[str]:
+    """IPv4 addresses of the interfaces on which a server bound to `host` is reached by others.
+
+    Loopback only for a server on loopback; all others, and loopback, for one on all addresses.
+    """
+    if host in _EVERYWHERE:
+        found = (address for addresses in psutil.net_if_addrs().values() for address in addresses)
+        return sorted({"127.0.0.1", *(address.address for address in found if address.family is socket.AF_INET)})
+    if is_loopback(host):
+        return ["127.0.0.1"]
+    return [_numeric(host)]
+
+
+def _addresses(host: str) -> list[str]:
+    found = interfaces_of(host)
+    beyond = [address for address in found if not is_loopback(address)]
+    return beyond or found
+
+
+def _numeric(host: str) -> str:
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        try:
+            return socket.gethostbyname(host)
+        except OSError as error:
+            raise WorldError(f"{host} has no IPv4 address: {error.strerror}", hint="give --host an address") from error
+    return host
+
+
+def _read(role: Role, info: "ServiceInfo") -> Announcement | None:
+    """What a record of the network says; anybody may have written it."""
+    try:
+        fields = {key.decode(): (value or b"").decode() for key, value in info.properties.items()}
+        found = msgspec.convert(fields | {"role": role}, Announcement, strict=False)
+    except (UnicodeDecodeError, msgspec.ValidationError):
+        return None
+    return found if urlsplit(found.url).scheme in ("http", "https") else None
