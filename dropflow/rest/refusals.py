@@ -48,7 +48,7 @@ def refusal(
         return Refusal(status, "text/html; charset=utf-8", more, refusal_page(error).encode(errors="replace"))
     body: dict[str, object] = {"ok": False, "error": to_body(error)}
     if original:
-        body |= {"type": type(error).__name__, "args": [str(error)]}
+        body |= {"type": "DaliugeException", "args": [str(error)]}
     return Refusal(status, "application/json", more, _encoded(body))
 
 

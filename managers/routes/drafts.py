@@ -1,0 +1,200 @@
+"""Sessions that DALiuGE's clients are still building: created, appended to, and not yet deployed.
+
+DALiuGE builds a session in three calls and dropflow in one, so what comes before the deployment is kept here, in
+memory: a manager that restarts has forgotten its drafts, as DALiuGE's does.
+"""
+
+import re
+import threading
+import zlib
+from collections.abc import Iterable, Mapping
+from io import BytesIO
+from typing import Any
+
+import msgspec
+
+from dropflow.errors import BadGraphError, ConflictError, NotFoundError, UsageError
+from dropflow.graph.interchange import read_pg_stream
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.ids import safe_name
+from dropflow.states import SessionState
+
+__all__ = ["Draft", "Drafts", "WrongStateError", "session_name"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_MOST = 1000
+_LONGEST = 255
+
+
+class WrongStateError(ConflictError):
+    """The session is in a state that does not allow this: the error that DALiuGE's clients know as their own."""
+
+
+class _Head(msgspec.Struct):
+    """What every drop has to say."""
+
+    oid: str
+    categoryType: str = ""  # noqa: N815 - the spelling of the format
+    type: str = ""
+    rmode: Any = None
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that is being built.
+
+    Attributes
+    ----------
+    name : str
+        As the client spells it.
+    status : SessionState
+        PRISTINE, BUILDING, DEPLOYING, or FINISHED for one that was deployed without a drop.
+    drops : mapping of str to bytes
+        Each drop by its id, as it came.
+    """
+
+    name: str
+    status: SessionState = SessionState.PRISTINE
+    drops: Mapping[str, bytes] = {}
+
+    def graph(self) -> PhysicalGraph:
+        """The physical graph of all drops.
+
+        Raises
+        ------
+        BadGraphError
+            With all problems.
+        """
+        return read_pg_stream(BytesIO(b"[" + b",".join(self.drops.values()) + b"]"), name=session_name(self.name))
+
+
+def session_name(name: str) -> str:
+    """The name that dropflow gives to a session that a client of DALiuGE calls so: the same where it is a safe one."""
+    if _NAME.fullmatch(name):
+        return name
+    return f"{safe_name(name, fallback='session')[:90]}-{zlib.crc32(name.encode(errors='replace')):08x}"
+
+
+class Drafts:
+    """All sessions that are being built. May be used by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._drafts: dict[str, Draft] = {}
+        self._spelled: dict[str, str] = {}
+
+    def all(self) -> tuple[Draft, ...]:
+        """Every draft."""
+        with self._lock:
+            return tuple(self._drafts.values())
+
+    def spelled(self, session: str) -> str:
+        """How a client calls the session that dropflow calls `session`."""
+        return self._spelled.get(session, session)
+
+    def find(self, name: str) -> Draft | None:
+        """The draft of that name."""
+        return self._drafts.get(name)
+
+    def create(self, name: str, taken: Iterable[str]) -> None:
+        """Begin one.
+
+        Raises
+        ------
+        ConflictError
+            There is a draft of that name, or it is among the names that are `taken`.
+        UsageError
+            The name cannot be used, or there are too many drafts.
+        """
+        if not name or len(name) > _LONGEST or not name.isprintable():
+            raise UsageError("this cannot be the name of a session", where=ascii(name[:80]))
+        with self._lock:
+            if name in self._drafts or session_name(name) in taken:
+                raise ConflictError(f"there is a session {name!r} already", hint="choose another name, or delete it")
+            if len(self._drafts) >= _MOST:
+                raise UsageError(f"{_MOST} sessions are being built", hint="deploy or delete some of them")
+            self._drafts[name] = Draft(name=name)
+            self._spelled[session_name(name)] = name
+
+    def append(self, name: str, body: bytes) -> None:
+        """Add drops: a list of them in JSON, perhaps ended by a reproducibility record.
+
+        Raises
+        ------
+        BadGraphError
+            It is no such list, or has a drop that is there already.
+        NotFoundError, WrongStateError
+            There is no such draft, or it is being deployed.
+        """
+        added = _drops(body, name)
+        with self._lock:
+            draft = self._building(name)
+            twice = sorted(added.keys() & draft.drops.keys())
+            if twice:
+                raise BadGraphError(f"drop {twice[0]!r} is in the session already", where=name)
+            self._drafts[name] = msgspec.structs.replace(
+                draft, status=SessionState.BUILDING, drops={**draft.drops, **added}
+            )
+
+    def take(self, name: str) -> Draft:
+        """The draft, which from now on is being deployed; end that with `forget` or `give_back`.
+
+        Raises
+        ------
+        NotFoundError, WrongStateError
+            See `append`.
+        """
+        with self._lock:
+            draft = self._building(name)
+            status = SessionState.DEPLOYING if draft.drops else SessionState.FINISHED
+            self._drafts[name] = msgspec.structs.replace(draft, status=status)
+            return draft
+
+    def give_back(self, draft: Draft) -> None:
+        """The deployment failed: let it be built again."""
+        with self._lock:
+            if draft.name in self._drafts:
+                self._drafts[draft.name] = draft
+
+    def forget(self, name: str) -> None:
+        """Remove a draft, if there is one; its spelling stays known."""
+        with self._lock:
+            self._drafts.pop(name, None)
+
+    def _building(self, name: str) -> Draft:
+        draft = self._drafts.get(name)
+        if draft is None:
+            raise NotFoundError(f"there is no session {name!r} that is being built")
+        if draft.status not in (SessionState.PRISTINE, SessionState.BUILDING):
+            raise WrongStateError(f"session {name!r} is {draft.status.name}", hint="create another one")
+        return draft
+
+
+def _drops(body: bytes, where: str) -> dict[str, bytes]:
+    try:
+        items = msgspec.json.decode(body, type=list[msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        hint = "send a JSON list of drops"
+        raise BadGraphError(f"the graph is no list of drops: {error}", where=where, hint=hint) from error
+    if items and _is_record(items[-1]):
+        items.pop()
+    drops: dict[str, bytes] = {}
+    for number, item in enumerate(items):
+        try:
+            head = msgspec.json.decode(item, type=_Head)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BadGraphError(f"item {number} is no drop: {error}", where=f"{where}/{number}") from error
+        if head.oid in drops:
+            raise BadGraphError(f"two drops have the id {head.oid!r}", where=f"{where}/{number}")
+        if not (head.categoryType or head.type):
+            raise BadGraphError(f"drop {head.oid!r} has no categoryType", where=f"{where}/{number}")
+        drops[head.oid] = bytes(item)
+    return drops
+
+
+def _is_record(item: msgspec.Raw) -> bool:
+    """Whether the last item is a reproducibility record: an empty object, or one with a mode."""
+    try:
+        found = msgspec.json.decode(item)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return isinstance(found, dict) and (not found or bool(found.get("rmode"))) and "oid" not in found

@@ -1,0 +1,119 @@
+"""DALiuGE's shapes: addresses of nodes, states as integers, drops as dictionaries, and its exceptions by name."""
+
+import html
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from dropflow.errors import (
+    BadFileError,
+    BadGraphError,
+    ConflictError,
+    DropflowError,
+    HttpError,
+    NotFoundError,
+    UsageError,
+)
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.failures import status_of, to_body
+from dropflow.rest.kit import Answer
+from dropflow.rest.schema import DropInfo, NodeInfo
+from dropflow.states import AppState, DropState
+from managers.routes.drafts import WrongStateError
+from managers.routes.graphs import pg_json
+
+__all__ = ["drop_status", "expanded", "log_records", "node_string", "refused", "specifications", "url_of"]
+
+_PORTS = ("8000", "5555", "6666")
+_APP_STATES = {
+    DropState.INITIALIZED: AppState.NOT_RUN,
+    DropState.WRITING: AppState.RUNNING,
+    DropState.COMPLETED: AppState.FINISHED,
+    DropState.ERROR: AppState.ERROR,
+    DropState.CANCELLED: AppState.CANCELLED,
+    DropState.SKIPPED: AppState.SKIPPED,
+    DropState.EXPIRED: AppState.FINISHED,
+    DropState.DELETED: AppState.FINISHED,
+}
+
+
+def expanded(node: str) -> tuple[str, int]:
+    """Host and REST port of a node in DALiuGE's spelling ``host[:rest[:events[:rpc]]]``.
+
+    Raises
+    ------
+    UsageError
+        It is no such spelling.
+    """
+    host, *ports = node.split(":")
+    if not host or len(ports) > len(_PORTS) or not all(port.isdecimal() and len(port) < 6 for port in ports):  # noqa: PLR2004 - digits of a port
+        raise UsageError(f"{node!r} is no node", hint="spell it HOST or HOST:PORT")
+    return host, int(ports[0] if ports else _PORTS[0])
+
+
+def url_of(node: str, *, port: int = 8000) -> str:
+    """Address of the REST server of a node or island; `port` is the one that is meant when none is given."""
+    host, given = expanded(node)
+    return f"http://{host}:{given if ':' in node else port}"
+
+
+def node_string(node: NodeInfo) -> str:
+    """A node in DALiuGE's full spelling. dropflow has one port for events and data, which therefore comes twice."""
+    rest, links = urlsplit(node.url), urlsplit(node.links)
+    if not rest.hostname:
+        return node.name
+    port = links.port or int(_PORTS[1])
+    return f"{rest.hostname}:{rest.port or 80}:{port}:{port}"
+
+
+def drop_status(row: DropInfo) -> dict[str, int]:
+    """The state of a drop: DALiuGE knows no application that is WRITING, but one that runs."""
+    state = DropState[row.state]
+    if not row.is_app:
+        return {"status": int(state)}
+    shown = DropState.INITIALIZED if state is DropState.WRITING else state
+    return {"execStatus": int(_APP_STATES[state]), "status": int(shown)}
+
+
+def specifications(graph: PhysicalGraph) -> dict[str, Any]:
+    """Every drop's dictionary by its id."""
+    items = msgspec.json.decode(b"".join(pg_json(graph)))
+    return {item["oid"]: item for item in items if "oid" in item}
+
+
+def log_records(lines: Iterable[str]) -> Iterator[Mapping[str, object]]:
+    """Lines of a log as rows of the table that DALiuGE shows. Escaped: its page shows them as they come."""
+    for line in lines:
+        yield {
+            "time": "",
+            "Level": "INFO",
+            "Module": "",
+            "Function/Method": "",
+            "Line #": 0,
+            "Message": f"<pre>{html.escape(line)}\n</pre>",
+        }
+
+
+def refused(error: DropflowError, session: str) -> Answer:
+    """`error` as DALiuGE's clients know it, and as ours do."""
+    name, arguments, status = _exception(error, session)
+    body = {"ok": False, "error": msgspec.to_builtins(to_body(error)), "type": name, "args": arguments}
+    return Answer(status=status, body=msgspec.json.encode(body))
+
+
+def _exception(error: DropflowError, session: str) -> tuple[str, list[object], int]:
+    text: list[object] = [str(error)]
+    match error:
+        case NotFoundError() if session:
+            return "NoSessionException", [session], 404
+        case WrongStateError():
+            return "InvalidSessionState", text, 400
+        case ConflictError():
+            return "SessionAlreadyExistsException", [session], 409
+        case BadGraphError() | BadFileError():
+            return "InvalidGraphException", text, 400
+        case HttpError() if error.status == 501:  # noqa: PLR2004 - an HTTP status
+            return "NotImplementedError", text, 501
+    return "DaliugeException", text, status_of(error)
