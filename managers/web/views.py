@@ -206,7 +206,7 @@ def drop_view(manager: Manager, session: str, drop: str) -> DropView:
     data = around.ask(lambda: preview_of(manager.data(session, row)), None) if detail.has_data else None
     return DropView(
         manager=manager.info(),
-        session=manager.session(session),
+        session=msgspec.convert(manager.session(session), SessionInfo, from_attributes=True),
         drop=detail,
         log=log,
         data=data,

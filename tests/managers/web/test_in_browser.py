@@ -83,6 +83,46 @@ def test_a_failure_appears_while_one_looks(serve: Any, look: Any) -> None:
     expect(page.get_by_text("Traceback").first).to_be_visible()
 
 
+def test_many_changes_are_painted_at_once_and_only_where_they_are(serve: Any, look: Any) -> None:
+    """However many changes come in a fifth of a second, a number is written once, and other rows are left alone."""
+    manager = made_up()
+    page = look(serve(manager)).page
+    page.add_init_script(
+        """let heard = 0;
+        window.EventSource = class extends EventSource {
+          constructor(url) {
+            super(url);
+            this.addEventListener("change", () => { document.documentElement.dataset.heard = ++heard; });
+          }
+        };"""
+    )
+    page.clock.install()
+    page.goto("/sessions/running")
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    page.clock.pause_at(page.evaluate("Date.now() + 60_000"))
+    page.evaluate(
+        """() => {
+          window.written = [];
+          const row = (node) => (node.closest ? node : node.parentElement).closest("tr, #legend, [data-figure]");
+          new MutationObserver((all) => window.written.push(...all.map(({ target }) => {
+            const { figure, key } = row(target)?.dataset ?? {};
+            return figure ?? key ?? "";
+          }))).observe(document.querySelector("main"), { childList: true, subtree: true, characterData: true });
+        }"""
+    )
+    for number, drop in enumerate((6, 7, 8), start=1):
+        manager.advance("running", {drop: "COMPLETED"})
+        expect(page.locator("html")).to_have_attribute("data-heard", str(number))
+    assert page.evaluate("window.written") == []
+
+    page.clock.run_for(250)
+    written = page.evaluate("window.written")
+    assert written.count("settled") == 1
+    assert "a" in written
+    assert "d" not in written
+    assert "r" not in written
+
+
 def test_without_streams_a_session_is_followed_by_asking(serve: Any, look: Any) -> None:
     """When no event stream can be had, the page says so and stays live."""
     manager = made_up()

@@ -1,0 +1,56 @@
+"""Reads pages as a program does: asks for one, and tells what is in its HTML."""
+
+import http.client
+from html.parser import HTMLParser
+from urllib.parse import urlsplit
+
+import msgspec
+
+__all__ = ["Page", "ask", "read"]
+
+
+class Page(msgspec.Struct, frozen=True):
+    """An answer: its status, headers (lower case) and body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode()
+
+
+def ask(url: str, path: str, *, method: str = "GET", body: bytes = b"", **headers: str) -> Page:
+    """Ask as a browser that navigates does; underscores in names of headers stand for dashes."""
+    given = {"Accept": "text/html,*/*"} | {name.replace("_", "-"): value for name, value in headers.items()}
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+    try:
+        connection.request(method, path, body or None, given)
+        answer = connection.getresponse()
+        found = {name.lower(): value for name, value in answer.getheaders()}
+        return Page(answer.status, found, answer.read())
+    finally:
+        connection.close()
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def read(text: str) -> tuple[list[tuple[str, dict[str, str]]], str]:
+    """The tags of a page with their attributes, and all its text."""
+    reader = _Reader()
+    reader.feed(text)
+    reader.close()
+    return reader.tags, " ".join(reader.texts)

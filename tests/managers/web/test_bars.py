@@ -1,0 +1,82 @@
+"""Bars: in Python, and the same in the browser."""
+
+import random
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow.states import DropState, SessionState
+from managers.web.bars import GROUPS, grouped, segments, session_style, state_style
+from managers.web.wording import count, per_second, span
+from tests.browser import needs_chromium
+
+STATES = [state.name for state in DropState]
+
+
+def test_every_state_is_in_one_group() -> None:
+    """Each state of a drop belongs to exactly one group of the bar, and has its style; so has each session status."""
+    assert sorted(state for group in GROUPS for state in group.states) == sorted(STATES)
+    assert {state_style(state) for state in STATES} == {group.style for group in GROUPS}
+    assert {session_style(status.name) for status in SessionState} <= {group.style for group in GROUPS}
+
+
+@given(st.dictionaries(st.sampled_from(STATES), st.integers(0, 10**9)))
+def test_a_bar_is_full_and_shows_every_group_that_occurs(states: dict[str, int]) -> None:
+    """Segments follow each other without gaps up to 100 %, and even one drop among a billion is to be seen."""
+    found = segments(states)
+    numbers = grouped(states)
+
+    assert sum(numbers.values()) == sum(states.values())
+    for left, right in pairwise(found):
+        assert left.start + left.width == pytest.approx(right.start, abs=0.03)
+    for part in found:
+        assert (part.width >= 0.5) == (numbers[part.style] > 0)
+    if sum(numbers.values()):
+        assert found[-1].start + found[-1].width == pytest.approx(100, abs=0.05)
+
+
+@given(st.dictionaries(st.sampled_from(STATES), st.integers(1, 50), min_size=2))
+def test_a_bar_is_in_proportion(states: dict[str, int]) -> None:
+    """Where every group is large enough to be seen, widths are shares of the total."""
+    numbers = grouped(states)
+    total = sum(numbers.values())
+    if min(number for number in numbers.values() if number) / total < 0.008:
+        return
+
+    assert [part.width for part in segments(states)] == [
+        pytest.approx(100 * number / total, abs=0.01) for number in numbers.values()
+    ]
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_the_browser_draws_and_words_as_the_server_does(serve: Any, look: Any) -> None:
+    """Bars, counts, durations and rates made by the scripts are those of the server."""
+    from dropflow.testing.manager import FakeManager  # noqa: PLC0415 - beside its only use
+
+    chance = random.Random(20261121)  # noqa: S311 - cases, not secrets
+    cases = [[chance.choice((0, 1, chance.randrange(10**6))) for _ in GROUPS] for _ in range(200)]
+    times = [0.0, 0.04, 9.94, 10.2, 59.4, 59.6, 61.0, 3599.2, 3601.0, 86399.4, 86401.0, 1e6]
+    rates = [0.123, 0.987, 1.26, 9.94, 10.4, 999.7, 48_123.4]
+    page = look(serve(FakeManager())).page
+    page.goto("/")
+    bars, words = page.evaluate(
+        """async ([cases, times, rates]) => {
+          const bars = await import("/static/bars.js");
+          const wording = await import("/static/wording.js");
+          return [
+            cases.map((numbers) => bars.segments(numbers)),
+            [...times.map(wording.span), ...rates.map(wording.perSecond), ...cases[0].map(wording.count)],
+          ];
+        }""",
+        [cases, times, rates],
+    )
+
+    for numbers, drawn in zip(cases, bars, strict=True):
+        states = {group.states[0]: number for group, number in zip(GROUPS, numbers, strict=True)}
+        for ours, theirs in zip(segments(states), drawn, strict=True):
+            assert (ours.start, ours.width) == pytest.approx((theirs["start"], theirs["width"]), abs=0.011)
+    assert words == [*map(span, times), *map(per_second, rates), *map(count, cases[0])]

@@ -1,0 +1,233 @@
+"""The pages as bytes: twins, escaping, errors, forms, static files."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from dropflow.errors import LinkError
+from dropflow.graph.builder import from_columns
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind, Template
+from dropflow.rest.schema import DropQuery
+from dropflow.testing.manager import FakeManager, made_up
+from dropflow.testing.shapes import fan
+from managers.web.views import (
+    DropView,
+    NodesView,
+    OverviewView,
+    SessionQuery,
+    SessionsView,
+    SessionView,
+    drop_view,
+    nodes_view,
+    overview_view,
+    session_view,
+    sessions_view,
+)
+from tests.managers.web.reading import ask, read
+
+PAGES = ("/", "/nodes", "/sessions", "/sessions/failed", "/sessions/failed/drops/1", "/sessions/running/cancel")
+HOSTILE = "<script>alert('x')</script>\"'&{{1+1}}%>\n\u202e\x00" + "W" * 9_000
+
+
+def hostile_graph() -> PhysicalGraph:
+    """Two drops whose names and keys are an attack."""
+    return from_columns(
+        name=HOSTILE,
+        prefix="x",
+        templates=(
+            Template(key="a'\"><script>", name=HOSTILE, kind=Kind.DATA, component=HOSTILE, category=HOSTILE),
+            Template(key="b/../?#%2e", name="", kind=Kind.DATA, component="x"),
+        ),
+        links=(),
+        template=np.array([0, 1], np.int32),
+        instance=np.zeros(2, np.int32),
+        source=np.zeros(0, np.int64),
+        target=np.zeros(0, np.int64),
+        link=np.zeros(0, np.int32),
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "view"),
+    [
+        ("/", OverviewView, overview_view),
+        ("/nodes", NodesView, nodes_view),
+        ("/sessions?status=failed", SessionsView, lambda found: sessions_view(found, SessionQuery(status="failed"))),
+        (
+            "/sessions/failed?state=ERROR&limit=3&offset=1",
+            SessionView,
+            lambda found: session_view(found, "failed", DropQuery(state="ERROR", limit=3, offset=1)),
+        ),
+        ("/sessions/failed/drops/1", DropView, lambda found: drop_view(found, "failed", "1")),
+    ],
+)
+def test_each_page_has_a_twin_with_the_same_record(serve: Any, path: str, kind: type, view: Any) -> None:
+    """The address under rel=alternate answers, as JSON in the envelope, the record from which the page is made."""
+    manager = made_up()
+    url = serve(manager)
+    tags, _ = read(ask(url, path).text)
+    twin = next(found["href"] for tag, found in tags if tag == "link" and found.get("rel") == "alternate")
+    answer = msgspec.json.decode(ask(url, twin).body)
+
+    assert answer.pop("ok") is True
+    assert msgspec.convert(answer, kind) == view(manager)
+
+
+def test_a_session_may_be_named_like_a_twin(serve: Any) -> None:
+    """A session x.json beside no session x has its page, and its twin at x.json.json."""
+    manager = FakeManager()
+    manager.add(fan(4), "x.json")
+    url = serve(manager)
+
+    assert ask(url, "/sessions/x.json").headers["content-type"].startswith("text/html")
+    assert msgspec.json.decode(ask(url, "/sessions/x.json.json").body)["session"]["session"] == "x.json"
+
+
+def test_hostile_names_are_shown_and_do_nothing(serve: Any) -> None:
+    """Whatever names, texts, logs and parameters hold, a page has only its own elements and attributes."""
+    manager = FakeManager(name=HOSTILE)
+    manager.add(hostile_graph(), "evil")
+    manager.fail("evil", 0, HOSTILE)
+    manager.write("evil", 1, HOSTILE.encode())
+    url = serve(manager)
+
+    for path in ("/", "/nodes", "/sessions", "/sessions/evil", "/sessions/evil/drops/0", "/sessions/evil/drops/1"):
+        page = ask(url, path)
+        tags, text = read(page.text)
+        assert page.status == 200
+        assert [
+            found for tag, found in tags if tag == "script" and not found.get("src", "").startswith("/static/")
+        ] == []
+        assert "<script>alert('x')</script>" in text
+        assert "{{1+1}}" in text
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_keep_to_their_security_policy(serve: Any, path: str) -> None:
+    """No page has a script, style or handler of its own in it, or anything of another host."""
+    page = ask(serve(made_up(role="island")), path)
+    tags, _ = read(page.text)
+
+    assert "default-src 'self'" in page.headers["content-security-policy"]
+    assert [tag for tag, _ in tags if tag in ("style", "base", "iframe", "object", "embed")] == []
+    assert [tag for tag, found in tags if any(name == "style" or name.startswith("on") for name in found)] == []
+    assert [found["src"] for _, found in tags if "src" in found and not found["src"].startswith("/")] == []
+    assert all(found.get("src") for tag, found in tags if tag == "script")
+
+
+def test_links_of_nodes_are_web_addresses_only(serve: Any) -> None:
+    """A node that claims a javascript: address is shown without a link."""
+    manager = FakeManager()
+    node = manager.nodes()[0]
+    manager.set_node(msgspec.structs.replace(node, url="javascript:alert(1)"))
+
+    assert "javascript:" not in ask(serve(manager), "/nodes").text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/sessions/nope", 404, "there is no session"),
+        ("/sessions/failed/drops/nope", 404, "there is no drop"),
+        ("/sessions/failed?state=NOPE", 400, "there is no state NOPE"),
+        ("/sessions/failed?offset=-1", 400, "the query cannot be used"),
+        ("/sessions/failed?colour=red", 400, "the query cannot be used"),
+        ("/sessions/failed/pictures/0", 404, "is no picture"),
+        ("/static/../pages.py", 404, "is not served here"),
+        ("/static/%2e%2e%2fpages.py", 404, "is not served here"),
+    ],
+)
+def test_what_cannot_be_shown_is_a_page_that_says_why(serve: Any, path: str, status: int, words: str) -> None:
+    """People get an error as a page with its text, and with a way on."""
+    page = ask(serve(made_up()), path)
+    _, text = read(page.text)
+
+    assert page.status == status
+    assert words in text
+    assert "To the first page" in text
+
+
+def test_what_is_missing_around_a_session_is_said(serve: Any) -> None:
+    """A page is shown without the parts that a lost node holds, and says which and why."""
+    manager = made_up()
+    manager.refuse("results", LinkError("node b does not answer"))
+    _, text = read(ask(serve(manager), "/sessions/finished").text)
+
+    assert "node b does not answer" in text
+    assert "Logical nodes" in text
+
+
+def test_the_page_of_a_session_does_not_grow_with_its_drops(serve: Any) -> None:
+    """A session of 20,000 drops is a page of the same size as one of 1,000, but for the digits."""
+    manager = FakeManager()
+    manager.add(fan(1_000), "small")
+    manager.add(fan(20_000), "large")
+    url = serve(manager)
+
+    assert len(ask(url, "/sessions/large").body) < 1.1 * len(ask(url, "/sessions/small").body)
+
+
+@pytest.mark.parametrize("action", ["cancel", "delete"])
+def test_only_pages_of_the_same_origin_change_a_session(serve: Any, action: str) -> None:
+    """A form of another site, or of nobody knows where, is refused, and the session goes on."""
+    manager = made_up()
+    url = serve(manager)
+    for origin in ("https://evil.example", "null", url.replace("http", "https").replace("127.0.0.1", "localhost")):
+        assert ask(url, f"/sessions/running/{action}", method="POST", Origin=origin).status == 403
+
+    assert manager.session("running").status == "RUNNING"
+    assert ask(url, f"/sessions/running/{action}", method="POST", Origin=url).status == 303
+
+
+@pytest.mark.parametrize("action", ["cancel", "delete"])
+def test_looking_at_an_action_does_nothing(serve: Any, action: str) -> None:
+    """A link can only ask."""
+    manager = made_up()
+
+    assert ask(serve(manager), f"/sessions/running/{action}").status == 200
+    assert manager.session("running").status == "RUNNING"
+
+
+def test_forms_that_are_too_large_or_damaged_are_refused(serve: Any) -> None:
+    """A form of megabytes or of other bytes than a form's is refused in words, and nothing happens."""
+    manager = made_up()
+    url = serve(manager)
+
+    assert ask(url, "/sessions/running/cancel", method="POST", body=b"reason=" + b"x" * 100_000).status == 413
+    assert ask(url, "/sessions/running/cancel", method="POST", body=b"\xff\xfe").status == 400
+    assert manager.session("running").status == "RUNNING"
+
+
+def test_pages_need_the_token_and_static_files_do_not(serve: Any) -> None:
+    """With a token set, every page and twin refuses strangers; the style sheet of the login page does not."""
+    url = serve(made_up(), token="secret-token")  # noqa: S106 - made up
+
+    for path in (*PAGES, "/overview.json", "/sessions/failed.json", "/sessions/finished/pictures/0"):
+        assert ask(url, path, Accept="application/json").status == 401
+        assert ask(url, path, Authorization="Bearer secret-token").status in (200, 404)
+    assert ask(url, "/static/dropflow.css").status == 200
+
+
+def test_static_files_are_asked_for_again_but_sent_once(serve: Any) -> None:
+    """A browser that knows a file's digest gets 304 and no bytes; the types are right."""
+    url = serve(FakeManager())
+    first = ask(url, "/static/session.js")
+    second = ask(url, "/static/session.js", If_None_Match=first.headers["etag"])
+
+    assert first.headers["content-type"].startswith("text/javascript")
+    assert first.headers["cache-control"] == "no-cache"
+    assert (second.status, second.body) == (304, b"")
+
+
+def test_sessions_are_found_by_status_and_text_in_pages(serve: Any) -> None:
+    """The list of sessions filters by status and by part of a name, and pages."""
+    manager = made_up()
+
+    assert [found.session for found in sessions_view(manager, SessionQuery(text="FIN")).sessions] == ["finished"]
+    assert [found.session for found in sessions_view(manager, SessionQuery(status="failed")).sessions] == ["failed"]
+    page = sessions_view(manager, SessionQuery(offset=1, limit=2))
+    assert ([found.session for found in page.sessions], page.total) == (["failed", "finished"], 4)
+    assert 'href="/sessions?offset=1&amp;limit=1"' in ask(serve(manager), "/sessions?limit=1").text
