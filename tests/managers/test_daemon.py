@@ -1,0 +1,204 @@
+"""The daemon with real processes: small ones that say what managers say."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import psutil
+import pytest
+
+from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
+from dropflow.rest.auth import Guard
+from dropflow.rest.kit import Limits, Streams, make_app
+from dropflow.rest.server import Server
+from dropflow.rest.transport import Request, Transport
+from managers.daemon import Daemon, Kind, command_of, daemon_routes
+
+_WELL = """
+import json, os, sys
+print(json.dumps({"ready": True, "role": sys.argv[1], "url": "http://127.0.0.1:1", "argv": sys.argv[3:]}), flush=True)
+os.read(int(sys.argv[2]), 1)
+"""
+_DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + _WELL
+_REFUSING = """
+import json
+print(json.dumps({"ok": False, "error": {"text": "the port is taken", "hint": "choose another"}}), flush=True)
+"""
+
+
+def _fake(program: str) -> Callable[[Kind, Sequence[str], int], list[str]]:
+    return lambda kind, options, parent: [sys.executable, "-c", program, kind, str(parent), *options]
+
+
+def _until(ready: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(2000):
+        if ready():
+            return
+        pause.wait(0.01)
+    raise AssertionError("it never came true")
+
+
+def _runs(pid: int | None) -> bool:
+    assert pid is not None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.fixture
+def daemon() -> Iterator[Daemon]:
+    """A daemon whose managers do nothing but be there."""
+    made = Daemon("d", command=_fake(_WELL))
+    yield made
+    made.close()
+
+
+def test_a_started_manager_is_ready_and_a_stopped_one_is_gone(daemon: Daemon) -> None:
+    """`start` answers when the process has said that it is ready, `stop` when it has ended."""
+    started = daemon.start("node")
+
+    assert (started.state, started.url) == ("ready", "http://127.0.0.1:1")
+    assert _runs(started.pid)
+
+    assert daemon.stop("node").state == "stopped"
+    assert not _runs(started.pid)
+    assert daemon.manager("node").pid is None
+
+
+def test_what_runs_cannot_be_started_nor_what_does_not_run_be_stopped(daemon: Daemon) -> None:
+    """Each manager is there once at most, and both mistakes are conflicts that say so."""
+    with pytest.raises(ConflictError, match="island manager does not run"):
+        daemon.stop("island")
+    daemon.start("island")
+    with pytest.raises(ConflictError, match="runs already, as process"):
+        daemon.start("island")
+    with pytest.raises(NotFoundError, match="no manager 'queen'"):
+        daemon.start("queen")
+
+
+def test_a_manager_that_ends_by_itself_is_failed_until_it_is_started(daemon: Daemon) -> None:
+    """Nothing is started again silently; what happened is told, and starting it is possible."""
+    pid = daemon.start("master").pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+    _until(lambda: daemon.manager("master").state == "failed")
+    assert daemon.manager("master").text == "it was killed by SIGKILL"
+    assert daemon.start("master").state == "ready"
+
+
+def test_a_manager_that_cannot_start_says_why() -> None:
+    """The text and hint of its refusal come back as the error, and the manager is shown as failed."""
+    daemon = Daemon("d", command=_fake(_REFUSING))
+
+    with pytest.raises(WorldError, match="the port is taken") as refused:
+        daemon.start("node")
+
+    assert refused.value.hint == "choose another"
+    assert daemon.manager("node").state == "failed"
+    daemon.close()
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [("raise SystemExit(3)", "status 3"), ("print('hello')", "it said 'hello'")],
+    ids=["exit", "chat"],
+)
+def test_anything_but_a_ready_line_is_a_failure(program: str, why: str) -> None:
+    """A process that ends, or says something else, is not taken for a manager."""
+    daemon = Daemon("d", command=_fake(program))
+
+    with pytest.raises(WorldError, match=why):
+        daemon.start("node")
+    assert daemon.manager("node").pid is None
+
+
+def test_a_silent_process_is_given_up_and_killed() -> None:
+    """What is not ready in time is ended, not left behind."""
+    program = "import threading; threading.Event().wait(600)"
+    daemon = Daemon("d", command=_fake(program), start_seconds=0.2, stop_seconds=5.0)
+
+    with pytest.raises(WorldError, match=r"not ready within 0\.2 s"):
+        daemon.start("node")
+    assert daemon.manager("node").state == "failed"
+    assert not [child for child in psutil.Process().children() if program in child.cmdline()]
+
+
+def test_a_process_that_does_not_listen_is_killed() -> None:
+    """`stop` ends a manager that ignores SIGTERM, after it had its time."""
+    daemon = Daemon("d", command=_fake(_DEAF), stop_seconds=0.2)
+    pid = daemon.start("node").pid
+
+    daemon.stop("node")
+
+    assert not _runs(pid)
+
+
+def test_all_managers_end_with_the_daemon(daemon: Daemon) -> None:
+    """`close` leaves no process behind, and nothing can be started afterwards."""
+    pids = [daemon.start(kind).pid for kind in ("node", "island", "master")]
+
+    daemon.close()
+    daemon.close()
+
+    assert not any(_runs(pid) for pid in pids)
+    with pytest.raises(ConflictError, match="stopping"):
+        daemon.start("node")
+
+
+def test_children_of_an_island_become_addresses_and_never_options() -> None:
+    """Names of hosts get the port of nodes; what would be read as an option is refused."""
+    seen: list[Sequence[str]] = []
+
+    def command(kind: Kind, options: Sequence[str], parent: int) -> list[str]:
+        seen.append(options)
+        return _fake(_WELL)(kind, options, parent)
+
+    daemon = Daemon("d", command=command, options={"island": ("--port", "0")})
+    daemon.start("island", nodes=("h1", "h2:81", "http://h3:9"))
+    daemon.close()
+
+    nodes = ("--nodes", "http://h1:8000", "--nodes", "http://h2:81", "--nodes", "http://h3:9")
+    assert tuple(seen[0]) == ("--port", "0", *nodes)
+    fresh = Daemon("d")
+    for wrong in ("--no-auth", "a b", "", "a,b"):
+        with pytest.raises(UsageError, match="no addresses"):
+            fresh.start("island", nodes=(wrong,))
+    with pytest.raises(UsageError, match="has no children"):
+        fresh.start("node", nodes=("h",))
+
+
+def test_the_real_command_is_that_of_a_person() -> None:
+    """Managers are started by the interpreter of the daemon, with the pipe that ends them with it."""
+    assert command_of("node", ["--port", "0"], 7)[1:] == [
+        *("-m", "dropflow", "node", "--output", "json", "--watch-parent", "7", "--port", "0")
+    ]
+
+
+def test_daliuges_paths_and_ours_do_the_same(daemon: Daemon) -> None:
+    """DALiuGE's clients see process numbers, ours records; errors have both shapes there."""
+    streams = Streams(4)
+    app = make_app(daemon_routes(daemon), Guard(token=None), Limits())
+    server = Server(app, streams=streams, stream_limit=4, open_to_all=True)
+    server.start()
+    try:
+        http = Transport(server.url, token=None, secret=None, timeout=30.0)
+        start = http.ask(Request("POST", "/managers/node/start"))
+        pid = daemon.manager("node").pid
+        assert start == (200, f'{{"pid":{pid}}}'.encode())
+        assert http.ask(Request("GET", "/managers"))[1] == f'{{"master":null,"island":null,"node":{pid}}}'.encode()
+        assert b'"state":"ready"' in http.ask(Request("GET", "/api/v1/managers/node"))[1]
+        with pytest.raises(ConflictError, match="runs already"):
+            http.ask(Request("POST", "/api/v1/managers/node/start", body=[b'{"nodes": []}']))
+        http.ask(Request("POST", "/managers/node/stop"))
+        assert daemon.manager("node").state == "stopped"
+        with pytest.raises(NotFoundError, match="queen"):
+            http.ask(Request("GET", "/managers/queen"))
+        http.close()
+    finally:
+        server.close()
