@@ -7,9 +7,10 @@ import click
 
 from dropflow.cli.exits import Exit
 from dropflow.cli.options import speaks
-from dropflow.cli.serve_options import serve_options
+from dropflow.cli.serve_options import discover_options, serve_options
 
 if TYPE_CHECKING:
+    from dropflow.cli.managing import DiscoverOptions
     from dropflow.cli.output import Output
     from dropflow.cli.serving import ServeOptions
 
@@ -42,12 +43,7 @@ def _timing(function: Callable[..., Exit]) -> Callable[..., Exit]:
     "--nodes", multiple=True, metavar="URL", help="A node of the island; several with commas, or repeat the option."
 )
 @_timing
-@click.option(
-    "--discover/--no-discover",
-    default=False,
-    show_default=True,
-    help="Take nodes with the same key that zeroconf finds, and announce this island.",
-)
+@discover_options(finds="nodes")
 def island(
     _: "Output",
     *,
@@ -55,7 +51,7 @@ def island(
     nodes: tuple[str, ...],
     suspect_after: float,
     lost_after: float,
-    discover: bool,
+    discovery: "DiscoverOptions",
 ) -> Exit:
     """Run a data island manager over nodes, until SIGINT or SIGTERM.
 
@@ -70,7 +66,7 @@ def island(
         children=nodes,
         suspect_after=suspect_after,
         lost_after=lost_after,
-        discover=discover,
+        discovery=discovery,
     )
 
 
@@ -80,12 +76,7 @@ def island(
 @click.option("--islands", multiple=True, metavar="URL", help="An island; several with commas, or repeat the option.")
 @click.option("--nodes", multiple=True, metavar="URL", help="A node without an island; as --islands.")
 @_timing
-@click.option(
-    "--discover/--no-discover",
-    default=False,
-    show_default=True,
-    help="Take islands with the same key that zeroconf finds, and announce this master.",
-)
+@discover_options(finds="islands", daliuge=False)
 def master(
     _: "Output",
     *,
@@ -94,7 +85,7 @@ def master(
     nodes: tuple[str, ...],
     suspect_after: float,
     lost_after: float,
-    discover: bool,
+    discovery: "DiscoverOptions",
 ) -> Exit:
     """Run a master manager over islands, until SIGINT or SIGTERM.
 
@@ -108,5 +99,5 @@ def master(
         children=(*islands, *nodes),
         suspect_after=suspect_after,
         lost_after=lost_after,
-        discover=discover,
+        discovery=discovery,
     )

@@ -1,18 +1,36 @@
 """What ``dropflow node``, ``island``, ``master``, ``daemon`` and ``translator`` assemble inside their frame."""
 
+import os
 from collections.abc import Callable, Sequence
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from dropflow.cli.exits import Exit
 from dropflow.cli.serving import Front, ServeOptions, serve
 from dropflow.clock import SystemClock
+from dropflow.rest.auth import Guard
 from dropflow.rest.client import Client
+from dropflow.rest.kit import Route, Streams
 from dropflow.rest.login import login_routes
+from dropflow.rest.schema import ManagerInfo, Role
 from dropflow.rest.server import Server
 from managers.api import Manager
 from managers.service import Service, make_guard, url_of
 
-__all__ = ["serve_composite", "serve_node", "serve_translator"]
+if TYPE_CHECKING:
+    from managers.composite.manager import Composite
+    from managers.discovery import Announcement, Discovery
+
+__all__ = ["DiscoverOptions", "serve_composite", "serve_daemon", "serve_node", "serve_translator"]
+
+
+class DiscoverOptions(msgspec.Struct, frozen=True):
+    """Whether a manager announces itself by zeroconf, and takes what it finds; and whether by DALiuGE's names, too."""
+
+    discover: bool = False
+    daliuge_names: bool = False
 
 
 def serve_node(
@@ -22,7 +40,7 @@ def serve_node(
     workers: int | None,
     suspect_after: float,
     lost_after: float,
-    discover: bool,
+    discovery: DiscoverOptions,
 ) -> Exit:
     """Run a node manager until it is told to end."""
 
@@ -43,6 +61,7 @@ def serve_node(
         service = _service(front, manager)
         manager.set_url(service.url)
         service.start()
+        _announce(front, manager.info(), discovery)
         return service.url
 
     return serve("node", options, assemble)
@@ -55,7 +74,7 @@ def serve_composite(
     children: Sequence[str],
     suspect_after: float,
     lost_after: float,
-    discover: bool,
+    discovery: DiscoverOptions,
 ) -> Exit:
     """Run an island or master manager until it is told to end."""
 
@@ -77,9 +96,51 @@ def serve_composite(
         manager.set_url(service.url)
         manager.open()
         service.start()
+        found = _announce(front, manager.info(), discovery)
+        if found is not None:
+            _take_children(found, manager, "node" if role == "island" else "island")
         return service.url
 
     return serve(role, options, assemble)
+
+
+def serve_daemon(options: ServeOptions, *, start: Sequence[str], discovery: DiscoverOptions) -> Exit:
+    """Run the daemon of this host until it is told to end."""
+
+    def assemble(front: Front) -> str:
+        from managers.daemon import Daemon, daemon_routes
+
+        manager = Daemon(front.name, options=_for_children(front, discovery), key=front.key.fingerprint)
+        front.stack.callback(manager.close)
+        service = _service(front, lambda _, guard: [*daemon_routes(manager), *login_routes(guard)])
+        manager.set_url(service.url)
+        service.start()
+        for kind in start:
+            if not front.stopping.asked():
+                manager.start(kind)
+        _announce(front, manager.info(), discovery)
+        return service.url
+
+    return serve("daemon", options, assemble)
+
+
+def _for_children(front: Front, discovery: DiscoverOptions) -> dict[Literal["node", "island", "master"], list[str]]:
+    """The options of a daemon's managers: what it was told itself, and a directory each below its own."""
+    options = front.options
+    shared = ["--host", options.host, "--group", f"daemon-{os.getpid()}", "--log-level", options.log_level]
+    shared += ["--advertise", options.advertise] if options.advertise else []
+    shared += ["--key", str(Path(options.key).absolute())] if options.key else []
+    shared += ["--no-auth"] if options.no_auth else []
+    shared += ["--log-json"] if options.log_json else []
+    shared += ["--discover"] if discovery.discover else []
+    shared += ["--port", "0"] if options.port == 0 else []
+    shared += [word for name in options.allow_host for word in ("--allow-host", name)]
+    shared += [word for name in options.allow_origin for word in ("--allow-origin", name)]
+    return {
+        "node": [*shared, "--root", str(front.root / "node"), *(["--links-port", "0"] if options.port == 0 else [])],
+        "island": [*shared, "--root", str(front.root / "island")],
+        "master": [*shared, "--root", str(front.root / "master")],
+    }
 
 
 def serve_translator(options: ServeOptions, *, managers: Sequence[str]) -> Exit:
@@ -103,7 +164,6 @@ def serve_translator(options: ServeOptions, *, managers: Sequence[str]) -> Exit:
             secret=front.key.secret,
             name=front.name,
             url=lambda: url,
-            more=login_routes(guard),
         )
         front.stack.callback(translator.close)
         server = Server(
@@ -122,6 +182,33 @@ def serve_translator(options: ServeOptions, *, managers: Sequence[str]) -> Exit:
     return serve("translator", options, assemble)
 
 
+def _announce(front: Front, info: ManagerInfo, options: DiscoverOptions) -> "Discovery | None":
+    """Tell others of this manager by zeroconf, where that is wanted."""
+    from managers.discovery import Announcement, Discovery
+
+    if not (options.discover or options.daliuge_names):
+        return None
+    discovery = Discovery(front.options.host)
+    front.stack.callback(discovery.close)
+    discovery.announce(Announcement.of(info), daliuge=options.daliuge_names)
+    return discovery
+
+
+def _take_children(discovery: "Discovery", manager: "Composite", role: Role) -> None:
+    """Let a manager take those below it that have its own key, as they come and go."""
+    key = manager.info().key
+
+    def joined(found: "Announcement") -> None:
+        if found.key == key:
+            manager.add_child(found.url)
+
+    def left(found: "Announcement") -> None:
+        if found.key == key:
+            manager.child_left(found.url)
+
+    discovery.browse(role, joined, left)
+
+
 def split_urls(given: Sequence[str]) -> tuple[str, ...]:
     """Addresses from options that may be repeated, and may hold several with commas between; each once."""
     found = [url.strip().rstrip("/") for text in given for url in text.split(",") if url.strip()]
@@ -136,7 +223,7 @@ def _connect(front: Front) -> Callable[[str], Client]:
     return lambda url: Client(url, secret=front.key.secret)
 
 
-def _service(front: Front, routes: Manager) -> Service:
+def _service(front: Front, routes: Manager | Callable[[Streams, Guard], Sequence[Route]]) -> Service:
     options = front.options
     service = Service(
         routes,

@@ -6,9 +6,10 @@ import click
 
 from dropflow.cli.exits import Exit
 from dropflow.cli.options import speaks
-from dropflow.cli.serve_options import serve_options
+from dropflow.cli.serve_options import discover_options, serve_options
 
 if TYPE_CHECKING:
+    from dropflow.cli.managing import DiscoverOptions
     from dropflow.cli.output import Output
     from dropflow.cli.serving import ServeOptions
 
@@ -42,9 +43,7 @@ __all__ = ["node"]
     metavar="SECONDS",
     help="Another node that is silent for so long is lost, and its sessions fail.",
 )
-@click.option(
-    "--discover/--no-discover", default=False, show_default=True, help="Announce this node by zeroconf for islands."
-)
+@discover_options(finds="")
 def node(
     _: "Output",
     *,
@@ -53,7 +52,7 @@ def node(
     workers: int | None,
     suspect_after: float,
     lost_after: float,
-    discover: bool,
+    discovery: "DiscoverOptions",
 ) -> Exit:
     """Run the node manager of this host, until SIGINT or SIGTERM.
 
@@ -69,5 +68,5 @@ def node(
         workers=workers,
         suspect_after=suspect_after,
         lost_after=lost_after,
-        discover=discover,
+        discovery=discovery,
     )

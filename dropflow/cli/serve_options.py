@@ -8,7 +8,7 @@ import click
 
 from dropflow.cli.exits import Exit
 
-__all__ = ["serve_options"]
+__all__ = ["discover_options", "serve_options"]
 
 _SHARED = (
     click.option(
@@ -74,5 +74,26 @@ def serve_options(port: int) -> Callable[[Callable[..., Exit]], Callable[..., Ex
             show_default=True,
             help="Port to listen on; 0 takes any that is free.",
         )(wrapped)
+
+    return decorate
+
+
+def discover_options(*, finds: str, daliuge: bool = True) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
+    """Add the options about zeroconf; `finds` says what a manager takes that it finds, if it takes anything."""
+
+    def decorate(function: Callable[..., Exit]) -> Callable[..., Exit]:
+        @functools.wraps(function)
+        def command(*arguments: Any, discover: bool, daliuge_names: bool = False, **given: Any) -> Exit:
+            from dropflow.cli.managing import DiscoverOptions
+
+            return function(*arguments, discovery=DiscoverOptions(discover, daliuge_names), **given)
+
+        wrapped: Callable[..., Exit] = command
+        if daliuge:
+            wrapped = click.option(
+                "--daliuge-names", is_flag=True, help="Announce it by zeroconf under DALiuGE's name, too."
+            )(wrapped)
+        help_text = f"Announce it by zeroconf{f', and take {finds} with the same key that are found' if finds else ''}."
+        return click.option("--discover/--no-discover", default=False, show_default=True, help=help_text)(wrapped)
 
     return decorate

@@ -6,9 +6,10 @@ import click
 
 from dropflow.cli.exits import Exit
 from dropflow.cli.options import speaks
-from dropflow.cli.serve_options import serve_options
+from dropflow.cli.serve_options import discover_options, serve_options
 
 if TYPE_CHECKING:
+    from dropflow.cli.managing import DiscoverOptions
     from dropflow.cli.output import Output
     from dropflow.cli.serving import ServeOptions
 
@@ -18,15 +19,22 @@ __all__ = ["daemon", "translator"]
 @click.command("daemon")
 @speaks
 @serve_options(9000)
-@click.option("--discover/--no-discover", default=False, show_default=True, help="Announce this daemon by zeroconf.")
-def daemon(_: "Output", *, options: "ServeOptions", discover: bool) -> Exit:
+@click.option(
+    "--start",
+    multiple=True,
+    type=click.Choice(["node", "island", "master"]),
+    help="Start this manager at once; may be repeated. Others are started by request.",
+)
+@discover_options(finds="", daliuge=False)
+def daemon(_: "Output", *, options: "ServeOptions", start: tuple[str, ...], discovery: "DiscoverOptions") -> Exit:
     """Run the daemon of this host, which starts and stops its other managers, until SIGINT or SIGTERM.
 
-    Its managers end with it. Ready line and exit status are those of dropflow node.
+    Its managers have its address, key and logs, usual ports (any that is free, if its own port is 0), and end with it.
+    Ready line and exit status are those of dropflow node.
     """
     from dropflow.cli.managing import serve_daemon
 
-    return serve_daemon(options, discover=discover)
+    return serve_daemon(options, start=start, discovery=discovery)
 
 
 @click.command("translator")

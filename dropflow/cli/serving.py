@@ -24,7 +24,17 @@ from dropflow.errors import ConflictError, StorageError, UsageError
 from dropflow.rest.auth import is_loopback, load_token, make_token
 from managers.keys import ClusterKey, create, load
 
-__all__ = ["EVERYWHERE", "Front", "Ready", "ServeOptions", "announce", "claim_root", "cluster_key", "serve"]
+__all__ = [
+    "EVERYWHERE",
+    "Front",
+    "Ready",
+    "ServeOptions",
+    "announce",
+    "browser_url",
+    "claim_root",
+    "cluster_key",
+    "serve",
+]
 
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise it; binding it is the user's own wish
 
@@ -136,19 +146,24 @@ def serve(role: str, options: ServeOptions, assemble: Callable[[Front], str]) ->
         record.append(path)
         stack.callback(_forget, record)
         if not stopping.asked():
-            announce(Ready(role=role, url=url, token=token), told=options.watch_parent is None)
+            # Whoever watches over this process tells people in its own words.
+            people = "" if options.watch_parent is not None else f"open in a browser: {browser_url(url, token)}\n"
+            announce(Ready(role=role, url=url, token=token), people=people)
         stopping.wait()
     return Exit.FINISHED
 
 
-def announce(ready: msgspec.Struct, *, told: bool, web: str = "") -> None:
-    """Print the ready line; for people, also the address for the browser, whose fragment never leaves it."""
+def announce(ready: msgspec.Struct, *, people: str) -> None:
+    """Say what there is to say to people, then print the ready line: who waits for it finds everything said."""
+    sys.stderr.write(people)
+    sys.stderr.flush()
     sys.stdout.write(msgspec.json.encode(ready).decode() + "\n")
     sys.stdout.flush()
-    if told:
-        url, token = web or getattr(ready, "url", ""), getattr(ready, "token", None)
-        sys.stderr.write(f"open in a browser: {url}/login#{token}\n" if token else f"open in a browser: {url}/\n")
-        sys.stderr.flush()
+
+
+def browser_url(url: str, token: str | None) -> str:
+    """Address for a browser; the token is in the fragment, which a browser keeps to itself."""
+    return f"{url}/login#{token}" if token else f"{url}/"
 
 
 def claim_root(root: Path, stack: ExitStack) -> Path:

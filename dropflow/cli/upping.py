@@ -20,7 +20,7 @@ import msgspec
 
 from dropflow.cli.exits import Exit
 from dropflow.cli.paths import default_key, default_root
-from dropflow.cli.serving import announce, claim_root, cluster_key
+from dropflow.cli.serving import announce, browser_url, claim_root, cluster_key
 from dropflow.cli.stopping import Stopping
 from dropflow.errors import WorldError
 from dropflow.rest.auth import make_token, store_token
@@ -153,13 +153,15 @@ def run_up(options: UpOptions) -> Exit:
     WorldError
         One of the processes cannot be started: none is left behind.
     """
-    with Stopping() as stopping, ExitStack() as stack:
+    secret: list[Path] = []
+    with Stopping(at_once=lambda: _remove(secret)) as stopping, ExitStack() as stack:
         root = claim_root(Path(options.root) if options.root else default_root("up"), stack)
         cluster_key(options.key, beyond=False)  # made once, before all children look for it
         token = None if options.no_auth else make_token()
         token_file = root / "token"
         if token is not None:
-            stack.callback(token_file.unlink, missing_ok=True)
+            secret.append(token_file)
+            stack.callback(_remove, secret)
             store_token(token_file, token)
         reader, writer = os.pipe()
         stack.callback(os.close, writer)
@@ -169,9 +171,13 @@ def run_up(options: UpOptions) -> Exit:
         ready = family.start(token)
         if ready is None:
             return Exit.FINISHED
-        announce(ready, told=False)
-        _tell_people(ready, root)
+        announce(ready, people=_for_people(ready, root))
         return family.watch()
+
+
+def _remove(paths: Sequence[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 class _Family:
@@ -264,12 +270,10 @@ class _Family:
         return self._options.port + offset if self._options.port else 0
 
 
-def _tell_people(ready: UpReady, root: Path) -> None:
-    fragment = f"/login#{ready.token}" if ready.token else "/"
-    sys.stderr.write(
-        f"sessions, in a browser:    {ready.master}{fragment}\n"
-        f"translator, in a browser:  {ready.translator}{fragment}\n"
+def _for_people(ready: UpReady, root: Path) -> str:
+    return (
+        f"sessions, in a browser:    {browser_url(ready.master, ready.token)}\n"
+        f"translator, in a browser:  {browser_url(ready.translator, ready.token)}\n"
         f"here:                      dropflow submit GRAPH --wait\n"
         f"logs and results in {root}\n"
     )
-    sys.stderr.flush()

@@ -1,0 +1,117 @@
+"""Commands that stay, as processes with a home of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+__all__ = ["Running", "environment", "gone", "listening", "run"]
+
+_SECONDS = 60.0
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The environment of this process, with another home, in which no manager runs and no key lies."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DROPFLOW_")}
+    return kept | {"XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
+
+
+def run(home: Path, *arguments: object, **more: str) -> "subprocess.CompletedProcess[str]":
+    """A ``dropflow`` command that ends by itself; it never answers with a traceback."""
+    done = subprocess.run(
+        _command(arguments),
+        env=environment(home) | more,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+    assert "Traceback (most recent call last)" not in done.stderr, done.stderr
+    return done
+
+
+class Running:
+    """A ``dropflow`` command that stays, from its ready line to its end.
+
+    Parameters
+    ----------
+    home : Path
+        Its home, and its current directory.
+    arguments : objects
+        Behind ``dropflow``.
+    pass_fds : sequence of int
+        File descriptors that it gets.
+    """
+
+    def __init__(self, home: Path, *arguments: object, pass_fds: Sequence[int] = ()) -> None:
+        self.home = home
+        self.log = home / f"{arguments[0]}-{id(self)}.err"
+        with self.log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                _command(arguments),
+                env=environment(home),
+                cwd=home,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                pass_fds=pass_fds,
+            )
+        assert self.process.stdout is not None
+        self.line = self.process.stdout.readline().decode()  # pytest's time limit is the deadline
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.stop()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    @property
+    def ready(self) -> Mapping[str, Any]:
+        """Its ready line."""
+        found: dict[str, Any] = json.loads(self.line)
+        return found
+
+    @property
+    def errors(self) -> str:
+        """What it wrote to standard error."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def family(self) -> list[psutil.Process]:
+        """The process and all below it."""
+        top = psutil.Process(self.process.pid)
+        return [top, *top.children(recursive=True)]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send it a signal; its exit status."""
+        self.process.send_signal(number)
+        try:
+            return self.process.wait(_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+
+def listening(processes: Sequence[psutil.Process]) -> list[tuple[str, int]]:
+    """Address and port of every TCP socket on which one of the processes listens."""
+    found = [connection for process in processes for connection in process.net_connections("inet")]
+    return sorted({(each.laddr.ip, each.laddr.port) for each in found if each.status == psutil.CONN_LISTEN})
+
+
+def gone(processes: Sequence[psutil.Process], seconds: float = _SECONDS) -> bool:
+    """Whether all of the processes end within so many seconds."""
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def _command(arguments: Sequence[object]) -> list[str]:
+    return [sys.executable, "-m", "dropflow", *map(str, arguments)]
