@@ -1,0 +1,66 @@
+"""Routes served for real, and requests made of nothing but bytes: for tests of servers and clients."""
+
+import http.client
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from dropflow.clock import Clock
+from dropflow.rest.auth import Guard
+from dropflow.rest.kit import Limits, Route, Streams, make_app
+from dropflow.rest.server import Server
+
+__all__ = ["Reply", "ask", "serve"]
+
+_SECONDS = 20.0
+
+
+class Reply(NamedTuple):
+    """What a server answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body, decoded."""
+        return msgspec.json.decode(self.body)
+
+
+@contextmanager
+def serve(
+    routes: Sequence[Route],
+    *,
+    guard: Guard | None = None,
+    limits: Limits | None = None,
+    streams: Streams | None = None,
+    clock: Clock | None = None,
+) -> Iterator[Server]:
+    """A server on a free port of loopback, closed at the end; without a guard it lets everybody in."""
+    bounds = limits or Limits(streams=8)
+    open_streams = streams or Streams(bounds.streams)
+    app = make_app(routes, guard or Guard(token=None), bounds, clock=clock)
+    server = Server(app, streams=open_streams, stream_limit=bounds.streams)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def ask(
+    url: str, method: str, target: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
+) -> Reply:
+    """Send one request exactly as it is given, over a connection of its own."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=_SECONDS)
+    try:
+        connection.request(method, target, body=body, headers=dict(headers or {}))
+        response = connection.getresponse()
+        return Reply(response.status, dict(response.getheaders()), response.read())
+    finally:
+        connection.close()
