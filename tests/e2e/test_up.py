@@ -1,0 +1,221 @@
+"""A newcomer's cluster: everything on this host, and the commands that use it."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dropflow.rest.auth import is_loopback
+from dropflow.rest.client import Client
+from dropflow.states import SessionState
+from tests.processes import Running, environment, gone, listening, run
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.graph"))
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Two nodes with an island, a master and a translator, for all tests of this module that leave them running."""
+    with Running(tmp_path_factory.mktemp("up"), "up", "--nodes", 2, "--port", 0) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(up: Running) -> Iterator[Client]:
+    """The master."""
+    with Client(up.ready["master"], token=up.ready["token"]) as master:
+        yield master
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """What a run or a fetch left for people."""
+    files = (path for name in ("files", "results") for path in (directory / name).rglob("*"))
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files if path.is_file()}
+
+
+def test_the_ready_line_names_everything(up: Running) -> None:
+    """One object with the addresses of all, and one token that opens them all."""
+    ready = up.ready
+    told = [ready["translator"], ready["master"], ready["island"], *ready["nodes"]]
+
+    assert ready["ready"] is True
+    assert (len(ready["nodes"]), len(set(told))) == (2, 5)
+    for url in told:
+        with Client(url, token=ready["token"]) as each:
+            assert each.info().url == url
+
+
+def test_the_address_for_the_browser_is_told_before(up: Running) -> None:
+    """Standard error has the pages of sessions and of the translator, with the token in the fragment."""
+    for page in (up.ready["master"], up.ready["translator"]):
+        assert f"{page}/login#{up.ready['token']}" in up.errors
+
+
+def test_everything_listens_on_loopback(up: Running) -> None:
+    """No socket of any of the processes can be reached from other hosts."""
+    sockets = listening(up.family())
+
+    assert len(sockets) >= 7  # five servers, and the links of two nodes
+    assert [address for address, _ in sockets if not is_loopback(address)] == []
+
+
+def test_the_token_is_in_no_command_line_environment_or_log(up: Running) -> None:
+    """Other users see the first, logs are shown around: the token goes by a file that only its owner reads."""
+    token = up.ready["token"]
+    told = [" ".join([*each.cmdline(), *each.environ().values()]) for each in up.family()]
+    logs = [path.read_text() for path in up.home.rglob("manager.log")]
+
+    assert len(logs) == 5
+    assert [text for text in [*told, *logs] if token in text] == []
+
+
+def test_the_doctor_finds_nothing(up: Running) -> None:
+    """A fresh cluster is healthy: versions, keys, clocks and ports agree."""
+    done = run(up.home, "doctor", "--output", "json")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(json.loads(done.stdout)["managers"]) == 4
+
+
+@pytest.mark.parametrize("graph", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_end_as_on_one_machine(up: Running, graph: Path, tmp_path: Path) -> None:
+    """With drops at random on two nodes, the results that are fetched are those of dropflow run, byte for byte."""
+    alone = run(tmp_path, "run", graph, "--keep", "alone", "--output", "json")
+    name = f"random-{graph.stem}"
+    done = run(up.home, "submit", graph, "--wait", "--random", 7, "--session", name, "--output", "json")
+    fetched = run(up.home, "fetch", name, "-o", tmp_path / "fetched", "--output", "json")
+    answer, wanted = json.loads(done.stdout), json.loads(alone.stdout)
+
+    assert done.returncode == alone.returncode, done.stdout + done.stderr
+    assert (answer["status"], answer["states"]) == (wanted["status"], wanted["states"])
+    assert fetched.returncode == 0, fetched.stdout + fetched.stderr
+    assert contents(tmp_path / "fetched") == contents(tmp_path / "alone")
+    assert contents(tmp_path / "fetched")
+
+
+def waiting_graph(directory: Path) -> Path:
+    """A graph of one application that works for longer than any test."""
+    code = "def f():\n    import threading\n    threading.Event().wait(600)\n"
+
+    def field(key: str, value: str, usage: str = "NoPort") -> dict[str, str]:
+        kind = "ComponentParameter" if usage == "NoPort" else "ApplicationArgument"
+        return {"id": key, "name": key, "value": value, "usage": usage, "parameterType": kind, "type": "String"}
+
+    function = [field("dropclass", "dlg.apps.pyfunc.PyFuncApp"), field("func_name", "f"), field("func_code", code)]
+    nodes = [
+        {"id": "A", "name": "Wait", "category": "PyFuncApp", "fields": [*function, field("out", "", "OutputPort")]},
+        {"id": "D", "name": "Never", "category": "Memory", "fields": [field("io", "", "InputOutput")]},
+    ]
+    edge = {"from": "A", "fromPort": "out", "to": "D", "toPort": "io"}
+    about = {"fileType": "Graph", "schemaVersion": "OJS"}
+    path = directory / "waiting.graph"
+    path.write_text(json.dumps({"modelData": about, "nodeDataArray": nodes, "linkDataArray": [edge]}))
+    return path
+
+
+def test_a_session_is_cancelled_and_deleted_from_afar(up: Running, client: Client, tmp_path: Path) -> None:
+    """Cancelling stops what runs, deleting leaves nothing behind on any node."""
+    run(up.home, "submit", waiting_graph(tmp_path), "--session", "stop-me")
+    cancelled = run(up.home, "cancel", "stop-me", "--reason", "enough")
+    detail = client.watch("stop-me", version=0, seconds=0)
+    deleted = run(up.home, "delete", "stop-me")
+
+    assert (cancelled.returncode, deleted.returncode) == (0, 0)
+    assert detail.status == "CANCELLED"
+    assert list(up.home.rglob("sessions/stop-me*")) == []
+    assert "stop-me" not in [info.session for info in client.sessions()]
+
+
+def test_who_stops_waiting_does_not_stop_the_session(up: Running, client: Client, tmp_path: Path) -> None:
+    """Ctrl-C on submit --wait ends with 130, says how to go on, and the session goes on."""
+    process = subprocess.Popen(
+        [*_dropflow(), "submit", waiting_graph(tmp_path), "--session", "go-on", "--wait"],
+        env=environment(up.home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    running = threading.Event()
+    for _ in range(600):
+        if "go-on" in [info.session for info in client.sessions()]:
+            break
+        running.wait(0.05)
+    # It follows the session from its first picture on, which it asks for at once.
+    running.wait(0.5)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=30)
+    status = client.session("go-on").status
+    client.delete("go-on")
+
+    assert process.returncode == 130, out + errors
+    assert "dropflow watch go-on" in errors
+    assert not SessionState[status].is_terminal
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_behind(number: signal.Signals, tmp_path: Path) -> None:
+    """After the end there is no process, no socket, no token and no record; the status is 0."""
+    with Running(tmp_path, "up", "--port", 0) as running:
+        family, sockets = running.family(), listening(running.family())
+        status = running.stop(number)
+
+    assert status == 0, running.errors
+    assert gone(family)
+    assert {port for _, port in sockets}.isdisjoint(_ports_in_use())
+    assert [
+        path for path in tmp_path.rglob("*") if path.name == "token" or ("tokens" in path.parts and path.is_file())
+    ] == []
+
+
+def test_nobody_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """Kill -9 of up: its children notice the closed pipe and end cleanly, in the middle of a session too."""
+    with Running(tmp_path, "up", "--port", 0) as running:
+        run(tmp_path, "submit", waiting_graph(tmp_path), "--session", "doomed")
+        family = running.family()
+        running.stop(signal.SIGKILL)
+
+    assert gone(family)
+    assert list((tmp_path / "state" / "dropflow" / "tokens").glob("*/*")) == []
+
+
+def test_a_child_that_dies_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+    """Kill -9 of a node: up says so, and the master still answers."""
+    with Running(tmp_path, "up", "--nodes", 2, "--port", 0) as running:
+        (victim,) = [each for each in running.family() if "node-2" in each.cmdline() and "node" in each.cmdline()]
+        victim.kill()
+        told = threading.Event()
+        for _ in range(600):
+            if "node-2" in running.errors:
+                break
+            told.wait(0.05)
+        done = run(tmp_path, "sessions")
+
+    assert "node-2 has ended with status -9" in running.errors
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_auth_asks_nobody(tmp_path: Path) -> None:
+    """With --no-auth, every part answers without a token, and none is made."""
+    with Running(tmp_path, "up", "--port", 0, "--no-auth") as running:
+        assert running.ready["token"] is None
+        for url in (running.ready["master"], running.ready["island"], *running.ready["nodes"]):
+            with Client(url) as each:
+                assert each.sessions() == ()
+
+
+def _ports_in_use() -> set[int]:
+    found = psutil.net_connections("inet")
+    return {each.laddr.port for each in found if each.status == psutil.CONN_LISTEN}
+
+
+def _dropflow() -> list[str]:
+    return [sys.executable, "-m", "dropflow"]
