@@ -72,6 +72,8 @@ def page_routes(service: TranslatorService) -> list[Route]:
         page("GET", f"{one}/graph.dfg", desk.dfg, "Download.", gives="application/octet-stream"),
         page("GET", f"{one}/pg.json", desk.pg, "Download.", gives="application/json"),
         page("GET", f"{one}/source", desk.source, "Download.", gives="application/octet-stream"),
+        # Where the login leads back to, after a form was posted without its cookie.
+        *(page("GET", f"{one}/{what}", desk.back, "To its page.") for what in ("partition", "deploy", "delete")),
         page("POST", f"{one}/partition", desk.partition, "Translate it again, partitioned in another way."),
         page("POST", f"{one}/deploy", desk.deploy, "Start a session with it, and go there.", public=False),
         page("POST", f"{one}/delete", desk.delete, "Stop and forget it.", public=False),
@@ -149,6 +151,9 @@ class _Desk:
 
     def source(self, call: Call) -> Answer:
         return source_file(self._service, call.path["translation"])
+
+    def back(self, call: Call) -> Answer:
+        return redirect(_address(self._service.get(call.path["translation"])))
 
     def partition(self, call: Call) -> Answer:
         form = _form(call)

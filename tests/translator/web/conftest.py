@@ -1,110 +1,21 @@
-"""A translator served for real, a manager that it may deploy to, and posts as EAGLE makes them."""
+"""Translators served for real, and a manager that they may deploy to."""
 
-import http.client
-import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 
 from dropflow.rest.auth import Guard
+from dropflow.rest.login import login_routes
 from dropflow.rest.server import Server
 from dropflow.testing.manager import FakeManager
+from tests.translator.web.served import EXAMPLES, TOKEN, Served
 from translator.web.assembly import STREAMS, make_translator
 from translator.web.records import TranslatorLimits
 from translator.web.service import TranslatorService
-
-TOKEN = "a token of the tests"  # noqa: S105 - no secret
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-EAGLE = {
-    "algo": "metis",
-    "test": "false",
-    "num_islands": "0",
-    "num_par": "1",
-    "par_label": "Partition",
-    "max_load_imb": "100",
-    "max_cpu": "8",
-    "num_parallel_task_streams": "1",
-    "rmode": "0",
-}
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a server answered."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def text(self) -> str:
-        """The body as text."""
-        return self.body.decode()
-
-    def json(self) -> Any:
-        """The body as JSON."""
-        return json.loads(self.body)
-
-
-class Served:
-    """A translator behind its server, and a plain HTTP client that follows no redirects."""
-
-    def __init__(self, url: str, service: TranslatorService, manager: FakeManager, manager_url: str) -> None:
-        self.url, self.service, self.manager, self.manager_url = url, service, manager, manager_url
-        self.token = TOKEN
-
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | Mapping[str, str] | None = None,
-        *,
-        token: bool = False,
-        **headers: str,
-    ) -> Reply:
-        """One request; a mapping is posted as a form. Underscores in names of headers become dashes."""
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        if isinstance(body, Mapping):
-            body = urlencode(body).encode()
-            given.setdefault("Content-Type", "application/x-www-form-urlencoded")
-        if token:
-            given["Authorization"] = f"Bearer {TOKEN}"
-        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
-        try:
-            connection.request(method, path, body, given)
-            answer = connection.getresponse()
-            return Reply(answer.status, dict(answer.headers), answer.read())
-        finally:
-            connection.close()
-
-    def translate(self, graph: bytes | Path, **query: str) -> dict[str, Any]:
-        """The JSON of a translation that has ended."""
-        data = graph.read_bytes() if isinstance(graph, Path) else graph
-        path = "/api/v1/translations?" + urlencode({"seconds": "60", **query})
-        reply = self.ask("POST", path, data, token=True)
-        assert reply.status == 202, reply.text
-        found: dict[str, Any] = reply.json()
-        assert found["report"] is not None
-        return found
-
-    def eagle(self, graph: bytes | Path, name: str = "hello.graph", **fields: str) -> Reply:
-        """What EAGLE's post of a graph is answered with, sent as a browser sends it from EAGLE's page."""
-        text = graph.read_text() if isinstance(graph, Path) else graph.decode()
-        form = {"json_data": text, "lg_name": name, **EAGLE, **fields}
-        return self.ask("POST", "/gen_pgt", form, Origin="http://localhost:8888", Sec_Fetch_Site="cross-site")
-
-    def page(self, reply: Reply) -> str:
-        """The page that a post leads to, once the translation has ended."""
-        assert reply.status == 303, reply.text
-        path = reply.headers["Location"]
-        self.service.get(path.rpartition("/")[2], seconds=60)
-        return self.ask("GET", path, Accept="text/html", Sec_Fetch_Site="cross-site").text
 
 
 class _Quiet(WSGIRequestHandler):
@@ -135,12 +46,14 @@ def serve(tmp_path: Path, manager_url: str) -> Iterator[Callable[..., Served]]:
     running: list[tuple[Server, TranslatorService]] = []
 
     def start(limits: TranslatorLimits | None = None, *, token: str | None = TOKEN) -> Served:
-        manager = FakeManager("master", "master", nodes=("node-1", "node-2", "node-3"))
+        manager = FakeManager("master", role="master", nodes=("node-1", "node-2", "node-3"))
+        guard = Guard(token=token)
         app, streams, service = make_translator(
             tmp_path / f"translator-{len(running)}",
             managers=[manager_url],
-            guard=Guard(token=token),
+            guard=guard,
             limits=limits,
+            more=login_routes(guard),
             connect=lambda _: manager,
         )
         server = Server(app, streams=streams, stream_limit=STREAMS, open_to_all=token is None)

@@ -1,0 +1,165 @@
+"""The translator in a real browser: posted to from EAGLE's page, on a phone, without scripts, to the session."""
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from wsgiref.simple_server import make_server
+
+import pytest
+
+from dropflow.rest.auth import cookie_name, cookie_value
+from tests.translator.web.served import EAGLE, TOKEN, Served
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+_CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(_CHROMIUM is None, reason="Chromium is absent: install the package chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser; its sandbox needs a user that is not root."""
+    with playwright.sync_playwright() as driver:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = driver.chromium.launch(executable_path=_CHROMIUM, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def browse(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Opens pages of which none may complain, or load anything from elsewhere than this host."""
+    contexts: list[Any] = []
+    complaints: list[str] = []
+
+    def open_page(**settings: Any) -> Any:
+        context = chromium.new_context(**settings)
+        contexts.append(context)
+
+        def watch(page: Any) -> None:
+            page.on("console", lambda message: complaints.append(message.text))
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            page.on(
+                "request",
+                lambda request: (
+                    complaints.append(request.url)
+                    if urlsplit(request.url).hostname not in ("127.0.0.1", "localhost")
+                    else None
+                ),
+            )
+
+        context.on("page", watch)
+        return context.new_page()
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def eagle(served: Served, hello: Path) -> Iterator[str]:
+    """The address of a page of another site, which posts a graph into a new tab as EAGLE does."""
+    fields = {**EAGLE, "lg_name": "hello.graph", "json_data": hello.read_text()}
+    inputs = "".join(
+        f'<textarea name="{name}">{value.replace("&", "&amp;").replace("<", "&lt;")}</textarea>'
+        for name, value in fields.items()
+    )
+    document = (
+        f'<!DOCTYPE html><title>EAGLE</title><link rel="icon" href="data:,"><form method="post" target="_blank" '
+        f'action="{served.url}/gen_pgt">{inputs}<button>Translate</button></form>'
+    ).encode()
+
+    def application(_: object, start: Callable[..., Any]) -> list[bytes]:
+        start("200 OK", [("Content-Type", "text/html; charset=utf-8")])
+        return [document]
+
+    server = make_server("127.0.0.1", 0, application)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    # By name, so that it is another site than the translator at 127.0.0.1.
+    yield f"http://localhost:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def _log_in(page: Any, served: Served) -> None:
+    name, value = cookie_name(urlsplit(served.url).netloc), cookie_value(TOKEN)
+    page.context.add_cookies([{"name": name, "value": value, "url": served.url, "sameSite": "Strict"}])
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_from_eagle_to_the_session(served: Served, eagle: str, browse: Callable[..., Any], *, scripts: bool) -> None:
+    """EAGLE's form opens the page in a new tab; its form deploys, and leads to the manager's page of the session."""
+    page = browse(java_script_enabled=scripts)
+    _log_in(page, served)
+    page.goto(eagle)
+    with page.expect_popup() as popup:
+        page.get_by_role("button", name="Translate").click()
+    tab = popup.value
+    tab.get_by_text("Translated", exact=True).wait_for()
+
+    assert tab.url.startswith(f"{served.url}/translations/")
+    tab.get_by_label("Session").fill("from-eagle")
+    tab.get_by_role("button", name="Deploy and watch").click()
+    tab.wait_for_url(f"{served.manager_url}/sessions/from-eagle")
+    assert "the page /sessions/from-eagle" in tab.content()
+
+
+def test_a_person_without_a_cookie_is_led_to_the_login(
+    served: Served, nested: Path, browse: Callable[..., Any]
+) -> None:
+    """And from there back to the translation."""
+    identity = served.translate(nested)["id"]
+    page = browse()
+    page.goto(f"{served.url}/translations/{identity}")
+    page.get_by_role("button", name="Deploy and watch").click()
+    page.wait_for_url("**/login?**")
+    page.locator("input[type=password], input[name=token]").first.fill(TOKEN)
+    page.get_by_role("button").first.click()
+    page.wait_for_url(f"**/translations/{identity}")
+
+    assert page.get_by_role("button", name="Deploy and watch").is_visible()
+
+
+def test_a_file_is_uploaded_and_partitioned_anew(served: Served, nested: Path, browse: Callable[..., Any]) -> None:
+    """Through the forms of the pages, with the keyboard's labels."""
+    page = browse()
+    page.goto(served.url)
+    page.locator("input[type=file]").set_input_files(nested)
+    page.get_by_label("Parts").fill("3")
+    page.get_by_role("button", name="Translate").click()
+    page.get_by_text("3 parts by metis").first.wait_for()
+    page.get_by_label("Algorithm").select_option("blocks")
+    page.get_by_role("button", name="Partition").click()
+
+    page.get_by_text("3 parts by blocks").first.wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Physical graph, .dfg").click()
+    assert download.value.suggested_filename == "nested-scatter-gather.dfg"
+
+
+@pytest.mark.parametrize("width", [360, 390, 1280])
+def test_pages_fit_and_name_their_fields(served: Served, nested: Path, browse: Callable[..., Any], width: int) -> None:
+    """No page scrolls sideways, and every field has a label."""
+    good = served.translate(nested, name="a-long-name-without-any-place-to-break-it" * 4, parts="8")["id"]
+    bad = served.translate(b'{"nodeDataArray": [{"id": "1", "category": "N"}], "linkDataArray": 1}')["id"]
+    page = browse(viewport={"width": width, "height": 800})
+    _log_in(page, served)
+    for path in ("/", "/translations", f"/translations/{good}", f"/translations/{bad}"):
+        page.goto(served.url + path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        unnamed = (
+            "[...document.querySelectorAll('input, select, textarea')].filter(field => !field.labels.length).length"
+        )
+        assert page.evaluate(unnamed) == 0, path
+        assert page.locator("h1").count() == 1

@@ -1,0 +1,29 @@
+"""The graphs of the community: each gets a page, whatever is wrong with it."""
+
+import html
+import os
+
+import pytest
+
+from tests.corpus import corpus_files, needs_corpus
+from tests.translator.web.served import Served
+from translator.pipeline import check
+from translator.problems import Severity
+
+_STEP = int(os.environ.get("DROPFLOW_CORPUS_STEP", "6"))
+"""Every sixth graph, unless somebody has the time for all (1)."""
+
+
+@needs_corpus
+@pytest.mark.slow
+def test_every_graph_of_the_community_gets_a_page(served: Served) -> None:
+    """Translated or refused as the command line says, with every error in words, posted as EAGLE does."""
+    for path in corpus_files()[::_STEP]:
+        _, problems = check(path)
+        errors = [found for found in problems if found.severity is Severity.ERROR]
+        page = html.unescape(served.page(served.eagle(path, name=path.name)))
+
+        assert ("Refused" if errors else "Translated") in page, path.name
+        for found in errors:
+            assert found.code in page, path.name
+            assert " ".join(found.text.split())[:40] in " ".join(page.split()), path.name

@@ -1,0 +1,62 @@
+"""The fields of EAGLE's form become a query of ours, or are refused all at once."""
+
+import pytest
+
+from dropflow.errors import HttpError
+from dropflow.problems import Severity
+from tests.translator.web.served import EAGLE
+from translator.web.eagle import read_eagle
+from translator.web.forms import Form
+
+
+def _form(**fields: str) -> Form:
+    given = {"json_data": "{}", "lg_name": "dir/hello.graph", **EAGLE, **fields}
+    return Form({name: value.encode() for name, value in given.items()})
+
+
+def test_the_form_as_eagle_sends_it_gives_no_findings() -> None:
+    """EAGLE's defaults mean one part by metis, with an imbalance of a tenth of a per cent."""
+    source, query, notes = read_eagle(_form())
+
+    assert (source, query.algorithm, query.parts, query.imbalance) == (b"{}", "metis", 1, 0.1)
+    assert notes == ()
+
+
+@pytest.mark.parametrize(("balance", "imbalance"), [("100", 0.1), ("90", 1.1), ("0", 10.1), ("101", 0.1), ("", 1.1)])
+def test_the_balance_means_what_it_means_in_daliuge(balance: str, imbalance: float) -> None:
+    """METIS may exceed the mean load by max(1, 101 - p) thousandths."""
+    assert read_eagle(_form(max_load_imb=balance))[1].imbalance == pytest.approx(imbalance)
+
+
+def test_all_bad_numbers_are_named_at_once() -> None:
+    """Each field that cannot be used is an error of its own, with its name."""
+    _, _, notes = read_eagle(_form(num_par="many", max_load_imb="1e9"))
+
+    assert [(note.code, note.severity, note.where) for note in notes] == [
+        ("PT002", Severity.ERROR, "num_par"),
+        ("PT002", Severity.ERROR, "max_load_imb"),
+    ]
+
+
+def test_fields_without_effect_are_mentioned_when_somebody_chose_them() -> None:
+    """Nobody shall believe that a deadline was heeded."""
+    _, _, notes = read_eagle(_form(deadline="300", num_islands="4", surprise="x"))
+
+    assert {note.where for note in notes} == {"deadline", "num_islands", "surprise"}
+    assert {note.severity for note in notes} == {Severity.INFO}
+
+
+def test_an_algorithm_that_eagle_did_not_name_is_replaced_aloud() -> None:
+    """``agl-1`` means that EAGLE did not know either; what is done instead is said."""
+    _, query, notes = read_eagle(_form(algo="agl-1"))
+
+    assert query.algorithm == "metis"
+    assert "agl-1" in notes[0].text
+
+
+def test_a_form_without_a_graph_is_refused() -> None:
+    """The refusal names all fields that are missing."""
+    with pytest.raises(HttpError, match="no json_data and lg_name") as refused:
+        read_eagle(Form({}))
+
+    assert refused.value.status == 422

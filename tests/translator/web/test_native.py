@@ -1,0 +1,107 @@
+"""The translator's part of the API: translations as JSON."""
+
+import json
+import threading
+from pathlib import Path
+
+from dropflow.errors import BadGraphError
+from dropflow.graph.codec import parse
+from dropflow.rest.failures import from_body
+from tests.translator.web.served import Served
+
+
+def test_a_translation_by_api(served: Served, nested: Path) -> None:
+    """Sent, waited for, listed, downloaded, partitioned anew, deployed, deleted."""
+    info = served.translate(nested, name="nested.graph", parts="2")
+    one = f"/api/v1/translations/{info['id']}"
+    listed = served.ask("GET", "/api/v1/translations", token=True).json()["translations"]
+    graph = parse(served.ask("GET", f"{one}/graph.dfg", token=True).body)
+    again = served.ask("POST", f"{one}/partition", b'{"algorithm": "blocks", "parts": 3}', token=True)
+    over = served.ask("GET", f"/api/v1/translations/{again.json()['id']}?seconds=60", token=True).json()
+    order = json.dumps({"manager": served.manager_url, "session": "s1"}).encode()
+    deployed = served.ask("POST", f"{one}/deploy", order, token=True)
+    served.ask("DELETE", one, token=True)
+
+    assert [found["id"] for found in listed] == [info["id"]]
+    assert (graph.name, graph.drops, graph.parts) == ("nested", info["report"]["drops"], 2)
+    assert over["report"]["measures"]["parts"] == 3
+    assert (deployed.status, deployed.json()["url"]) == (201, f"{served.manager_url}/sessions/s1")
+    assert served.ask("GET", one, token=True).status == 404
+
+
+def test_all_families_enter(served: Served, nested: Path) -> None:
+    """A list of drops and a container are taken as the logical graph is, and give the same graph."""
+    info = served.translate(nested, name="nested")
+    one = f"/api/v1/translations/{info['id']}"
+    listed = served.translate(served.ask("GET", f"{one}/pg.json", token=True).body)
+    packed = served.translate(served.ask("GET", f"{one}/graph.dfg", token=True).body)
+
+    assert [found["report"]["drops"] for found in (info, listed, packed)] == [info["report"]["drops"]] * 3
+    assert packed["report"]["digest"] == info["report"]["digest"]
+
+
+def test_a_refused_graph_comes_back_as_its_class(served: Served) -> None:
+    """With all problems, for clients that raise."""
+    info = served.translate(b"nonsense", name="n")
+    reply = served.ask("GET", f"/api/v1/translations/{info['id']}/graph.dfg", token=True)
+    error = from_body(reply.status, reply.json())
+
+    assert reply.status == 422
+    assert isinstance(error, BadGraphError)
+    assert [problem["code"] for problem in info["report"]["problems"]] == ["LG001"]
+
+
+def test_options_are_checked_by_their_types(served: Served, hello: Path) -> None:
+    """Unknown and impossible ones are refused before anything is queued."""
+    for query in ("parts=0", "parts=many", "imbalance=-1", "surprise=1", "seconds=1e9"):
+        assert served.ask("POST", f"/api/v1/translations?{query}", hello.read_bytes(), token=True).status == 400
+    assert served.service.all() == ()
+
+
+def test_an_unfinished_translation_has_no_graph_yet(served: Served, nested: Path) -> None:
+    """Asking for it is a conflict, with the advice to wait."""
+    setting = "settings=Rows.num_of_copies=2000"
+    info = served.ask("POST", f"/api/v1/translations?{setting}", nested.read_bytes(), token=True).json()
+    reply = served.ask("GET", f"/api/v1/translations/{info['id']}/graph.dfg", token=True)
+
+    assert reply.status in (200, 409)
+    assert reply.status == 200 or "wait" in reply.text
+
+
+def test_the_translator_tells_about_itself(served: Served) -> None:
+    """Its role and version for who has the token, its liveness for everybody, and its API as OpenAPI."""
+    assert served.ask("GET", "/api/v1/info", token=True).json()["role"] == "translator"
+    assert served.ask("GET", "/api/v1/ready").json() == {"ok": True}
+    paths = served.ask("GET", "/api/v1/openapi.json").json()["paths"]
+    assert "post" in paths["/api/v1/translations"]
+    assert "post" in paths["/gen_pgt"]
+
+
+def test_an_interrupted_download_leaves_no_process(served: Served, nested: Path) -> None:
+    """Who goes away in the middle gives the place back, again and again."""
+    info = served.translate(nested, settings="Rows.num_of_copies=300\nCells.num_of_copies=40")
+    for _ in range(5):
+        chunks = served.service.export(info["id"])
+        assert next(chunks).startswith(b"[")
+        chunks.close()  # type: ignore[attr-defined]
+
+    assert served.ask("GET", f"/translations/{info['id']}/pg.json").status == 200
+
+
+def test_other_requests_are_answered_while_a_graph_is_translated(served: Served, nested: Path) -> None:
+    """The server's own process does none of the work."""
+    setting = "settings=Rows.num_of_copies%3D1000%0ACells.num_of_copies%3D1000"
+    path = f"/api/v1/translations?{setting}&seconds=60"
+    posted: list[int] = []
+    thread = threading.Thread(
+        target=lambda: posted.append(served.ask("POST", path, nested.read_bytes(), token=True).status)
+    )
+    thread.start()
+    answered = 0
+    while thread.is_alive():
+        assert served.ask("GET", "/").status == 200
+        answered += 1
+    thread.join()
+
+    assert posted == [202]
+    assert answered > 10

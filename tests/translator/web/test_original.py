@@ -1,0 +1,130 @@
+"""DALiuGE's paths: the shapes that its tools expect, and errors in words."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.translator.web.served import Served
+
+
+def _drops(reply: Any) -> list[dict[str, Any]]:
+    assert reply.status == 200, reply.text
+    found: list[dict[str, Any]] = reply.json()
+    assert found.pop() == {}
+    return found
+
+
+def test_unroll_answers_the_list_of_drops(served: Served, nested: Path) -> None:
+    """Ended by a record of reproducibility, with the prefix that was asked for, on no node."""
+    reply = served.ask("POST", "/unroll", {"lg_content": nested.read_text(), "oid_prefix": "mine"})
+    drops = _drops(reply)
+
+    assert len(drops) == served.service.all()[0].parts * 67
+    assert {drop["oid"].split("_")[0] for drop in drops} == {"mine"}
+    assert not any("node" in drop for drop in drops)
+
+
+def test_a_graph_goes_step_by_step(served: Served, nested: Path) -> None:
+    """Unrolled, partitioned and mapped by three calls, each with the answer of the one before."""
+    unrolled = served.ask("POST", "/unroll", {"lg_content": nested.read_text()}).text
+    parted = served.ask("POST", "/partition", {"pgt_content": unrolled, "num_partitions": "3", "algorithm": "metis"})
+    hosts = "island,alpha,beta,gamma"
+    mapped = _drops(served.ask("POST", "/map", {"pgt_content": parted.text, "nodes": hosts}))
+
+    assert {(drop["node"], drop["island"]) for drop in _drops(parted)} == {(f"#{n}", "#0") for n in (1, 2, 3)}
+    assert {(drop["node"], drop["island"]) for drop in mapped} == {(n, "island") for n in ("alpha", "beta", "gamma")}
+    assert {drop["oid"] for drop in mapped} == {drop["oid"] for drop in json.loads(unrolled)[:-1]}
+
+
+def test_unroll_and_partition_is_both(served: Served, nested: Path) -> None:
+    """With as many islands as asked for, which share the parts."""
+    form = {"lg_content": nested.read_text(), "num_partitions": "4", "num_islands": "2", "algo_params": "{}"}
+    drops = _drops(served.ask("POST", "/unroll_and_partition", form))
+
+    assert {(drop["node"], drop["island"]) for drop in drops} == {
+        ("#2", "#0"),
+        ("#3", "#0"),
+        ("#4", "#1"),
+        ("#5", "#1"),
+    }
+
+
+def test_placeholders_are_filled(served: Served) -> None:
+    """Whole values keep their type; nested parameters are named with dots; other tildes stay."""
+    graph = {"a": "~x", "b": "~{y.z} and ~x", "c": ["~/home", "~unknown"], "~x": 1}
+    form = {"lg_content": json.dumps(graph), "parameters": json.dumps({"x": 4, "y": {"z": '"quoted"'}})}
+    reply = served.ask("POST", "/lg_fill", form)
+
+    assert reply.json() == {"a": 4, "b": '"quoted" and 4', "c": ["~/home", "~unknown"], "~x": 1}
+
+
+def test_gen_pg_names_the_nodes(served: Served, nested: Path) -> None:
+    """Those of a manager that may be asked, or placeholders."""
+    identity = str(served.translate(nested, parts="3")["id"])
+    placed = _drops(served.ask("GET", f"/gen_pg?pgt_id={identity}&dlg_mgr_url={served.manager_url}", token=True))
+    counted = _drops(served.ask("GET", f"/gen_pg?pgt_id={identity}&tpl_nodes_len=2", token=True))
+
+    assert {drop["node"] for drop in placed} == {"node-1", "node-2", "node-3"}
+    assert {drop["node"] for drop in counted} == {"#0", "#1"}
+
+
+def test_gen_pg_deploys(served: Served, nested: Path) -> None:
+    """And redirects to the page of the session, as DALiuGE does; only to managers that are known."""
+    identity = str(served.translate(nested)["id"])
+    path = f"/gen_pg?pgt_id={identity}&dlg_mgr_deploy=deploy"
+    reply = served.ask("GET", f"{path}&dlg_mgr_url={served.manager_url}", token=True)
+    (session,) = served.manager.sessions()
+
+    assert (reply.status, reply.headers["Location"]) == (307, f"{served.manager_url}/sessions/{session.session}")
+    assert served.ask("GET", f"{path}&dlg_mgr_host=evil.example", token=True).status == 400
+    assert served.ask("GET", path, token=True).status == 400
+    assert len(served.manager.sessions()) == 1
+
+
+def test_gen_pg_spec_answers_json_in_json(served: Served, nested: Path) -> None:
+    """A text that holds the drops on the nodes that were named, and the ids of the roots."""
+    identity = str(served.translate(nested, name='quo"ted\\.graph', parts="2")["id"])
+    body = json.dumps({"pgt_id": identity, "manager_host": "boss", "node_list": ["alpha", "beta"]}).encode()
+    text = served.ask("POST", "/gen_pg_spec", body).json()
+    answer = json.loads(text)
+    consumed = {
+        oid if isinstance(oid, str) else next(iter(oid))
+        for drop in answer["pg_spec"][:-1]
+        for oid in (*drop.get("consumers", ()), *drop.get("outputs", ()))
+    }
+
+    assert {drop["node"] for drop in answer["pg_spec"][:-1]} == {"alpha", "beta"}
+    assert {drop["island"] for drop in answer["pg_spec"][:-1]} == {"boss"}
+    assert set(answer["root_uids"]) == {drop["oid"] for drop in answer["pg_spec"][:-1]} - consumed
+
+
+def test_the_ways_to_deploy_are_told(served: Served) -> None:
+    """By the server, as long as it knows a manager."""
+    assert served.ask("GET", "/api/submission_method").json() == {"methods": ["SERVER"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "status", "words"),
+    [
+        ("/unroll", {}, 400, "no lg_content"),
+        ("/unroll", {"lg_name": "x.graph"}, 404, "keeps no library"),
+        ("/unroll", {"lg_content": "nonsense"}, 422, "not JSON"),
+        ("/unroll", {"lg_content": "{}", "default_app": "a.b", "zero_run": "true"}, 422, "default application"),
+        ("/partition", {"pgt_content": "[]", "num_partitions": "0"}, 422, "num_partitions is '0'"),
+        ("/partition", {"pgt_content": "[]", "algo_params": "[["}, 422, "algo_params"),
+        ("/partition", {"pgt_content": '[{"oid": "a", "type": "data"}, {}]', "algorithm": "pso"}, 422, "'pso'"),
+        ("/map", {"pgt_content": "[]"}, 422, "no nodes are named"),
+        ("/map", {"pgt_content": "[]", "nodes": "one"}, 422, "1 host cannot be 1 island and a node"),
+        ("/lg_fill", {"lg_content": "{}", "parameters": "7"}, 400, "no JSON where it should"),
+    ],
+)
+def test_errors_carry_both_shapes(served: Served, path: str, form: dict[str, str], status: int, words: str) -> None:
+    """DALiuGE's fields for its tools, and ours with code, place and hint."""
+    reply = served.ask("POST", path, form)
+    body = reply.json()
+
+    assert reply.status == status, reply.text
+    assert {"type", "args", "error", "ok"} <= set(body)
+    assert words in reply.text

@@ -1,0 +1,294 @@
+"""The pages over HTTP: EAGLE's post, uploads, hostile names, and what strangers may not do."""
+
+import html
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from dropflow.errors import WorldError
+from dropflow.graph.codec import parse
+from tests.translator.web.served import EAGLE, TOKEN, Served
+from translator.web.records import TranslatorLimits
+
+_HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>.graph',
+    "{{7*7}}% import os\n% end",
+    "\u202egnp.\u0000\r\nSet-Cookie: a=b",
+    "x" * 10_000,
+    "'; DROP TABLE drops; --",
+]
+
+
+def _page_of(served: Served, graph: Path, **query: str) -> str:
+    return str(served.translate(graph, **query)["id"])
+
+
+def test_eagle_posts_and_sees_its_graph(served: Served, hello: Path) -> None:
+    """A post from another site is answered with a page of its own, which loads again without posting again."""
+    reply = served.eagle(hello)
+    page = served.page(reply)
+
+    assert reply.status == 303
+    assert re.fullmatch(r"/translations/[0-9a-f]{32}", reply.headers["Location"])
+    assert "Translated" in page
+    assert "<h1><bdi>hello</bdi></h1>" in page
+    assert served.page(reply) == page
+
+
+def test_a_form_of_twenty_megabytes_is_translated(served: Served, hello: Path) -> None:
+    """Large graphs come in forms that are three times as large; all of it arrives."""
+    document = json.loads(hello.read_text())
+    document["nodeDataArray"][0]["description"] = '"%&+ \u00e9' * 1_000_000
+    text = json.dumps(document)
+    reply = served.eagle(text.encode())
+    page = served.page(reply)
+
+    assert len(quote(text)) > 20_000_000
+    assert "Translated" in page
+    assert served.ask("GET", f"{reply.headers['Location']}/source").text == text
+
+
+def test_a_file_is_uploaded(served: Served, nested: Path) -> None:
+    """A multipart form with a file and options is translated under the file's name."""
+    boundary = b"a-boundary"
+    fields = {"algorithm": b"blocks", "parts": b"5", "settings": b"Rows.num_of_copies=9", "text": b"", "name": b""}
+    lines = [
+        b'--%b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % (boundary, n.encode(), v)
+        for n, v in fields.items()
+    ]
+    lines.append(
+        b'--%b\r\nContent-Disposition: form-data; name="graph"; filename="my graph.graph"\r\n'
+        b"Content-Type: application/octet-stream\r\n\r\n%b\r\n--%b--\r\n" % (boundary, nested.read_bytes(), boundary)
+    )
+    kind = f"multipart/form-data; boundary={boundary.decode()}"
+    page = served.page(served.ask("POST", "/translations", b"".join(lines), Content_Type=kind, Origin=served.url))
+
+    assert "<h1><bdi>my graph</bdi></h1>" in page
+    assert "5 parts by blocks" in page
+
+
+@pytest.mark.parametrize("name", _HOSTILE)
+def test_hostile_names_stay_text(served: Served, hello: Path, name: str) -> None:
+    """Names of graphs and nodes appear as they are, and never as markup, header or template."""
+    document = json.loads(hello.read_text())
+    for node in document["nodeDataArray"]:
+        node["name"] = name
+    reply = served.eagle(json.dumps(document).encode(), name=name)
+    page = served.page(reply)
+    download = served.ask("GET", f"{reply.headers['Location']}/graph.dfg")
+
+    assert "<script" not in page
+    assert "<img src=x" not in page
+    assert name[:10] in html.unescape(page) or not name[:10].isprintable()
+    assert "Set-Cookie" not in download.headers
+    assert "\n" not in download.headers["Content-Disposition"]
+    assert parse(download.body).drops > 0
+
+
+@pytest.mark.parametrize("algorithm", ["mysarkar", "pso", "min_num_parts", "made-up", "<b>"])
+def test_algorithms_that_are_not_here_are_refused_in_words(served: Served, hello: Path, algorithm: str) -> None:
+    """The page says which there are, and offers to use one."""
+    page = served.page(served.eagle(hello, algo=algorithm))
+
+    assert "Refused" in page
+    assert "choose one of blocks, metis, none" in page
+    assert "Partition it in another way" in page
+
+
+def test_bad_numbers_are_refused_with_the_findings_about_the_graph(served: Served) -> None:
+    """One page has everything that has to be changed."""
+    page = served.page(served.eagle(b'{"nodeDataArray": [], "linkDataArray": 7}', num_par="-3"))
+
+    assert "num_par is &#039;-3&#039;" in page
+    assert page.count('class="note error"') >= 2
+
+
+def test_a_post_without_a_graph_is_answered_in_words(served: Served) -> None:
+    """A person gets a page, a program JSON."""
+    for accept, begin in (("text/html", "<!doctype html>"), ("*/*", "{")):
+        reply = served.ask("POST", "/gen_pgt", {"lg_name": "x"}, Accept=accept)
+        assert reply.status == 422
+        assert reply.text.lower().startswith(begin)
+        assert "no json_data" in reply.text
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"json_data=%00%ff&lg_name=%ff", b"&&&==", b"[" * 100_000])
+def test_garbage_is_refused(served: Served, body: bytes) -> None:
+    """No bytes make the server fail."""
+    reply = served.ask("POST", "/gen_pgt", body, Content_Type="application/x-www-form-urlencoded")
+
+    assert reply.status in (303, 400, 422)
+    if reply.status == 303:
+        assert "Refused" in served.page(reply)
+
+
+def test_forms_beyond_the_limit_are_refused(serve: Callable[..., Served], hello: Path) -> None:
+    """With the limit in the answer."""
+    served = serve(TranslatorLimits(body=5000))
+    reply = served.eagle(b" " * 10_000 + hello.read_bytes())
+
+    assert reply.status == 413
+    assert "5000 bytes" in reply.text
+
+
+def test_a_page_that_waits_looks_again(serve: Callable[..., Served], nested: Path) -> None:
+    """Without a script: the browser asks again, until the translation has ended."""
+    served = serve(TranslatorLimits(workers=1))
+    for _ in range(6):
+        last = served.eagle(nested, name="nested.graph").headers["Location"]
+    waiting = served.ask("GET", last).text
+    page = served.page(served.eagle(nested))
+
+    assert "Translating" in waiting or "Waiting" in waiting or "Translated" in waiting
+    assert ('http-equiv="refresh"' in waiting) == ("Translated" not in waiting)
+    assert 'http-equiv="refresh"' not in page
+
+
+def test_the_page_has_a_twin(served: Served, hello: Path) -> None:
+    """The same data as JSON, at the address that the page names."""
+    identity = _page_of(served, hello)
+    page = served.ask("GET", f"/translations/{identity}").text
+    twin = re.search(r'type="application/json" href="([^"]+)"', page)
+
+    assert twin is not None
+    assert served.ask("GET", twin[1]).json()["id"] == identity
+
+
+def test_downloads_are_the_graph(served: Served, nested: Path) -> None:
+    """The container and the list of drops hold the same graph, and the source is as it was sent."""
+    address = f"/translations/{_page_of(served, nested, parts='2')}"
+    graph = parse(served.ask("GET", f"{address}/graph.dfg").body)
+    drops = served.ask("GET", f"{address}/pg.json").json()
+
+    assert graph.parts == 2
+    assert len(drops) - 1 == graph.drops
+    assert {drop["node"] for drop in drops[:-1]} == {"#0", "#1"}
+    assert served.ask("GET", f"{address}/source").body == nested.read_bytes()
+
+
+def test_partitioning_anew_leads_to_a_new_page(served: Served, nested: Path) -> None:
+    """The form of the page, posted by the page."""
+    address = f"/translations/{_page_of(served, nested)}"
+    form = {"algorithm": "blocks", "parts": "6", "imbalance": "2"}
+    reply = served.ask("POST", f"{address}/partition", form, Origin=served.url)
+
+    assert reply.headers["Location"] != address
+    assert "6 parts by blocks" in served.page(reply)
+    assert served.ask("POST", f"{address}/partition", form | {"parts": "no"}, Origin=served.url).status == 422
+
+
+def test_deploying_leads_to_the_session(served: Served, nested: Path) -> None:
+    """The server deploys, and the browser is sent to the manager's page, which the page's policy allows."""
+    address = f"/translations/{_page_of(served, nested)}"
+    form = {"manager": served.manager_url, "session": "mine", "spread": "yes"}
+    reply = served.ask("POST", f"{address}/deploy", form, token=True, Origin=served.url)
+    policy = served.ask("GET", address).headers["Content-Security-Policy"]
+
+    assert (reply.status, reply.headers["Location"]) == (303, f"{served.manager_url}/sessions/mine")
+    assert served.manager.session("mine").drops > 0
+    assert f"form-action 'self' {served.manager_url};" in policy
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "words"),
+    [
+        ({"manager": "http://evil.example"}, 400, "does not deploy to"),
+        ({"session": "no spaces allowed"}, 400, "cannot be the name of a session"),
+        ({"session": "broken"}, 503, "node-2 is on fire"),
+    ],
+)
+def test_a_deployment_that_fails_is_told_on_the_page(
+    served: Served, hello: Path, form: dict[str, str], status: int, words: str
+) -> None:
+    """With the reason, and the form still there."""
+    served.manager.refuse("submit", WorldError("node-2 is on fire", hint="put it out"))
+    address = f"/translations/{_page_of(served, hello)}"
+    reply = served.ask("POST", f"{address}/deploy", {"manager": served.manager_url, **form}, token=True)
+
+    assert reply.status == status
+    assert words in html.unescape(reply.text)
+    assert "Deploy and watch" in reply.text
+
+
+_CHANGES = [("POST", "/deploy"), ("POST", "/delete")]
+_STRANGERS = [
+    ({"Origin": "http://evil.example"}, 403),
+    ({"Origin": "null"}, 403),
+    ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ({"Host": "evil.example"}, 421),
+    ({}, 401),
+    ({"Authorization": "Bearer wrong"}, 401),
+    ({"Cookie": "dropflow=x"}, 401),
+]
+
+
+@pytest.mark.parametrize(("method", "what"), _CHANGES)
+@pytest.mark.parametrize("api", [False, True])
+@pytest.mark.parametrize(("headers", "status"), _STRANGERS)
+def test_what_changes_something_needs_token_and_origin(
+    served: Served, hello: Path, method: str, what: str, *, api: bool, headers: dict[str, str], status: int
+) -> None:
+    """Whoever lacks one of them is refused, by pages and API alike, and nothing has changed."""
+    identity = _page_of(served, hello)
+    path = f"/api/v1/translations/{identity}" if api else f"/translations/{identity}"
+    method, path = ("DELETE", path) if api and what == "/delete" else (method, path + what)
+    given = ({"Authorization": f"Bearer {TOKEN}"} if status != 401 else {}) | headers
+    body = json.dumps({"manager": served.manager_url}).encode() if api else None
+    reply = served.ask(method, path, body, **{name.replace("-", "_"): value for name, value in given.items()})
+
+    assert reply.status == status
+    assert served.manager.sessions() == ()
+    assert served.service.get(identity).is_over
+
+
+def test_every_route_is_either_harmless_or_guarded(served: Served) -> None:
+    """Without a token, only what reads or translates answers; of that, other sites reach EAGLE's post and pages."""
+    described = served.ask("GET", "/openapi.json").json()["paths"]
+    public = {
+        (method.upper(), path)
+        for path, methods in described.items()
+        for method, operation in methods.items()
+        if operation.get("security") == [] and method == "post"
+    }
+
+    assert public == {
+        ("POST", path)
+        for path in (
+            "/gen_pgt",
+            "/translations",
+            "/translations/{translation}/partition",
+            "/unroll",
+            "/partition",
+            "/unroll_and_partition",
+            "/map",
+            "/lg_fill",
+            "/gen_pg_spec",
+        )
+    }
+    for path in ("/translations", "/unroll", "/map", "/lg_fill"):
+        assert served.ask("POST", path, EAGLE, Origin="http://evil.example").status == 403
+    assert served.ask("GET", "/translations").status == 401
+    assert served.ask("GET", "/gen_pg?pgt_id=x&dlg_mgr_deploy=deploy").status == 401
+
+
+def test_translations_that_nobody_knows_are_not_found(served: Served) -> None:
+    """Also under names that would lead elsewhere on a disk."""
+    for name in ("0" * 32, "..", "../../etc", "%00", "a/b", "x" * 5000):
+        for what in ("", "/graph.dfg", "/pg.json", "/source", ".json"):
+            assert served.ask("GET", f"/translations/{quote(name, safe='')}{what}").status in (400, 404)
+
+
+def test_the_login_leads_back_to_the_translation(served: Served, hello: Path) -> None:
+    """Who posts the form of deployment without a cookie is sent to the login, and from there to the page."""
+    address = f"/translations/{_page_of(served, hello)}"
+    reply = served.ask("POST", f"{address}/deploy", {"manager": served.manager_url}, Accept="text/html")
+    target = re.search(r"next=([^&]+)", reply.headers["Location"])
+
+    assert reply.status == 303
+    assert target is not None
+    assert served.ask("GET", f"{address}/deploy").headers["Location"] == address

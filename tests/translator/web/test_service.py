@@ -1,0 +1,281 @@
+"""Translations: what becomes of a source, within limits that hold, whatever is sent."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from dropflow.errors import ConflictError, HttpError, NotFoundError, UsageError
+from dropflow.testing.manager import FakeManager
+from translator.web.records import DeployRequest, RepartitionRequest, TranslateQuery, TranslationInfo, TranslatorLimits
+from translator.web.service import TranslatorService
+
+_MEGABYTE = 1024 * 1024
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Any:
+    """Starts services in one folder, and ends them."""
+    services: list[TranslatorService] = []
+
+    def make(manager: FakeManager | None = None, **limits: Any) -> TranslatorService:
+        connect = lambda _: manager or FakeManager("m", role="master", nodes=("a", "b", "c"))  # noqa: E731 - short
+        services.append(
+            TranslatorService(
+                tmp_path / "root", managers=["http://host:1"], connect=connect, limits=TranslatorLimits(**limits)
+            )
+        )
+        return services[-1]
+
+    yield make
+    for service in services:
+        service.close()
+
+
+Start = Callable[..., TranslatorService]
+
+
+def _done(service: TranslatorService, source: bytes | Path, **query: Any) -> TranslationInfo:
+    data = source.read_bytes() if isinstance(source, Path) else source
+    info = service.get(service.submit(data, TranslateQuery(**query)).id, seconds=60)
+    assert info.is_over
+    return info
+
+
+def test_a_graph_is_counted_by_logical_node_and_link(start: Start, nested: Path) -> None:
+    """The numbers of drops and edges add up to the graph's."""
+    report = _done(start(), nested, name="nested.graph", parts=3).report
+
+    assert report is not None
+    assert report.drops == sum(node.drops for node in report.nodes) == report.data_drops + report.app_drops
+    assert report.connections == sum(link.edges for link in report.links)
+    assert report.measures is not None
+    assert sum(report.measures.part_drops) == report.drops
+
+
+def test_settings_change_the_graph(start: Start, nested: Path) -> None:
+    """Values of parameters are applied before the graph is unrolled."""
+    info = _done(start(), nested, settings="Rows.num_of_copies=7\n\nCells.num_of_copies=5\n")
+
+    assert info.report is not None
+    assert {node.shape for node in info.report.nodes} >= {(7,), (7, 5)}
+
+
+def test_all_problems_come_at_once(start: Start, hello: Path) -> None:
+    """Those of the graph and those of the options."""
+    document = json.loads(hello.read_text())
+    document["nodeDataArray"][0]["category"] = "Nonsense"
+    report = _done(start(), json.dumps(document).encode(), algorithm="mysarkar").report
+
+    assert report is not None
+    assert report.state == "refused"
+    assert {"LG030", "PT002"} <= {problem.code for problem in report.problems}
+
+
+def test_files_of_the_server_are_not_named(start: Start, tmp_path: Path) -> None:
+    """What is told about garbage names the graph and not the folder where it lies."""
+    info = _done(start(), b"\x89DFG\r\n\x1a\n garbage", name="mine.dfg")
+
+    assert info.state == "refused"
+    assert str(tmp_path) not in repr(info)
+
+
+def test_a_graph_that_would_be_too_large_is_refused_before_it_is_unrolled(start: Start, nested: Path) -> None:
+    """A billion drops are refused by arithmetic, with the number that they would have been."""
+    info = _done(start(), nested, settings="Rows.num_of_copies=30000\nCells.num_of_copies=30000")
+
+    assert info.report is not None
+    assert {p.code for p in info.report.problems if p.severity == "error"} == {"LG120"}
+    assert info.report.drops > 10**9
+    assert "unrolling" not in info.report.seconds
+
+
+def test_a_translation_that_needs_too_much_memory_ends_alone(start: Start, nested: Path) -> None:
+    """It fails with words about the limit, and the next one is served."""
+    service = start(memory=700 * _MEGABYTE, drops=10**8, edges=10**9)
+    info = _done(service, nested, settings="Rows.num_of_copies=4000\nCells.num_of_copies=4000")
+
+    assert info.state == "failed"
+    assert info.report is not None
+    assert info.report.error is not None
+    assert "memory" in info.report.error.text or "process" in info.report.error.text
+    assert _done(service, nested).state == "done"
+
+
+def test_a_translation_that_takes_too_long_is_killed(start: Start, nested: Path) -> None:
+    """It fails with words about the limit, and its process is gone."""
+    info = _done(start(seconds=0.01), nested)
+
+    assert info.report is not None
+    assert info.report.error is not None
+    assert "longer than the 0.01 seconds" in info.report.error.text
+    assert [child for child in psutil.Process().children() if "worker" in " ".join(child.cmdline())] == []
+
+
+def _worker() -> psutil.Process:
+    """The worker process, as soon as there is one."""
+    while True:
+        for child in psutil.Process().children():
+            if "translator.web.worker" in child.cmdline():
+                return child
+
+
+def test_a_worker_that_is_killed_fails_only_its_translation(start: Start, nested: Path) -> None:
+    """The failure names the signal, and the service goes on."""
+    service = start(workers=1)
+    info = service.submit(nested.read_bytes(), TranslateQuery(settings="Rows.num_of_copies=2000"))
+    os.kill(_worker().pid, signal.SIGKILL)
+    over = service.get(info.id, seconds=60)
+
+    assert over.report is not None
+    assert over.report.error is not None
+    assert "signal 9" in over.report.error.text
+    assert _done(service, nested).state == "done"
+
+
+def test_work_beyond_the_queue_is_refused(start: Start, nested: Path) -> None:
+    """Who comes too late is told so, and nothing of the rest is lost."""
+    service = start(workers=1, waiting=2)
+    data, taken = nested.read_bytes(), []
+
+    def flood() -> None:
+        while True:
+            taken.append(service.submit(data, TranslateQuery()).id)
+
+    with pytest.raises(HttpError, match="waiting already") as refused:
+        flood()
+
+    assert refused.value.status == 503
+    assert {service.get(one, seconds=60).state for one in taken} == {"done"}
+
+
+def test_the_oldest_go(start: Start, hello: Path) -> None:
+    """No more are kept than should be, on disk or in the list."""
+    service = start(kept=3)
+    ids = [_done(service, hello).id for _ in range(5)]
+
+    assert [info.id for info in service.all()] == ids[:1:-1]
+    with pytest.raises(NotFoundError, match="old ones go"):
+        service.get(ids[0])
+
+
+def test_the_disk_is_not_filled(start: Start, hello: Path, tmp_path: Path) -> None:
+    """The bytes on disk stay within the limit, however many graphs come."""
+    limit = 20 * hello.stat().st_size
+    service = start(kept_bytes=limit)
+    for _ in range(12):
+        _done(service, hello)
+    found = sum(path.stat().st_size for path in (tmp_path / "root" / "translations").rglob("*") if path.is_file())
+
+    assert found <= limit
+
+
+def test_translations_outlive_the_service(start: Start, hello: Path) -> None:
+    """A restarted service shows what there was, and downloads it."""
+    first = start()
+    info = _done(first, hello, name="hello.graph")
+    first.close()
+    second = start()
+
+    assert second.get(info.id).report == info.report
+    assert second.graph(info.id).is_file()
+
+
+def test_a_folder_serves_one_translator(start: Start) -> None:
+    """A second one is refused in words."""
+    start()
+
+    with pytest.raises(ConflictError, match="another translator"):
+        start()
+
+
+def test_a_deleted_translation_is_gone(start: Start, nested: Path, tmp_path: Path) -> None:
+    """Also while it runs: its process is killed, and nothing is left on disk."""
+    service = start(workers=1)
+    info = service.submit(nested.read_bytes(), TranslateQuery(settings="Rows.num_of_copies=2000"))
+    worker = _worker()
+    service.delete(info.id)
+    worker.wait(60)
+    _done(service, nested)
+
+    with pytest.raises(NotFoundError):
+        service.get(info.id)
+    assert not (tmp_path / "root" / "translations" / info.id).exists()
+
+
+def test_a_waiting_reader_learns_of_the_deletion(start: Start, nested: Path) -> None:
+    """Nobody waits for what is gone."""
+    service = start(workers=1)
+    info = service.submit(nested.read_bytes(), TranslateQuery(settings="Rows.num_of_copies=2000"))
+    seen: list[type[BaseException]] = []
+
+    def wait() -> None:
+        try:
+            service.get(info.id, seconds=60)
+        except NotFoundError as error:
+            seen.append(type(error))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    service.delete(info.id)
+    thread.join(60)
+
+    assert seen in ([NotFoundError], [])
+    assert not thread.is_alive()
+
+
+def test_the_same_graph_in_another_partition(start: Start, nested: Path) -> None:
+    """A new translation of the same source; the old one stays."""
+    service = start()
+    first = _done(service, nested)
+    second = service.get(service.partition(first.id, RepartitionRequest(algorithm="blocks", parts=4)).id, seconds=60)
+
+    assert second.id != first.id
+    assert second.report is not None
+    assert second.report.measures is not None
+    assert (second.report.measures.algorithm, second.report.measures.parts) == ("blocks", 4)
+    assert service.get(first.id) == first
+
+
+def test_deploying_spreads_over_the_nodes_that_are_alive(start: Start, nested: Path) -> None:
+    """One part for each, made anew; the answer leads to the session's page."""
+    manager = FakeManager("m", role="master", nodes=("a", "b", "c"))
+    service = start(manager)
+    info = _done(service, nested, name="nested.graph")
+    done = service.deploy(info.id, DeployRequest(manager="http://host:1/", session="one", spread=True))
+
+    assert done.url == "http://host:1/sessions/one"
+    assert manager.graph("one").parts == 3
+
+
+def test_only_known_managers_are_called(start: Start, hello: Path) -> None:
+    """No request makes the server call an address of its choice."""
+    service = start()
+    info = _done(service, hello)
+
+    for manager in ("http://host:2", "http://host:1@evil", "http://host:1/..", "file:///etc/passwd", ""):
+        with pytest.raises(UsageError, match="does not deploy to"):
+            service.deploy(info.id, DeployRequest(manager=manager))
+
+
+@pytest.mark.parametrize("address", ["host:1", "ftp://host:1", "http://", "http://a:99999", "http://a b", "http://a;x"])
+def test_addresses_of_managers_are_checked_at_the_start(address: str, tmp_path: Path) -> None:
+    """A wrong one is refused in words, before anybody relies on it."""
+    with pytest.raises(UsageError, match="is no address of a manager"):
+        TranslatorService(tmp_path, managers=[address], connect=lambda _: FakeManager())
+
+
+@pytest.mark.parametrize("source", [b"", b"   ", b"\n"])
+def test_an_empty_graph_is_refused_at_once(start: Start, source: bytes) -> None:
+    """Nothing is queued for it."""
+    service = start()
+
+    with pytest.raises(UsageError, match="empty"):
+        service.submit(source, TranslateQuery())
+    assert service.all() == ()
