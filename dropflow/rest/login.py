@@ -38,7 +38,9 @@ def login_routes(guard: Guard) -> list[Route]:
     """The pages ``/login`` and ``/logout`` of a server that `guard` guards."""
 
     def page(call: Call) -> Answer:
-        return Answer(body=_text("login.html").replace("{{next}}", _inside(call.query.next)), content_type=_HTML)
+        text = _text("login.html").replace("{{next}}", _inside(call.query.next))
+        # Browsers tell a form's origin only where they may tell the referrer; without it the guard refuses.
+        return Answer(body=text, content_type=_HTML, headers=(("Referrer-Policy", "same-origin"),))
 
     def script(_: Call) -> Answer:
         return Answer(body=_text("login.js"), content_type="text/javascript; charset=utf-8")
