@@ -1,0 +1,77 @@
+"""Parts find their nodes."""
+
+from dataclasses import replace
+
+import pytest
+
+from dropflow.errors import BadGraphError, LinkError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.schema import NodeInfo
+from dropflow.testing.shapes import fan
+from managers.composite.assignment import assign
+
+_ALIVE = [
+    NodeInfo(name="n2", url="http://10.0.0.2:8000", host="h2"),
+    NodeInfo(name="n1", url="http://10.0.0.1:8000", host="h1"),
+    NodeInfo(name="n3", url="http://10.0.0.3:8000", host="h3", state="lost", text="silent for 15 s"),
+]
+
+
+def _graph(parts: int, places: tuple[str, ...] = ()) -> PhysicalGraph:
+    graph = fan(20)
+    part = graph.part.copy()
+    part[:parts] = range(parts)
+    return replace(graph, part=part, places=places)
+
+
+def test_parts_without_nodes_are_spread_over_those_alive() -> None:
+    """Part k is on the k-th living node by name, and again from the first when there are more parts."""
+    assert assign(_graph(5), _ALIVE) == ("n1", "n2", "n1", "n2", "n1")
+
+
+def test_named_nodes_are_kept() -> None:
+    """A placed graph goes where it says, by the node's name, its host, its address, or that with the port."""
+    places = ("n2", "h1", "10.0.0.2", "10.0.0.1:8000")
+
+    assert assign(_graph(4, places), _ALIVE) == ("n2", "n1", "n2", "n1")
+
+
+def test_anew_forgets_what_the_graph_names() -> None:
+    """`anew` spreads a graph that was placed on nodes of another cluster."""
+    assert assign(_graph(2, ("x", "y")), _ALIVE, anew=True) == ("n1", "n2")
+
+
+def test_all_nodes_that_cannot_be_used_are_named_at_once() -> None:
+    """Unknown and lost nodes come in one error, which says which nodes there are."""
+    with pytest.raises(BadGraphError, match=r"'m9' is not here.*'n3' is lost: silent for 15 s") as refused:
+        assign(_graph(3, ("n1", "n3", "m9")), _ALIVE)
+
+    assert "n1, n2" in refused.value.hint
+
+
+def test_a_host_with_two_nodes_is_ambiguous() -> None:
+    """A host's name does where it has one node alive, and is refused where it has several."""
+    nodes = [NodeInfo(name="a", host="h"), NodeInfo(name="b", host="h"), NodeInfo(name="c", host="h", state="lost")]
+
+    with pytest.raises(BadGraphError, match="'h' may be any of a, b"):
+        assign(_graph(1, ("h",)), nodes)
+    assert assign(_graph(1, ("h",)), [nodes[0], nodes[2]]) == ("a",)
+
+
+def test_a_typo_gets_a_suggestion() -> None:
+    """A name that is nearly right is told the right one."""
+    with pytest.raises(BadGraphError, match="did it mean 'node-1'"):
+        assign(_graph(1, ("node1",)), [NodeInfo(name="node-1")])
+
+
+def test_without_a_living_node_nothing_is_assigned() -> None:
+    """The error names the nodes that are known, and trying again may help."""
+    with pytest.raises(LinkError, match=r"no node is alive: n3 \(lost\)") as refused:
+        assign(_graph(1), _ALIVE[2:])
+    assert refused.value.retryable
+
+
+def test_too_few_places_are_refused() -> None:
+    """A graph that names nodes for some of its parts only is not guessed at."""
+    with pytest.raises(BadGraphError, match="3 parts but names nodes for 1 only"):
+        assign(_graph(3, ("n1",)), _ALIVE)

@@ -1,0 +1,189 @@
+"""What several children tell becomes what one manager with all the drops would tell."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow.rest.schema import DropQuery, FailureInfo, LogicalNode, SessionDetail
+from dropflow.states import DropState, SessionState
+from managers.composite.merging import Part, as_info, merge, merge_failures, windows
+
+_KEYS = ("a", "b", "c")
+_NODES = ("n1", "n2", "n3")
+Row = tuple[str, str, str, str]
+"""Of one drop: node, key of its logical node, state, and the root cause if it failed."""
+
+_rows = st.lists(
+    st.tuples(
+        st.sampled_from(_NODES),
+        st.sampled_from(_KEYS),
+        st.sampled_from([state.name for state in DropState]),
+        st.sampled_from(["r1", "r2", "r3"]),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+def _told(rows: Sequence[Row]) -> SessionDetail:
+    """What a manager that has these drops tells: the slow and obvious way."""
+    unsettled = [row for row in rows if row[2] in ("INITIALIZED", "WRITING")]
+    failed = [row for row in rows if row[2] == "ERROR"]
+    if unsettled:
+        status = "RUNNING"
+    elif failed:
+        status = "FAILED"
+    else:
+        status = "CANCELLED" if any(row[2] == "CANCELLED" for row in rows) else "FINISHED"
+    counts = Counter(row[3] for row in failed)
+    return SessionDetail(
+        session="s",
+        graph="g",
+        status=status,
+        drops=len(rows),
+        settled=len(rows) - len(unsettled),
+        running=sum(row[2] == "WRITING" for row in rows),
+        states=dict(Counter(row[2] for row in rows)),
+        created=1.0,
+        started=2.0,
+        finished=0.0 if unsettled else 9.0,
+        seconds=3.0,
+        nodes=tuple(sorted({row[0] for row in rows})),
+        logical=tuple(
+            LogicalNode(
+                key=key,
+                name=key,
+                category="x",
+                is_app=False,
+                artificial=False,
+                drops=sum(row[1] == key for row in rows),
+                states=dict(Counter(row[2] for row in rows if row[1] == key)),
+            )
+            for key in dict.fromkeys(row[1] for row in rows)
+        ),
+        failures=tuple(
+            FailureInfo(drop=root, name=root, node="n", code="DF105", kind="E", text=root, count=count)
+            for root, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        ),
+    )
+
+
+def _sorted(detail: SessionDetail) -> SessionDetail:
+    return msgspec.structs.replace(detail, logical=tuple(sorted(detail.logical, key=lambda node: node.key)), version=0)
+
+
+def _parts(rows: Sequence[Row]) -> list[Part]:
+    return [Part(node, _told(own)) for node in _NODES if (own := [row for row in rows if row[0] == node])]
+
+
+@given(_rows)
+def test_the_parts_together_are_the_whole(rows: list[Row]) -> None:
+    """Whatever is on which node, the merged session is that of one manager which has all drops."""
+    assert _sorted(merge(_parts(rows), version=0)) == _sorted(_told(rows))
+
+
+@given(_rows)
+def test_merging_in_steps_is_merging_at_once(rows: list[Row]) -> None:
+    """A master of islands tells what one island of all nodes would."""
+    parts = _parts(rows)
+    island = Part("island", merge(parts[:2], version=7))
+
+    assert _sorted(merge([island, *parts[2:]], version=0)) == _sorted(merge(parts, version=0))
+
+
+@given(_rows, st.randoms())
+def test_the_order_of_children_does_not_matter(rows: list[Row], random: object) -> None:
+    """Whoever answers first, the session is the same."""
+    parts = _parts(rows)
+    shuffled = list(parts)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+
+    assert _sorted(merge(shuffled, version=0)) == _sorted(merge(parts, version=0))
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole"),
+    [
+        ("FINISHED FINISHED", "FINISHED"),
+        ("FINISHED CANCELLED", "CANCELLED"),
+        ("CANCELLED FAILED", "FAILED"),
+        ("FAILED RUNNING", "RUNNING"),
+        ("FINISHED DEPLOYING", "RUNNING"),
+        ("BUILDING DEPLOYING", "DEPLOYING"),
+        ("DEPLOYING DEPLOYING", "DEPLOYING"),
+    ],
+)
+def test_a_session_is_over_when_all_parts_are(parts: str, whole: str) -> None:
+    """As long as one node has work the session runs; then the worst end counts."""
+    told = [Part(f"n{at}", SessionDetail(session="s", graph="g", status=one)) for at, one in enumerate(parts.split())]
+
+    assert merge(told, version=1).status == whole
+
+
+def test_a_lost_node_fails_its_session_and_is_named() -> None:
+    """What was not settled on a lost node is given up: FAILED, with the node as a root cause and how many drops."""
+    detail = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2, nodes=("n2",))
+    over = SessionDetail(session="s", graph="g", status="FAILED", drops=5, settled=5, nodes=("n1",))
+
+    found = merge([Part("n1", over), Part("n2", detail, missing="does not answer", lost=True)], version=1)
+
+    assert (found.status, found.running, found.drops, found.nodes) == ("FAILED", 0, 15, ("n1", "n2"))
+    assert "n2 is lost with 6 of its 10 drops not settled" in found.text
+    assert [(failure.name, failure.drop, failure.count) for failure in found.failures] == [("n2", "", 6)]
+
+
+def test_a_part_that_only_does_not_answer_is_told_as_it_was() -> None:
+    """A node that is silent for a moment fails nothing; that its numbers are old is said."""
+    detail = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2)
+
+    found = merge([Part("n2", detail, missing="does not answer")], version=1)
+
+    assert (found.status, found.running, found.notes) == ("RUNNING", 2, ("n2 does not answer",))
+
+
+def test_a_lost_node_that_was_done_changes_nothing() -> None:
+    """What was over before the node was lost stays as it ended."""
+    detail = SessionDetail(session="s", graph="g", status="FINISHED", drops=3, settled=3)
+
+    assert merge([Part("n", detail, missing="does not answer", lost=True)], version=1).status == "FINISHED"
+
+
+def test_failures_of_one_root_are_one() -> None:
+    """The counts of a root cause are added, and the account of the node that has its log is kept."""
+    plain = FailureInfo(drop="d", name="d", node="n1", code="DF105", kind="E", text="x", count=3)
+    own = msgspec.structs.replace(plain, count=2, has_log=True, detail="Traceback")
+    other = msgspec.structs.replace(plain, drop="e", count=4)
+
+    found = merge_failures([plain, other, own])
+
+    assert [(failure.drop, failure.count, failure.has_log) for failure in found] == [("d", 5, True), ("e", 4, False)]
+
+
+def test_a_row_of_the_list_is_the_detail_without_its_details() -> None:
+    """`as_info` keeps every field that the list has."""
+    detail = _told([("n1", "a", "COMPLETED", "r1")])
+
+    assert msgspec.structs.asdict(as_info(detail)).items() <= msgspec.structs.asdict(detail).items()
+    assert SessionState[as_info(detail).status].is_terminal
+
+
+@given(
+    st.lists(st.integers(0, 7), max_size=5),
+    st.integers(0, 30),
+    st.integers(1, 12),
+)
+def test_pages_are_cut_from_the_rows_end_to_end(totals: list[int], offset: int, limit: int) -> None:
+    """The rows that `windows` asks for are those of a slice of all rows laid end to end."""
+    rows = [(child, row) for child, total in enumerate(totals) for row in range(total)]
+
+    asked = [
+        (window.child, row)
+        for window in windows(totals, DropQuery(offset=offset, limit=limit))
+        for row in range(window.offset, window.offset + window.limit)
+    ]
+
+    assert asked == rows[offset : offset + limit]

@@ -1,0 +1,97 @@
+"""Composites over managers in memory, for tests."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dropflow.clock import Clock
+from dropflow.testing.clock import VirtualClock
+from dropflow.testing.manager import FakeManager
+from managers.composite.manager import Composite
+
+
+class Hanging:
+    """A manager whose chosen methods do not come back until they are let go."""
+
+    def __init__(self, manager: FakeManager) -> None:
+        self.manager = manager
+        self.hung: set[str] = set()
+        self.free = threading.Event()
+        self.calls: list[str] = []
+
+    def hang(self, *methods: str) -> None:
+        """Let later calls of these methods hang."""
+        self.hung |= set(methods)
+
+    def release(self) -> None:
+        """Let everything go that hangs."""
+        self.hung.clear()
+        self.free.set()
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.manager, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.calls.append(name)
+            if name in self.hung:
+                self.free.wait(60)
+            return method(*arguments, **options)
+
+        return call
+
+
+@dataclass
+class World:
+    """Managers by their address, and the composites over them."""
+
+    clock: Clock = field(default_factory=VirtualClock)
+    managers: dict[str, Any] = field(default_factory=dict)
+    opened: list[Composite] = field(default_factory=list)
+
+    def node(self, name: str, **options: Any) -> FakeManager:
+        """A node manager."""
+        found = FakeManager(name, url=f"http://{name}:8000", clock=self.clock, **options)
+        self.managers[f"http://{name}:8000"] = found
+        return found
+
+    def hanging(self, name: str) -> Hanging:
+        """A node manager that can be made to hang."""
+        found = Hanging(self.node(name))
+        self.managers[f"http://{name}:8000"] = found
+        return found
+
+    def composite(self, *names: str, role: str = "island", name: str = "island-1", **options: Any) -> Composite:
+        """An island or master over managers that are there, asked for their health ten times a second."""
+        made = Composite(
+            name,
+            role,  # type: ignore[arg-type]
+            children=[f"http://{child}:8000" for child in names],
+            connect=lambda url: self.managers[url],
+            clock=self.clock,
+            url=f"http://{name}:8000",
+            **{"every": 0.05, **options},
+        )
+        self.managers[f"http://{name}:8000"] = made
+        self.opened.append(made)
+        made.open()
+        made.children()
+        return made
+
+    def close(self) -> None:
+        """Let everything go."""
+        for composite in self.opened:
+            composite.close()
+        for manager in self.managers.values():
+            if isinstance(manager, Hanging):
+                manager.release()
+
+
+def until(ready: Callable[[], bool]) -> None:
+    """Wait until something is true."""
+    pause = threading.Event()
+    for _ in range(2000):
+        if ready():
+            return
+        pause.wait(0.01)
+    raise AssertionError("it never came true")
