@@ -145,7 +145,7 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"  in the browser: {self.url}"
             yield f"  here:           dropflow watch {self.session}"
             return
-        yield _headline(self.status, self.drops, self.seconds, self.states, self.text)
+        yield _headline(self.status, self.drops, self.seconds, self.states, "" if self.failures else self.text)
         yield from failure_lines(self.failures, self.session)
         yield from (f"note: {note}" for note in self.notes)
         yield f"results: dropflow fetch {self.session}, or {self.url}"
@@ -167,7 +167,8 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """Status, one line for each logical node, and the causes of failures."""
         detail = self.session
-        yield _headline(detail.status, detail.drops, detail.seconds, _states(detail), detail.text)
+        text = "" if detail.failures else detail.text
+        yield _headline(detail.status, detail.drops, detail.seconds, _states(detail), text)
         if not SessionState[detail.status].is_terminal:
             left = f", about {readable_seconds(detail.remaining)} left" if detail.remaining is not None else ""
             yield f"  {detail.running:,} running, {detail.rate:,.0f} drops a second{left}"
@@ -241,21 +242,38 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def failure_lines(failures: Sequence[FailureInfo], session: str) -> Iterator[str]:
-    """Root causes for people, the first ten: which drop, where, why, what to do, and how to see its log."""
-    for failure in failures[:_SHOWN_FAILURES]:
-        tries = f", after {failure.attempts} attempts" if failure.attempts > 1 else ""
-        others = f", and {plural(failure.count - 1, 'drop')} behind it" if failure.count > 1 else ""
-        what = f"failed: {failure.name} ({failure.drop})" if failure.drop else f"lost: node {failure.name}"
-        where = f" on {failure.node}" if failure.node and failure.drop else ""
-        yield f"  {what}{where}{others}{tries}"
-        yield f"    {failure.code} {failure.text}"
-        if failure.hint:
-            yield f"    {failure.hint}"
-        yield from (f"    | {line}" for line in failure.detail.splitlines()[-_DETAIL_LINES:])
-        if failure.has_log and failure.drop:
-            yield f"    log: dropflow log {session} {failure.drop}"
-    if len(failures) > _SHOWN_FAILURES:
-        yield f"... and {plural(len(failures) - _SHOWN_FAILURES, 'more cause')}"
+    """Root causes for people: which drop, where, why, what to do, and how to see its log; the first ten.
+
+    Drops of one logical node that failed with the same words are told once.
+    """
+    alike: dict[tuple[str, ...], list[FailureInfo]] = {}
+    for failure in failures:
+        kind = (failure.name, failure.code, failure.text) if failure.drop else (failure.name, failure.node)
+        alike.setdefault(kind, []).append(failure)
+    groups = list(alike.values())
+    for group in groups[:_SHOWN_FAILURES]:
+        yield from _group_lines(group, session)
+    if len(groups) > _SHOWN_FAILURES:
+        yield f"... and {plural(len(groups) - _SHOWN_FAILURES, 'more kind')} of failures"
+
+
+def _group_lines(group: Sequence[FailureInfo], session: str) -> Iterator[str]:
+    first = group[0]
+    tries = f", after {first.attempts} attempts" if first.attempts > 1 else ""
+    others = f", and {plural(first.count - 1, 'drop')} behind it" if first.count > 1 else ""
+    what = f"failed: {first.name} ({first.drop})" if first.drop else f"lost: node {first.name}"
+    where = f" on {first.node}" if first.node and first.drop else ""
+    yield f"  {what}{where}{others}{tries}"
+    yield f"    {first.code} {first.text}"
+    if first.hint:
+        yield f"    {first.hint}"
+    yield from (f"    | {line}" for line in first.detail.splitlines()[-_DETAIL_LINES:])
+    if first.has_log and first.drop:
+        yield f"    log: dropflow log {session} {first.drop}"
+    if len(group) > 1:
+        behind = sum(failure.count - 1 for failure in group[1:])
+        more = f", and {plural(behind, 'drop')} behind them" if behind else ""
+        yield f"    the same: {_few([failure.drop for failure in group[1:]])}{more}"
 
 
 def _headline(status: str, drops: int, seconds: float, states: dict[str, int], text: str) -> str:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = ["version"]
 
-_LIBRARIES = ("click", "cloudpickle", "jsonschema", "msgspec", "numpy", "psutil", "pymetis", "rich", "rustworkx")
+_LIBRARIES = (
+    *("bottle", "click", "cloudpickle", "jsonschema", "msgspec", "numpy", "psutil", "pymetis", "pyzmq", "rich"),
+    *("rustworkx", "waitress", "zeroconf"),
+)
 
 
 @click.command("version")

@@ -1,0 +1,102 @@
+"""Managers that are started one by one, as on hosts of their own, and that find each other."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dropflow.rest.client import Client
+from tests.processes import Running, gone, run
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+ANY = ("--port", 0)
+NODE = ("node", *ANY, "--links-port", 0)
+
+
+def until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
+    """Whether something that nobody announces becomes true in time."""
+    pause = threading.Event()
+    return any(holds() or pause.wait(0.1) for _ in range(int(seconds * 10)))
+
+
+def client(running: Running) -> Client:
+    """A client of a manager that was started here."""
+    return Client(running.ready["url"], token=running.ready["token"])
+
+
+def test_managers_named_by_address_become_one_cluster(tmp_path: Path) -> None:
+    """Nodes, an island over them by address, a master over that: a graph submitted to the master ends everywhere."""
+    with (
+        Running(tmp_path, *NODE, "--name", "a") as one,
+        Running(tmp_path, *NODE, "--name", "b") as two,
+        Running(tmp_path, "island", *ANY, "--nodes", f"{one.ready['url']},{two.ready['url']}") as island,
+        Running(tmp_path, "master", *ANY, "--islands", island.ready["url"]) as master,
+    ):
+        graph = ROOT / "examples" / "nested-scatter-gather.graph"
+        done = run(tmp_path, "submit", graph, "--to", master.ready["url"], "--wait", "--session", "s", "--random", 1)
+        with client(one) as first, client(two) as second:
+            parts = [manager.session("s").drops for manager in (first, second)]
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert min(parts) > 0
+
+
+def test_an_island_and_a_master_that_are_killed_lose_nothing(tmp_path: Path) -> None:
+    """A restarted one shows the sessions: it keeps none itself, and asks."""
+    with Running(tmp_path, *NODE, "--name", "a") as node:
+        with Running(tmp_path, "island", *ANY, "--name", "i", "--nodes", node.ready["url"]) as island:
+            run(
+                tmp_path,
+                "submit",
+                ROOT / "examples" / "hello.graph",
+                "--to",
+                island.ready["url"],
+                "--session",
+                "s",
+                "--wait",
+            )
+            island.process.kill()
+            island.process.wait()
+        with Running(tmp_path, "island", *ANY, "--name", "i", "--nodes", node.ready["url"]) as again:
+            done = run(tmp_path, "sessions", "--to", again.ready["url"])
+
+    assert done.returncode == 0, done.stderr
+    assert "FINISHED" in done.stdout
+
+
+def test_managers_find_each_other_by_zeroconf(tmp_path: Path) -> None:
+    """With --discover, an island takes the nodes that have its key, and no others."""
+    stranger = tmp_path / "stranger"
+    stranger.mkdir()
+    with (
+        Running(tmp_path, "island", *ANY, "--discover") as island,
+        Running(stranger, *NODE, "--name", "stranger", "--discover"),
+        Running(tmp_path, *NODE, "--name", "found", "--discover"),
+        client(island) as asked,
+    ):
+        assert until(lambda: [node.name for node in asked.nodes()] == ["found"]), island.errors
+
+
+def test_a_daemon_starts_and_stops_managers(tmp_path: Path) -> None:
+    """It starts a node at once, and everything ends with it."""
+    with Running(tmp_path, "daemon", *ANY, "--start", "node", "--start", "island") as daemon:
+        family = daemon.family()
+        done = run(tmp_path, "sessions")
+        status = daemon.stop()
+
+    assert (done.returncode, status) == (0, 0), done.stderr + daemon.errors
+    assert len(family) >= 3
+    assert gone(family)
+
+
+def test_a_manager_that_cannot_start_ends_the_daemon_in_words(tmp_path: Path) -> None:
+    """A port that is taken, say: status 1, the reason, and nothing left behind."""
+    with Running(tmp_path, "island", "--port", 0) as island:
+        port = int(island.ready["url"].rpartition(":")[2])
+        done = run(tmp_path, "daemon", "--port", port)
+
+    assert done.returncode == 1
+    assert str(port) in done.stderr
