@@ -45,7 +45,8 @@ def action_routes(manager: Manager, pages: Pages) -> list[Route]:
 
     def ask(call: Call, question: _Question) -> Answer:
         info, session = manager.info(), manager.session(call.path["session"])
-        return page_answer(pages.render("confirm", manager=info, session=session, **msgspec.structs.asdict(question)))
+        page = pages.render("confirm", manager=info, session=session, **msgspec.structs.asdict(question))
+        return page_answer(page, call)
 
     def cancel(call: Call) -> Answer:
         manager.cancel(call.path["session"], _reason(call.body))

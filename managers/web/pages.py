@@ -35,6 +35,7 @@ __all__ = ["page_routes"]
 
 _T = TypeVar("_T")
 _TWIN = ".json"
+_BRIEF = "X-Brief"
 _OWN = Path(__file__).with_name("static")
 
 
@@ -58,13 +59,13 @@ def page_routes(manager: Manager, streams: Streams) -> list[Route]:  # noqa: ARG
 
 
 def _lists(manager: Manager, pages: Pages) -> list[Route]:
-    def overview(_: Call) -> Answer:
+    def overview(call: Call) -> Answer:
         view = overview_view(manager)
-        return page_answer(pages.render("overview", manager=view.manager, twin="/overview.json", view=view))
+        return page_answer(pages.render("overview", manager=view.manager, twin="/overview.json", view=view), call)
 
-    def nodes(_: Call) -> Answer:
+    def nodes(call: Call) -> Answer:
         view = nodes_view(manager)
-        return page_answer(pages.render("nodes", manager=view.manager, twin="/nodes.json", view=view))
+        return page_answer(pages.render("nodes", manager=view.manager, twin="/nodes.json", view=view), call)
 
     def sessions(call: Call) -> Answer:
         view = sessions_view(manager, call.query)
@@ -75,7 +76,7 @@ def _lists(manager: Manager, pages: Pages) -> list[Route]:
         statuses = [status.name for status in SessionState]
         twin = sessions_url(view.query).replace("/sessions", "/sessions.json", 1)
         shown = {"view": view, "address": address, "statuses": statuses}
-        return page_answer(pages.render("sessions", manager=view.manager, twin=twin, **shown))
+        return page_answer(pages.render("sessions", manager=view.manager, twin=twin, **shown), call)
 
     return [
         _page("/", overview, "The manager, its nodes and its youngest sessions."),
@@ -91,11 +92,14 @@ def _details(manager: Manager, pages: Pages) -> list[Route]:
     def session(call: Call) -> object:
         query = call.query
         view, is_twin = _either(lambda name: session_view(manager, name, query), call.path["session"])
-        return view if is_twin else page_answer(_session_page(pages, view))
+        if is_twin:
+            return view
+        # What the stream of changes has told already is not told again: most of a page of many logical nodes.
+        return page_answer(_session_page(pages, view, is_brief=_BRIEF in call.headers), call)
 
     def drop(call: Call) -> object:
         view, is_twin = _either(lambda name: drop_view(manager, call.path["session"], name), call.path["drop"])
-        return view if is_twin else page_answer(_drop_page(pages, view))
+        return view if is_twin else page_answer(_drop_page(pages, view), call)
 
     return [
         _page("/sessions/{session}", session, "One session; its twin is SESSION.json.", DropQuery),
@@ -122,7 +126,7 @@ def _either(find: Callable[[str], _T], name: str) -> tuple[_T, bool]:
     return find(name), False
 
 
-def _session_page(pages: Pages, view: SessionView) -> str:
+def _session_page(pages: Pages, view: SessionView, *, is_brief: bool) -> str:
     name, query = view.session.session, view.query
 
     def address(*, state: str = "", key: str = "", offset: int = 0, same: bool = False) -> str:
@@ -132,7 +136,8 @@ def _session_page(pages: Pages, view: SessionView) -> str:
     shown = drops_url(name, query).removesuffix("#drops")
     twin = shown.replace(session_url(name), session_url(name) + _TWIN, 1)
     events = f"{session_api(name)}/events"
-    return pages.render("session", manager=view.manager, twin=twin, view=view, address=address, events=events)
+    shown_too = {"address": address, "events": events, "is_brief": is_brief}
+    return pages.render("session", manager=view.manager, twin=twin, view=view, **shown_too)
 
 
 def _drop_page(pages: Pages, view: DropView) -> str:

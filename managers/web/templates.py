@@ -11,6 +11,7 @@ import bottle
 
 from dropflow.rest.schema import DropQuery, ManagerInfo
 from managers.web.bars import GROUPS, grouped, segments, session_style, state_style, state_word
+from managers.web.causes import causes
 from managers.web.views import SessionQuery, is_over
 from managers.web.wording import count, per_second, shown, size, span, stamp
 
@@ -87,6 +88,7 @@ class Pages:
 
 _SHARED: dict[str, object] = {
     "api_url": api_url,
+    "causes": causes,
     "count": count,
     "drop_url": drop_url,
     "grouped": grouped,

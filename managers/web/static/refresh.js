@@ -12,13 +12,14 @@
  * Fetch this page again and renew the parts with these names; all parts when none is named.
  *
  * @param {string[]} [names]
+ * @param {boolean} [isBrief] leave out what the stream of changes tells: then only parts that are named may be renewed
  * @returns {Promise<Outcome>}
  */
-export async function refresh(names) {
+export async function refresh(names, isBrief = false) {
   let page;
   try {
     const answer = await fetch(location.pathname + location.search, {
-      headers: { Accept: "text/html" },
+      headers: { Accept: "text/html", ...(isBrief ? { "X-Brief": "yes" } : {}) },
       cache: "no-store",
       redirect: "manual",
       signal: AbortSignal.timeout(30_000),

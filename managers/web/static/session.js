@@ -129,7 +129,7 @@ async function renew() {
   }
   clearTimeout(renewTimer);
   isRenewing = true;
-  const outcome = await refresh(RENEWED);
+  const outcome = await refresh(RENEWED, true);
   isRenewing = false;
   renewTimer = 0;
   if (outcome === "gone" || outcome === "locked") {

@@ -33,7 +33,9 @@
 </div>
 % if drop.failure:
 <section class="block" aria-labelledby="failure-title"><h2 id="failure-title">{{"Failure" if drop.failure.drop == drop.oid else "Root cause"}}</h2>
-% include("failure.tpl", failure=drop.failure, session=name)
+% for cause in causes((drop.failure,)):
+% include("failure.tpl", cause=cause, session=name)
+% end
 </section>
 % end
 <div class="block columns">

@@ -1,7 +1,12 @@
-<article class="note error" data-row="{{failure.drop or failure.node}}">
+% failure = cause.first
+% alike = 1 + len(cause.rest)
+<article class="note error" data-row="{{cause.row}}">
 <header><h3>
 % if failure.drop:
-<a href="{{drop_url(session, failure.drop)}}"><bdi>{{shown(failure.name, 120)}}</bdi></a>
+<a href="{{drop_url(session, failure.drop)}}"><bdi>{{shown(failure.name, 120)}}</bdi></a>\\
+% if alike > 1:
+ <span class="muted">and {{count(alike - 1)}} alike</span>\\
+% end
 % else:
 Node <bdi>{{shown(failure.name, 120)}}</bdi>
 % end
@@ -14,24 +19,32 @@ Node <bdi>{{shown(failure.name, 120)}}</bdi>
 , {{failure.attempts}} attempts\\
 % end
 </span>
-<span class="count">{{count(failure.count)}} {{"drop" if failure.count == 1 else "drops"}} in error because of it</span>
+% if failure.has_log and failure.drop:
+<a class="small" href="{{api_url(session, failure.drop, "log")}}">Log</a>
+% end
+<span class="count">{{count(cause.count)}} {{"drop" if cause.count == 1 else "drops"}} in error because of {{"it" if alike == 1 else "them"}}</span>
 </header>
 <p class="clip-long"><bdi>{{shown(failure.text, 4000)}}</bdi></p>
 % if failure.hint:
 <p class="hint"><bdi>{{shown(failure.hint, 2000)}}</bdi></p>
 % end
 % if failure.detail:
-<details><summary>Details</summary><pre>{{failure.detail}}</pre></details>
+<details data-row="detail"><summary>Details</summary><pre tabindex="0">{{failure.detail}}</pre></details>
+% end
+% if cause.rest:
+<details data-row="alike"><summary>{{count(alike - 1)}} alike</summary>
+<ul class="plain small">
+% for other in cause.rest:
+<li data-row="{{other.drop}}"><a class="mono" href="{{drop_url(session, other.drop)}}"><bdi>{{shown(other.drop, 120)}}</bdi></a> <span class="muted">{{count(other.count)}} in error</span></li>
+% end
+</ul></details>
 % end
 % if failure.drops:
-<details><summary>Drops that were not settled</summary>
-<p class="small">
+<details data-row="open"><summary>Drops that were not settled</summary>
+<ul class="plain small">
 % for drop in failure.drops:
-<a href="{{drop_url(session, drop)}}"><bdi>{{shown(drop, 120)}}</bdi></a>\\
+<li><a class="mono" href="{{drop_url(session, drop)}}"><bdi>{{shown(drop, 120)}}</bdi></a></li>
 % end
-</p></details>
-% end
-% if failure.has_log and failure.drop:
-<p class="small"><a href="{{api_url(session, failure.drop, "log")}}">Log</a></p>
+</ul></details>
 % end
 </article>

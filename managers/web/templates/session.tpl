@@ -48,16 +48,17 @@
 </section>
 
 <div data-part="failures">
-% if session.failures:
+% found = causes(session.failures)
+% if found:
 <section class="block" aria-labelledby="failures-title">
-<div class="section-head"><h2 id="failures-title">Failures by root cause</h2><span class="muted">{{count(len(session.failures))}}{{" or more" if len(session.failures) >= 100 else ""}} {{"cause" if len(session.failures) == 1 else "causes"}}, {{count(sum(failure.count for failure in session.failures))}} drops in error</span></div>
-% for failure in session.failures[:10]:
-% include("failure.tpl", failure=failure, session=name)
+<div class="section-head"><h2 id="failures-title">Failures by root cause</h2><span class="muted">{{count(len(found))}}{{" or more" if len(session.failures) >= 100 else ""}} {{"cause" if len(found) == 1 else "causes"}}, {{count(numbers["error"])}} {{"drop" if numbers["error"] == 1 else "drops"}} in error</span></div>
+% for cause in found[:5]:
+% include("failure.tpl", cause=cause, session=name)
 % end
-% if len(session.failures) > 10:
-<details class="block-small"><summary>{{len(session.failures) - 10}} more</summary>
-% for failure in session.failures[10:]:
-% include("failure.tpl", failure=failure, session=name)
+% if len(found) > 5:
+<details class="block-small" data-row="more"><summary>{{count(len(found) - 5)}} more</summary>
+% for cause in found[5:]:
+% include("failure.tpl", cause=cause, session=name)
 % end
 </details>
 % end
@@ -83,6 +84,7 @@
 % end
 </div>
 
+% if not is_brief:
 <section class="block" aria-labelledby="logical-title">
 <div class="section-head"><h2 id="logical-title">Logical nodes</h2><span class="muted">{{count(len(session.logical))}}</span></div>
 <div data-part="logical">
@@ -116,12 +118,14 @@
 </div>
 </section>
 
+% end
+
 <section class="block" id="drops" aria-labelledby="drops-title">
 <div class="section-head"><h2 id="drops-title">Drops</h2></div>
 <form class="filters" method="get" action="{{session_url(name)}}#drops">
 <label>Text in id or name<input type="search" name="text" value="{{view.query.text}}" maxlength="200"></label>
 <label>Logical node<select name="key"><option value="">any</option>
-% for node in session.logical:
+% for node in () if is_brief else session.logical:
 <option value="{{node.key}}"{{" selected" if node.key == view.query.key else ""}}>{{shown(node.name, 60)}}</option>
 % end
 </select></label>
@@ -158,6 +162,6 @@
 
 <section class="block" aria-labelledby="downloads-title">
 <div class="section-head"><h2 id="downloads-title">Downloads</h2></div>
-<p class="actions"><a class="button" href="{{session_api(name)}}/graph" download>Physical graph</a><a class="button" href="{{session_api(name)}}/journal" download>Journal</a></p>
+<p class="actions"><a class="button" href="{{session_api(name)}}/graph" download>Physical graph</a><a class="button" href="{{session_api(name)}}/graph?format=json" download>as JSON</a><a class="button" href="{{session_api(name)}}/journal" download>Journal</a></p>
 </section>
 </div>

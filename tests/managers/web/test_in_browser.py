@@ -123,6 +123,21 @@ def test_many_changes_are_painted_at_once_and_only_where_they_are(serve: Any, lo
     assert "r" not in written
 
 
+def test_failures_that_read_the_same_are_one(serve: Any, look: Any) -> None:
+    """Instances of one node that fail with the same words are one cause with the sum of the harm, and links."""
+    manager = made_up()
+    for drop in (6, 7, 8):
+        manager.fail("running", drop, "no such file", also=(drop + 20,))
+    page = look(serve(manager)).page
+    page.goto("/sessions/running")
+
+    expect(page.locator("article")).to_have_count(1)
+    expect(page.get_by_text("6 drops in error because of them")).to_be_visible()
+    page.get_by_text("2 alike", exact=True).click()
+    page.get_by_role("link", name="fan_a_0-7").first.click()
+    expect(page).to_have_url(re.compile("/drops/fan_a_0-7"))
+
+
 def test_without_streams_a_session_is_followed_by_asking(serve: Any, look: Any) -> None:
     """When no event stream can be had, the page says so and stays live."""
     manager = made_up()
