@@ -128,11 +128,7 @@ def _closable(app: Callable[..., Any], streams: Streams) -> Callable[..., Any]:
             return answer
         error = HttpError(503, "the server is closing", hint="start it again, or ask another one")
         told = refusal(error, {"Accept": environ.get("HTTP_ACCEPT", "")}, target=environ.get("PATH_INFO", ""))
-        headers = [
-            ("Content-Type", told.content_type),
-            ("Content-Length", str(len(told.body))),
-            ("Connection", "close"),
-        ]
+        headers = [("Content-Type", told.content_type), ("Content-Length", str(len(told.body)))]
         start_response("503 Service Unavailable", headers)
         return [told.body]
 

@@ -7,6 +7,7 @@ import socket
 import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from urllib.parse import quote
 
 import msgspec
@@ -357,22 +358,21 @@ def test_requests_over_open_connections_are_refused_politely_while_closing() -> 
         return None
 
     routes = [*ROUTES, Route(method="GET", path="/stream", handler=handler, summary="holds the server open")]
-    with serve(routes, streams=streams) as server:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-        connection.request("GET", "/query")
-        connection.getresponse().read()
-        wire = _open(server)
+    with serve(routes, streams=streams) as server, closing(_open(server)):
         assert begun.wait(10)
-        closing = threading.Thread(target=server.close)
-        closing.start()
-        assert streams.closing.wait(10)
-        connection.request("GET", "/query")
-        response = connection.getresponse()
-        assert (response.status, json.loads(response.read())["error"]["text"]) == (503, "the server is closing")
+        with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
+            connection.request("GET", "/query")
+            connection.getresponse().read()
+            ending = threading.Thread(target=server.close)
+            ending.start()
+            assert streams.closing.wait(10)
+            connection.request("GET", "/query")
+            response = connection.getresponse()
+            told = response.read()
         end.set()
-        closing.join()
-        connection.close()
-        wire.close()
+        ending.join()
+
+    assert (response.status, json.loads(told)["error"]["text"]) == (503, "the server is closing")
 
 
 def test_a_server_that_never_started_frees_its_port() -> None:
