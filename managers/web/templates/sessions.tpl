@@ -4,7 +4,7 @@
 <span class="live" id="live" role="status" data-state="off" hidden></span>
 </div>
 <section class="block" aria-label="List of sessions">
-<form class="filters" method="get" action="/sessions">
+<form class="filters few" method="get" action="/sessions">
 <label>Name or graph<input type="search" name="text" value="{{view.query.text}}" maxlength="200"></label>
 <label>Status<select name="status"><option value="">any</option>
 % for status in statuses:
