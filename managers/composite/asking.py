@@ -78,7 +78,10 @@ class Asker:
         discard: Callable[[Value], None] | None = None,
     ) -> Replies[Value]:
         """Ask `call` of all children, or of those `among`; who does not answer is left in peace until it is back."""
-        views = {view.url: view for view in (self._children.views() if among is None else among)}
+        if among is None:
+            self._children.settle(seconds)
+            among = self._children.views()
+        views = {view.url: view for view in among}
         return self.ask_each(
             {url: partial(call, view.manager) for url, view in views.items()},
             views=views,

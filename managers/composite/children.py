@@ -197,13 +197,13 @@ class Children:
                 entry.departure = reason
 
     def settle(self, seconds: float) -> None:
-        """Wait until every child was asked once, for `seconds` at most."""
+        """Wait until every child was asked once, for `seconds` at most; who does not answer is waited for once."""
         deadline = self._clock.monotonic() + seconds
         with self._lock:
             waiting = [entry.first for entry in self._entries.values() if not entry.first.is_set()]
         for first in waiting:
-            if not first.wait(max(deadline - self._clock.monotonic(), 0.0)):
-                return
+            first.wait(max(deadline - self._clock.monotonic(), 0.0))
+            first.set()
 
     def silence(self, url: str, reason: str) -> None:
         """Do not ask this child anything until its thread has an answer: it let somebody wait in vain."""
@@ -254,6 +254,7 @@ class Children:
             state=state,
             text=text,
             is_asked=not unfit
+            and entry.info is not None
             and entry.silent_since is None
             and member.state in (MemberState.JOINED, MemberState.ALIVE),
             is_unfit=bool(unfit),
@@ -290,8 +291,10 @@ class Children:
         mark = self._mark()
         try:
             info = entry.manager.info()
-            nodes = entry.manager.nodes()
-            sessions = entry.manager.sessions()
+            # Managers that cannot be children are asked nothing more: a ring of managers would ask for ever.
+            is_fit = info.role in _ALLOWED[self._role]
+            nodes = entry.manager.nodes() if is_fit else ()
+            sessions = entry.manager.sessions() if is_fit else ()
         except DropflowError as error:
             self._refused(entry, error.text)
             return
