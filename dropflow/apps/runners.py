@@ -8,6 +8,7 @@ from dropflow.apps.registry import app_class
 from dropflow.engine.api import ExecutorSpec, Runner
 from dropflow.engine.runners.inline import InlineRunner
 from dropflow.engine.runners.mixed import MixedRunner
+from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.runners.processes import ProcessRunner
 from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.errors import BadGraphError
@@ -20,7 +21,14 @@ RUNNERS = ("inline", "threads", "processes")
 _WAITING_THREADS = 64
 
 
-def make_runner(graph: PhysicalGraph, directory: Path, kind: str = "processes", workers: int | None = None) -> Runner:
+def make_runner(
+    graph: PhysicalGraph,
+    directory: Path,
+    kind: str = "processes",
+    workers: int | None = None,
+    *,
+    pool: WorkerPool | None = None,
+) -> Runner:
     """The runner of one session.
 
     Parameters
@@ -31,6 +39,8 @@ def make_runner(graph: PhysicalGraph, directory: Path, kind: str = "processes", 
         One of `RUNNERS`. With worker processes or threads, applications that only wait run in threads of their own.
     workers : int, optional
         Threads or processes; by default one per core that this process may use.
+    pool : WorkerPool, optional
+        Worker processes to share with other sessions, for the kind ``processes``; by default the session has its own.
 
     Raises
     ------
@@ -52,9 +62,11 @@ def make_runner(graph: PhysicalGraph, directory: Path, kind: str = "processes", 
     waits = [template.kind is Kind.APP and app_class(template).waits for template in graph.templates]
     if all(waits):
         return ThreadRunner(LocalExecutor(spec), threads=_WAITING_THREADS)
-    computing: Runner = (
-        ThreadRunner(LocalExecutor(spec), threads=count) if kind == "threads" else ProcessRunner(spec, workers=count)
-    )
+    computing: Runner
+    if kind == "threads":
+        computing = ThreadRunner(LocalExecutor(spec), threads=count)
+    else:
+        computing = pool.runner(spec) if pool is not None else ProcessRunner(spec, workers=count)
     if not any(waits):
         return computing
     return MixedRunner(

@@ -1,8 +1,8 @@
 """Cutting a placed graph into what each node holds: its own drops, and a ghost of every drop elsewhere that they touch.
 
 A slice is a physical graph like any other, so the engine needs no second way to look at edges: all edges of an own drop
-are in it, with their order, whether they were cut or not. A *ghost* stands for a drop of another node; the edges between
-two ghosts are left out, since they are nobody's business here.
+are in it, with their order, whether they were cut or not. A *ghost* stands for a drop of another node; the edges
+between two ghosts are left out, since they are nobody's business here.
 """
 
 import struct
@@ -92,7 +92,8 @@ def slice_by_place(graph: PhysicalGraph) -> dict[str, Slice]:
         if not len(mine):
             continue
         here = edge[edge_ends[at] : edge_ends[at + 1]]
-        slices[name] = _cut_out(graph, name, mine, source[here], out.neighbour[here], out.link[here], node != at)
+        edges = source[here], out.neighbour[here], out.link[here]
+        slices[name] = _cut_out(graph, name, mine, edges, is_elsewhere=node != at)
     return slices
 
 
@@ -176,11 +177,11 @@ def _cut_out(
     graph: PhysicalGraph,
     name: str,
     own: IntColumn,
-    source: IntColumn,
-    target: IntColumn,
-    link: IntColumn,
+    edges: tuple[IntColumn, IntColumn, IntColumn],
+    *,
     is_elsewhere: npt.NDArray[np.bool_],
 ) -> Slice:
+    source, target, link = edges
     ghosts = np.unique(np.concatenate([source[is_elsewhere[source]], target[is_elsewhere[target]]]))
     rows = np.sort(np.concatenate([own, ghosts])).astype(np.int32)
     piece = replace(

@@ -16,6 +16,7 @@ from dropflow.apps.runners import make_runner
 from dropflow.clock import Clock
 from dropflow.data.keeper import LocalKeeper
 from dropflow.engine.journal import Journal, JournalHeader
+from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.session import Session, SessionResult
 from dropflow.engine.statistics import Statistics, snapshot
 from dropflow.errors import ConflictError, StorageError
@@ -56,8 +57,10 @@ class HostedSession:
         Threads that fetch contents from other nodes.
     clock : Clock
         Time.
-    workers : int or None
-        Worker processes; one per core by default.
+    runner : str
+        Where applications run, one of `dropflow.apps.runners.RUNNERS`.
+    pool : WorkerPool
+        Worker processes, shared by the sessions of this node; with threads, as many a session.
     in_place : bool
         Whether to read files of other nodes where they lie, if they are seen from here.
     on_end : callable
@@ -82,7 +85,8 @@ class HostedSession:
         links: Links,
         fetchers: Executor,
         clock: Clock,
-        workers: int | None = None,
+        runner: str = "processes",
+        pool: WorkerPool,
         in_place: bool = True,
         on_end: Callable[["HostedSession"], None] = lambda _: None,
     ) -> None:
@@ -117,7 +121,7 @@ class HostedSession:
             self.session = Session(
                 piece.graph,
                 self._keeper,
-                make_runner(piece.graph, directory, workers=workers),
+                make_runner(piece.graph, directory, runner, pool.size, pool=pool),
                 session=self.name,
                 directory=str(directory),
                 clock=clock,

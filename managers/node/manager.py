@@ -12,6 +12,7 @@ import psutil
 
 from dropflow import __version__
 from dropflow.clock import Clock, SystemClock
+from dropflow.engine.runners.pool import WorkerPool
 from dropflow.errors import (
     ConflictError,
     DropflowError,
@@ -73,8 +74,10 @@ class NodeManager:
         Where links listen and where others reach them, ``tcp://HOST:PORT`` (see `managers.links.Links`).
     key : ClusterKey or None
         Of the cluster; may be missing on loopback.
+    runner : str
+        Where applications run, one of `dropflow.apps.runners.RUNNERS`.
     workers : int or None
-        Worker processes of a session; one per core by default.
+        Worker processes, which sessions share, or threads of each session; one per core by default.
     suspect_after, lost_after : float
         Seconds of silence after which another node is suspect, and lost.
     in_place : bool
@@ -100,6 +103,7 @@ class NodeManager:
         links_bind: str = "tcp://127.0.0.1:0",
         links_advertise: str = "",
         key: ClusterKey | None = None,
+        runner: str = "processes",
         workers: int | None = None,
         suspect_after: float = 3.0,
         lost_after: float = 15.0,
@@ -111,6 +115,7 @@ class NodeManager:
         self._clock = clock or SystemClock()
         self._root = root.absolute()
         self._workers = workers or len(os.sched_getaffinity(0))
+        self._runner = runner
         self._in_place = in_place
         self._key = key
         self._url = ""
@@ -122,6 +127,7 @@ class NodeManager:
             (self._root / "sessions").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self._root)) from error
+        self._pool = WorkerPool(self._workers, logs=self._root)
         self._fetchers = ThreadPoolExecutor(_FETCHERS, thread_name_prefix="fetch")
         self._links = Links(
             name,
@@ -350,6 +356,7 @@ class NodeManager:
                 hosted.stop()
             except DropflowError as error:
                 _log.warning("%s", error)
+        self._pool.close()
         self._watch.close()
         self._links.flush(2.0)
         self._links.close()
@@ -412,7 +419,8 @@ class NodeManager:
             links=self._links,
             fetchers=self._fetchers,
             clock=self._clock,
-            workers=self._workers,
+            runner=self._runner,
+            pool=self._pool,
             in_place=self._in_place,
             on_end=self._over,
         )

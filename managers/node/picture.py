@@ -126,8 +126,10 @@ def page(session: Session, piece: Slice, query: DropQuery) -> DropPage:
     shown = found[query.offset : query.offset + query.limit].tolist()
     facts = session.ask(lambda live: {row: (live.core.attempt(row), live.handle(row)) for row in shown})
     names = oids(graph, np.array(shown, dtype=np.int32))
-    rows = tuple(_info(piece, row, name, int(states[row]), *facts[row]) for row, name in zip(shown, names, strict=True))
-    return DropPage(drops=rows, total=len(found), offset=query.offset, limit=query.limit)
+    drops = tuple(
+        _info(piece, row, int(states[row]), *facts[row], name=name) for row, name in zip(shown, names, strict=True)
+    )
+    return DropPage(drops=drops, total=len(found), offset=query.offset, limit=query.limit)
 
 
 def _state_names(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a runner and its worker processes say to each other: MessagePack in length-prefixed frames."""
+"""What a pool and its worker processes say to each other: MessagePack in length-prefixed frames."""
 
 import struct
 from collections.abc import Iterator
@@ -7,38 +7,62 @@ import msgspec
 
 from dropflow.engine.api import ExecutorSpec, Outcome, Task
 
-__all__ = ["AbortTask", "Buffer", "FromWorker", "Hello", "Outcomes", "Ready", "Refused", "Tasks", "ToWorker", "frame"]
+__all__ = [
+    "AbortTask",
+    "Buffer",
+    "Bye",
+    "FromWorker",
+    "Hello",
+    "Outcomes",
+    "Ready",
+    "Refused",
+    "Tasks",
+    "ToWorker",
+    "frame",
+]
 
 _LENGTH = struct.Struct("<Q")
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """First frame to a worker: how to build its executor (``package.module:function``), and from what."""
+    """Before the first attempt of a runner: how to build its executor (``package.module:function``), and from what."""
 
+    runner: int
     factory: str
     spec: ExecutorSpec
 
 
 class Tasks(msgspec.Struct, frozen=True, tag="tasks"):
-    """Attempts to run in this order, numbered from `first`."""
+    """Attempts of a runner, to be run in this order, numbered from `first`."""
 
+    runner: int
     first: int
     tasks: tuple[Task, ...]
 
 
 class AbortTask(msgspec.Struct, frozen=True, tag="abort"):
-    """Stop the attempt of this drop if it runs."""
+    """Stop the attempt of this drop of a runner if it runs."""
 
+    runner: int
     drop: int
 
 
+class Bye(msgspec.Struct, frozen=True, tag="bye"):
+    """Nothing of this runner follows: give back its executor."""
+
+    runner: int
+
+
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """First frame from a worker: its executor is built."""
+    """The executor of a runner is built."""
+
+    runner: int
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """Instead of `Ready`: why its executor cannot be built."""
+    """Instead of `Ready`: why the executor of a runner cannot be built."""
 
+    runner: int
     text: str
 
 
@@ -48,7 +72,7 @@ class Outcomes(msgspec.Struct, frozen=True, tag="outcomes"):
     outcomes: tuple[Outcome, ...]
 
 
-ToWorker = Hello | Tasks | AbortTask
+ToWorker = Hello | Tasks | AbortTask | Bye
 FromWorker = Ready | Refused | Outcomes
 
 _encode = msgspec.msgpack.Encoder().encode

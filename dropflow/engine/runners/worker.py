@@ -1,8 +1,9 @@
 """A worker process: ``python -m dropflow.engine.runners.worker SOCKET MARKER`` (two inherited file descriptors).
 
-The main thread runs attempts one after another. A second thread reads the socket, so that an abort gets through while
-an attempt runs. The marker is a page of memory shared with the runner, where the number of the current attempt stands:
-should this process die, the runner knows which attempt to blame, even though outcomes are sent in batches.
+It runs attempts of several sessions, whose executors it keeps until it is told that nothing follows. The main thread
+runs attempts one after another. A second thread reads the socket, so that an abort gets through while
+an attempt runs. The marker is a page of memory shared with the pool, where the number of the current attempt stands:
+should this process die, the pool knows which attempt to blame, even though outcomes are sent in batches.
 """
 
 import importlib
@@ -22,6 +23,7 @@ from dropflow.engine.api import Executor, Outcome, Task
 from dropflow.engine.runners.wire import (
     AbortTask,
     Buffer,
+    Bye,
     FromWorker,
     Hello,
     Outcomes,
@@ -39,6 +41,10 @@ _READ = 1 << 20
 _FLUSH_SECONDS = 0.002
 _MARKER = struct.Struct("<q")
 _IDLE = -1
+_NOTHING = (-1, -1)
+
+_Attempt = tuple[int, int, Task]
+"""Number, runner, and what to do."""
 
 
 class _Worker:
@@ -46,11 +52,14 @@ class _Worker:
         self._link = link
         self._marker = marker
         self._decode = msgspec.msgpack.Decoder(ToWorker).decode
-        self._queue: deque[tuple[int, Task]] = deque()
+        self._queue: deque[_Attempt | Bye] = deque()
         self._filled = threading.Event()
-        self._executor: Executor | None = None
-        self._current = -1
-        self._aborted: set[int] = set()
+        self._executors: dict[int, Executor] = {}
+        self._folders: dict[int, str] = {}
+        self._folder = ""
+        self._current = _NOTHING
+        self._aborted: set[tuple[int, int]] = set()
+        self._sending = threading.Lock()
         self._clock = SystemClock()
 
     def run(self) -> None:
@@ -64,24 +73,44 @@ class _Worker:
                 self._filled.wait()
                 self._filled.clear()
                 continue
-            number, task = self._queue.popleft()
-            unsent.append(self._execute(number, task))
+            item = self._queue.popleft()
+            if isinstance(item, Bye):
+                self._say_goodbye(item.runner)
+                continue
+            unsent.append(self._execute(item))
             now = self._clock.monotonic()
             if now - flushed > _FLUSH_SECONDS:
                 self._send(unsent)
                 flushed = now
 
-    def _execute(self, number: int, task: Task) -> Outcome:
-        if self._executor is None or task.drop in self._aborted:
-            self._aborted.discard(task.drop)
+    def _execute(self, attempt: "_Attempt") -> Outcome:
+        number, runner, task = attempt
+        executor = self._executors.get(runner)
+        if executor is None or (runner, task.drop) in self._aborted:
+            self._aborted.discard((runner, task.drop))
             failure = Failure(code="DF200", kind="Aborted", text="the attempt was aborted before it began")
             return Outcome(task.drop, task.attempt, failure=failure)
+        folder = self._folders[runner]
+        if folder != self._folder:
+            # One attempt at a time runs here, and this process is nobody else's: the directory is the attempt's.
+            os.chdir(folder)  # noqa: TID251
+            self._folder = folder
         _MARKER.pack_into(self._marker, 0, number)
-        self._current = task.drop
-        outcome = self._executor.execute(task)
-        self._current = -1
+        self._current = (runner, task.drop)
+        outcome = executor.execute(task)
+        self._current = _NOTHING
         _MARKER.pack_into(self._marker, 0, _IDLE)
         return outcome
+
+    def _say_goodbye(self, runner: int) -> None:
+        executor = self._executors.pop(runner, None)
+        if executor is None:
+            return
+        if self._folders.pop(runner) == self._folder:
+            os.chdir("/")  # noqa: TID251 - what is to be removed must not be anybody's working directory
+            self._folder = ""
+        self._aborted = {pair for pair in self._aborted if pair[0] != runner}
+        executor.close()
 
     def _send(self, outcomes: list[Outcome]) -> None:
         if outcomes:
@@ -90,7 +119,8 @@ class _Worker:
 
     def _tell(self, message: FromWorker) -> None:
         try:
-            self._link.sendall(frame(message))
+            with self._sending:
+                self._link.sendall(frame(message))
         except OSError:
             # A session can be over before this process has finished starting.
             self._leave()
@@ -112,27 +142,40 @@ class _Worker:
         if isinstance(message, Hello):
             self._build(message)
         elif isinstance(message, Tasks):
-            self._queue.extend(enumerate(message.tasks, message.first))
+            runner = message.runner
+            self._queue.extend((number, runner, task) for number, task in enumerate(message.tasks, message.first))
             self._filled.set()
-        elif isinstance(message, AbortTask):
-            if message.drop == self._current and self._executor is not None:
-                self._executor.abort(message.drop)
-            elif any(task.drop == message.drop for _, task in tuple(self._queue)):
-                self._aborted.add(message.drop)
+        elif isinstance(message, Bye):
+            self._queue.append(message)
+            self._filled.set()
+        else:
+            self._abort(message)
+
+    def _abort(self, message: AbortTask) -> None:
+        pair = (message.runner, message.drop)
+        if pair == self._current:
+            self._executors[message.runner].abort(message.drop)
+            return
+        queued = (item for item in tuple(self._queue) if not isinstance(item, Bye))
+        if any((runner, task.drop) == pair for _, runner, task in queued):
+            self._aborted.add(pair)
 
     def _build(self, hello: Hello) -> None:
         try:
             module, _, function = hello.factory.partition(":")
-            self._executor = getattr(importlib.import_module(module), function)(hello.spec)
+            executor = getattr(importlib.import_module(module), function)(hello.spec)
         except Exception as error:  # noqa: BLE001 - whatever it is, the runner has to hear of it
-            self._tell(Refused(f"{type(error).__name__}: {error}"))
-            self._leave()
-        self._tell(Ready())
+            self._tell(Refused(hello.runner, f"{type(error).__name__}: {error}"))
+            return
+        self._folders[hello.runner] = os.path.join(hello.spec.directory, "files")  # noqa: PTH118 - for chdir
+        self._executors[hello.runner] = executor
+        self._tell(Ready(hello.runner))
 
     def _leave(self) -> None:
-        """End at once: the runner is gone, or has closed the socket to say that it is done with us."""
-        if self._executor is not None and self._current >= 0:
-            self._executor.abort(self._current)
+        """End at once: the pool is gone, or has closed the socket to say that it is done with us."""
+        runner, drop = self._current
+        if runner in self._executors:
+            self._executors[runner].abort(drop)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)

@@ -1,0 +1,366 @@
+"""Worker processes that several sessions share: started once, fed in batches, replaced when they die.
+
+One thread owns all sockets and all bookkeeping; the other methods only leave it a command and wake it. A worker gets
+as many attempts ahead as it works off in a few milliseconds, and one at a time when they are long, so that small ones
+cost little and long ones are spread evenly; runners take turns.
+
+The death of a worker fails the one attempt that it was at (the marker in shared memory says which); what it had been
+given ahead goes back into the queue. See `dropflow.engine.runners.worker` for the other side.
+"""
+
+import itertools
+import selectors
+import socket
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from dropflow.clock import SystemClock
+from dropflow.engine.api import ExecutorSpec, Outcome, Task
+from dropflow.engine.runners.wire import AbortTask, Bye, FromWorker, Hello, Outcomes, Ready, Refused, frame
+from dropflow.engine.runners.worker_process import MOST_AHEAD, WorkerProcess, kill_session
+from dropflow.errors import WorkerDiedError
+from dropflow.failure import Failure
+
+__all__ = ["PooledRunner", "WorkerPool"]
+
+_READ = 1 << 20
+_GRACE_SECONDS = 2.0
+_CLOSE_SECONDS = 1.0
+_MOST_STILLBORN = 3
+
+
+class WorkerPool:
+    """A fixed number of worker processes.
+
+    Parameters
+    ----------
+    workers : int
+        How many processes.
+    logs : Path
+        Directory for what they print outside of attempts; must exist when the first runner starts.
+    factory : str
+        ``package.module:function`` that makes an `Executor` from a spec.
+    """
+
+    def __init__(self, workers: int, *, logs: Path, factory: str = "dropflow.apps.execute:build") -> None:
+        self.size = workers
+        self._logs = logs
+        self._factory = factory
+        self._numbers = itertools.count()
+        self._runners: dict[int, PooledRunner] = {}
+        self._turns: deque[PooledRunner] = deque()
+        self._workers: list[WorkerProcess] = []
+        self._started = 0
+        self._stillborn = 0
+        self._broken: Failure | None = None
+        self._commands: deque[Callable[[], None]] = deque()
+        self._wake, self._woken = socket.socketpair()
+        self._woken.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._clock = SystemClock()
+        self._lock = threading.Lock()
+        self._closing = False
+        self._closed = False
+        self._thread = threading.Thread(target=self._serve, name="worker-processes", daemon=True)
+
+    def runner(self, spec: ExecutorSpec) -> "PooledRunner":
+        """A runner for one session. ``files`` and ``logs`` exist in its directory when it starts."""
+        return PooledRunner(self, next(self._numbers), spec)
+
+    def start(self) -> None:
+        """Start the workers; they become ready while tasks already queue. Again is no error."""
+        with self._lock:
+            if self._thread.ident is None and not self._closed:
+                for _ in range(self.size):
+                    self._hire()
+                self._thread.start()
+
+    def close(self) -> None:
+        """End the workers and the thread; idempotent. Workers get a second to stop what they do."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        if self._thread.ident is not None:
+            self.command(self._begin_close)
+            self._thread.join()
+        self._selector.close()
+        self._wake.close()
+        self._woken.close()
+
+    # For the runners of this pool.
+
+    def command(self, command: Callable[[], None]) -> None:
+        """Have something done by the pool's thread."""
+        self._commands.append(command)
+        self._wake.send(b"!")
+
+    def enter(self, runner: "PooledRunner") -> None:
+        """Give a runner its turns."""
+        self._runners[runner.number] = runner
+        self._turns.append(runner)
+
+    def abort(self, runner: "PooledRunner", drop: int) -> None:
+        """Stop the attempt of a drop, wherever it is; kill its worker when it does not stop."""
+        runner.pending = deque(task for task in runner.pending if task.drop != drop)
+        for worker in self._workers:
+            if any(number == runner.number and task.drop == drop for number, task in worker.assigned.values()):
+                worker.outgoing += frame(AbortTask(runner.number, drop))
+                current = worker.assigned.get(worker.current())
+                if current is not None and current[0] == runner.number and current[1].drop == drop:
+                    worker.deadline = worker.deadline or self._clock.monotonic() + _GRACE_SECONDS
+
+    def leave(self, runner: "PooledRunner") -> None:
+        """Forget a runner: nothing of it is started any more, and what runs is stopped within a second."""
+        runner.pending.clear()
+        runner.leaving = True
+        for worker in self._workers:
+            mine = [task for number, task in worker.assigned.values() if number == runner.number]
+            for task in mine:
+                worker.outgoing += frame(AbortTask(runner.number, task.drop))
+            current = worker.assigned.get(worker.current())
+            if current is not None and current[0] == runner.number:
+                worker.deadline = worker.deadline or self._clock.monotonic() + _CLOSE_SECONDS
+            if runner.number in worker.known:
+                worker.known.discard(runner.number)
+                worker.outgoing += frame(Bye(runner.number))
+        self._let_go()
+
+    # Everything below runs in the pool's thread, but for the first `_hire`s.
+
+    def _serve(self) -> None:
+        while not self._closing:
+            for key, _ in self._selector.select(self._patience()):
+                if key.fileobj is self._woken:
+                    self._woken.recv(_READ)
+                else:
+                    self._hear(key.data)
+            while self._commands:
+                self._commands.popleft()()
+            if not self._closing:
+                self._kill_overdue()
+                self._assign()
+                for worker in self._workers:
+                    self._flush(worker)
+        for runner in self._runners.values():
+            runner.gone.set()
+        self._end_workers()
+
+    def _patience(self) -> float | None:
+        deadlines = [worker.deadline for worker in self._workers if worker.deadline is not None]
+        return max(0.0, min(deadlines) - self._clock.monotonic()) if deadlines else None
+
+    def _hire(self) -> None:
+        worker = WorkerProcess(self._started, self._logs)
+        self._started += 1
+        self._workers.append(worker)
+        self._selector.register(worker.link, selectors.EVENT_READ, worker)
+        self._flush(worker)
+
+    def _hear(self, worker: WorkerProcess) -> None:
+        if worker not in self._workers:
+            return
+        try:
+            data = worker.link.recv(_READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._bury(worker)
+            return
+        worker.buffer.add(data)
+        for body in worker.buffer.frames():
+            message = msgspec.msgpack.decode(body, type=FromWorker)
+            if isinstance(message, Outcomes):
+                self._hand_over(tuple(worker.take(message.outcomes)))
+                self._let_go()
+            elif isinstance(message, Ready):
+                self._stillborn = 0
+            elif isinstance(message, Refused) and message.runner in self._runners:
+                self._break(self._runners[message.runner], message.text)
+
+    def _flush(self, worker: WorkerProcess) -> None:
+        while worker.outgoing:
+            try:
+                sent = worker.link.send(memoryview(worker.outgoing)[:_READ])
+            except BlockingIOError:
+                break
+            except OSError:
+                worker.outgoing.clear()  # it is dead; reading will tell
+                break
+            del worker.outgoing[:sent]
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.outgoing else 0)
+        if self._selector.get_key(worker.link).events != wanted:
+            self._selector.modify(worker.link, wanted, worker)
+
+    def _assign(self) -> None:
+        if self._broken is not None:
+            for runner in self._turns:
+                runner.fail_pending(self._broken)
+            return
+        waiting = sum(bool(runner.pending) for runner in self._turns)
+        while waiting:
+            runner = self._turns[0]
+            self._turns.rotate(-1)
+            if not runner.pending:
+                continue
+            worker = max(self._workers, key=WorkerProcess.room)
+            room = worker.room()
+            if room <= 0:
+                return
+            # What is waiting is spread over the workers, and none of the runners fills them all.
+            share = -(-len(runner.pending) // len(self._workers))
+            count = min(max(room // waiting, 1), share)
+            if runner.number not in worker.known:
+                worker.known.add(runner.number)
+                worker.outgoing += frame(Hello(runner.number, self._factory, runner.spec))
+            worker.give(runner.number, [runner.pending.popleft() for _ in range(count)])
+            waiting -= not runner.pending
+
+    def _kill_overdue(self) -> None:
+        now = self._clock.monotonic()
+        for worker in self._workers:
+            if worker.deadline is not None and worker.deadline <= now:
+                worker.deadline = None
+                kill_session(worker.process.pid)  # its socket closes, and it is buried like any other
+
+    def _bury(self, worker: WorkerProcess) -> None:
+        """Blame the attempt that a dead worker was at, queue again what it had been given ahead, and replace it."""
+        self._selector.unregister(worker.link)
+        self._workers.remove(worker)
+        current = worker.current()
+        kill_session(worker.process.pid)
+        ended = worker.how_it_ended()
+        guilty = worker.assigned.pop(current, None)
+        for number, task in reversed(worker.assigned.values()):
+            if number in self._runners and not self._runners[number].leaving:
+                self._runners[number].pending.appendleft(task)
+        if guilty is not None:
+            error = WorkerDiedError(
+                f"the worker process {ended}",
+                hint="out of memory, a crash in compiled code, or an exit from the application's own code",
+            )
+            number, task = guilty
+            self._hand_over([(number, Outcome(task.drop, task.attempt, failure=Failure.of(error)))])
+        else:
+            self._stillborn += 1
+        worker.dispose()
+        if self._stillborn >= _MOST_STILLBORN:
+            self._broken = Failure.of(
+                WorkerDiedError(
+                    f"worker processes cannot be started: it {ended}", hint="--runner threads does without them"
+                )
+            )
+        else:
+            self._hire()
+        self._let_go()
+
+    def _break(self, runner: "PooledRunner", why: str) -> None:
+        """An executor cannot be built: none of the runner's attempts can be run."""
+        failure = Failure.of(
+            WorkerDiedError(f"worker processes cannot be started: {why}", hint="--runner threads does without them")
+        )
+        runner.broken = failure
+        runner.fail_pending(failure)
+
+    def _hand_over(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
+        for number, group in itertools.groupby(outcomes, key=lambda pair: pair[0]):
+            runner = self._runners.get(number)
+            if runner is not None and not runner.leaving:
+                found = [outcome for _, outcome in group]
+                if runner.broken is not None:
+                    found = [Outcome(one.drop, one.attempt, failure=runner.broken) for one in found]
+                runner.deliver(found)
+
+    def _let_go(self) -> None:
+        """Say goodbye to runners that are leaving and of which no worker has anything any more."""
+        for runner in [runner for runner in self._turns if runner.leaving]:
+            if not any(number == runner.number for worker in self._workers for number, _ in worker.assigned.values()):
+                self._turns.remove(runner)
+                del self._runners[runner.number]
+                runner.gone.set()
+
+    def _begin_close(self) -> None:
+        self._closing = True
+
+    def _end_workers(self) -> None:
+        for worker in self._workers:
+            self._selector.unregister(worker.link)
+            worker.link.close()
+        deadline = self._clock.monotonic() + _CLOSE_SECONDS
+        for worker in self._workers:
+            try:
+                worker.process.wait(max(0.0, deadline - self._clock.monotonic()))
+            except subprocess.TimeoutExpired:
+                worker.kill()
+            worker.dispose()
+        self._workers.clear()
+
+
+class PooledRunner:
+    """`dropflow.engine.api.Runner` of one session, in the worker processes of a pool.
+
+    Its fields without underscore belong to the pool's thread once it is started.
+    """
+
+    def __init__(self, pool: WorkerPool, number: int, spec: ExecutorSpec) -> None:
+        self.window = 2 * MOST_AHEAD * pool.size
+        self.number = number
+        self.spec = spec
+        self.pending: deque[Task] = deque()
+        self.broken: Failure | None = None
+        self.leaving = False
+        self.gone = threading.Event()
+        self.deliver: Callable[[Sequence[Outcome]], None] = _nowhere
+        self._pool = pool
+        self._started = self._closed = False
+
+    def start(self, deliver: Callable[[Sequence[Outcome]], None]) -> None:
+        """Take part in the pool."""
+        self.deliver = deliver
+        self._started = True
+        self._pool.start()
+        self._pool.command(lambda: self._pool.enter(self))
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Queue `tasks`."""
+        batch = tuple(tasks)
+        self._pool.command(lambda: self._take(batch))
+
+    def abort(self, drop: int) -> None:
+        """Forget `drop` if it waits; if it runs, ask its worker to stop it, and kill the worker after two seconds."""
+        self._pool.command(lambda: self._pool.abort(self, drop))
+
+    def interrupt(self) -> None:
+        """Nothing to do: the session's thread is free to take in its cancel, and aborts follow."""
+
+    def close(self) -> None:
+        """Leave the pool, once no worker has an attempt of this runner any more; idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._started:
+            self._pool.command(lambda: self._pool.leave(self))
+            self.gone.wait()
+
+    def fail_pending(self, failure: Failure) -> None:
+        """Answer everything that waits with a failure."""
+        tasks, self.pending = self.pending, deque()
+        if tasks:
+            self.deliver([Outcome(task.drop, task.attempt, failure=failure) for task in tasks])
+
+    def _take(self, batch: Sequence[Task]) -> None:
+        self.pending.extend(batch)
+        if self.broken is not None:
+            self.fail_pending(self.broken)
+
+
+def _nowhere(_: Sequence[Outcome]) -> None:
+    """Deliver to nobody: the runner has not been started."""
