@@ -21,19 +21,22 @@ Look = Callable[..., Window]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Serves a manager; answers the address. Everything is closed afterwards."""
+    """Serves a manager; answers the address. Everything is closed afterwards, or before by ``serve.stop(address)``."""
     with ExitStack() as stack:
 
-        def start(manager: FakeManager, *, token: str | None = None, streams: int = 16) -> str:
+        def start(manager: FakeManager, *, token: str | None = None, streams: int = 16, port: int = 0) -> str:
             places, guard = Streams(streams), Guard(token=token)
             routes = [*native_routes(manager, places), *login_routes(guard), *page_routes(manager, places)]
             app = make_app(routes, guard, Limits(streams=streams))
-            server = Server(app, streams=places, stream_limit=max(streams, 1), open_to_all=token is None)
+            server = Server(app, streams=places, stream_limit=max(streams, 1), port=port, open_to_all=token is None)
             server.start()
+            running[server.url] = server
             stack.callback(server.close)
             stack.callback(manager.close)
             return server.url
 
+        running: dict[str, Server] = {}
+        start.stop = lambda url: running[url].close()  # type: ignore[attr-defined]
         yield start
 
 

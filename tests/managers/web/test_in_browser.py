@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -150,6 +151,49 @@ def test_without_streams_a_session_is_followed_by_asking(serve: Any, look: Any) 
     manager.complete("running")
     expect(page.locator("#status")).to_have_text("finished")
     expect(page.locator("#live")).to_have_text("over")
+
+
+def test_a_page_finds_its_manager_again(serve: Any, look: Any) -> None:
+    """While the manager is away the page says so, and is live again by itself when it is back."""
+    manager = made_up()
+    url = serve(manager)
+    window = look(url)
+    window.forgive("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE")
+    page = window.page
+    page.goto("/sessions/running")
+    expect(page.locator("#live")).to_have_text("live")
+    serve.stop(url)
+    expect(page.locator("#live")).to_have_text("connection lost, trying again")
+
+    manager.advance("running", {6: "COMPLETED"})
+    serve(manager, port=urlsplit(url).port)
+    expect(page.locator("#live")).to_have_text("live")
+    expect(page.locator("[data-figure=settled]")).to_have_text("8")
+
+
+def test_a_page_that_nobody_looks_at_holds_no_stream(serve: Any, look: Any) -> None:
+    """A hidden page ends its stream, and catches up when it is looked at again."""
+    manager = made_up()
+    page = look(serve(manager)).page
+    page.add_init_script(
+        """window.sources = [];
+        window.EventSource = class extends EventSource {
+          constructor(url) { super(url); window.sources.push(this); }
+        };
+        window.hide = (hidden) => {
+          Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+          document.dispatchEvent(new Event("visibilitychange"));
+        };"""
+    )
+    page.goto("/sessions/running")
+    expect(page.locator("#live")).to_have_text("live")
+    page.evaluate("hide(true)")
+    assert page.evaluate("sources.map((source) => source.readyState)") == [2]
+
+    manager.advance("running", {6: "COMPLETED"})
+    page.evaluate("hide(false)")
+    expect(page.locator("[data-figure=settled]")).to_have_text("8")
+    expect(page.locator("tr[data-row='6'] .state")).to_have_text("completed")
 
 
 def test_a_session_that_is_deleted_says_so(serve: Any, look: Any) -> None:
