@@ -128,8 +128,8 @@ def make_guard(
 ) -> Guard:
     """The guard of a server that is bound to `host`.
 
-    A server on all addresses answers for the name and the addresses of this host: a foreign name that resolves to them
-    (DNS rebinding) stays refused, because addresses cannot be rebound.
+    A server that other hosts reach answers for the name and the addresses of this host: a foreign name that resolves
+    to them (DNS rebinding) stays refused.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def make_guard(
             hint="leave out --no-auth, or leave out --host",
         )
     names = {host, *hosts}
-    if host in _EVERYWHERE:
+    if not is_loopback(host):
         names |= _own_names()
     return Guard(
         token=token,

@@ -5,7 +5,7 @@
 
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -146,8 +146,10 @@ def judge(sights: Sequence[Sight]) -> Iterator[Finding]:
     for sight in sights:
         if sight.info is None:
             yield Finding(where=sight.url, text=sight.trouble, hint=sight.hint or "is the manager running?")
+    told = {sight.url: sight.trouble for sight in sights if sight.info is None}
     for sight in answered:
         yield from _own_findings(sight)
+        yield from _child_findings(sight, told)
     yield from _odd_ones(answered, "cluster key", lambda info: info.key or "none", _KEY_HINT)
     yield from _odd_ones(answered, "protocol of the links", lambda info: str(info.protocol), _VERSION_HINT)
     yield from _odd_ones(answered, "version of dropflow", lambda info: info.version, _VERSION_HINT)
@@ -172,16 +174,20 @@ def _own_findings(sight: Sight) -> Iterator[Finding]:
     if sight.links:
         hint = "open that port for the other nodes in the firewall, or advertise an address that they reach"
         yield Finding(where=sight.url, text=sight.links, hint=hint)
-    for child in sight.children:
-        if child.state != "alive":
-            text = f"its child {child.name or child.url} is {child.state}{f': {child.text}' if child.text else ''}"
-            yield Finding(where=sight.url, text=text, hint="look at that manager's log, and at the network between")
     if sight.info is not None and sight.info.role in ("island", "master") and not sight.children:
         hint = "name its children with --nodes or --islands, or let it find them with --discover"
         yield Finding(where=sight.url, text=f"the {sight.info.role} has no children", hint=hint)
     if sight.info is not None and sight.info.role == "node":
         for node in sight.nodes:
             yield from _load_findings(sight, node)
+
+
+def _child_findings(sight: Sight, told: Mapping[str, str]) -> Iterator[Finding]:
+    """Children that a manager misses, unless the same was told of them already."""
+    for child in sight.children:
+        if child.state != "alive" and not (child.text and child.text == told.get(child.url)):
+            text = f"its child {child.name or child.url} is {child.state}{f': {child.text}' if child.text else ''}"
+            yield Finding(where=sight.url, text=text, hint="look at that manager's log, and at the network between")
 
 
 def _load_findings(sight: Sight, node: NodeInfo) -> Iterator[Finding]:

@@ -14,11 +14,14 @@ import psutil
 
 from dropflow.cli.paths import token_directory
 from dropflow.errors import UsageError
-from dropflow.rest.auth import is_loopback, load_token, store_token
+from dropflow.rest.auth import load_token, store_token
 
 __all__ = ["ManagerRecord", "forget", "record_for", "records_here", "remember"]
 
 _LOOPBACK = "127.0.0.1"
+_LOOPBACK_NAMES = (_LOOPBACK, "localhost", "::1")
+"""Other addresses of loopback, such as 127.0.0.2, are places of their own."""
+
 _SLACK = 2.0
 """Seconds by which two readings of the start of one process may differ."""
 
@@ -131,7 +134,7 @@ def _lives(record: ManagerRecord) -> bool:
 def _authority(url: str) -> tuple[str, int]:
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
-    return (_LOOPBACK if is_loopback(host) else host), parts.port or 80
+    return (_LOOPBACK if host in _LOOPBACK_NAMES else host), parts.port or 80
 
 
 def _file_name(url: str) -> str:

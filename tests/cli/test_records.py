@@ -54,11 +54,12 @@ def test_a_manager_is_found_under_all_its_names() -> None:
         assert found.token == "secret"  # noqa: S105
 
 
-def test_another_port_is_another_manager() -> None:
-    """The token of one manager is not sent to another one."""
+def test_another_port_or_address_is_another_manager() -> None:
+    """The token of one manager is not sent to another one, not even to another address of loopback."""
     start("http://127.0.0.1:8000")
 
     assert record_for("http://127.0.0.1:8001") is None
+    assert record_for("http://127.0.0.2:8000") is None
     assert record_for("http://elsewhere:8000") is None
 
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,35 @@ def test_an_island_and_a_master_that_are_killed_lose_nothing(tmp_path: Path) -> 
 
     assert done.returncode == 0, done.stderr
     assert "FINISHED" in done.stdout
+
+
+def test_hosts_need_the_key_and_nothing_else_in_common(tmp_path: Path) -> None:
+    """Three homes and three addresses: who has a copy of the key belongs to the cluster, the doctor names who has not."""
+    homes = [tmp_path / name for name in "abc"]
+    for home in homes:
+        home.mkdir()
+        run(home, "keys", "create")
+    key = Path("config", "dropflow", "cluster.key")
+    (homes[1] / key).write_bytes((homes[0] / key).read_bytes())
+    graph = ROOT / "examples" / "nested-scatter-gather.graph"
+    with ExitStack() as stack:
+        nodes = [
+            stack.enter_context(Running(home, *NODE, "--host", f"127.0.0.{at + 1}", "--name", home.name))
+            for at, home in enumerate(homes)
+        ]
+        urls = ",".join(node.ready["url"] for node in nodes)
+        island = stack.enter_context(Running(homes[0], "island", *ANY, "--nodes", urls))
+        to = ("--to", island.ready["url"])
+        done = run(homes[1], "submit", graph, *to, "--random", 1, "--wait", "--output", "json")
+        stranger = run(homes[2], "sessions", *to)
+        doctor = run(homes[1], "doctor", *to)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (stranger.returncode, doctor.returncode) == (2, 1)
+    for told in (stranger.stderr, doctor.stdout):
+        assert "dropflow keys show" in told
+    assert f"wrong: {nodes[2].ready['url']}" in doctor.stdout
+    assert "1 finding" in doctor.stdout
 
 
 def test_managers_find_each_other_by_zeroconf(tmp_path: Path) -> None:
