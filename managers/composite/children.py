@@ -163,6 +163,8 @@ class Children:
         """
         address = canonical(url)
         with self._lock:
+            if address in self._entries:
+                self._entries[address].departure = ""
             if address in self._entries or self._closed.is_set():
                 return
             entry = _Entry(address, self._connect(address), _ALLOWED[self._role][0])
@@ -319,7 +321,7 @@ class Children:
         with self._lock:
             if entry.stop.is_set():
                 return
-            entry.info, entry.role, entry.nodes, entry.departure = info, info.role, tuple(nodes), ""
+            entry.info, entry.role, entry.nodes = info, info.role, tuple(nodes)
             entry.unfit = "" if info.role in _ALLOWED[self._role] else f"is a {info.role}, which no {self._role} takes"
             if entry.silent_since is not None and entry.silent_since < number:
                 entry.silent_since = None

@@ -1,0 +1,55 @@
+"""An island that finds its nodes by zeroconf."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from dropflow.errors import LinkError, WorldError
+from dropflow.testing.clock import VirtualClock
+from managers.composite.finding import find_children
+from managers.discovery import Announcement, Discovery
+from tests.managers.composite.world import World, until
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Discovery, Discovery]]:
+    """What a node and an island announce and hear with."""
+    try:
+        first, second = Discovery(), Discovery()
+    except WorldError as error:
+        pytest.skip(f"no multicast on loopback here: {error}")
+    yield first, second
+    first.close()
+    second.close()
+
+
+def test_nodes_with_the_same_key_are_taken_as_they_come_and_go(world: World, pair: tuple[Discovery, Discovery]) -> None:
+    """An announced node becomes a child if its key is ours, and is forgotten when it said goodbye and is lost."""
+    talker, listener = pair
+    node = world.node("n1")
+    world.node("stranger")
+    island = world.composite(key="a" * 16)
+    find_children(island, listener)
+
+    talker.announce(Announcement(name="x", role="node", url="http://stranger:8000", key="b" * 16))
+    talker.announce(Announcement(name="n1", role="node", url="http://n1:8000", key="a" * 16))
+    until(lambda: [child.name for child in island.children()] == ["n1"])
+
+    talker.close()
+    node.refuse("info", LinkError("nothing listens there"))
+    until(lambda: island.children()[0].text != "")
+    assert isinstance(world.clock, VirtualClock)
+    world.clock.advance(20.0)
+    until(lambda: not island.children())
+
+
+def test_a_goodbye_of_a_node_that_answers_changes_nothing(world: World) -> None:
+    """Multicast loses packets: a node whose announcement expired but which answers stays a child."""
+    world.node("n1")
+    island = world.composite("n1")
+
+    island.child_left("http://n1:8000")
+    asked = island._children._entries["http://n1:8000"].asked
+    until(lambda: island._children._entries["http://n1:8000"].asked > asked + 2)
+
+    assert [child.state for child in island.children()] == ["alive"]
