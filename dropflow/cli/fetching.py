@@ -14,7 +14,7 @@ import msgspec
 from dropflow.cli.exits import Exit
 from dropflow.cli.manager_replies import FetchedFile, FetchReply
 from dropflow.cli.output import Output, OutputKind
-from dropflow.errors import BadFileError, DropflowError, NotFoundError, StorageError
+from dropflow.errors import BadFileError, DropflowError, MissingDependencyError, NotFoundError, StorageError
 from dropflow.ids import drop_file_name, safe_name
 from dropflow.rest.client import Client
 from dropflow.rest.schema import Download, ResultInfo
@@ -152,6 +152,10 @@ def _store(download: Download, root: Path, path: PurePosixPath, *, is_directory:
 
 
 def _unpack(stream: Any, directory: Path) -> None:
+    if not hasattr(tarfile, "data_filter"):
+        raise MissingDependencyError(
+            "this Python cannot unpack directories safely", hint="use Python 3.11.4 or newer, or run fetch elsewhere"
+        )
     try:
         with tarfile.open(fileobj=stream, mode="r|") as archive:
             archive.extractall(directory, filter="data")
