@@ -12,6 +12,7 @@ from dropflow.rest.kit import Route
 __all__ = ["document"]
 
 _VARIABLE = re.compile(r"\{(\w+)\}")
+_BYTES = {"type": "string", "format": "binary"}
 _REF = "#/components/schemas/{name}"
 
 
@@ -43,9 +44,16 @@ def document(routes: Sequence[Route], *, title: str, version: str) -> dict[str, 
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "signature": {
+                    "type": "http",
+                    "scheme": "Dropflow",
+                    "description": "HMAC-SHA256 with the cluster key, for managers: see dropflow.rest.signing.",
+                },
+            },
         },
-        "security": [{"token": []}],
+        "security": [{"token": []}, {"signature": []}],
     }
 
 
@@ -54,6 +62,8 @@ def _operation(route: Route, schemas: dict[type, Any], components: dict[str, Any
     if route.answer is not None:
         envelope = {"type": "object", "properties": {"ok": {"const": True}}, "required": ["ok"]}
         answer["content"] = {"application/json": {"schema": {"allOf": [envelope, schemas[route.answer]]}}}
+    elif route.gives:
+        answer["content"] = {route.gives: {"schema": _BYTES}}
     operation: dict[str, Any] = {
         "summary": route.summary,
         "operationId": f"{route.method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', route.path)}".rstrip("_"),
@@ -75,6 +85,8 @@ def _operation(route: Route, schemas: dict[type, Any], components: dict[str, Any
     }
     if route.body is not None:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas[route.body]}}}
+    elif route.takes:
+        operation["requestBody"] = {"required": True, "content": {route.takes: {"schema": _BYTES}}}
     if route.public:
         operation["security"] = []
     return operation

@@ -1,0 +1,273 @@
+"""Our own routes over a manager in memory."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dropflow.errors import LinkError
+from dropflow.rest.changes import apply_change, change_between
+from dropflow.rest.disposition import attachment, file_name
+from dropflow.rest.kit import Limits, Streams
+from dropflow.rest.openapi import document
+from dropflow.rest.schema import FailureInfo, LogicalNode, SessionDetail
+from dropflow.rest.server import Server
+from dropflow.rest.sse import Event, format_event, heartbeat, read_events
+from dropflow.states import DropState
+from dropflow.testing.manager import FakeManager, made_up
+from dropflow.testing.serving import Reply, ask, serve
+from managers.routes.events import following
+from managers.routes.native import native_routes
+
+_NAMES = sorted(DropState.__members__)
+
+
+@pytest.fixture
+def manager() -> FakeManager:
+    """An island with four sessions."""
+    return made_up(role="island", nodes=("n1", "n2"))
+
+
+@pytest.fixture
+def server(manager: FakeManager) -> Iterator[Server]:
+    """The manager, open to all."""
+    streams = Streams(4)
+    with serve(native_routes(manager, streams), streams=streams, limits=Limits(body=100_000, streams=4)) as found:
+        yield found
+
+
+def _document(server: Server) -> dict[str, Any]:
+    found: dict[str, Any] = ask(server.url, "GET", "/openapi.json").json
+    return found
+
+
+def test_every_route_is_described(server: Server, manager: FakeManager) -> None:
+    """The document has each path and method of the table, and valid schemas."""
+    routes = native_routes(manager, Streams(1))
+    described = _document(server)
+
+    assert {(path, method) for path, row in described["paths"].items() for method in row} == {
+        (route.path, route.method.lower()) for route in routes
+    }
+    for schema in described["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_operations_have_names_of_their_own(server: Server) -> None:
+    """Generated clients need them."""
+    names = [operation["operationId"] for row in _document(server)["paths"].values() for operation in row.values()]
+
+    assert sorted(names) == sorted(set(names))
+
+
+_TABLE = document(native_routes(FakeManager(), Streams(1)), title="dropflow", version="0")
+_SCHEMA = schemathesis.openapi.from_dict(_TABLE)
+_OPERATIONS = [result.ok() for result in _SCHEMA.get_all_operations()]
+
+
+@schemathesis.serializer("application/vnd.dropflow.graph", "application/vnd.dropflow.deployment")
+def _as_it_is(_: Any, value: Any) -> dict[str, Any]:
+    """Graphs and deployments are bytes; a machine that only read the document sends any."""
+    return {"data": value if isinstance(value, bytes) else repr(value).encode()}
+
+
+@pytest.mark.parametrize("operation", _OPERATIONS, ids=[operation.label for operation in _OPERATIONS])
+def test_no_request_breaks_the_server(operation: Any, server: Server) -> None:
+    """Whatever is sent by a machine that read the document, the answer is one that the document tells."""
+
+    @settings(max_examples=15, suppress_health_check=list(HealthCheck), deadline=None, database=None)
+    @given(case=operation.as_strategy())
+    def run(case: Any) -> None:
+        if case.query and "seconds" in case.query:
+            case.query["seconds"] = 0.01
+        response = case.call(base_url=server.url, timeout=20, headers={"Authorization": "Bearer any"})
+        case.validate_response(response, checks=_CHECKS)
+        assert response.status_code < 500 or response.status_code == 503
+
+    run()
+
+
+_CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    schemathesis.specs.openapi.checks.status_code_conformance,
+    schemathesis.specs.openapi.checks.response_schema_conformance,
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "status"),
+    [
+        ("GET", "/api/v1/sessions/nope", b"", 404),
+        ("GET", "/api/v1/sessions/running/drops?limit=1001", b"", 400),
+        ("GET", "/api/v1/sessions/running/drops?state=NONE", b"", 400),
+        ("GET", "/api/v1/sessions/running/drops/0/log", b"", 404),
+        ("GET", "/api/v1/sessions/running?seconds=301", b"", 400),
+        ("GET", "/api/v1/sessions/running?seconds=nan", b"", 400),
+        ("GET", "/api/v1/sessions/%00", b"", 400),
+        ("POST", "/api/v1/sessions", b"", 400),
+        ("POST", "/api/v1/sessions?session=a%2Fb", b"[]", 400),
+        ("POST", "/api/v1/sessions", b"[1]", 422),
+        ("POST", "/api/v1/sessions", b"\x1f\x8bnonsense", 400),
+        ("POST", "/api/v1/sessions", b"x" * 100_001, 413),
+        ("PUT", "/api/v1/sessions/s/deployment", b"nonsense", 400),
+        ("PUT", "/api/v1/sessions/s/deployment?seconds=0", b"", 400),
+        ("POST", "/api/v1/sessions/s/start", b'{"epoch": "x"}', 400),
+        ("POST", "/api/v1/sessions/s/start", b'{"epoch": 1}', 404),
+        ("DELETE", "/api/v1/children", b"", 400),
+        ("GET", "/api/v1/sessions/running/graph?format=xml", b"", 400),
+        ("GET", "/api/v2/sessions", b"", 404),
+        ("PATCH", "/api/v1/sessions", b"", 405),
+    ],
+)
+def test_what_cannot_be_done_is_told(server: Server, method: str, target: str, body: bytes, status: int) -> None:
+    """Each with its status, and the error in our shape."""
+    reply = ask(server.url, method, target, body=body)
+
+    assert (reply.status, reply.json["ok"]) == (status, False)
+    assert reply.json["error"]["text"]
+
+
+@given(st.text(min_size=1, max_size=100))
+def test_names_of_downloads_are_safe(name: str) -> None:
+    """Whatever a download is called, the header is one line, and the client's file name one path segment."""
+    _, header = attachment(name)
+    found = file_name(header)
+
+    assert header.isascii()
+    assert header.isprintable()
+    assert found
+    assert "/" not in found
+    assert not found.startswith(".")
+
+
+def test_the_graph_is_offered_in_both_forms(server: Server) -> None:
+    """As a .dfg file, and in DALiuGE's JSON."""
+    ours, theirs = (ask(server.url, "GET", f"/api/v1/sessions/running/graph?format={form}") for form in ("dfg", "json"))
+
+    assert 'filename="running.dfg"' in ours.headers["Content-Disposition"]
+    assert len([drop for drop in theirs.json if "oid" in drop]) == 41
+
+
+# Server-sent events.
+
+_STATES = st.dictionaries(st.sampled_from(_NAMES), st.integers(0, 9), max_size=3)
+
+
+@st.composite
+def _details(draw: st.DrawFn, keys: tuple[str, ...] = ("a", "b", "c")) -> SessionDetail:
+    logical = tuple(
+        LogicalNode(key=key, name=key, category="", is_app=True, artificial=False, drops=9, states=draw(_STATES))
+        for key in keys
+    )
+    failure = st.sampled_from("xyz").map(
+        lambda drop: FailureInfo(drop=drop, name="n", node="n", code="DF105", kind="ValueError", text="t")
+    )
+    return SessionDetail(
+        session="s",
+        graph="g",
+        status=draw(st.sampled_from(["RUNNING", "FAILED"])),
+        version=draw(st.integers(0, 99)),
+        settled=draw(st.integers(0, 3)),
+        states=draw(_STATES),
+        remaining=draw(st.none() | st.floats(0, 9)),
+        logical=logical,
+        failures=tuple(draw(st.lists(failure, max_size=2))),
+        notes=tuple(draw(st.lists(st.sampled_from("uv"), max_size=2))),
+    )
+
+
+@given(_details(), st.lists(_details(), max_size=4))
+def test_changes_put_together_are_the_full_picture(first: SessionDetail, later: list[SessionDetail]) -> None:
+    """Over the wire, each difference makes of the picture before exactly the picture after."""
+    picture = known = first
+    for after in later:
+        change = change_between(known, after)
+        assert change is not None
+        picture = apply_change(picture, msgspec.json.decode(msgspec.json.encode(change)))
+        known = after
+        assert picture == after
+
+
+@given(_details(), _details(keys=("a", "c")))
+def test_other_logical_nodes_take_a_full_picture(before: SessionDetail, after: SessionDetail) -> None:
+    """A difference is only told where the logical nodes are the same ones."""
+    assert change_between(before, after) is None
+
+
+def test_only_what_changed_is_told(manager: FakeManager) -> None:
+    """One drop of one logical node: that node and the counts, and nothing of the other nodes."""
+    before = manager.session("running")
+    manager.advance("running", {8: "WRITING"})
+    change = change_between(before, manager.session("running"))
+
+    assert change is not None
+    assert [node.key for node in change["logical"]] == ["a"]
+    assert change.keys() == {"version", "running", "states", "logical"}
+
+
+@given(
+    st.lists(st.builds(Event, st.sampled_from(["session", "change"]), st.just("7"), st.binary(min_size=1))),
+    st.integers(1, 40),
+)
+def test_events_are_read_however_they_are_cut(events: list[Event], size: int) -> None:
+    """Chunks of any size, with heartbeats between."""
+    clean = [Event(event.name, event.id, event.data.replace(b"\n", b" ")) for event in events]
+    wire = heartbeat().join([b"", *(format_event(event) for event in clean)])
+    chunks = [wire[start : start + size] for start in range(0, len(wire), size)]
+
+    assert list(read_events(chunks)) == clean
+
+
+def _events(reply: Reply) -> list[str]:
+    return [event.name for event in read_events([reply.body])]
+
+
+def test_a_session_that_is_over_is_told_once(server: Server, manager: FakeManager) -> None:
+    """The picture and the end; who has seen it gets 204, after which a browser does not come back."""
+    version = str(manager.session("finished").version)
+    target = "/api/v1/sessions/finished/events"
+
+    assert _events(ask(server.url, "GET", target)) == ["session", "end"]
+    assert ask(server.url, "GET", target, headers={"Last-Event-ID": version}).status == 204
+    assert _events(ask(server.url, "GET", target, headers={"Last-Event-ID": "1"})) == ["session", "end"]
+
+
+def test_who_comes_back_to_the_same_version_gets_only_changes(manager: FakeManager) -> None:
+    """The picture that it has is not sent again."""
+    version = str(manager.session("running").version)
+    chunks = following(manager, "running", threading.Event(), last=version)
+    assert chunks is not None
+    assert next(chunks) == heartbeat()
+    manager.complete("running")
+
+    assert [event.name for event in read_events(chunks)] == ["change", "end"]
+
+
+def test_a_session_that_is_deleted_ends_its_events(manager: FakeManager) -> None:
+    """Whoever follows it is told that it is gone."""
+    chunks = following(manager, "running", threading.Event())
+    assert chunks is not None
+    next(chunks)
+    manager.delete("running")
+
+    assert [event.name for event in read_events(chunks)] == ["gone", "end"]
+
+
+def test_trouble_is_told_and_got_over(manager: FakeManager) -> None:
+    """A manager whose child cannot be reached for a while says so, and goes on."""
+    chunks = following(manager, "running", threading.Event())
+    assert chunks is not None
+    next(chunks)
+    manager.refuse("watch", LinkError("n2 does not answer"))
+    (trouble,) = read_events([next(chunks)])
+    manager.allow("watch")
+    manager.complete("running")
+
+    assert (trouble.name, b"n2 does not answer" in trouble.data) == ("trouble", True)
+    assert [event.name for event in read_events(chunks)] == ["change", "end"]
