@@ -192,13 +192,15 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
             return
         scheme, _, bearer = headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            given, expected = bearer.strip(), self.token
+            given, expected = [bearer.strip()], self.token
         else:
-            given, expected = _cookie(headers), cookie_value(self.token)
-        if not hmac.compare_digest(given.encode(), expected.encode()):
+            given, expected = _cookies(headers), cookie_value(self.token)
+        # All are compared, so that the time tells nothing about which of them was right.
+        right = [hmac.compare_digest(each.encode(), expected.encode()) for each in given]
+        if not any(right):
             raise HttpError(
                 401,
-                "the token is wrong" if given else "a token is needed",
+                "the token is wrong" if any(given) else "a token is needed",
                 hint="open the URL that the server printed, or send Authorization: Bearer TOKEN",
             )
 
@@ -255,9 +257,13 @@ class Door:
         return self._verifier.check(authorization, method, headers.get("Host", ""), target)
 
 
-def _cookie(headers: Mapping[str, str]) -> str:
+def _cookies(headers: Mapping[str, str]) -> list[str]:
+    """What the browser keeps for the servers of this host, whatever their ports.
+
+    Who has logged in at one of the servers that share a token (``dropflow up``) is let in by the others, too.
+    """
     try:
-        morsel = SimpleCookie(headers.get("Cookie", "")).get(cookie_name(headers.get("Host", "")))
+        found = SimpleCookie(headers.get("Cookie", ""))
     except CookieError:
-        return ""
-    return morsel.value if morsel else ""
+        return []
+    return [morsel.value for name, morsel in found.items() if name.startswith(COOKIE)]
