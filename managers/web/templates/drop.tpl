@@ -47,7 +47,7 @@
 <thead><tr><th scope="col">Drop</th><th scope="col">State</th><th scope="col" class="at-middle">Port</th></tr></thead>
 <tbody>
 % for other in neighbours[:200]:
-<tr data-row="{{other.drop}}"><th scope="row"><a href="{{drop_url(name, other.drop)}}"><bdi class="clip">{{shown(other.name, 120)}}</bdi></a><span class="sub mono clip"><bdi>{{shown(other.oid, 120)}}</bdi></span></th><td><span class="state {{state_style(other.state)}}" title="{{other.state}}">{{state_word(other.state)}}</span></td><td class="at-middle"><bdi>{{shown(other.port, 80) if other.port else "–"}}</bdi></td></tr>
+<tr data-row="{{other.drop}}"><th scope="row"><a href="{{drop_url(name, other.drop)}}"><bdi class="clip">{{shown(other.name, 120)}}</bdi></a><span class="sub mono clip"><bdi>{{shown(other.oid, 120)}}</bdi></span></th><td><span class="state {{state_style(other.state)}}" title="{{other.state}}">{{state_word(other.state)}}</span></td><td class="at-middle short"><bdi>{{shown(other.port, 80) if other.port else "–"}}</bdi></td></tr>
 % end
 </tbody></table></div>
 % if len(neighbours) > 200:
@@ -94,7 +94,7 @@
 <thead><tr><th scope="col">Name</th><th scope="col">Value</th></tr></thead>
 <tbody>
 % for key, value in drop.parameters.items():
-<tr data-row="{{key}}"><th scope="row"><bdi>{{shown(key, 120)}}</bdi></th><td class="mono"><bdi class="clip-long">{{shown(value, 2000)}}</bdi></td></tr>
+<tr data-row="{{key}}"><th scope="row"><bdi>{{shown(key, 120)}}</bdi></th><td class="mono"><bdi class="clip-long">{{shown(value, 2000) if value else "–"}}</bdi></td></tr>
 % end
 </tbody></table></div>
 </section>

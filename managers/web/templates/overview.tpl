@@ -1,7 +1,7 @@
 % rebase("page.tpl", title="Overview", here="Overview", script="page.js")
 <div class="page-head">
 <div><h1><bdi>{{shown(manager.name)}}</bdi></h1>
-<p>{{dict(node="Node manager", island="Data island manager", master="Master manager").get(manager.role, manager.role)}} at <bdi>{{shown(manager.url)}}</bdi>, up for {{span(manager.time - manager.started)}}</p></div>
+<p>{{dict(node="Node manager", island="Data island manager", master="Master manager").get(manager.role, manager.role)}}{{" at " if manager.url else ""}}<bdi>{{manager.url and shown(manager.url)}}</bdi>, up for {{span(manager.time - manager.started)}}</p></div>
 <span class="live" id="live" role="status" data-state="off" hidden></span>
 </div>
 <div data-part="overview">
