@@ -5,6 +5,7 @@ nobody can make the server call an address of their choice.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote, urlsplit
@@ -27,6 +28,10 @@ class ManagerClient(Protocol):
 
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
         """Deploy a graph and start it."""
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
         ...
 
 
@@ -79,7 +84,8 @@ class Deployer:
             It cannot be reached, or no node is alive.
         """
         address = self.known(manager)
-        found = self._connect(address).nodes()
+        with closing(self._connect(address)) as client:
+            found = client.nodes()
         names = tuple(sorted(node.name for node in found if node.state == "alive"))
         if not names:
             hint = "start a node manager, or see what became of those that there were"
@@ -98,7 +104,8 @@ class Deployer:
         """
         address = self.known(manager)
         options = SubmitQuery(session=session, anew=True)
-        started = self._connect(address).submit(codec.load(graph), options)
+        with closing(self._connect(address)) as client:
+            started = client.submit(codec.load(graph), options)
         return Deployed(
             session=started.session,
             manager=address,

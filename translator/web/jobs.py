@@ -13,7 +13,7 @@ from typing import IO
 
 import msgspec
 
-from dropflow.errors import HttpError, WorkerDiedError, WorldError
+from dropflow.errors import GoneError, HttpError, WorkerDiedError, WorldError
 from translator.web.export import ExportOrder
 
 __all__ = ["Jobs"]
@@ -51,7 +51,8 @@ class Jobs:
         self._told, self._ended = told, ended
         self._change = threading.Condition()
         self._queue: deque[tuple[str, Path]] = deque()
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, subprocess.Popen[bytes] | None] = {}
+        self._cancelled: set[str] = set()
         self._exports = threading.BoundedSemaphore(workers)
         self._closing = False
         self._threads = [
@@ -84,8 +85,10 @@ class Jobs:
         with self._change:
             self._queue = deque(entry for entry in self._queue if entry[0] != identity)
             process = self._running.get(identity)
-        if process is not None:
-            process.kill()
+            if process is not None:
+                process.kill()
+            elif identity in self._running:
+                self._cancelled.add(identity)  # its process is just being started
 
     def export(self, folder: Path, order: ExportOrder) -> Iterator[bytes]:
         """A graph as JSON, written by a process of its own, in pieces.
@@ -94,22 +97,29 @@ class Jobs:
         ------
         HttpError
             503 when too many exports run already.
+        GoneError
+            The folder has been removed.
         WorkerDiedError
             While iterating: the process was killed or failed, and the JSON is not whole.
         """
         if not self._exports.acquire(blocking=False):
             raise HttpError(503, "too many graphs are being written already", hint="try again in a moment")
-        return _Export(self._exported(folder, order), self._exports)
+        try:
+            process = _start("translator.web.export", folder)
+        except OSError as error:
+            self._exports.release()
+            raise GoneError("the graph has been removed meanwhile", hint="translate it again") from error
+        return _Export(process, order, self._exports.release)
 
     def close(self) -> None:
         """Kill what runs, forget what waits, and wait for the threads. Idempotent."""
         with self._change:
             self._closing = True
             self._queue.clear()
-            running = list(self._running.values())
+            for process in self._running.values():
+                if process is not None:
+                    process.kill()
             self._change.notify_all()
-        for process in running:
-            process.kill()
         for thread in self._threads:
             thread.join()
 
@@ -120,12 +130,23 @@ class Jobs:
                 if self._closing:
                     return
                 identity, folder = self._queue.popleft()
-                process = _start("translator.web.worker", folder)
-                self._running[identity] = process
-            failure = self._follow(identity, process, folder)
+                self._running[identity] = None
+            failure = self._carry_out(identity, folder)
             with self._change:
                 del self._running[identity]
             self._ended(identity, failure)
+
+    def _carry_out(self, identity: str, folder: Path) -> WorldError | None:
+        try:
+            process = _start("translator.web.worker", folder)
+        except OSError as error:  # the folder is gone, or the system has no more processes to give
+            return WorldError(f"the translation cannot be started: {error.strerror}", hint="try again in a moment")
+        with self._change:
+            if self._closing or identity in self._cancelled:
+                process.kill()
+            self._cancelled.discard(identity)
+            self._running[identity] = process
+        return self._follow(identity, process, folder)
 
     def _follow(self, identity: str, process: "subprocess.Popen[bytes]", folder: Path) -> WorldError | None:
         late = threading.Event()
@@ -144,49 +165,43 @@ class Jobs:
             return WorkerDiedError(_ending(process.returncode), hint="the translator's log has the details")
         return None
 
-    def _exported(self, folder: Path, order: ExportOrder) -> Iterator[bytes]:
-        process = _start("translator.web.export", folder)
-        late = threading.Event()
-        timer = threading.Timer(self._seconds, _end, (process, late))
-        timer.daemon = True
-        timer.start()
+
+class _Export:
+    """What a process writes, in pieces; the process ends with the last of them, or when this is closed.
+
+    No clock runs: a slow reader makes the process wait, which costs nothing, and its processor time is limited.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]", order: ExportOrder, release: Callable[[], None]) -> None:
+        self._process, self._release, self._open = process, release, True
         try:
             _pipe(process.stdin).write(msgspec.json.encode(order) + b"\n")
             _pipe(process.stdin).flush()
-            while chunk := _pipe(process.stdout).read(_CHUNK):
-                yield chunk
-            if process.wait():
-                _LOG.error("export: status %s: %s", process.returncode, _tail(folder))
-                raise WorkerDiedError(_ending(process.returncode))
-        finally:
-            timer.cancel()
-            process.kill()
-            with contextlib.suppress(BrokenPipeError), process:
-                pass
-
-
-class _Export:
-    """Chunks that give their place in the queue back when they end, fail, or are closed, begun or not."""
-
-    def __init__(self, chunks: Iterator[bytes], places: threading.BoundedSemaphore) -> None:
-        self._chunks, self._places, self._held = chunks, places, True
+        except OSError:
+            pass  # it has ended already, which is told where its output is read
 
     def __iter__(self) -> "_Export":
         return self
 
     def __next__(self) -> bytes:
-        try:
-            return next(self._chunks)
-        except BaseException:
+        chunk = _pipe(self._process.stdout).read(_CHUNK) if self._open else b""
+        if chunk:
+            return chunk
+        if self._open and self._process.wait():
+            status = self._process.returncode
             self.close()
-            raise
+            raise WorkerDiedError(_ending(status))
+        self.close()
+        raise StopIteration
 
     def close(self) -> None:
-        """End the process and give the place back. Idempotent."""
-        if self._held:
-            self._held = False
-            self._places.release()
-            self._chunks.close()  # type: ignore[attr-defined]
+        """End the process and give its place back. Idempotent."""
+        if self._open:
+            self._open = False
+            self._process.kill()
+            with contextlib.suppress(BrokenPipeError), self._process:
+                pass
+            self._release()
 
 
 def _start(module: str, folder: Path) -> "subprocess.Popen[bytes]":

@@ -289,10 +289,8 @@ class TranslatorService:
             if info is None:  # deleted meanwhile; what its process still wrote goes too
                 self._store.remove(identity)
                 return
-        unfinished = self._store.path(identity) / f"{REPORT}.part"
         if failure is not None:
-            unfinished.write_bytes(msgspec.json.encode(report))
-            unfinished.replace(unfinished.with_name(REPORT))
+            self._note(identity, report)
         self._store.measure(identity)
         self._store.trim(busy=[*self._busy(), identity])
         with self._change:
@@ -302,6 +300,15 @@ class TranslatorService:
             )
             self._known = {name: over if name == identity else one for name, one in self._known.items() if name in kept}
             self._change.notify_all()
+
+    def _note(self, identity: str, report: Report) -> None:
+        """Write down a report that no worker wrote; where that is impossible, it lasts as long as this process."""
+        unfinished = self._store.path(identity) / f"{REPORT}.part"
+        try:
+            unfinished.write_bytes(msgspec.json.encode(report))
+            unfinished.replace(unfinished.with_name(REPORT))
+        except OSError as error:
+            _LOG.warning("the report of translation %s cannot be stored: %s", identity, error)
 
     def _restored(self, identity: str) -> TranslationInfo | None:
         """A translation of an earlier life; what had not ended then is dropped."""

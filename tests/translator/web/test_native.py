@@ -4,12 +4,15 @@ import json
 import threading
 from pathlib import Path
 
+import pytest
+
 from dropflow.errors import BadGraphError
 from dropflow.graph.codec import parse
 from dropflow.rest.failures import from_body
 from tests.translator.web.served import Served
 
 
+@pytest.mark.slow
 def test_a_translation_by_api(served: Served, nested: Path) -> None:
     """Sent, waited for, listed, downloaded, partitioned anew, deployed, deleted."""
     info = served.translate(nested, name="nested.graph", parts="2")
@@ -77,6 +80,7 @@ def test_the_translator_tells_about_itself(served: Served) -> None:
     assert "post" in paths["/gen_pgt"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_download_leaves_no_process(served: Served, nested: Path) -> None:
     """Who goes away in the middle gives the place back, again and again."""
     info = served.translate(nested, settings="Rows.num_of_copies=300\nCells.num_of_copies=40")
@@ -88,6 +92,7 @@ def test_an_interrupted_download_leaves_no_process(served: Served, nested: Path)
     assert served.ask("GET", f"/translations/{info['id']}/pg.json").status == 200
 
 
+@pytest.mark.slow
 def test_other_requests_are_answered_while_a_graph_is_translated(served: Served, nested: Path) -> None:
     """The server's own process does none of the work."""
     setting = "settings=Rows.num_of_copies%3D1000%0ACells.num_of_copies%3D1000"

@@ -26,6 +26,7 @@ def test_unroll_answers_the_list_of_drops(served: Served, nested: Path) -> None:
     assert not any("node" in drop for drop in drops)
 
 
+@pytest.mark.slow
 def test_a_graph_goes_step_by_step(served: Served, nested: Path) -> None:
     """Unrolled, partitioned and mapped by three calls, each with the answer of the one before."""
     unrolled = served.ask("POST", "/unroll", {"lg_content": nested.read_text()}).text

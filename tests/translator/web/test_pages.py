@@ -40,6 +40,7 @@ def test_eagle_posts_and_sees_its_graph(served: Served, hello: Path) -> None:
     assert served.page(reply) == page
 
 
+@pytest.mark.slow
 def test_a_form_of_twenty_megabytes_is_translated(served: Served, hello: Path) -> None:
     """Large graphs come in forms that are three times as large; all of it arrives."""
     document = json.loads(hello.read_text())
@@ -136,6 +137,7 @@ def test_forms_beyond_the_limit_are_refused(serve: Callable[..., Served], hello:
     assert "5000 bytes" in reply.text
 
 
+@pytest.mark.slow
 def test_a_page_that_waits_looks_again(serve: Callable[..., Served], nested: Path) -> None:
     """Without a script: the browser asks again, until the translation has ended."""
     served = serve(TranslatorLimits(workers=1))

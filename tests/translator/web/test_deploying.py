@@ -1,0 +1,84 @@
+"""Deploying over the wire: the translator's server calls a real manager's routes, signed with the cluster key."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dropflow.errors import DropflowError, LinkError
+from dropflow.rest.auth import Guard
+from dropflow.rest.client import Client
+from dropflow.rest.kit import Limits, Streams, make_app
+from dropflow.rest.server import Server
+from dropflow.testing.manager import FakeManager
+from managers.routes.native import native_routes
+from tests.translator.web.served import EXAMPLES
+from translator.web.assembly import make_translator
+from translator.web.records import DeployRequest, TranslateQuery
+
+_SECRET = b"s" * 32
+
+
+@pytest.mark.parametrize(("secret", "enters"), [(_SECRET, True), (b"x" * 32, False), (None, False)])
+def test_the_cluster_key_opens_the_manager(tmp_path: Path, secret: bytes | None, *, enters: bool) -> None:
+    """Only who has it deploys; the session is the manager's, with the graph that was translated."""
+    manager, streams = FakeManager("boss", role="master", nodes=("a", "b")), Streams(4)
+    guard = Guard(token="another", secret=_SECRET)  # noqa: S106 - no secret
+    server = Server(make_app(native_routes(manager, streams), guard, Limits()), streams=streams, stream_limit=4)
+    server.start()
+    _, _, service = make_translator(tmp_path, managers=[server.url], guard=guard, secret=secret)
+    try:
+        info = service.submit((EXAMPLES / "nested-scatter-gather.graph").read_bytes(), TranslateQuery())
+        service.get(info.id, seconds=60)
+        request = DeployRequest(manager=server.url, session="s", spread=True)
+        if enters:
+            assert service.deploy(info.id, request).url == f"{server.url}/sessions/s"
+            with Client(server.url, secret=_SECRET) as client:
+                assert client.session("s").drops == 67
+        else:
+            with pytest.raises(DropflowError, match=r"token|sign"):
+                service.deploy(info.id, request)
+            assert manager.sessions() == ()
+    finally:
+        service.close()
+        server.close()
+
+
+def test_a_manager_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """The error is the client's own, with the address."""
+    _, _, service = make_translator(tmp_path, managers=["http://127.0.0.1:9"], guard=Guard(token=None))
+    try:
+        info = service.submit((EXAMPLES / "hello.graph").read_bytes(), TranslateQuery())
+        service.get(info.id, seconds=60)
+        with pytest.raises(LinkError) as refused:
+            service.deploy(info.id, DeployRequest(manager="http://127.0.0.1:9"))
+        assert "127.0.0.1:9" in str(refused.value)
+    finally:
+        service.close()
+
+
+@pytest.mark.slow
+def test_workers_leave_with_their_parent(tmp_path: Path) -> None:
+    """A translator that is killed leaves no process behind, however long its graphs would have taken."""
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom dropflow.rest.auth import Guard\n"
+        "from translator.web.assembly import make_translator\nfrom translator.web.records import TranslateQuery\n"
+        "_, _, service = make_translator(Path(sys.argv[1]), guard=Guard(token=None))\n"
+        "info = service.submit(Path(sys.argv[2]), TranslateQuery())\nprint('ready', flush=True)\n"
+        "service.get(info.id, seconds=600)"
+    )
+    graph = tmp_path / "long.json"
+    graph.write_bytes(b"[" + b'{"oid": "x"},' * 300_000)
+    arguments = [sys.executable, "-c", script, str(tmp_path / "root"), str(graph)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        workers: list[psutil.Process] = []
+        while not workers:
+            workers = psutil.Process(parent.pid).children()
+        parent.kill()
+    _, alive = psutil.wait_procs(workers, timeout=60)
+
+    assert alive == []
