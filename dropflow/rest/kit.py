@@ -70,13 +70,16 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     query, body : Any
         Structs of the types that the route names; `body` is bytes when the route names none.
     headers : mapping
-        Request headers.
+        Request headers, with every word of their names capitalised.
+    is_gone : callable
+        Whether the client went away in the meantime: for handlers that wait.
     """
 
     path: Mapping[str, str]
     query: Any
     body: Any
     headers: Mapping[str, str]
+    is_gone: Callable[[], bool] = bool
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -313,6 +316,7 @@ class _Desk:
             query=_query(route),
             body=_body(route, route.limit or self._limits.body, signed),
             headers=dict(bottle.request.headers),
+            is_gone=bottle.request.environ.get("waitress.client_disconnected", bool),
         )
 
     def _refuse(self, error: DropflowError, *, original: bool) -> bytes:

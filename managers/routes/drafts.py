@@ -19,15 +19,11 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.states import SessionState
 
-__all__ = ["Draft", "Drafts", "WrongStateError", "session_name"]
+__all__ = ["Draft", "Drafts", "session_name"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MOST = 1000
 _LONGEST = 255
-
-
-class WrongStateError(ConflictError):
-    """The session is in a state that does not allow this: the error that DALiuGE's clients know as their own."""
 
 
 class _Head(msgspec.Struct):
@@ -122,7 +118,7 @@ class Drafts:
         ------
         BadGraphError
             It is no such list, or has a drop that is there already.
-        NotFoundError, WrongStateError
+        NotFoundError, ConflictError
             There is no such draft, or it is being deployed.
         """
         added = _drops(body, name)
@@ -140,7 +136,7 @@ class Drafts:
 
         Raises
         ------
-        NotFoundError, WrongStateError
+        NotFoundError, ConflictError
             See `append`.
         """
         with self._lock:
@@ -165,7 +161,7 @@ class Drafts:
         if draft is None:
             raise NotFoundError(f"there is no session {name!r} that is being built")
         if draft.status not in (SessionState.PRISTINE, SessionState.BUILDING):
-            raise WrongStateError(f"session {name!r} is {draft.status.name}", hint="create another one")
+            raise ConflictError(f"session {name!r} is {draft.status.name}", hint="create another one")
         return draft
 
 

@@ -12,7 +12,7 @@ The id of each is the version of the session. Whoever comes back with ``Last-Eve
 before the next change where the version is still that one.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from threading import Event as Signal
 
 import msgspec
@@ -35,7 +35,13 @@ _HEARTBEAT = 15.0
 
 
 def following(
-    manager: Manager, session: str, closing: Signal, *, last: str = "", clock: Clock | None = None
+    manager: Manager,
+    session: str,
+    closing: Signal,
+    *,
+    last: str = "",
+    is_gone: Callable[[], bool] = bool,
+    clock: Clock | None = None,
 ) -> Generator[bytes] | None:
     """The events of a session, until it is over or the server closes.
 
@@ -49,6 +55,8 @@ def following(
         Set when the server closes.
     last : str
         ``Last-Event-ID`` of the request.
+    is_gone : callable
+        Whether the client went away, which ends the events within a second or so.
     clock : Clock, optional
         By which heartbeats are sent.
 
@@ -66,15 +74,17 @@ def following(
     seen = last == str(detail.version)
     if seen and _is_over(detail):
         return None
-    return _events(manager, detail, closing, seen=seen, clock=clock or SystemClock())
+    return _events(manager, detail, closing, seen=seen, is_gone=is_gone, clock=clock or SystemClock())
 
 
-def _events(manager: Manager, detail: SessionDetail, closing: Signal, *, seen: bool, clock: Clock) -> Generator[bytes]:
+def _events(
+    manager: Manager, detail: SessionDetail, closing: Signal, *, seen: bool, is_gone: Callable[[], bool], clock: Clock
+) -> Generator[bytes]:
     # A comment at once where there is nothing to tell: it opens the stream.
     yield heartbeat() if seen else _event("session", detail, detail)
     told = clock.monotonic()
     while not _is_over(detail):
-        if closing.wait(_PACE):
+        if closing.wait(_PACE) or is_gone():
             return
         try:
             after = manager.watch(detail.session, version=detail.version, seconds=_WAIT)

@@ -220,15 +220,13 @@ class _Handlers:
                 piece = min(left, _POLL)
                 detail = self._manager.watch(name, version=query.version, seconds=piece)
                 left -= piece
-                if detail.version > query.version or left <= 0 or self._streams.closing.is_set():
-                    return detail
-                if _is_over(detail):
+                ended = left <= 0 or self._streams.closing.is_set() or call.is_gone()
+                if detail.version > query.version or ended or _is_over(detail):
                     return detail
 
     def events(self, call: Call) -> Answer:
-        chunks = following(
-            self._manager, _session(call), self._streams.closing, last=call.headers.get("Last-Event-Id", "")
-        )
+        last = call.headers.get("Last-Event-Id", "")
+        chunks = following(self._manager, _session(call), self._streams.closing, last=last, is_gone=call.is_gone)
         if chunks is None:
             return Answer(content_type="text/plain", status=204)
         return Answer(body=self._streams.hold(chunks), content_type="text/event-stream")

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote
 
 import msgspec
 
-from dropflow.errors import BadGraphError, DropflowError, HttpError, NotFoundError, UsageError
+from dropflow.errors import BadGraphError, ConflictError, DropflowError, HttpError, NotFoundError, UsageError
 from dropflow.graph.names import oids
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.disposition import attachment
@@ -20,7 +20,7 @@ from dropflow.rest.kit import Answer, Call, Route
 from dropflow.rest.schema import DropInfo, DropQuery, NodeInfo, Role, SessionInfo, SubmitQuery
 from dropflow.states import SessionState
 from managers.api import Manager
-from managers.routes.drafts import Draft, Drafts, WrongStateError, session_name
+from managers.routes.drafts import Draft, Drafts, session_name
 from managers.routes.shapes import (
     drop_status,
     expanded,
@@ -205,14 +205,14 @@ class _Original:
         try:
             self._drafts.create(name, {session.session for session in self._manager.sessions()})
         except DropflowError as error:
-            return refused(error, name)
+            return refused(error, name, creating=True)
         return {"sessionId": name}
 
     def append(self, call: Call) -> object:
         name = call.path["session"]
         if self._drafts.find(name) is None:
             status = self._manager.session(session_name(name)).status
-            raise WrongStateError(f"session {name!r} is {status}", hint="create another one")
+            raise ConflictError(f"session {name!r} is {status}", hint="create another one")
         self._drafts.append(name, call.body)
         return _SUCCESS
 
@@ -220,7 +220,7 @@ class _Original:
         name = call.path["session"]
         if self._drafts.find(name) is None:
             status = self._manager.session(session_name(name)).status
-            raise WrongStateError(f"session {name!r} is {status}", hint="create another one")
+            raise ConflictError(f"session {name!r} is {status}", hint="create another one")
         draft = self._drafts.take(name)
         if not draft.drops:
             return _SUCCESS
@@ -281,7 +281,7 @@ class _Original:
         draft = self._drafts.find(name)
         status = draft.status.name if draft else self._manager.session(session_name(name)).status
         if status not in ("DEPLOYING", "RUNNING", "CANCELLED"):
-            raise WrongStateError(f"session {name!r} is {status}", hint="only one that runs can be cancelled")
+            raise ConflictError(f"session {name!r} is {status}", hint="only one that runs can be cancelled")
         self._manager.cancel(session_name(name), "cancelled by a client of DALiuGE")
         return _SUCCESS
 
@@ -306,7 +306,7 @@ class _Original:
     def _rows(self, call: Call, *, node: str = "") -> Iterator[DropInfo]:
         draft = self._drafts.find(call.path["session"])
         if draft is not None:
-            raise WrongStateError(f"session {draft.name!r} is {draft.status.name}", hint="deploy it first")
+            raise ConflictError(f"session {draft.name!r} is {draft.status.name}", hint="deploy it first")
         offset, total = 0, 1
         while offset < total:
             query = DropQuery(node=node, offset=offset, limit=_PAGE)

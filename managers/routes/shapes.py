@@ -21,7 +21,6 @@ from dropflow.rest.failures import status_of, to_body
 from dropflow.rest.kit import Answer
 from dropflow.rest.schema import DropInfo, NodeInfo
 from dropflow.states import AppState, DropState
-from managers.routes.drafts import WrongStateError
 from managers.routes.graphs import pg_json
 
 __all__ = ["drop_status", "expanded", "log_records", "node_string", "refused", "specifications", "url_of"]
@@ -96,22 +95,25 @@ def log_records(lines: Iterable[str]) -> Iterator[Mapping[str, object]]:
         }
 
 
-def refused(error: DropflowError, session: str) -> Answer:
-    """`error` as DALiuGE's clients know it, and as ours do."""
-    name, arguments, status = _exception(error, session)
+def refused(error: DropflowError, session: str, *, creating: bool = False) -> Answer:
+    """`error` as DALiuGE's clients know it, and as ours do.
+
+    What conflicts with a session that is created is another one of its name; later it is the session's own state.
+    """
+    name, arguments, status = _exception(error, session, creating=creating)
     body = {"ok": False, "error": msgspec.to_builtins(to_body(error)), "type": name, "args": arguments}
     return Answer(status=status, body=msgspec.json.encode(body))
 
 
-def _exception(error: DropflowError, session: str) -> tuple[str, list[object], int]:
+def _exception(error: DropflowError, session: str, *, creating: bool) -> tuple[str, list[object], int]:
     text: list[object] = [str(error)]
     match error:
         case NotFoundError() if session:
             return "NoSessionException", [session], 404
-        case WrongStateError():
-            return "InvalidSessionState", text, 400
-        case ConflictError():
+        case ConflictError() if creating:
             return "SessionAlreadyExistsException", [session], 409
+        case ConflictError():
+            return "InvalidSessionState", text, 400
         case BadGraphError() | BadFileError():
             return "InvalidGraphException", text, 400
         case HttpError() if error.status == 501:  # noqa: PLR2004 - an HTTP status

@@ -11,8 +11,9 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dropflow.errors import LinkError
+from dropflow.errors import HttpError, LinkError
 from dropflow.rest.changes import apply_change, change_between
+from dropflow.rest.client import Client
 from dropflow.rest.disposition import attachment, file_name
 from dropflow.rest.kit import Limits, Streams
 from dropflow.rest.openapi import document
@@ -271,3 +272,23 @@ def test_trouble_is_told_and_got_over(manager: FakeManager) -> None:
 
     assert (trouble.name, b"n2 does not answer" in trouble.data) == ("trouble", True)
     assert [event.name for event in read_events(chunks)] == ["change", "end"]
+
+
+def test_a_viewer_that_goes_away_gives_its_place_back(manager: FakeManager) -> None:
+    """Though nothing happens in the session that it watched."""
+    streams = Streams(1)
+    with serve(native_routes(manager, streams), streams=streams) as server:
+        with Client(server.url) as client:
+            pictures = client.events("running")
+            next(pictures)
+            with pytest.raises(HttpError, match="too many event streams"):
+                client.watch("running", version=99, seconds=1)
+            pictures.close()  # type: ignore[attr-defined] # it is a generator
+        for _ in range(500):
+            try:
+                with streams.slot():
+                    break
+            except HttpError:
+                threading.Event().wait(0.02)
+        else:
+            pytest.fail("the place was never given back")
