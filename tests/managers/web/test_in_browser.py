@@ -352,6 +352,42 @@ def test_everything_has_a_name(serve: Any, look: Any) -> None:
     assert {address: found for address, found in nameless.items() if found} == {}
 
 
+PALE = """() => {
+  const parts = (color) => color.match(/[\\d.]+/g).map(Number);
+  const light = ([red, green, blue]) => [red, green, blue]
+    .map((part) => part / 255)
+    .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, part, index) => sum + part * [0.2126, 0.7152, 0.0722][index], 0);
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const color = parts(getComputedStyle(at).backgroundColor);
+      if (color.length === 3 || color[3] === 1) return color;
+    }
+  };
+  const pale = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const hasText = [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim());
+    if (!hasText || element.closest("svg, [aria-disabled], option, .unseen")) continue;
+    const [one, other] = [light(parts(getComputedStyle(element).color)), light(behind(element))].sort((a, b) => b - a);
+    const contrast = (one + 0.05) / (other + 0.05);
+    if (contrast < 4.5) pale.push(`${element.outerHTML.slice(0, 80)} ${contrast.toFixed(2)}`);
+  }
+  return [...new Set(pale)];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_can_be_read(serve: Any, look: Any, scheme: str) -> None:
+    """All text has a contrast of 4.5 to what is behind it (WCAG 2, level AA), by day and by night."""
+    page = look(serve(made_up(role="island")), color_scheme=scheme).page
+    pale = {}
+    for address in PAGES:
+        page.goto(address)
+        pale[address] = page.evaluate(PALE)
+
+    assert {address: found for address, found in pale.items() if found} == {}
+
+
 def test_the_keyboard_reaches_everything_visibly(serve: Any, look: Any) -> None:
     """The first stop of the keyboard skips to the content, and what has the focus is outlined."""
     page = look(serve(made_up())).page
