@@ -14,6 +14,9 @@ __all__ = ["SECONDS", "Asker", "Replies"]
 
 SECONDS = 2.0
 """How long people wait for a child that does not answer, once."""
+_LONGEST = 12.0
+"""How long they wait for one that is slow, but shows that it is alive: it may have much to look through, or be waiting
+for a child of its own."""
 
 Value = TypeVar("Value")
 
@@ -99,7 +102,14 @@ class Asker:
     ) -> Replies[Value]:
         """As `ask`, with another question to each child, by its address."""
         worth = {url: call for url, call in calls.items() if views[url].is_asked}
-        outcomes = self._fanout.ask(worth, seconds=seconds, discard=discard)
+        signs = {url: self._children.signs(url) for url in worth}
+
+        def is_alive(url: str) -> bool:
+            before, signs[url] = signs[url], self._children.signs(url)
+            return signs[url] > before
+
+        longest = max(seconds, _LONGEST)
+        outcomes = self._fanout.ask(worth, seconds=seconds, discard=discard, is_alive=is_alive, longest=longest)
         values: list[tuple[ChildView, Value]] = []
         absent: list[ChildView] = []
         refusals: list[tuple[ChildView, DropflowError]] = []

@@ -76,6 +76,8 @@ class _Entry:
     role: Role
     info: ManagerInfo | None = None
     nodes: tuple[NodeInfo, ...] = ()
+    signs: int = 0
+    """How often it gave a sign of life."""
     asked: int = 0
     """Number of the last time its thread asked."""
     silent_since: int | None = None
@@ -207,6 +209,12 @@ class Children:
             first.wait(max(deadline - self._clock.monotonic(), 0.0))
             first.set()
 
+    def signs(self, url: str) -> int:
+        """How many signs of life a child gave; 0 for one that is none."""
+        with self._lock:
+            entry = self._entries.get(url)
+            return entry.signs if entry else 0
+
     def silence(self, url: str, reason: str) -> None:
         """Do not ask this child anything until its thread has an answer: it let somebody wait in vain."""
         with self._lock:
@@ -293,6 +301,7 @@ class Children:
         mark = self._mark()
         try:
             info = entry.manager.info()
+            self._alive(entry, info)
             # Managers that cannot be children are asked nothing more: a ring of managers would ask for ever.
             is_fit = info.role in _ALLOWED[self._role]
             nodes = entry.manager.nodes() if is_fit else ()
@@ -303,7 +312,7 @@ class Children:
         except Exception as error:  # noqa: BLE001 - the thread must live on to ask again
             self._refused(entry, f"cannot be asked: {type(error).__name__}: {error}")
             return
-        self._answered(entry, number, info, nodes)
+        self._answered(entry, number, nodes)
         view = next((view for view in self.views() if view.url == entry.url), None)
         if view is not None and view.is_asked:
             self._heard(view, sessions, mark)
@@ -316,19 +325,27 @@ class Children:
                 entry.silent_since = entry.asked
         self._changed()
 
-    def _answered(self, entry: _Entry, number: int, info: ManagerInfo, nodes: Sequence[NodeInfo]) -> None:
+    def _alive(self, entry: _Entry, info: ManagerInfo) -> None:
+        """It gave a sign of life, whatever it has to tell else."""
         now = self._clock.monotonic()
         with self._lock:
             if entry.stop.is_set():
                 return
-            entry.info, entry.role, entry.nodes = info, info.role, tuple(nodes)
+            entry.signs += 1
+            entry.info, entry.role = info, info.role
             entry.unfit = "" if info.role in _ALLOWED[self._role] else f"is a {info.role}, which no {self._role} takes"
+            self._membership.handle(Join(entry.url, info.incarnation, entry.url), now)
+            self._membership.handle(Heard(entry.url, info.incarnation), now)
+
+    def _answered(self, entry: _Entry, number: int, nodes: Sequence[NodeInfo]) -> None:
+        with self._lock:
+            if entry.stop.is_set():
+                return
+            entry.nodes = tuple(nodes)
             if entry.silent_since is not None and entry.silent_since < number:
                 entry.silent_since = None
             if entry.silent_since is None:
                 entry.reason = ""
-            self._membership.handle(Join(entry.url, info.incarnation, entry.url), now)
-            self._membership.handle(Heard(entry.url, info.incarnation), now)
 
 
 def _doubles(entries: Iterable[_Entry]) -> dict[str, str]:

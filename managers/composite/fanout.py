@@ -25,6 +25,10 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
+def _nobody(_: object) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Outcome(Generic[Value]):
     """What became of one call: its value, or its error.
@@ -69,8 +73,13 @@ class Fanout:
         *,
         seconds: float,
         discard: Callable[[Value], None] | None = None,
+        is_alive: Callable[[Key], bool] = _nobody,
+        longest: float = 0.0,
     ) -> dict[Key, Outcome[Value]]:
         """Make all calls at once and wait for them, for `seconds` at most.
+
+        At the deadline, and again after as many seconds, those that are still under way are waited for if one of them
+        `is_alive`, until `longest` is over.
 
         Parameters
         ----------
@@ -78,6 +87,8 @@ class Fanout:
             By anything that names whom they go to.
         discard : callable, optional
             Gets each value that comes after the deadline.
+        is_alive : callable
+            Whether there is hope for a call that is late. Asked once for each, at each deadline.
 
         Returns
         -------
@@ -87,6 +98,7 @@ class Fanout:
         done: queue.SimpleQueue[tuple[Key, Outcome[Value]]] = queue.SimpleQueue()
         over = threading.Event()
         found: dict[Key, Outcome[Value]] = {}
+        end = self._clock.monotonic() + max(seconds, longest)
         deadline = self._clock.monotonic() + seconds
         for key, call in calls.items():
             if not self.spawn(key, _Work(key, call, done, over, discard).run):
@@ -95,13 +107,18 @@ class Fanout:
             try:
                 key, outcome = done.get(timeout=max(deadline - self._clock.monotonic(), 0.0))
             except queue.Empty:
-                break
+                alive = [key for key in calls if key not in found and is_alive(key)]
+                if not alive or self._clock.monotonic() + seconds > end:
+                    break
+                deadline += seconds
+                continue
             found[key] = outcome
         over.set()
         while not done.empty():  # what arrived between the deadline and the line above
             key, outcome = done.get()
             found[key] = outcome
-        missing = Outcome[Value](error=LinkError(f"no answer within {seconds:g} s"), late=True)
+        waited = self._clock.monotonic() - end + max(seconds, longest)
+        missing = Outcome[Value](error=LinkError(f"no answer within {max(waited, seconds):.3g} s"), late=True)
         return {key: found.get(key, missing) for key in calls}
 
     def spawn(self, key: Hashable, job: Callable[[], None]) -> bool:

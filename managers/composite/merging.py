@@ -70,7 +70,7 @@ def merge(parts: Sequence[Part], *, version: int) -> SessionDetail:
     status = _status([SessionState[detail.status] for detail in told])
     is_over = SessionState[status].is_terminal
     failures = merge_failures(failure for detail in told for failure in detail.failures)
-    missing = [f"{part.child} {part.missing}" for part in parts if part.missing]
+    missing = [f"{part.child}: {part.missing}" for part in parts if part.missing]
     first = max(told, key=lambda detail: detail.epoch)
     return SessionDetail(
         session=first.session,

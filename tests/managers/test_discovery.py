@@ -27,6 +27,7 @@ def pair() -> Iterator[Pair]:
     second.close()
 
 
+@pytest.mark.slow
 def test_announced_managers_are_found_and_their_goodbye_is_heard(pair: Pair) -> None:
     """Who browses hears of a manager with all that it announced, and hears when it leaves."""
     talker, listener = pair
@@ -41,6 +42,7 @@ def test_announced_managers_are_found_and_their_goodbye_is_heard(pair: Pair) -> 
     assert heard.get(timeout=30) == ("left", _NODE)
 
 
+@pytest.mark.slow
 def test_a_callback_that_fails_does_not_end_the_listening(pair: Pair) -> None:
     """An error while a manager is taken leaves the ears open for the next one."""
     talker, listener = pair
@@ -59,6 +61,7 @@ def test_a_callback_that_fails_does_not_end_the_listening(pair: Pair) -> None:
     assert heard.get(timeout=30) == "n2"
 
 
+@pytest.mark.slow
 def test_announcing_returns_before_it_is_done(pair: Pair) -> None:
     """A manager need not wait for the network to agree on its name."""
     talker, _ = pair

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError, GoneError, InternalError, LinkError, NotFoundError, UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import DropQuery, SubmitQuery
@@ -258,6 +259,7 @@ def test_watching_wakes_with_the_news_of_any_node(world: World) -> None:
 
 def test_watching_gives_up_when_its_time_is_over(world: World) -> None:
     """Without news the answer is the session as it is."""
+    world.clock = SystemClock()
     world.node("n1")
     island = world.composite("n1")
     island.submit(fan(4), _SUBMIT)
@@ -334,6 +336,7 @@ def test_a_node_that_comes_back_is_taken_as_it_is(world: World) -> None:
     until(lambda: island.session("s").status == "FINISHED")
 
 
+@pytest.mark.slow
 def test_a_hanging_node_costs_its_deadline_once(world: World) -> None:
     """The first question waits for it, the next ones do not ask it; the numbers are its last ones."""
     world.node("n1")
@@ -348,6 +351,23 @@ def test_a_hanging_node_costs_its_deadline_once(world: World) -> None:
 
     assert (found.drops, found.status, two.calls.count("session")) == (41, "RUNNING", asked)
     assert any("n2" in note for note in found.notes)
+
+
+@pytest.mark.slow
+def test_a_slow_node_that_is_alive_is_waited_for(world: World) -> None:
+    """Who answers its heartbeat is not given up because a question takes longer."""
+    world.node("n1")
+    two = world.hanging("n2")
+    island = world.composite("n1", "n2")
+    island.submit(_parts(2), _SUBMIT)
+    two.hang("drops")
+    timer = threading.Timer(2.5, two.release)
+    timer.start()
+
+    page = island.drops("s", DropQuery())
+
+    assert (page.total, page.missing) == (41, ())
+    timer.join()
 
 
 def test_deleting_leaves_nothing_even_on_nodes_that_come_back(world: World) -> None:

@@ -86,3 +86,26 @@ def test_hanging_calls_are_bounded_for_each_name() -> None:
     assert found["fast"].value is True
     free.set()
     fanout.close()
+
+
+def test_a_slow_call_is_waited_for_while_there_is_hope() -> None:
+    """Beyond its deadline a call may go on as long as it is alive, and not for ever."""
+    fanout = Fanout(SystemClock())
+    free = threading.Event()
+    asked: list[str] = []
+
+    def is_alive(name: str) -> bool:
+        asked.append(name)
+        if len(asked) == 2:
+            free.set()
+        return True
+
+    found = fanout.ask({"slow": lambda: free.wait(60)}, seconds=0.05, is_alive=is_alive, longest=60.0)
+    assert found["slow"].value is True
+    assert len(asked) >= 2
+
+    free.clear()
+    found = fanout.ask({"slow": lambda: free.wait(60)}, seconds=0.05, is_alive=lambda _: True, longest=0.2)
+    assert found["slow"].late
+    free.set()
+    fanout.close()

@@ -23,6 +23,7 @@ def pair() -> Iterator[tuple[Discovery, Discovery]]:
     second.close()
 
 
+@pytest.mark.slow
 def test_nodes_with_the_same_key_are_taken_as_they_come_and_go(world: World, pair: tuple[Discovery, Discovery]) -> None:
     """An announced node becomes a child if its key is ours, and is forgotten when it said goodbye and is lost."""
     talker, listener = pair

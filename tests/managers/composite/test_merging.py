@@ -142,7 +142,7 @@ def test_a_part_that_only_does_not_answer_is_told_as_it_was() -> None:
 
     found = merge([Part("n2", detail, missing="does not answer")], version=1)
 
-    assert (found.status, found.running, found.notes) == ("RUNNING", 2, ("n2 does not answer",))
+    assert (found.status, found.running, found.notes) == ("RUNNING", 2, ("n2: does not answer",))
 
 
 def test_a_lost_node_that_was_done_changes_nothing() -> None:
