@@ -1,0 +1,37 @@
+"""The page of the REST interface is complete."""
+
+import re
+from pathlib import Path
+
+from dropflow.rest.auth import Guard
+from dropflow.rest.kit import Limits, Streams
+from dropflow.rest.login import login_routes
+from dropflow.testing.manager import FakeManager
+from managers.routes.metrics import metrics_routes
+from managers.routes.native import native_routes
+from managers.routes.original import original_routes
+
+_PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "rest.md").read_text(encoding="utf-8")
+_ROW = re.compile(r"^\| ([A-Z, ]+) \| `(/[^`]*)`", re.MULTILINE)
+
+
+def test_every_path_is_documented_and_every_documented_path_is_served() -> None:
+    """The tables of the page and the route tables name the same paths, with the same methods for our own."""
+    manager = FakeManager()
+    ours = [*native_routes(manager, Streams(1)), *metrics_routes(manager), *login_routes(Guard(token=None))]
+    theirs = original_routes(manager)
+    rows = {(method, path) for methods, path in _ROW.findall(_PAGE) for method in methods.split(", ")}
+    served = {(route.method, route.path) for route in (*ours, *theirs)}
+
+    assert rows <= served
+    assert {(route.method, route.path) for route in ours if not route.path.startswith("/login.")} <= rows
+    assert [route.path for route in theirs if f"`{route.path}`" not in _PAGE] == []
+
+
+def test_the_limits_are_those_of_the_page() -> None:
+    """What the page says is what a server takes."""
+    limits = Limits()
+
+    assert f"{limits.body // 2**20} MB" in _PAGE
+    assert f"{limits.drops // 10**6} million drops" in _PAGE
+    assert f"{limits.streams} event streams" in _PAGE

@@ -1,0 +1,123 @@
+"""From the URL that a server prints to a cookie in the browser."""
+
+import json
+from collections.abc import Iterator
+from http.cookies import SimpleCookie
+
+import pytest
+
+from dropflow.rest.auth import Guard
+from dropflow.rest.kit import Call, Route
+from dropflow.rest.login import login_routes
+from dropflow.rest.server import Server
+from dropflow.testing.serving import Reply, ask, serve
+
+TOKEN = "a-token"  # noqa: S105 - guards nothing
+
+
+def _page(_: Call) -> None:
+    """Nothing to tell."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A page behind a token, and the way in."""
+    guard = Guard(token=TOKEN)
+    page = Route(method="GET", path="/page", handler=_page, summary="a page")
+    with serve([page, *login_routes(guard)], guard=guard) as found:
+        yield found
+
+
+def _login(server: Server, **fields: str) -> Reply:
+    return ask(server.url, "POST", "/login", body=json.dumps(fields).encode())
+
+
+def test_the_token_becomes_a_cookie_that_lets_in(server: Server) -> None:
+    """HttpOnly and SameSite=Strict, and the token is not in it."""
+    reply = _login(server, token=TOKEN, next="/page")
+    cookie = SimpleCookie(reply.headers["Set-Cookie"])
+    ((name, morsel),) = cookie.items()
+
+    assert (reply.status, reply.headers["Location"]) == (303, "/page")
+    assert (morsel["httponly"], morsel["samesite"], morsel["path"]) == (True, "Strict", "/")
+    assert TOKEN not in reply.headers["Set-Cookie"]
+    assert ask(server.url, "GET", "/page", headers={"Cookie": f"{name}={morsel.value}"}).status == 200
+
+
+def test_the_form_works_without_a_script(server: Server) -> None:
+    """As a browser posts it."""
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": server.url}
+    reply = ask(server.url, "POST", "/login", headers=headers, body=f"token=+{TOKEN}+&next=%2Fpage".encode())
+
+    assert (reply.status, reply.headers["Location"]) == (303, "/page")
+
+
+@pytest.mark.parametrize("body", [b'{"token": "wrong"}', b'{"token": ""}'])
+def test_a_wrong_token_is_refused(server: Server, body: bytes) -> None:
+    """Without a cookie."""
+    reply = ask(server.url, "POST", "/login", body=body)
+
+    assert reply.status == 401
+    assert "Set-Cookie" not in reply.headers
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"token": 1}', b"\xff", b"x" * 70_000])
+def test_what_is_no_login_is_refused(server: Server, body: bytes) -> None:
+    """Whatever it is, and however large."""
+    assert ask(server.url, "POST", "/login", body=body).status in (400, 413)
+
+
+def test_another_site_cannot_log_a_browser_in(server: Server) -> None:
+    """Login is same-origin too."""
+    headers = {"Origin": "https://evil.example"}
+
+    assert ask(server.url, "POST", "/login", headers=headers, body=b'{"token": "a-token"}').status == 403
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "", "/a\r\nX: y", "/ü"],
+)
+def test_a_login_leads_nowhere_else(server: Server, target: str) -> None:
+    """Only to a page of this server."""
+    assert _login(server, token=TOKEN, next=target).headers["Location"] == "/"
+
+
+def test_people_without_a_token_are_sent_to_the_login(server: Server) -> None:
+    """And come back to where they wanted; programs are refused."""
+    reply = ask(server.url, "GET", "/page?x=1", headers={"Accept": "text/html"})
+    page = ask(server.url, "GET", reply.headers["Location"])
+
+    assert (reply.status, reply.headers["Location"]) == (303, "/login?next=%2Fpage%3Fx%3D1")
+    assert b'value="/page?x=1"' in page.body
+    assert ask(server.url, "GET", "/page").status == 401
+
+
+def test_the_login_page_brings_all_that_it_needs(server: Server) -> None:
+    """Without a token, from this server only, and with nothing of the caller's as markup."""
+    page = ask(server.url, "GET", '/login?next=/"><script>')
+    script, style = ask(server.url, "GET", "/login.js"), ask(server.url, "GET", "/login.css")
+
+    assert (page.status, script.status, style.status) == (200, 200, 200)
+    assert b'"><script>' not in page.body
+    assert b"http://" not in page.body + script.body + style.body
+    assert b"https://" not in page.body + script.body + style.body
+
+
+def test_logout_takes_the_cookie_back(server: Server) -> None:
+    """It needs to be logged in, so that no page can log somebody out by chance."""
+    assert ask(server.url, "POST", "/logout").status == 401
+    reply = ask(server.url, "POST", "/logout", headers={"Authorization": f"Bearer {TOKEN}"})
+
+    assert reply.status == 303
+    assert "Max-Age=0" in reply.headers["Set-Cookie"]
+
+
+def test_a_server_without_a_token_has_nothing_to_ask() -> None:
+    """The login leads on at once."""
+    guard = Guard(token=None)
+    with serve(login_routes(guard), guard=guard) as server:
+        reply = _login(server, token="", next="/page")
+
+    assert (reply.status, reply.headers["Location"]) == (303, "/page")
+    assert "Set-Cookie" not in reply.headers
