@@ -164,6 +164,7 @@ def serve_translator(options: ServeOptions, *, managers: Sequence[str]) -> Exit:
             secret=front.key.secret,
             name=front.name,
             url=lambda: url,
+            more=login_routes(guard),
         )
         front.stack.callback(translator.close)
         server = Server(
