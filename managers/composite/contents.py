@@ -14,7 +14,7 @@ from managers.api import Manager
 from managers.composite.archive import bundle, close
 from managers.composite.asking import Asker, Replies
 from managers.composite.children import Children, ChildView
-from managers.composite.merging import merge_failures, told_by, windows
+from managers.composite.merging import lost_nodes, merge_failures, told_by, windows
 from managers.composite.sightings import Sightings
 
 __all__ = ["Contents"]
@@ -88,7 +88,8 @@ class Contents:
         if not parts:
             replies.raise_unless_answered(f"session {session!r}")
         told = [failure for _, failures in replies.values for failure in failures]
-        remembered = [failure for part in parts if part.missing for failure in told_by(part).failures]
+        missing = [part for part in parts if part.missing]
+        remembered = [failure for part in missing for failure in told_by(part, lost_nodes(told)).failures]
         return merge_failures([*told, *remembered])
 
     def results(self, session: str) -> tuple[ResultInfo, ...]:

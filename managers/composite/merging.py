@@ -63,7 +63,8 @@ def merge(parts: Sequence[Part], *, version: int) -> SessionDetail:
     It is over when all parts are, and then FAILED if any is, else CANCELLED if any is. A part that is lost counts as
     FAILED unless it was over, and its node is a root cause.
     """
-    told = [told_by(part) for part in parts]
+    reported = lost_nodes(failure for part in parts if not part.lost for failure in part.detail.failures)
+    told = [told_by(part, reported) for part in parts]
     states: Counter[str] = Counter()
     for detail in told:
         states.update(detail.states)
@@ -185,22 +186,36 @@ def _remaining(told: Sequence[SessionDetail]) -> float | None:
     return max(known) if known and len(known) == len(going) else None
 
 
-def told_by(part: Part) -> SessionDetail:
-    """What a part tells: as it is, or, on a node that is lost before it was over, what is left of it."""
+def lost_nodes(failures: Iterable[FailureInfo]) -> frozenset[str]:
+    """The nodes of which these failures say that they are lost."""
+    return frozenset(failure.name for failure in failures if not failure.drop)
+
+
+def told_by(part: Part, reported: frozenset[str]) -> SessionDetail:
+    """What a part tells: as it is, or, on a node that is lost before it was over, what is left of it.
+
+    Parameters
+    ----------
+    reported : set of str
+        Lost nodes that others tell of. They know more than that the node is silent.
+    """
     detail = part.detail
     if not part.lost or SessionState[detail.status].is_terminal:
         return detail
-    text = f"node {part.child} is lost with {part.unsettled} of its {detail.drops} drops not settled: {part.missing}"
+    left = f"{part.unsettled} of its {detail.drops} drops were not settled"
+    text = f"node {part.child} is lost: {part.missing}; {left}"
     failure = FailureInfo(
         drop="",
         name=part.child,
         node=part.child,
         code="DF220",
-        kind="LostNode",
+        kind="NodeLost",
         text=text,
         hint="start the node again, and submit the graph again",
         count=part.unsettled,
     )
+    if part.child in reported:
+        text = f"{part.child}: {left}"
     return msgspec.structs.replace(
         detail,
         status=SessionState.FAILED.name,
@@ -208,5 +223,5 @@ def told_by(part: Part) -> SessionDetail:
         rate=0.0,
         remaining=None,
         text=text,
-        failures=(*detail.failures, failure),
+        failures=detail.failures if part.child in reported else (*detail.failures, failure),
     )

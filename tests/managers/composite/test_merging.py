@@ -132,8 +132,20 @@ def test_a_lost_node_fails_its_session_and_is_named() -> None:
     found = merge([Part("n1", over), Part("n2", detail, missing="does not answer", lost=True)], version=1)
 
     assert (found.status, found.running, found.drops, found.nodes) == ("FAILED", 0, 15, ("n1", "n2"))
-    assert "n2 is lost with 6 of its 10 drops not settled" in found.text
+    assert found.text == "node n2 is lost: does not answer; 6 of its 10 drops were not settled"
     assert [(failure.name, failure.drop, failure.count) for failure in found.failures] == [("n2", "", 6)]
+
+
+def test_a_lost_node_that_others_tell_of_is_one_root_cause() -> None:
+    """The nodes that wait for a lost one tell of it better, and its drops are not counted again."""
+    lost = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4)
+    told = FailureInfo(drop="", name="n2", node="n1", code="DF220", kind="NodeLost", text="n2 is lost", count=3)
+    other = SessionDetail(session="s", graph="g", status="FAILED", text="n2 is lost", failures=(told,))
+
+    found = merge([Part("n1", other), Part("n2", lost, missing="is silent", lost=True)], version=1)
+
+    assert found.failures == (told,)
+    assert found.text == "n2 is lost; n2: 6 of its 10 drops were not settled"
 
 
 def test_a_part_that_only_does_not_answer_is_told_as_it_was() -> None:
