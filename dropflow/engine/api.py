@@ -24,6 +24,7 @@ __all__ = [
     "Handle",
     "Input",
     "Keeper",
+    "Mail",
     "Outcome",
     "Output",
     "Runner",
@@ -259,6 +260,23 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True):
     failure: Failure | None = None
 
 
+class Mail(Protocol):
+    """Something that came for a session, to be opened in the session's own thread."""
+
+    sender: str
+    """The node that it came from."""
+
+    def open(self) -> Sequence[Arrival]:
+        """What is in it that can be used already.
+
+        Raises
+        ------
+        DropflowError
+            It makes no sense; the session cannot go on with this sender.
+        """
+        ...
+
+
 class Exchange(Protocol):
     """How a session on several nodes tells the others, and hears from them. Rows are those of the session's slice."""
 
@@ -267,7 +285,7 @@ class Exchange(Protocol):
     remote: IntColumn
     """Drops of the slice that live on other nodes."""
 
-    def start(self, deliver: Callable[[Sequence[Arrival]], None]) -> None:
+    def start(self, deliver: Callable[[Sequence[Mail]], None]) -> None:
         """Pass on what arrives, and has arrived; `deliver` may be called from any thread."""
         ...
 

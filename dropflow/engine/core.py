@@ -46,6 +46,7 @@ __all__ = ["Core"]
 _INITIALIZED, _WRITING = int(DropState.INITIALIZED), int(DropState.WRITING)
 _COMPLETED, _ERROR = int(DropState.COMPLETED), int(DropState.ERROR)
 _CANCELLED, _SKIPPED = int(DropState.CANCELLED), int(DropState.SKIPPED)
+_STATES = tuple(DropState)
 _NO_CAUSE = -1
 _NONE: frozenset[int] = frozenset()
 
@@ -178,7 +179,7 @@ class Core:
 
     def state(self, drop: int) -> DropState:
         """State of a drop."""
-        return DropState(self._state[drop])
+        return _STATES[self._state[drop]]
 
     def cause(self, drop: int) -> int | None:
         """The drop whose failure put this one in ERROR; None for any other state."""
@@ -308,7 +309,7 @@ class Core:
             self._settle(drop, state, cause)
             if self._border[drop]:
                 told = cause if state == _ERROR else _NO_CAUSE
-                self._actions.append(Tell(drop, DropState(state), told, self.attempt(drop), tuple(skipped)))
+                self._actions.append(Tell(drop, _STATES[state], told, self.attempt(drop), tuple(skipped)))
             start, stop = self._succ_ptr[drop], self._succ_ptr[drop + 1]
             if self._app[self._template[drop]]:
                 self._free_inputs(drop)

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from dropflow.clock import Clock
-from dropflow.engine.api import Arrival, Exchange, Handle, Keeper, Outcome, Runner, Told
+from dropflow.engine.api import Arrival, Exchange, Handle, Keeper, Mail, Outcome, Runner, Told
 from dropflow.engine.core import Core
 from dropflow.engine.events import (
     Abort,
@@ -168,7 +168,7 @@ class Session:
         self._instruments = Instruments(instruments, self.notes.append)
         self._on_statistics = on_statistics
         self._check_invariants = check_invariants
-        self._inbox: Inbox[Outcome | Arrival | Lost | Cancel | _Question[Any]] = Inbox()
+        self._inbox: Inbox[Outcome | Mail | Lost | Cancel | _Question[Any]] = Inbox()
         self._tasks = TaskBuilder(graph)
         self._handles: dict[int, Handle] = {}
         self._parts: dict[int, dict[int, Handle]] = {}
@@ -259,7 +259,7 @@ class Session:
         self._tell()
         self._publish()
 
-    def _accept(self, items: Sequence["Outcome | Arrival | Lost | Cancel | _Question[Any]"]) -> list[Event]:
+    def _accept(self, items: Sequence["Outcome | Mail | Lost | Cancel | _Question[Any]"]) -> list[Event]:
         """Events for what came in. The core has not seen them yet, so what they settle is remembered here."""
         events: list[Event] = []
         answered: set[int] = set()
@@ -273,17 +273,17 @@ class Session:
                     continue
                 answered.add(item.drop)
                 events.append(self._settled(item))
-            elif isinstance(item, Arrival):
-                events.append(self._arrived(item))
             elif isinstance(item, _Question):
                 item.answer(self)
-            else:
+            elif isinstance(item, Lost | Cancel):
                 if isinstance(item, Lost):
                     self._lost.append(item)
                 else:
                     self._reason = self._reason or item.reason
                 events.append(item)
                 given_up = True
+            else:
+                events += self._opened(item)
         return events
 
     def _settled(self, outcome: Outcome) -> Event:
@@ -291,6 +291,14 @@ class Session:
             return self._commit(outcome)
         self._failures[outcome.drop] = outcome.failure
         return Failed(outcome.drop, outcome.attempt, outcome.failure)
+
+    def _opened(self, mail: Mail) -> list[Event]:
+        try:
+            return [self._arrived(arrival) for arrival in mail.open()]
+        except DropflowError as error:
+            lost = Lost(mail.sender, Failure.of(error))
+            self._lost.append(lost)
+            return [lost]
 
     def _arrived(self, arrival: Arrival) -> Event:
         """Take in what another node told of one of its drops: contents first, as for an attempt that ran here."""

@@ -46,7 +46,8 @@ class Routes:
         np.cumsum(np.bincount(drop, minlength=graph.drops), out=ptr[1:])
         self.nodes = tuple(names)
         self._here = here
-        self._home = np.ascontiguousarray(home, dtype=np.int32)
+        self._homes = np.ascontiguousarray(home, dtype=np.int32)
+        self._home = self._homes.data
         self._ptr = ptr.data
         self._node = np.ascontiguousarray(node, dtype=np.int32).data
         self._wants = np.ascontiguousarray(key & 1, dtype=np.uint8).data
@@ -64,11 +65,11 @@ class Routes:
 
     def home(self, drop: int) -> int:
         """Node (index of `nodes`) that a drop lives on."""
-        return int(self._home[drop])
+        return self._home[drop]
 
     def ghosts_on(self, node: str) -> list[int]:
         """Drops of the slice that live on `node`; none for an unknown node or this one."""
         if node not in self.nodes or self.nodes.index(node) == self._here:
             return []
-        found: list[int] = np.flatnonzero(self._home == self.nodes.index(node)).tolist()
+        found: list[int] = np.flatnonzero(self._homes == self.nodes.index(node)).tolist()
         return found

@@ -13,12 +13,11 @@ from concurrent.futures import Executor
 import numpy as np
 
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import Arrival, Handle, Told
+from dropflow.engine.api import Arrival, Handle, Mail, Told
 from dropflow.engine.events import NO_CAUSE, Lost, Reported, foreign, row_of_foreign
 from dropflow.errors import DropflowError, LinkError, ProtocolError, UsageError
 from dropflow.failure import Failure
 from dropflow.graph.slicing import Slice
-from dropflow.graph.templates import Kind
 from dropflow.states import DropState
 from managers.links import Fetched, Links, Sink, Source
 from managers.messages import Content, Events, Stop
@@ -29,6 +28,7 @@ __all__ = ["NodeExchange"]
 
 _log = logging.getLogger(__name__)
 
+_STATES = tuple(DropState)
 _SKIPPED = int(DropState.SKIPPED)
 _FETCH_SECONDS = 60.0
 
@@ -67,10 +67,9 @@ class NodeExchange:
     ) -> None:
         self.rows = piece.drop
         self.remote = piece.ghosts
+        self._rows: Sequence[int] = piece.drop.data
         self._piece = piece
-        self._graph = piece.graph
         self._own = bytes(piece.is_own.astype(np.uint8))
-        self._is_app = [template.kind is Kind.APP for template in piece.graph.templates]
         self._routes = Routes(piece)
         self._session = session
         self._epoch = epoch
@@ -80,8 +79,8 @@ class NodeExchange:
         self._sequence: dict[str, int] = {}
         self._parts: dict[int, list[tuple[int, int, Handle]]] = {}
         self._lock = threading.Lock()
-        self._early: list[Arrival] | None = []
-        self._deliver: Callable[[Sequence[Arrival]], None] = self._keep
+        self._early: list[Mail] = []
+        self._deliver: Callable[[Sequence[Mail]], None] = self._early.extend
         self._closed = False
 
     @property
@@ -91,20 +90,19 @@ class NodeExchange:
 
     # The session's side.
 
-    def start(self, deliver: Callable[[Sequence[Arrival]], None]) -> None:
+    def start(self, deliver: Callable[[Sequence[Mail]], None]) -> None:
         """Pass on what arrives, and has arrived already."""
         with self._lock:
-            early, self._early = self._early or [], None
             self._deliver = deliver
-            if early:
-                deliver(early)
+            if self._early:
+                deliver(self._early)
 
     def tell(self, told: Sequence[Told]) -> None:
         """Let the nodes know that hold neighbours of these drops."""
         batches: dict[int, _Batch] = {}
-        rows, own = self.rows, self._routes
+        rows, own = self._rows, self._routes
         for one in told:
-            row = int(rows[one.drop])
+            row = rows[one.drop]
             cause = self._cause_out(one.cause)
             for node, wants in own.of(one.drop):
                 batch = batches.get(node)
@@ -112,7 +110,7 @@ class NodeExchange:
                     batch = batches[node] = _Batch()
                 for target in one.skipped:
                     if own.home(target) == node:
-                        batch.add(int(rows[target]), _SKIPPED, one.attempt, row)
+                        batch.add(rows[target], _SKIPPED, one.attempt, row)
                 batch.add(row, int(one.state), one.attempt, cause)
                 if wants and one.handles:
                     self._add_contents(batch, node, one, row)
@@ -121,7 +119,7 @@ class NodeExchange:
 
     def release(self, drop: int) -> None:
         """Stop offering a content, or remove the copy that was fetched."""
-        row = int(self.rows[drop])
+        row = self._rows[drop]
         if not self._own[drop]:
             self._contents.forget(row)
         elif self._contents.withdraw(row) is not None:
@@ -161,7 +159,11 @@ class NodeExchange:
     # The links' side.
 
     def receive(self, peer: str, events: Events) -> None:
-        """Take in what `peer` told. Never waits: what has to be fetched is fetched by others.
+        """Take in what `peer` told. Only passes it on: the links have other things to do."""
+        self._pass([_Letter(self, peer, events)])
+
+    def open(self, peer: str, events: Events) -> Sequence[Arrival]:
+        """What `peer` told, in the session's thread. Never waits: what has to be fetched is fetched by others.
 
         Raises
         ------
@@ -184,7 +186,7 @@ class NodeExchange:
                 skipped.setdefault(cause, []).append(drop)
                 continue
             left_out = tuple(skipped.pop(row, ())) if skipped else ()
-            event = Reported(drop, DropState(state), self._cause_in(cause), attempt, left_out)
+            event = Reported(drop, _STATES[state], self._cause_in(cause), attempt, left_out)
             contents = by_owner.pop(row, None) if by_owner else None
             if contents is None:
                 arrivals.append(Arrival(event))
@@ -192,8 +194,7 @@ class NodeExchange:
                 self._fetchers.submit(self._fetch_and_pass, peer, event, contents)
             else:
                 arrivals.append(self._arrival(peer, event, contents))
-        if arrivals:
-            self._pass(arrivals)
+        return arrivals
 
     def source(self, drop: int, producer: int) -> Source:
         """Open what was offered to other nodes, for the data plane."""
@@ -206,7 +207,7 @@ class NodeExchange:
             if target == one.drop:
                 batch.contents.append(self._contents.offer(row, handle))
             elif self._routes.home(target) == node:
-                there = int(self.rows[target])
+                there = self._rows[target]
                 batch.contents.append(self._contents.offer(there, handle, row))
                 self._parts.setdefault(target, []).append((there, row, handle))
 
@@ -231,7 +232,7 @@ class NodeExchange:
 
     def _cause_out(self, cause: int) -> int:
         if cause >= 0:
-            return int(self.rows[cause])
+            return self._rows[cause]
         return NO_CAUSE if cause == NO_CAUSE else row_of_foreign(cause)
 
     # In.
@@ -243,7 +244,7 @@ class NodeExchange:
         return foreign(cause) if here is None else here
 
     def _fetch_and_pass(self, peer: str, event: Reported, contents: Sequence[Content]) -> None:
-        self._pass([self._arrival(peer, event, contents)])
+        self._pass([_Fetched(peer, [self._arrival(peer, event, contents)])])
 
     def _arrival(self, peer: str, event: Reported, contents: Sequence[Content]) -> Arrival:
         handles: dict[int, Handle] = {}
@@ -283,13 +284,9 @@ class NodeExchange:
 
         return fetch
 
-    def _pass(self, arrivals: Sequence[Arrival]) -> None:
+    def _pass(self, mail: Sequence[Mail]) -> None:
         with self._lock:
-            self._deliver(arrivals)
-
-    def _keep(self, arrivals: Sequence[Arrival]) -> None:
-        if self._early is not None:
-            self._early.extend(arrivals)
+            self._deliver(mail)
 
     def _is_closed(self) -> bool:
         return self._closed
@@ -315,5 +312,34 @@ class _Batch:
         self.causes.append(cause)
 
 
-def _nowhere(_: Sequence[Arrival]) -> None:
+class _Letter:
+    """What another node told, unopened."""
+
+    __slots__ = ("_events", "_exchange", "sender")
+
+    def __init__(self, exchange: NodeExchange, sender: str, events: Events) -> None:
+        self._exchange = exchange
+        self._events = events
+        self.sender = sender
+
+    def open(self) -> Sequence[Arrival]:
+        """See `dropflow.engine.api.Mail`."""
+        return self._exchange.open(self.sender, self._events)
+
+
+class _Fetched:
+    """What had to be fetched first."""
+
+    __slots__ = ("_arrivals", "sender")
+
+    def __init__(self, sender: str, arrivals: Sequence[Arrival]) -> None:
+        self._arrivals = arrivals
+        self.sender = sender
+
+    def open(self) -> Sequence[Arrival]:
+        """See `dropflow.engine.api.Mail`."""
+        return self._arrivals
+
+
+def _nowhere(_: Sequence[Mail]) -> None:
     """The session is over."""

@@ -378,11 +378,7 @@ class NodeManager:
             else:
                 hosted.lose(message.node, message.failure)
             return
-        try:
-            hosted.exchange.receive(delivery.peer, message)
-        except DropflowError as error:
-            _log.exception("session %s cannot go on with what node %s told", message.session, delivery.peer)
-            hosted.lose(delivery.peer, Failure.of(error))
+        hosted.exchange.receive(delivery.peer, message)
 
     def _on_change(self, change: LinkChange) -> None:
         if change.event is LinkEvent.DOWN:

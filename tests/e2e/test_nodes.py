@@ -150,16 +150,23 @@ def _compare(path: Path, nodes: Nodes, directory: Path, count: int) -> None:
     except BadGraphError:
         pytest.skip("refused before it runs")
     together = _together(graph, nodes[:count], f"s{count}-{path.stem}"[:80].strip("._-"))
-    if together != alone:
-        # Some graphs choose their way at random, and some contents name the time or a directory.
-        again = [_alone(graph, directory / f"again-{at}") for at in range(4)]
-        if any(other[0] != alone[0] for other in again):
-            pytest.skip("it chooses its way at random: it ends differently in one process, too")
-        steady = {name for name, checksum in alone[1].items() if all(other[1][name] == checksum for other in again)}
+    if _is_random(graph):
+        assert together[0].keys() == alone[0].keys()
+        assert set(together[0].values()) <= {"COMPLETED", "SKIPPED", "ERROR"}
+        return
 
-        assert together[0] == alone[0]
-        assert together[1].keys() == alone[1].keys()
+    assert together[0] == alone[0]
+    assert together[1].keys() == alone[1].keys()
+    if together[1] != alone[1]:
+        # Some contents name the time, a process or a directory: those differ from run to run.
+        again = _alone(graph, directory / "again")[1]
+        steady = {name for name, checksum in alone[1].items() if again[name] == checksum}
         assert {name: together[1][name] for name in steady} == {name: alone[1][name] for name in steady}
+
+
+def _is_random(graph: PhysicalGraph) -> bool:
+    """Whether an application of the graph draws numbers: then it may end differently each time."""
+    return any(b"random" in msgspec.json.encode(template).lower() for template in graph.templates)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
