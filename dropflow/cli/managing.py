@@ -14,14 +14,13 @@ from dropflow.rest.auth import Guard
 from dropflow.rest.client import Client
 from dropflow.rest.kit import Route, Streams
 from dropflow.rest.login import login_routes
-from dropflow.rest.schema import ManagerInfo, Role
+from dropflow.rest.schema import ManagerInfo
 from dropflow.rest.server import Server
 from managers.api import Manager
 from managers.service import Service, make_guard, url_of
 
 if TYPE_CHECKING:
-    from managers.composite.manager import Composite
-    from managers.discovery import Announcement, Discovery
+    from managers.discovery import Discovery
 
 __all__ = ["DiscoverOptions", "serve_composite", "serve_daemon", "serve_node", "serve_translator"]
 
@@ -79,6 +78,7 @@ def serve_composite(
     """Run an island or master manager until it is told to end."""
 
     def assemble(front: Front) -> str:
+        from managers.composite.finding import find_children
         from managers.composite.manager import Composite
 
         manager = Composite(
@@ -98,7 +98,7 @@ def serve_composite(
         service.start()
         found = _announce(front, manager.info(), discovery)
         if found is not None:
-            _take_children(found, manager, "node" if role == "island" else "island")
+            find_children(manager, found)
         return service.url
 
     return serve(role, options, assemble)
@@ -193,21 +193,6 @@ def _announce(front: Front, info: ManagerInfo, options: DiscoverOptions) -> "Dis
     front.stack.callback(discovery.close)
     discovery.announce(Announcement.of(info), daliuge=options.daliuge_names)
     return discovery
-
-
-def _take_children(discovery: "Discovery", manager: "Composite", role: Role) -> None:
-    """Let a manager take those below it that have its own key, as they come and go."""
-    key = manager.info().key
-
-    def joined(found: "Announcement") -> None:
-        if found.key == key:
-            manager.add_child(found.url)
-
-    def left(found: "Announcement") -> None:
-        if found.key == key:
-            manager.child_left(found.url)
-
-    discovery.browse(role, joined, left)
 
 
 def split_urls(given: Sequence[str]) -> tuple[str, ...]:
