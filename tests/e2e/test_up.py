@@ -102,6 +102,16 @@ def test_examples_end_as_on_one_machine(up: Running, graph: Path, tmp_path: Path
     assert contents(tmp_path / "fetched")
 
 
+def test_a_session_is_watched_to_its_end(up: Running) -> None:
+    """A session that is over is told at once, with all its logical nodes."""
+    run(up.home, "submit", EXAMPLES[0], "--session", "seen")
+    done = run(up.home, "watch", "seen", "--output", "json")
+    detail = json.loads(done.stdout)["session"]
+
+    assert (done.returncode, detail["status"]) == (0, "FINISHED"), done.stdout + done.stderr
+    assert sum(node["drops"] for node in detail["logical"]) == detail["drops"] == detail["settled"]
+
+
 def waiting_graph(directory: Path) -> Path:
     """A graph of one application that works for longer than any test."""
     code = "def f():\n    import threading\n    threading.Event().wait(600)\n"
@@ -199,6 +209,26 @@ def test_a_child_that_dies_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
 
     assert "node-2 has ended with status -9" in running.errors
     assert done.returncode == 0, done.stderr
+
+
+def test_what_cannot_begin_leaves_nothing_behind(up: Running, tmp_path: Path) -> None:
+    """A port that is taken: status 1, the reason in words, and none of the processes that were started before."""
+    port = int(up.ready["island"].rpartition(":")[2])
+    done = run(tmp_path, "up", "--port", port - 2, "--output", "json")
+    told = json.loads(done.stdout)["error"]
+
+    assert done.returncode == 1
+    assert "cannot listen" in told["text"]
+    assert told["where"] in ("island", "node-1")  # the port behind may be taken as well
+    assert [each.pid for each in psutil.process_iter(["cmdline"]) if str(tmp_path) in str(each.info["cmdline"])] == []
+
+
+def test_a_second_one_in_the_same_place_is_refused(up: Running) -> None:
+    """It would spoil the sessions of the first."""
+    done = run(up.home, "up", "--port", 0)
+
+    assert done.returncode == 2
+    assert "another manager works in this directory" in done.stderr
 
 
 def test_no_auth_asks_nobody(tmp_path: Path) -> None:
