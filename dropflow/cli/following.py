@@ -25,7 +25,7 @@ _PAUSE = 1.0
 def follow(client: Client, session: str, output: Output) -> SessionDetail:
     """Show the progress of a session until it is over, and answer how it ended.
 
-    The session does not depend on who follows it. A manager that goes away is asked again for a minute.
+    The session does not depend on who follows it. A manager that goes away later is asked again for a minute.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def follow(client: Client, session: str, output: Output) -> SessionDetail:
                     detail = told
                     show(statistics_of(told))
             except LinkError as error:
-                if clock.monotonic() - heard > _PATIENCE:
+                if detail is None or clock.monotonic() - heard > _PATIENCE:
                     raise
                 output.note(f"{error.text}; trying again")
                 pause.wait(_PAUSE)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dropflow.cli.main import main
+from dropflow.cli.output import TableOutput
 from dropflow.testing.manager import FakeManager, made_up
 from managers.service import Service
 
@@ -132,6 +133,32 @@ def test_watch_follows_a_session_to_its_end(ask: Ask, manager: FakeManager) -> N
 
     assert answer.status == 0
     assert answer.json["session"]["status"] == "FINISHED"
+
+
+def test_watching_outlives_its_manager(
+    ask: Ask, manager: FakeManager, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manager that is gone for a while is asked again, and the session is followed to its end."""
+    again: list[Service] = []
+    note = TableOutput.note
+
+    def restart(output: TableOutput, text: str) -> None:
+        note(output, text)
+        if not again:
+            again.append(Service(manager, port=service.port, token=TOKEN))
+            again[0].start()
+            manager.complete("running")
+
+    monkeypatch.setattr(TableOutput, "note", restart)
+    timer = threading.Timer(0.3, service.close)
+    timer.start()
+    answer = ask("watch", "running")
+    timer.join()
+    again[0].close()
+
+    assert answer.status == 0
+    assert "trying again" in answer.err
+    assert answer.text.startswith("FINISHED")
 
 
 def test_cancel_and_delete_do_so(ask: Ask, manager: FakeManager) -> None:

@@ -69,7 +69,7 @@ def test_an_island_and_a_master_that_are_killed_lose_nothing(tmp_path: Path) -> 
 
 
 def test_hosts_need_the_key_and_nothing_else_in_common(tmp_path: Path) -> None:
-    """Three homes and three addresses: who has a copy of the key belongs to the cluster, the doctor names who has not."""
+    """Three homes and addresses: who has a copy of the key belongs to the cluster, and the doctor names who has not."""
     homes = [tmp_path / name for name in "abc"]
     for home in homes:
         home.mkdir()
