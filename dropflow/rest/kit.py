@@ -49,13 +49,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     body : int
         Bytes of a request's body, after decompression.
+    graph : int
+        The same for a body that is a graph.
     drops : int
         Drops of a graph that is submitted.
     streams : int
         Server-sent event streams and long polls open at a time.
     """
 
-    body: int = 256 * 1024 * 1024
+    body: int = 16 * 1024 * 1024
+    graph: int = 1024 * 1024 * 1024
     drops: int = 20_000_000
     streams: int = 256
 

@@ -1,4 +1,4 @@
-"""HTTP requests to one server: a connection kept per thread, a time limit on everything, errors as their class."""
+"""HTTP requests to one server: connections that are kept, a time limit on everything, errors as their class."""
 
 import http.client
 import socket
@@ -24,6 +24,7 @@ __all__ = ["Request", "Transport"]
 _CHUNK = 256 * 1024
 _WORTH_PACKING = 64 * 1024
 _IDLE = 30.0
+_KEPT = 8
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _Buffers = Sequence[bytes | memoryview]
 
@@ -100,8 +101,8 @@ class Transport:
         self._signer = Signer(secret, clock=clock) if secret is not None and token is None else None
         self._timeout = timeout
         self._clock = clock or SystemClock()
-        self._local = threading.local()
-        self._open: set[http.client.HTTPConnection] = set()
+        self._lock = threading.Lock()
+        self._free: list[tuple[http.client.HTTPConnection, float]] = []
 
     def ask(self, request: Request) -> tuple[int, bytes]:
         """Send a request and read its whole answer.
@@ -113,19 +114,20 @@ class Transport:
         DropflowError
             What the server refused, as its own class.
         """
-        connection, kept = self._kept()
+        connection, kept = self._taken()
         try:
             response = self._exchange(connection, request, kept=kept)
             data = response.read()
         except (OSError, http.client.HTTPException) as error:
-            self._drop()
+            connection.close()
             raise self._unreachable(error) from error
         except BaseException:
-            self._drop()
+            connection.close()
             raise
-        self._local.used = self._clock.monotonic()
         if response.will_close:
-            self._drop()
+            connection.close()
+        else:
+            self._keep(connection)
         if response.status >= http.client.BAD_REQUEST:
             raise self._refused(response.status, data)
         return response.status, data
@@ -158,35 +160,36 @@ class Transport:
         return response, self._chunks(connection, response)
 
     def close(self) -> None:
-        """End the connections that are kept, those of other threads too. Idempotent."""
-        for connection in list(self._open):
+        """End the connections that nobody uses now. Idempotent."""
+        with self._lock:
+            free, self._free = self._free, []
+        for connection, _ in free:
             connection.close()
-        self._open.clear()
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._tls is not None:
             return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._tls)
         return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
 
-    def _kept(self) -> tuple[http.client.HTTPConnection, bool]:
-        """The connection of this thread, and whether it was used before."""
-        connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
-        if connection is not None and connection.sock is not None:
-            # Servers close what is idle; asking before they do needs no second attempt.
-            if self._clock.monotonic() - self._local.used < _IDLE:
-                return connection, True
-            self._drop()
-        connection = self._connection()
-        self._local.connection = connection
-        self._open.add(connection)
-        return connection, False
+    def _taken(self) -> tuple[http.client.HTTPConnection, bool]:
+        """A connection for one request, and whether it was used before; the one used last is taken first."""
+        with self._lock:
+            connection, used = self._free.pop() if self._free else (None, 0.0)
+        if connection is None:
+            return self._connection(), False
+        if self._clock.monotonic() - used < _IDLE:
+            return connection, True
+        # Servers close what is idle, and the others have been so for longer: asking anew needs no second attempt.
+        connection.close()
+        self.close()
+        return self._connection(), False
 
-    def _drop(self) -> None:
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._open.discard(connection)
-            self._local.connection = None
+    def _keep(self, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            if len(self._free) < _KEPT:
+                self._free.append((connection, self._clock.monotonic()))
+                return
+        connection.close()
 
     def _exchange(
         self, connection: http.client.HTTPConnection, request: Request, *, kept: bool

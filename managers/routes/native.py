@@ -93,7 +93,7 @@ def native_routes(manager: Manager, streams: Streams, *, limits: Limits | None =
     streams : Streams
         Where event streams and long polls are counted, and ended when the server closes.
     limits : Limits, optional
-        How many drops a graph may have.
+        How large a graph may be.
     """
     handlers = _Handlers(manager, streams, limits or Limits())
     routes = [*_manager_routes(handlers), *_session_routes(handlers), *_drop_routes(handlers)]
@@ -123,7 +123,13 @@ def _session_routes(to: "_Handlers") -> list[Route]:
     def row(method: str, path: str, handler: Callable[[Call], object], summary: str, **more: Any) -> Route:
         return Route(method=method, path=path, handler=handler, summary=summary, tag="sessions", **more)
 
-    submitted: dict[str, Any] = {"query": SubmitQuery, "answer": SessionInfo, "status": 201, "takes": GRAPH_MEDIA_TYPE}
+    submitted: dict[str, Any] = {
+        "query": SubmitQuery,
+        "answer": SessionInfo,
+        "status": 201,
+        "takes": GRAPH_MEDIA_TYPE,
+        "limit": to.limits.graph,
+    }
     return [
         row("GET", f"{_PREFIX}/sessions", to.sessions, "All sessions, the youngest first", answer=SessionList),
         row("POST", f"{_PREFIX}/sessions", to.submit, "Deploy a graph and start it", **submitted),
@@ -168,7 +174,7 @@ class _Handlers:
     def __init__(self, manager: Manager, streams: Streams, limits: Limits) -> None:
         self._manager = manager
         self._streams = streams
-        self._limits = limits
+        self.limits = limits
 
     def info(self, _: Call) -> ManagerInfo:
         return self._manager.info()
@@ -190,14 +196,14 @@ class _Handlers:
         return SessionList(sessions=self._manager.sessions())
 
     def submit(self, call: Call) -> SessionInfo:
-        return self._manager.submit(read_graph(call.body, most=self._limits.drops), call.query)
+        return self._manager.submit(read_graph(call.body, most=self.limits.drops), call.query)
 
     def prepare(self, call: Call) -> Done:
         deployment = unpack(call.body)
         if deployment.session != _session(call):
             raise BadFileError(f"the deployment is of session {deployment.session!r}, not {_session(call)!r}")
-        if deployment.drops > self._limits.drops:
-            raise HttpError(413, f"the graph has {deployment.drops} drops; this server takes {self._limits.drops}")
+        if deployment.drops > self.limits.drops:
+            raise HttpError(413, f"the graph has {deployment.drops} drops; this server takes {self.limits.drops}")
         self._manager.prepare(deployment, seconds=call.query.seconds)
         return Done()
 

@@ -16,7 +16,7 @@ from dropflow.errors import BadGraphError, ConflictError, DropflowError, HttpErr
 from dropflow.graph.names import oids
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.disposition import attachment
-from dropflow.rest.kit import Answer, Call, Route
+from dropflow.rest.kit import Answer, Call, Limits, Route
 from dropflow.rest.schema import DropInfo, DropQuery, NodeInfo, Role, SessionInfo, SubmitQuery
 from dropflow.states import SessionState
 from managers.api import Manager
@@ -46,7 +46,9 @@ class _PageQuery(msgspec.Struct, frozen=True, kw_only=True):
     sessionId: str  # noqa: N815 - the spelling of DALiuGE
 
 
-def original_routes(manager: Manager, *, stop: Callable[[], None] | None = None) -> list[Route]:
+def original_routes(
+    manager: Manager, *, stop: Callable[[], None] | None = None, limits: Limits | None = None
+) -> list[Route]:
     """DALiuGE's routes of a node, island or master.
 
     Parameters
@@ -55,6 +57,8 @@ def original_routes(manager: Manager, *, stop: Callable[[], None] | None = None)
         Who answers.
     stop : callable, optional
         Ends the process soon, without waiting; ``POST /api/stop`` answers 501 without one.
+    limits : Limits, optional
+        How large a graph may be.
     """
     to = _Original(manager, stop)
     table: list[tuple[str, str, _Handler]] = [
@@ -67,7 +71,6 @@ def original_routes(manager: Manager, *, stop: Callable[[], None] | None = None)
         ("GET", _S, to.session),
         ("DELETE", _S, to.delete),
         ("GET", _S + "/status", to.status),
-        ("POST", _S + "/graph/append", to.append),
         ("POST", _S + "/deploy", to.deploy),
         ("POST", _S + "/cancel", to.cancel),
         ("GET", _S + "/graph", to.graph),
@@ -91,7 +94,9 @@ def original_routes(manager: Manager, *, stop: Callable[[], None] | None = None)
         ("DELETE", "/api/island/{node}", to.remove_island),
     ]
     page = msgspec.structs.replace(_route("GET", "/session", to.session_page), query=_PageQuery)
-    return [*(_route(*row) for row in (*table, *_not_here())), page]
+    append = _route("POST", _S + "/graph/append", to.append)
+    append = msgspec.structs.replace(append, limit=(limits or Limits()).graph)
+    return [*(_route(*row) for row in (*table, *_not_here())), append, page]
 
 
 def _not_here() -> Iterator[tuple[str, str, _Handler]]:

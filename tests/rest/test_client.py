@@ -419,3 +419,18 @@ def test_large_bodies_are_packed_for_other_hosts_only() -> None:
         sent, headers = Transport(host, token=None, secret=None, timeout=1)._packed(Request("POST", "/", body=body))
         assert ("Content-Encoding" in headers) is packed
         assert int(headers["Content-Length"]) == sum(map(len, sent))
+
+
+def test_threads_that_come_and_go_leave_no_connections(manager: FakeManager) -> None:
+    """Connections are shared by all threads of a client, and those beyond a few are closed after use."""
+    with serve(native_routes(manager, Streams(2)), limits=Limits(streams=20)) as server, Client(server.url) as client:
+        for _ in range(3):
+            threads = [threading.Thread(target=client.info) for _ in range(20)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert 1 <= len(client._transport._free) <= 8
+        client.close()
+        assert client._transport._free == []
+        assert client.info() == manager.info()

@@ -39,7 +39,8 @@ def manager() -> FakeManager:
 def server(manager: FakeManager) -> Iterator[Server]:
     """The manager, open to all."""
     streams = Streams(4)
-    with serve(native_routes(manager, streams), streams=streams, limits=Limits(body=100_000, streams=4)) as found:
+    limits = Limits(body=1000, graph=100_000, streams=4)
+    with serve(native_routes(manager, streams, limits=limits), streams=streams, limits=limits) as found:
         yield found
 
 
@@ -116,6 +117,7 @@ _CHECKS = [
         ("POST", "/api/v1/sessions", b"[1]", 422),
         ("POST", "/api/v1/sessions", b"\x1f\x8bnonsense", 400),
         ("POST", "/api/v1/sessions", b"x" * 100_001, 413),
+        ("POST", "/api/v1/children", b" " * 1001, 413),
         ("PUT", "/api/v1/sessions/s/deployment", b"nonsense", 400),
         ("PUT", "/api/v1/sessions/s/deployment?seconds=0", b"", 400),
         ("POST", "/api/v1/sessions/s/start", b'{"epoch": "x"}', 400),

@@ -322,25 +322,6 @@ def test_only_what_is_no_browser_passes_for_daliuges_client() -> None:
 # DALiuGE's own client.
 
 
-@pytest.fixture(scope="session")
-def daliuge(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with daliuge-common and nothing else; skips where it cannot be installed.
-
-    Its client needs none of the forty packages that the distribution asks for.
-    """
-    place = tmp_path_factory.mktemp("daliuge")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    try:
-        done = subprocess.run(
-            [*pip, "--target", str(place), "daliuge-common"], check=False, capture_output=True, text=True, timeout=60
-        )
-    except subprocess.TimeoutExpired:
-        pytest.skip("daliuge-common could not be installed in time")
-    if done.returncode:
-        pytest.skip(f"daliuge-common cannot be installed: {done.stderr[-300:]}")
-    return place
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("role", ["node", "island", "master"])
 def test_daliuges_own_client_is_served(served: Served, role: Role, daliuge: Path) -> None:
