@@ -1,5 +1,9 @@
 """Files of a translation, as answers that browsers save under a safe name."""
 
+from pathlib import Path
+from typing import BinaryIO
+
+from dropflow.errors import GoneError
 from dropflow.rest.disposition import attachment
 from dropflow.rest.kit import Answer
 from translator.web.service import TranslatorService
@@ -12,9 +16,9 @@ def dfg_file(service: TranslatorService, identity: str) -> Answer:
     path = service.graph(identity)
     name = service.get(identity).name
     return Answer(
-        body=path.open("rb"),
+        body=_opened(path),
         content_type="application/octet-stream",
-        headers=(attachment(f"{name}.dfg"), ("Content-Length", str(path.stat().st_size))),
+        headers=(attachment(f"{name}.dfg"),),
     )
 
 
@@ -29,4 +33,11 @@ def source_file(service: TranslatorService, identity: str) -> Answer:
     path = service.source(identity)
     name = service.get(identity).name
     # Never a type that a browser would show: the content is anybody's.
-    return Answer(body=path.open("rb"), content_type="application/octet-stream", headers=(attachment(f"{name}.graph"),))
+    return Answer(body=_opened(path), content_type="application/octet-stream", headers=(attachment(f"{name}.graph"),))
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except FileNotFoundError as error:
+        raise GoneError("the translation has been removed meanwhile", hint="translate the graph again") from error

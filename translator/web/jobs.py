@@ -54,7 +54,7 @@ class Jobs:
         self._running: dict[str, subprocess.Popen[bytes] | None] = {}
         self._cancelled: set[str] = set()
         self._exports = threading.BoundedSemaphore(workers)
-        self._closing = False
+        self._closing = threading.Event()
         self._threads = [
             threading.Thread(target=self._work, name=f"translator:{number}", daemon=True) for number in range(workers)
         ]
@@ -114,7 +114,7 @@ class Jobs:
     def close(self) -> None:
         """Kill what runs, forget what waits, and wait for the threads. Idempotent."""
         with self._change:
-            self._closing = True
+            self._closing.set()
             self._queue.clear()
             for process in self._running.values():
                 if process is not None:
@@ -126,14 +126,16 @@ class Jobs:
     def _work(self) -> None:
         while True:
             with self._change:
-                self._change.wait_for(lambda: self._queue or self._closing)
-                if self._closing:
+                self._change.wait_for(lambda: self._queue or self._closing.is_set())
+                if self._closing.is_set():
                     return
                 identity, folder = self._queue.popleft()
                 self._running[identity] = None
             failure = self._carry_out(identity, folder)
             with self._change:
                 del self._running[identity]
+                if self._closing.is_set():
+                    return  # killed for that: nothing is to be said of it, and the next service drops it
             self._ended(identity, failure)
 
     def _carry_out(self, identity: str, folder: Path) -> WorldError | None:
@@ -142,7 +144,7 @@ class Jobs:
         except OSError as error:  # the folder is gone, or the system has no more processes to give
             return WorldError(f"the translation cannot be started: {error.strerror}", hint="try again in a moment")
         with self._change:
-            if self._closing or identity in self._cancelled:
+            if self._closing.is_set() or identity in self._cancelled:
                 process.kill()
             self._cancelled.discard(identity)
             self._running[identity] = process
@@ -161,7 +163,7 @@ class Jobs:
             text = f"the translation took longer than the {self._seconds:g} seconds that one may take here"
             return WorldError(text, hint="make the graph smaller, or start the translator with a higher limit")
         if process.returncode:
-            _LOG.error("translation %s: status %s: %s", identity, process.returncode, _tail(folder))
+            _LOG.warning("translation %s: status %s: %s", identity, process.returncode, _tail(folder))
             return WorkerDiedError(_ending(process.returncode), hint="the translator's log has the details")
         return None
 

@@ -1,5 +1,7 @@
 """The translator's part of ``/api/v1``: translations, their graphs, and deploying them."""
 
+from collections.abc import Callable
+
 from dropflow.rest.kit import Answer, Call, Route
 from dropflow.rest.lists import Done
 from translator.web.downloads import dfg_file, pg_json, source_file
@@ -21,53 +23,29 @@ _ONE = "/api/v1/translations/{translation}"
 
 def native_routes(service: TranslatorService) -> list[Route]:
     """The routes of `service` for programs. All need the token, and none can be called by pages of other sites."""
-
-    def add(call: Call) -> TranslationInfo:
-        query: TranslateQuery = call.query
-        info = service.submit(call.body, query)
-        return service.get(info.id, seconds=query.seconds) if query.seconds else info
-
-    def one(call: Call) -> TranslationInfo:
-        return service.get(call.path["translation"], seconds=call.query.seconds)
-
-    def every(_call: Call) -> TranslationList:
-        return TranslationList(translations=service.all())
-
-    def partition(call: Call) -> TranslationInfo:
-        return service.partition(call.path["translation"], call.body)
-
-    def deploy(call: Call) -> Deployed:
-        return service.deploy(call.path["translation"], call.body)
-
-    def delete(call: Call) -> Done:
-        service.delete(call.path["translation"])
-        return Done()
-
-    def dfg(call: Call) -> Answer:
-        return dfg_file(service, call.path["translation"])
-
-    def pg(call: Call) -> Answer:
-        return pg_json(service, call.path["translation"])
-
-    def source(call: Call) -> Answer:
-        return source_file(service, call.path["translation"])
-
+    desk = _Desk(service)
     tag = "translator"
+
+    def download(what: str, handler: Callable[[Call], Answer], summary: str, gives: str) -> Route:
+        return Route(method="GET", path=f"{_ONE}/{what}", handler=handler, summary=summary, gives=gives, tag=tag)
+
     return [
         Route(
             method="POST",
             path="/api/v1/translations",
-            handler=add,
+            handler=desk.add,
             summary="Translate the graph in the body: a logical graph, a list of drops, or a .dfg container.",
             query=TranslateQuery,
             answer=TranslationInfo,
             status=202,
+            limit=service.limits.body,
+            takes="application/octet-stream",
             tag=tag,
         ),
         Route(
             method="GET",
             path="/api/v1/translations",
-            handler=every,
+            handler=desk.every,
             summary="All translations that are kept, the youngest first, without their reports.",
             answer=TranslationList,
             tag=tag,
@@ -75,24 +53,20 @@ def native_routes(service: TranslatorService) -> list[Route]:
         Route(
             method="GET",
             path=_ONE,
-            handler=one,
+            handler=desk.one,
             summary="One translation: its state, and its report once it has ended.",
             query=WaitQuery,
             answer=TranslationInfo,
             tag=tag,
         ),
-        Route(method="DELETE", path=_ONE, handler=delete, summary="Stop and forget it.", answer=Done, tag=tag),
-        Route(
-            method="GET", path=f"{_ONE}/graph.dfg", handler=dfg, summary="The physical graph as a .dfg file.", tag=tag
-        ),
-        Route(
-            method="GET", path=f"{_ONE}/pg.json", handler=pg, summary="The physical graph as a list of drops.", tag=tag
-        ),
-        Route(method="GET", path=f"{_ONE}/source", handler=source, summary="The graph as it was sent.", tag=tag),
+        Route(method="DELETE", path=_ONE, handler=desk.delete, summary="Stop and forget it.", answer=Done, tag=tag),
+        download("graph.dfg", desk.dfg, "The physical graph as a .dfg file.", "application/octet-stream"),
+        download("pg.json", desk.pg, "The physical graph as a list of drops.", "application/json"),
+        download("source", desk.source, "The graph as it was sent.", "application/octet-stream"),
         Route(
             method="POST",
             path=f"{_ONE}/partition",
-            handler=partition,
+            handler=desk.partition,
             summary="Translate the same graph again, with another partition.",
             body=RepartitionRequest,
             answer=TranslationInfo,
@@ -102,7 +76,7 @@ def native_routes(service: TranslatorService) -> list[Route]:
         Route(
             method="POST",
             path=f"{_ONE}/deploy",
-            handler=deploy,
+            handler=desk.deploy,
             summary="Start a session with its graph at one of the managers that the translator was started with.",
             body=DeployRequest,
             answer=Deployed,
@@ -110,3 +84,40 @@ def native_routes(service: TranslatorService) -> list[Route]:
             tag=tag,
         ),
     ]
+
+
+class _Desk:
+    """The handlers, and the service that they share."""
+
+    def __init__(self, service: TranslatorService) -> None:
+        self._service = service
+
+    def add(self, call: Call) -> TranslationInfo:
+        query: TranslateQuery = call.query
+        info = self._service.submit(call.body, query)
+        return self._service.get(info.id, seconds=query.seconds) if query.seconds else info
+
+    def one(self, call: Call) -> TranslationInfo:
+        return self._service.get(call.path["translation"], seconds=call.query.seconds)
+
+    def every(self, _call: Call) -> TranslationList:
+        return TranslationList(translations=self._service.all())
+
+    def partition(self, call: Call) -> TranslationInfo:
+        return self._service.partition(call.path["translation"], call.body)
+
+    def deploy(self, call: Call) -> Deployed:
+        return self._service.deploy(call.path["translation"], call.body)
+
+    def delete(self, call: Call) -> Done:
+        self._service.delete(call.path["translation"])
+        return Done()
+
+    def dfg(self, call: Call) -> Answer:
+        return dfg_file(self._service, call.path["translation"])
+
+    def pg(self, call: Call) -> Answer:
+        return pg_json(self._service, call.path["translation"])
+
+    def source(self, call: Call) -> Answer:
+        return source_file(self._service, call.path["translation"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
+from dropflow.errors import ConflictError, GoneError, NotFoundError, UsageError, WorldError
 from dropflow.problems import Problem
 from dropflow.rest.failures import from_body, to_body
 from translator.web.deploying import Deployer, ManagerClient
@@ -126,11 +126,18 @@ class TranslatorService:
         ------
         NotFoundError
             Nobody knows it.
+        GoneError
+            It is being removed at this moment.
+        HttpError
+            503: too many are waiting.
         """
         self.get(identity)
         self._jobs.check_room()
         folder = self._store.path(identity)
-        order = msgspec.json.decode((folder / ORDER).read_bytes(), type=Order)
+        try:
+            order = msgspec.json.decode((folder / ORDER).read_bytes(), type=Order)
+        except OSError as error:
+            raise GoneError("the translation has been removed meanwhile", hint="translate the graph again") from error
         changed = msgspec.structs.replace(
             order,
             created=self._clock.now(),
@@ -264,11 +271,13 @@ class TranslatorService:
         self._store.close()
 
     def _enqueue(self, source: bytes | Path, order: Order) -> TranslationInfo:
-        identity = self._store.add(source, msgspec.json.encode(order), busy=self._busy())
+        try:
+            identity = self._store.add(source, msgspec.json.encode(order), busy=self._busy())
+        finally:
+            self._forget_removed()
         info = _info(identity, order)
         with self._change:
-            kept = frozenset(self._store.ids())
-            self._known = {name: one for name, one in self._known.items() if name in kept} | {identity: info}
+            self._known[identity] = info
         self._jobs.submit(identity, self._store.path(identity))
         return info
 
@@ -294,11 +303,18 @@ class TranslatorService:
         self._store.measure(identity)
         self._store.trim(busy=[*self._busy(), identity])
         with self._change:
-            kept = frozenset(self._store.ids())
-            over = msgspec.structs.replace(
+            self._known[identity] = msgspec.structs.replace(
                 info, state=report.state, stage="", report=report, finished=self._clock.now()
             )
-            self._known = {name: over if name == identity else one for name, one in self._known.items() if name in kept}
+            self._change.notify_all()
+        self._forget_removed()
+
+    def _forget_removed(self) -> None:
+        """Know no more than the store keeps."""
+        with self._change:
+            kept = frozenset(self._store.ids())
+            for name in [name for name in self._known if name not in kept]:
+                del self._known[name]
             self._change.notify_all()
 
     def _note(self, identity: str, report: Report) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-from dropflow.errors import ConflictError, StorageError, UsageError
+from dropflow.errors import ConflictError, GoneError, StorageError, UsageError
 
 __all__ = ["Store"]
 
@@ -86,16 +86,22 @@ class Store:
 
         Raises
         ------
+        GoneError
+            The file has been removed.
         StorageError
             The disk is full, or not writable.
         UsageError
             The source alone is larger than everything that is kept.
         """
-        size = len(source) if isinstance(source, bytes) else source.stat().st_size
+        try:
+            size = len(source) if isinstance(source, bytes) else source.stat().st_size
+        except OSError as error:
+            raise GoneError("the graph has been removed meanwhile", hint="translate it again") from error
         if size > self._kept_bytes:
             raise UsageError(f"the graph has {size:,} bytes, more than this translator keeps in all")
         identity = secrets.token_hex(16)
-        self._make_room(size, frozenset(busy))
+        # The folder of a source that is linked must not be what makes room for it.
+        self._make_room(size, frozenset([*busy, *([source.parent.name] if isinstance(source, Path) else [])]))
         folder = self.path(identity)
         try:
             folder.mkdir(mode=0o700)

@@ -245,6 +245,16 @@ def test_the_same_graph_in_another_partition(start: Start, nested: Path) -> None
     assert service.get(first.id) == first
 
 
+def test_the_oldest_can_be_partitioned_anew_where_there_is_no_room(start: Start, hello: Path) -> None:
+    """Its source is not thrown away to make room for itself."""
+    service = start(kept=1)
+    first = _done(service, hello)
+    second = service.get(service.partition(first.id, RepartitionRequest(parts=2)).id, seconds=60)
+
+    assert second.state == "done"
+    assert [info.id for info in service.all()] == [second.id]
+
+
 def test_deploying_spreads_over_the_nodes_that_are_alive(start: Start, nested: Path) -> None:
     """One part for each, made anew; the answer leads to the session's page."""
     manager = FakeManager("m", role="master", nodes=("a", "b", "c"))
