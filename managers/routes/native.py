@@ -150,6 +150,7 @@ def _session_routes(to: "_Handlers") -> list[Route]:
             query=DeploymentQuery,
             answer=Done,
             takes=MEDIA_TYPE,
+            limit=to.limits.graph,
         ),
         row("POST", _SESSION + "/start", to.start, "Second half of a deployment", body=EpochRequest, answer=Done),
         row("POST", _SESSION + "/undo", to.undo, "Take a deployment back", body=EpochRequest, answer=Done),

@@ -119,6 +119,8 @@ _CHECKS = [
         ("POST", "/api/v1/sessions", b"x" * 100_001, 413),
         ("POST", "/api/v1/children", b" " * 1001, 413),
         ("PUT", "/api/v1/sessions/s/deployment", b"nonsense", 400),
+        ("PUT", "/api/v1/sessions/s/deployment", b"x" * 2000, 400),
+        ("PUT", "/api/v1/sessions/s/deployment", b"x" * 100_001, 413),
         ("PUT", "/api/v1/sessions/s/deployment?seconds=0", b"", 400),
         ("POST", "/api/v1/sessions/s/start", b'{"epoch": "x"}', 400),
         ("POST", "/api/v1/sessions/s/start", b'{"epoch": 1}', 404),
