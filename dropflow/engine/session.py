@@ -479,8 +479,9 @@ class Session:
     def reports(self) -> tuple[FailureReport, ...]:
         """The root causes of failures so far, lost nodes first, then the most harmful. For the session's own thread."""
         harmed: dict[int, int] = {}
-        for cause in self.core.causes.values():
-            harmed[cause] = harmed.get(cause, 0) + 1
+        for drop, cause in self.core.causes.items():
+            if drop not in self.core.remote:  # those are counted where they live
+                harmed[cause] = harmed.get(cause, 0) + 1
         caused = (self._report(cause, count) for cause, count in sorted(harmed.items(), key=_most_harmful))
         return (*(self._lost_report(lost) for lost in self._lost), *caused)
 

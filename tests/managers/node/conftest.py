@@ -1,0 +1,98 @@
+"""Real node managers in this process: real sockets, each with a root of its own, blind to the files of the others."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dropflow.clock import SystemClock
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.schema import SessionDetail, SubmitQuery
+from managers.composite.deploying import cut
+from managers.deployment import Deployment, subset
+from managers.links import LinkSettings
+from managers.node.manager import NodeManager
+
+SECONDS = 20.0
+
+
+class Cluster:
+    """Node managers ``a``, ``b``..., and what an island would do with them."""
+
+    def __init__(self, nodes: dict[str, NodeManager]) -> None:
+        self.nodes = nodes
+
+    def __getitem__(self, name: str) -> NodeManager:
+        return self.nodes[name]
+
+    def cut(self, graph: PhysicalGraph, session: str = "s") -> Deployment:
+        """The deployment of a graph whose parts are on these nodes, in their order."""
+        placed = replace(graph, places=tuple(self.nodes)[: graph.parts])
+        told = [info for node in self.nodes.values() for info in node.nodes()]
+        return cut(placed, SubmitQuery(session=session, check=True), told, clock=SystemClock())
+
+    def prepare(self, deployment: Deployment, seconds: float = SECONDS) -> None:
+        """On all nodes."""
+        for name in deployment.slices:
+            self.nodes[name].prepare(subset(deployment, [name]), seconds=seconds)
+
+    def start(self, graph: PhysicalGraph, session: str = "s") -> Deployment:
+        """Prepare and start."""
+        deployment = self.cut(graph, session)
+        self.prepare(deployment)
+        for name in deployment.slices:
+            self.nodes[name].start(session, deployment.epoch)
+        return deployment
+
+    def end(self, session: str = "s") -> dict[str, SessionDetail]:
+        """Wait until the session is over on every node that has it; how it ended there."""
+        found = {}
+        for name, node in self.nodes.items():
+            if any(info.session == session for info in node.sessions()):
+                found[name] = until(node, session, lambda detail: bool(detail.finished))
+        return found
+
+    def run(self, graph: PhysicalGraph, session: str = "s") -> dict[str, SessionDetail]:
+        """From its graph to its end."""
+        self.start(graph, session)
+        return self.end(session)
+
+
+def until(node: NodeManager, session: str, is_so: Callable[[SessionDetail], bool]) -> SessionDetail:
+    """Wait until a session on a node looks as wanted."""
+    version, clock = 0, SystemClock()
+    deadline = clock.monotonic() + SECONDS
+    while clock.monotonic() < deadline:
+        detail = node.watch(session, version=version, seconds=1.0)
+        if is_so(detail):
+            return detail
+        version = detail.version
+    raise AssertionError(f"{session} on {node.name} did not come so far: {msgspec.to_builtins(detail)}")
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+    """Starts clusters of so many nodes."""
+    quick = LinkSettings(beat=0.1, silence=1.0, redial_limit=0.1)
+    with ExitStack() as stack:
+
+        def make(count: int, *, in_place: bool = False, lost_after: float = 10.0) -> Cluster:
+            nodes = {}
+            for name in "abcd"[:count]:
+                manager = NodeManager(
+                    name,
+                    root=tmp_path / name,
+                    runner="threads",
+                    workers=2,
+                    in_place=in_place,
+                    suspect_after=lost_after / 4,
+                    lost_after=lost_after,
+                    link_settings=quick,
+                )
+                nodes[name] = stack.enter_context(closing(manager))
+            return Cluster(nodes)
+
+        yield make

@@ -1,0 +1,270 @@
+"""Node managers, and sessions across them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dropflow.errors import ConflictError, GoneError, LinkError, NotFoundError, UsageError
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.digest import digest
+from dropflow.graph.names import oids
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from dropflow.rest.schema import Download, DropQuery, SubmitQuery
+from managers.deployment import Place
+from managers.node.manager import NodeManager
+from tests.managers.node.conftest import Cluster, until
+
+Make = Callable[..., Cluster]
+
+BASH = "dlg.apps.bash_shell_app.BashShellApp"
+FILE = "dlg.data.drops.file.FileDROP"
+DIRECTORY = "dlg.data.drops.directory.DirectoryDROP"
+
+
+def _bash(command: str) -> dict[str, object]:
+    return {"component": BASH, "arguments": (Argument(name="command", value=command, type="String"),)}
+
+
+def _line(*, make: str, take: str, content: str = FILE) -> PhysicalGraph:
+    """MAKE on a -> data on a -> TAKE on b -> result on b."""
+    drawing = GraphBuilder("line")
+    drawing.app("MAKE", **_bash(make)).data("data", component=content)
+    drawing.app("TAKE", part=1, **_bash(take)).data("result", part=1)
+    return drawing.connect("MAKE", "data").connect("data", "TAKE").connect("TAKE", "result").build()
+
+
+def _endless() -> PhysicalGraph:
+    """An application on a that sleeps, and one on b that waits for what it makes."""
+    return _line(make="sleep 60; echo > %o0", take="cat %i0 > %o0")
+
+
+def _bytes(content: Download) -> bytes:
+    return b"".join(content.chunks)
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("size", [0, 10, 5000, 3_000_000])
+def test_contents_cross_nodes(size: int, make_cluster: Make, in_place: bool) -> None:  # noqa: FBT001 - a parameter
+    """A consumer on another node reads the same bytes, in place or fetched, whatever their number."""
+    cluster = make_cluster(2, in_place=in_place)
+    ended = cluster.run(_line(make=f"head -c {size} /dev/zero > %o0", take="wc -c < %i0 > %o0"))
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert _bytes(cluster["b"].data("s", "line_result_0")).split() == [str(size).encode()]
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_directories_cross_nodes(make_cluster: Make, in_place: bool) -> None:  # noqa: FBT001 - a parameter
+    """A directory arrives with everything in it."""
+    graph = _line(
+        make="mkdir -p %o0/sub && echo one > %o0/1 && echo two > %o0/sub/2",
+        take="cat %i0/1 %i0/sub/2 > %o0",
+        content=DIRECTORY,
+    )
+    ended = make_cluster(2, in_place=in_place).run(graph)
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("content", [FILE, "dlg.data.drops.memory.InMemoryDROP"])
+@pytest.mark.parametrize("size", [5, 200_000])
+def test_a_drop_is_written_by_applications_elsewhere(
+    content: str,
+    size: int,
+    make_cluster: Make,
+    in_place: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """Parts from three nodes are put together on the node of their drop, in the order of the producers."""
+    cluster = make_cluster(3, in_place=in_place)
+    drawing = GraphBuilder("parts")
+    drawing.data("whole", component=content)
+    for part, name in enumerate("ABC"):
+        drawing.app(name, part=part, **_bash(f"head -c {size} /dev/zero | tr '\\0' {name} > %o0"))
+        drawing.connect(name, "whole")
+    ended = cluster.run(drawing.build())
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert _bytes(cluster["a"].data("s", "parts_whole_0")) == b"A" * size + b"B" * size + b"C" * size
+    assert not list((Path(cluster["b"].info().root) / "sessions/s/tmp").glob("*"))
+
+
+def test_a_file_ends_up_on_the_node_of_its_drop(make_cluster: Make) -> None:
+    """An application on another node writes a named file; it is found under that name where the drop lives."""
+    cluster = make_cluster(2)
+    drawing = GraphBuilder("there")
+    named = (Argument(name="filepath", value="out/named.txt", type="String"),)
+    drawing.data("kept", component=FILE, arguments=named).app("WRITE", part=1, **_bash("echo hello > %o0"))
+    cluster.run(drawing.connect("WRITE", "kept").build())
+    (result,) = cluster["a"].results("s")
+
+    assert (result.path, result.size, result.node) == ("files/out/named.txt", 6, "a")
+    assert cluster["b"].results("s") == ()
+
+
+def test_an_error_crosses_nodes_with_its_cause(make_cluster: Make) -> None:
+    """Drops behind a failure elsewhere end in ERROR; its node tells the reason, the others which drop it was."""
+    cluster = make_cluster(2)
+    ended = cluster.run(_line(make="echo no luck >&2; exit 3", take="cat %i0 > %o0"))
+    (here,), (there,) = ended["a"].failures, ended["b"].failures
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED", "FAILED"}
+    assert (here.drop, here.row, here.count, here.node) == ("line_MAKE_0", 0, 2, "a")
+    assert "3" in here.text
+    assert (there.row, there.count, there.text) == (0, 2, "")
+
+
+def test_a_cancel_on_one_node_stops_all(make_cluster: Make) -> None:
+    """Nobody waits for a part of a session that was cancelled."""
+    cluster = make_cluster(2)
+    cluster.start(_endless())
+    until(cluster["a"], "s", lambda detail: detail.running == 1)
+    cluster["b"].cancel("s", "enough")
+    ended = cluster.end()
+
+    assert {detail.status for detail in ended.values()} == {"CANCELLED"}
+    assert "enough" in ended["a"].text
+
+
+def test_a_node_that_stops_takes_its_sessions_along(make_cluster: Make) -> None:
+    """A node that is stopped on purpose says so; the others do not wait for a deadline."""
+    cluster = make_cluster(2, lost_after=1000.0)
+    cluster.start(_endless())
+    cluster["b"].close()
+
+    assert until(cluster["a"], "s", lambda detail: bool(detail.finished)).status == "CANCELLED"
+
+
+def test_a_lost_node_fails_its_sessions_only(make_cluster: Make) -> None:
+    """A node that falls silent is lost by its deadline: who needs it is FAILED and says which drops; others go on."""
+    cluster = make_cluster(3, lost_after=1.0)
+    cluster.start(_endless())
+    cluster.start(GraphBuilder("alone").app("WAIT", **_bash("sleep 60")).build(), session="other")
+    cluster["b"]._links.close()  # its links are dead, whatever else it does
+    detail = until(cluster["a"], "s", lambda detail: bool(detail.finished))
+
+    assert detail.status == "FAILED"
+    assert "node b is lost" in detail.text
+    assert [(failure.name, failure.drops) for failure in detail.failures] == [("b", ("line_TAKE_0",))]
+    assert cluster["a"].session("other").status == "RUNNING"
+
+
+def test_a_peer_that_does_not_answer_is_named(make_cluster: Make) -> None:
+    """Preparing fails in time, names the node and its address, and leaves nothing behind."""
+    cluster = make_cluster(2)
+    deployment = cluster.cut(_endless())
+    dead = tuple(Place(place.node, "tcp://127.0.0.1:1", place.incarnation) for place in deployment.places)
+    with pytest.raises(LinkError, match=r"node b at tcp://127.0.0.1:1 does not answer"):
+        cluster["a"].prepare(msgspec.structs.replace(deployment, places=dead), seconds=0.5)
+
+    assert cluster["a"].sessions() == ()
+    assert not (Path(cluster["a"].info().root) / "sessions" / "s").exists()
+
+
+def test_preparing_again_is_no_error_and_starting_another_epoch_is(make_cluster: Make) -> None:
+    """A repeated request does no harm; one about another deployment is refused."""
+    cluster = make_cluster(2)
+    deployment = cluster.cut(_endless())
+    cluster.prepare(deployment)
+    cluster.prepare(deployment)
+    with pytest.raises(ConflictError, match="deployed again"):
+        cluster["a"].start("s", deployment.epoch + 1)
+    with pytest.raises(ConflictError, match="session 's' already"):
+        cluster.prepare(msgspec.structs.replace(deployment, epoch=deployment.epoch + 1))
+
+
+def test_undo_leaves_nothing(make_cluster: Make) -> None:
+    """What was prepared, or even started, is gone; what never was there has nothing to undo."""
+    cluster = make_cluster(2)
+    deployment = cluster.start(_endless())
+    for name in "ab":
+        cluster[name].undo("s", deployment.epoch, "a test")
+        cluster[name].undo("s", deployment.epoch, "a test")
+
+    assert [cluster[name].sessions() for name in "ab"] == [(), ()]
+    assert not (Path(cluster["a"].info().root) / "sessions" / "s").exists()
+
+
+def test_a_deleted_session_is_gone_and_its_name_is_free(make_cluster: Make) -> None:
+    """Deleting stops a session first; afterwards its name can be used again."""
+    cluster = make_cluster(2)
+    cluster.start(_endless())
+    for name in "ab":
+        cluster[name].delete("s")
+    with pytest.raises(NotFoundError):
+        cluster["a"].session("s")
+    ended = cluster.run(_line(make="echo 1 > %o0", take="cat %i0 > %o0"))
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}
+
+
+def test_a_node_runs_a_whole_graph_by_itself(make_cluster: Make) -> None:
+    """A graph without places can be submitted to a single node; one that names others cannot."""
+    cluster = make_cluster(1)
+    graph = _line(make="echo 1 > %o0", take="cat %i0 > %o0")
+    info = cluster["a"].submit(graph, SubmitQuery(session="s"))
+    cluster.end()
+
+    assert info.drops == 4
+    assert digest(cluster["a"].graph("s")) != ""
+    assert oids(cluster["a"].graph("s"), range(4)) == oids(graph, range(4))
+
+
+def test_drops_are_found_by_filters_and_names(make_cluster: Make) -> None:
+    """Filters narrow the list, pages cut it; a drop answers to its id, its row, and the end of its id."""
+    cluster = make_cluster(2)
+    cluster.run(_line(make="echo 1 > %o0", take="cat %i0 > %o0"))
+    a, b = cluster["a"], cluster["b"]
+
+    assert [drop.oid for drop in a.drops("s", DropQuery()).drops] == ["line_MAKE_0", "line_data_0"]
+    assert [drop.oid for drop in b.drops("s", DropQuery(text="RES")).drops] == ["line_result_0"]
+    assert a.drops("s", DropQuery(state="ERROR")).total == 0
+    assert a.drops("s", DropQuery(key="data")).total == 1
+    assert a.drops("s", DropQuery(node="b")).total == 0
+    page = a.drops("s", DropQuery(offset=1, limit=1))
+    assert (page.total, [drop.oid for drop in page.drops]) == (2, ["line_data_0"])
+    assert {a.drop("s", name).oid for name in ("line_data_0", "1", "data_0")} == {"line_data_0"}
+    with pytest.raises(NotFoundError, match="not on node a"):
+        a.drop("s", "line_TAKE_0")
+    with pytest.raises(UsageError, match="no state 'LOST'"):
+        a.drops("s", DropQuery(state="lost"))
+
+
+def test_a_drop_tells_its_neighbours_wherever_they_are(make_cluster: Make) -> None:
+    """Details name the drops at the other ends of its edges, their states and nodes; logs can be had."""
+    cluster = make_cluster(2)
+    cluster.run(_line(make="echo made; echo 1 > %o0", take="cat %i0 > %o0"))
+    detail = cluster["a"].drop("s", "line_data_0")
+
+    assert [(one.oid, one.node) for one in detail.inputs] == [("line_MAKE_0", "a")]
+    assert [(one.oid, one.node, one.state) for one in detail.outputs] == [("line_TAKE_0", "b", "COMPLETED")]
+    assert b"made" in _bytes(cluster["a"].log("s", "line_MAKE_0"))
+    assert cluster["a"].drop("s", "line_MAKE_0").parameters["command"].startswith("echo made")
+
+
+def test_released_contents_are_gone(make_cluster: Make) -> None:
+    """A memory drop whose consumers, wherever they are, are done has no content any more, and that is said."""
+    cluster = make_cluster(2)
+    cluster.run(_line(make="echo 1 > %o0", take="cat %i0 > %o0", content="dlg.data.drops.memory.InMemoryDROP"))
+    with pytest.raises(GoneError, match="released after its last consumer"):
+        cluster["a"].data("s", "line_data_0")
+
+
+def test_a_node_needs_a_slice_of_its_own(make_cluster: Make) -> None:
+    """A deployment without a slice for the node is a mistake of the sender, and said to be one."""
+    cluster = make_cluster(1)
+    deployment = msgspec.structs.replace(cluster.cut(GraphBuilder("x").app("X").build()), slices={})
+    with pytest.raises(UsageError, match="no slice for node a"):
+        cluster["a"].prepare(deployment, seconds=1.0)
+
+
+def test_a_node_that_is_closed_takes_nothing(tmp_path: Path) -> None:
+    """A node that is stopping says so."""
+    node = NodeManager("a", root=tmp_path, runner="threads")
+    node.close()
+    node.close()
+    with pytest.raises(LinkError, match="stopping"):
+        node.submit(GraphBuilder("x").app("X").build(), SubmitQuery())
