@@ -126,7 +126,7 @@ class Verifier:
             )
         now = self._clock.now()
         # Judged after the signature, so that strangers learn nothing of the clock.
-        if abs(now - found.time) > WINDOW:
+        if not abs(now - found.time) <= WINDOW:  # so put, NaN is refused too
             way = "behind" if found.time < now else "ahead of"
             raise ClockSkewError(
                 f"the clock of the caller is {abs(now - found.time):.0f} s {way} the clock of this host",

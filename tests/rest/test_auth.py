@@ -267,3 +267,31 @@ def test_loopback_is_known_by_name_and_number() -> None:
 def test_limits_have_defaults() -> None:
     """A server without limits of its own bounds bodies, drops and streams."""
     assert all(value > 0 for value in (Limits().body, Limits().drops, Limits().streams))
+
+
+def test_the_memory_for_signed_requests_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it requests are put off, not let in twice; old ones are forgotten when they would be refused anyway."""
+    monkeypatch.setattr("dropflow.rest.signing._NONCES", 3)
+    clock = VirtualClock()
+    signer, verifier = Signer(SECRET, clock=clock), Verifier(SECRET, clock=clock)
+
+    def enter() -> str:
+        return verifier.check(signer.sign("GET", "h", "/", ""), "GET", "h", "/")
+
+    for _ in range(3):
+        enter()
+    with pytest.raises(HttpError, match="too many signed requests"):
+        enter()
+    clock.advance(2 * WINDOW + 1)
+    enter()
+
+
+@pytest.mark.parametrize(
+    "header", ["Dropflow", "Dropflow time=x, nonce=, body=, signature=", "Dropflow time=nan,nonce=a"]
+)
+def test_a_signature_that_cannot_be_read_is_refused(header: str) -> None:
+    """With 401, as any other stranger."""
+    with pytest.raises(HttpError) as refused:
+        Verifier(SECRET).check(header, "GET", "h", "/")
+
+    assert refused.value.status == 401

@@ -21,8 +21,11 @@ from dropflow.rest.schema import FailureInfo, LogicalNode, SessionDetail
 from dropflow.rest.server import Server
 from dropflow.rest.sse import Event, format_event, heartbeat, read_events
 from dropflow.states import DropState
+from dropflow.testing.clock import VirtualClock
 from dropflow.testing.manager import FakeManager, made_up
 from dropflow.testing.serving import Reply, ask, serve
+from dropflow.testing.shapes import fan
+from managers.deployment import Deployment, pack
 from managers.routes.events import following
 from managers.routes.native import native_routes
 
@@ -296,3 +299,34 @@ def test_a_viewer_that_goes_away_gives_its_place_back(manager: FakeManager) -> N
                 threading.Event().wait(0.02)
         else:
             pytest.fail("the place was never given back")
+
+
+class _Quiet(FakeManager):
+    """Nothing ever happens in it, and time flies."""
+
+    def watch(self, session: str, *, version: int, seconds: float) -> SessionDetail:
+        """Answer at once, twenty seconds later."""
+        del version, seconds
+        self.flying.advance(20.0)
+        return self.session(session)
+
+    flying = VirtualClock()
+
+
+def test_silence_is_filled_with_heartbeats() -> None:
+    """So that both ends see that the other is there."""
+    manager = _Quiet()
+    manager.add(fan(20), "s")
+    chunks = following(manager, "s", threading.Event(), clock=manager.flying)
+    assert chunks is not None
+    next(chunks)
+
+    assert [next(chunks), next(chunks)] == [heartbeat(), heartbeat()]
+
+
+def test_a_deployment_goes_to_its_own_session_only(server: Server) -> None:
+    """The name in the path and that in the body must be the same, and the graph within the limit."""
+    for name, drops, status in (("other", 1, 400), ("s", 10**9, 413)):
+        deployment = Deployment(session="s", epoch=1, graph="g", drops=drops, created=0.0, places=())
+        target = f"/api/v1/sessions/{name}/deployment"
+        assert ask(server.url, "PUT", target, body=pack(deployment)).status == status

@@ -368,3 +368,40 @@ def test_daliuges_own_client_is_served(served: Served, role: Role, daliuge: Path
     assert done.returncode == 0, done.stderr
     for (call, expected), found in zip(calls, json.loads(done.stdout), strict=True):
         assert found == expected, call
+
+
+def test_a_manager_tells_about_itself(served: Served, role: Role) -> None:
+    """Its sessions; those above nodes tell their hosts too."""
+    served.ask("POST", served.build("s") + "/deploy")
+    found = served.ask("GET", "/api").json
+
+    if role == "node":
+        assert found == {"sessions": [{"sessionId": "s", "status": 3, "size": 3}]}
+    else:
+        assert found == {"hosts": [H1, H2], "sessionIds": ["s"]}
+        assert served.ask("GET", "/api/past_sessions").json == []
+
+
+def test_nodes_and_islands_come_and_go(served: Served, role: Role) -> None:
+    """Where there may be any; DALiuGE's default ports are added to bare names."""
+    for kind, port, roles in (("node", 8000, ("island", "master")), ("island", 8001, ("master",))):
+        allowed = role in roles
+        assert served.ask("POST", f"/api/{kind}/h7").status == (200 if allowed else 404)
+        urls = [child.url for child in served.manager.children()]
+        assert (f"http://h7:{port}" in urls) is allowed
+        assert served.ask("DELETE", f"/api/{kind}/h7").status == (200 if allowed else 404)
+        assert served.manager.children() == ()
+    if role == "master":
+        assert served.ask("GET", "/api/islands").json == {"islands": []}
+        assert served.ask("POST", "/api/node/h7:x").status == 400
+
+
+def test_drafts_can_be_looked_at_and_thrown_away(served: Served) -> None:
+    """What was appended so far, before anything is deployed."""
+    path = served.build("s")
+
+    assert set(served.ask("GET", f"{path}/graph").json) == {"A", "B", "C"}
+    assert served.ask("GET", f"{path}/dir").json == {"dir": ""}
+    assert served.ask("GET", "/api/sessions").json[0]["size"] == 3
+    assert served.ask("DELETE", path).status == 200
+    assert served.ask("GET", "/api/sessions").json == []
