@@ -1,7 +1,9 @@
 """Managers that find each other on loopback, through real multicast."""
 
 import queue
+import secrets
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -10,9 +12,9 @@ from dropflow.rest.schema import ManagerInfo
 from managers.discovery import TYPES, Announcement, Discovery, interfaces_of
 
 Pair = tuple[Discovery, Discovery]
-_NODE = Announcement(
-    name="n1", role="node", url="http://127.0.0.1:8123", incarnation=7, version="1", key="0123456789abcdef"
-)
+# Other tests on this machine are heard too: a key of our own tells ours apart.
+_KEY = secrets.token_hex(8)
+_NODE = Announcement(name="n1", role="node", url="http://127.0.0.1:8123", incarnation=7, version="1", key=_KEY)
 
 
 @pytest.fixture
@@ -32,7 +34,12 @@ def test_announced_managers_are_found_and_their_goodbye_is_heard(pair: Pair) -> 
     """Who browses hears of a manager with all that it announced, and hears when it leaves."""
     talker, listener = pair
     heard: queue.Queue[tuple[str, Announcement]] = queue.Queue()
-    listener.browse("node", lambda found: heard.put(("joined", found)), lambda found: heard.put(("left", found)))
+
+    def tell(what: str, found: Announcement) -> None:
+        if found.key == _KEY:
+            heard.put((what, found))
+
+    listener.browse("node", partial(tell, "joined"), partial(tell, "left"))
     talker.announce(_NODE)
 
     assert heard.get(timeout=30) == ("joined", _NODE)
@@ -49,6 +56,8 @@ def test_a_callback_that_fails_does_not_end_the_listening(pair: Pair) -> None:
     heard: queue.Queue[str] = queue.Queue()
 
     def joined(found: Announcement) -> None:
+        if found.key != _KEY:
+            return
         heard.put(found.name)
         if found.name == "n1":
             raise RuntimeError("on purpose")
@@ -56,7 +65,7 @@ def test_a_callback_that_fails_does_not_end_the_listening(pair: Pair) -> None:
     listener.browse("node", joined, lambda _: None)
     talker.announce(_NODE)
     assert heard.get(timeout=30) == "n1"
-    talker.announce(Announcement(name="n2", role="node", url="http://127.0.0.1:8124", incarnation=8))
+    talker.announce(Announcement(name="n2", role="node", url="http://127.0.0.1:8124", incarnation=8, key=_KEY))
 
     assert heard.get(timeout=30) == "n2"
 
