@@ -14,7 +14,8 @@ from managers.discovery import TYPES, Announcement, Discovery, interfaces_of
 Pair = tuple[Discovery, Discovery]
 # Other tests on this machine are heard too: a key of our own tells ours apart.
 _KEY = secrets.token_hex(8)
-_NODE = Announcement(name="n1", role="node", url="http://127.0.0.1:8123", incarnation=7, version="1", key=_KEY)
+_LIFE = secrets.randbits(40)
+_NODE = Announcement(name="n1", role="node", url="http://127.0.0.1:8123", incarnation=_LIFE, version="1", key=_KEY)
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_a_callback_that_fails_does_not_end_the_listening(pair: Pair) -> None:
     listener.browse("node", joined, lambda _: None)
     talker.announce(_NODE)
     assert heard.get(timeout=30) == "n1"
-    talker.announce(Announcement(name="n2", role="node", url="http://127.0.0.1:8124", incarnation=8, key=_KEY))
+    talker.announce(Announcement(name="n2", role="node", url="http://127.0.0.1:8124", incarnation=_LIFE + 1, key=_KEY))
 
     assert heard.get(timeout=30) == "n2"
 

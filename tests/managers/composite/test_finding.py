@@ -11,9 +11,9 @@ from managers.composite.finding import find_children
 from managers.discovery import Announcement, Discovery
 from tests.managers.composite.world import World, until
 
-
 # Other tests on this machine are heard too: a key of our own tells ours apart.
 _KEY = secrets.token_hex(8)
+_LIFE = secrets.randbits(40)
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def test_nodes_with_the_same_key_are_taken_as_they_come_and_go(world: World, pai
     island = world.composite(key=_KEY)
     find_children(island, listener)
 
-    talker.announce(Announcement(name="x", role="node", url="http://stranger:8000", key="b" * 16))
-    talker.announce(Announcement(name="n1", role="node", url="http://n1:8000", key=_KEY))
+    talker.announce(Announcement(name="x", role="node", url="http://stranger:8000", key="b" * 16, incarnation=_LIFE))
+    talker.announce(Announcement(name="n1", role="node", url="http://n1:8000", key=_KEY, incarnation=_LIFE))
     until(lambda: [child.name for child in island.children()] == ["n1"])
 
     talker.close()
