@@ -199,7 +199,10 @@ class Carrier:
         try:
             _send(line.socket, frames)
         except zmq.ZMQError as error:
-            self._troubles.append((peer, line.generation, str(error)))
+            # Queues to peers have no limit, so the connection is gone already, and ZeroMQ has said why beforehand.
+            event = next_event(line.watch) or zmq.Event.DISCONNECTED
+            why = TROUBLES[event] if isinstance(error, zmq.Again) else str(error)
+            self._troubles.append((peer, line.generation, why))
 
     def reply(self, route: bytes, frames: Frames) -> None:
         """Send to the connecting end known by `route`; one that has gone, or does not read, is given up."""

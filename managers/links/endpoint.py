@@ -156,6 +156,7 @@ class Links:
         *,
         timeout: float | None = None,
         give_up: Callable[[], bool] | None = None,
+        urgent: bool = False,
     ) -> None:
         """Send a message, with raw `frames` (anything with the buffer protocol) beside it. For any thread.
 
@@ -167,6 +168,8 @@ class Links:
             Seconds to wait for room at most; 0 does not wait, None waits for ever.
         give_up : callable or None
             Asked after each `nudge` whether to stop waiting.
+        urgent : bool
+            Do not wait for room: for small messages without which the peer would wait in vain.
 
         Raises
         ------
@@ -182,7 +185,7 @@ class Links:
         if window is None:
             self._check_open()
             raise UsageError(f"there is no link to node {peer!r}", hint="connect to it first")
-        window.take(item.cost, timeout=timeout, give_up=give_up)
+        window.take(item.cost, timeout=timeout, give_up=give_up, urgent=urgent)
         self._letters.append((peer, item))
         self._wake()
 
@@ -331,6 +334,7 @@ class Links:
             while not self._closing:
                 self._carrier.wait(self._patience())
                 now = self._clock.monotonic()
+                self._take(now)  # before reading: what was sent to a process belongs to that one, not to its successor
                 self._carrier.read(self._board, now)
                 self._take(now)
                 if now >= self._board.due:

@@ -37,8 +37,10 @@ class Window:
         """Senders that wait for room."""
         return self._waiting
 
-    def take(self, size: int, *, timeout: float | None, give_up: Callable[[], bool] | None) -> None:
-        """Wait for room for `size` bytes, and take it.
+    def take(
+        self, size: int, *, timeout: float | None, give_up: Callable[[], bool] | None, urgent: bool = False
+    ) -> None:
+        """Wait for room for `size` bytes, and take it; who is `urgent` takes it whether it is there or not.
 
         Raises
         ------
@@ -48,7 +50,7 @@ class Window:
             The error with which the window was shut.
         """
         with self._changed:
-            if self._error is None and self._fits(size):
+            if self._error is None and (urgent or self._fits(size)):
                 self._taken += size
                 return
             self._waiting += 1
