@@ -1,10 +1,14 @@
 """The documents tell the truth: their commands run, their links lead somewhere."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,22 +36,39 @@ _WITH_COMMANDS = [
 def test_commands_of_the_documents_run(document: Path, tmp_path: Path) -> None:
     """Each document's console commands run, one after another, in a directory that holds only `examples/`.
 
-    A command that is meant to fail says so: ``$ command   # exits with 2``.
+    A command that is meant to fail says so: ``$ command   # exits with 2``. One that stays says
+    ``# in a terminal of its own``: the others run when it is ready, and it is ended after them.
     """
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-    for command in _commands(document):
-        expected = re.search(r"# exits with (\d+)", command)
-        done = subprocess.run(
-            ["/bin/bash", "-c", command],
-            cwd=tmp_path,
-            env={"PATH": path, "HOME": str(tmp_path), "COLUMNS": "120"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    surroundings = {"cwd": tmp_path, "env": {"PATH": path, "HOME": str(tmp_path), "COLUMNS": "120"}}
+    with ExitStack() as stack:
+        for command in _commands(document):
+            if "# in a terminal of its own" in command:
+                stack.enter_context(_staying(command, surroundings))
+                continue
+            expected = re.search(r"# exits with (\d+)", command)
+            line = ["/bin/bash", "-c", command]
+            done = subprocess.run(line, capture_output=True, text=True, check=False, **surroundings)
+            wanted = int(expected[1]) if expected else 0
 
-        assert done.returncode == (int(expected[1]) if expected else 0), f"{command}\n{done.stdout}\n{done.stderr}"
+            assert done.returncode == wanted, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+@contextmanager
+def _staying(command: str, surroundings: dict[str, Any]) -> Iterator[None]:
+    """Run a command that stays, from the line that says it is ready until everything else is done."""
+    line = ["/bin/bash", "-c", f"exec {command}"]
+    with subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **surroundings
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline())["ready"] is True, command
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))
