@@ -226,12 +226,15 @@ def _send(socket: _Socket, frames: Frames) -> None:
 
 
 def _receive(socket: _Socket, heads: int) -> Iterator[list[Buffer]]:
-    """Messages that are there, at least one, as frames: the first `heads` as bytes, raw frames behind them as views.
+    """Messages that are there, as frames: the first `heads` as bytes, raw frames behind them as views.
 
     Every message has `heads` frames at least: a route, which the listening socket puts there, and a header.
     """
     for _ in range(_BUDGET):
-        frames: list[Buffer] = [socket.recv(zmq.NOBLOCK) for _ in range(heads)]
+        try:
+            frames: list[Buffer] = [socket.recv(zmq.NOBLOCK) for _ in range(heads)]
+        except zmq.Again:
+            return  # it was there, and went with its connection when something was sent meanwhile
         while socket.getsockopt(zmq.RCVMORE):
             frames.append(socket.recv(zmq.NOBLOCK, copy=False).buffer)
         yield frames
