@@ -44,7 +44,7 @@ from dropflow.engine.invariants import check
 from dropflow.engine.journal import Journal
 from dropflow.engine.statistics import Statistics, snapshot, totals
 from dropflow.engine.tasks import TaskBuilder
-from dropflow.errors import DropflowError
+from dropflow.errors import DropflowError, WorldError
 from dropflow.failure import Failure
 from dropflow.graph.names import oid
 from dropflow.graph.order import leaves
@@ -56,6 +56,7 @@ from dropflow.states import DropState, SessionState
 __all__ = ["FailureReport", "Session", "SessionResult"]
 
 _PUBLISH_SECONDS = 0.1
+_ANSWER_SECONDS = 20.0
 _NAMED = 20
 
 T = TypeVar("T")
@@ -198,7 +199,13 @@ class Session:
         self._runner.interrupt()
 
     def ask(self, question: Callable[["Session"], T]) -> T:
-        """The answer to `question`, put to the session in its own thread between two steps. From any other thread."""
+        """The answer to `question`, put to the session in its own thread between two steps. From any other thread.
+
+        Raises
+        ------
+        WorldError
+            The session has not come to it in twenty seconds: it waits for a disk, or for a node that takes nothing.
+        """
         asked = _Question(question)
         with self._asking:
             if self._owned:
@@ -552,7 +559,11 @@ class _Question(Generic[T]):
 
     def wait(self) -> T:
         """The answer."""
-        self._answered.wait()
+        if not self._answered.wait(_ANSWER_SECONDS):
+            raise WorldError(
+                f"the session has not answered for {_ANSWER_SECONDS:g} s",
+                hint="it waits for a disk, or for another node; try again",
+            )
         if self._error is not None:
             raise self._error
         return cast(T, self._answer)

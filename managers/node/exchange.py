@@ -81,7 +81,7 @@ class NodeExchange:
         self._lock = threading.Lock()
         self._early: list[Mail] = []
         self._deliver: Callable[[Sequence[Mail]], None] = self._early.extend
-        self._closed = False
+        self._hurried = False
 
     @property
     def neighbours(self) -> Sequence[str]:
@@ -144,16 +144,21 @@ class NodeExchange:
             stop = Stop(self._session, self._epoch, reason, lost.node, lost.failure)
         for node in self._routes.neighbours:
             try:
-                self._links.send(node, stop, timeout=0)
+                # Who is behind must hear of it too, or it would wait for drops that never come.
+                self._links.send(node, stop, urgent=True)
             except DropflowError as error:
                 _log.info("node %s was not told that session %s is given up: %s", node, self._session, error)
+
+    def hurry(self) -> None:
+        """Wait for no other node any more: the session is to end. For any thread."""
+        self._hurried = True
+        self._links.nudge()
 
     def close(self) -> None:
         """Pass on nothing more; idempotent."""
         with self._lock:
-            self._closed = True
             self._deliver = _nowhere
-        self._links.nudge()
+        self.hurry()
         self._links.forget(self._session)
 
     # The links' side.
@@ -225,7 +230,7 @@ class NodeExchange:
             contents=tuple(batch.contents),
         )
         try:
-            self._links.send(node, message, give_up=self._is_closed)
+            self._links.send(node, message, give_up=self._is_hurried)
         except (LinkError, UsageError) as error:
             # The watch over the members of the session says what comes of it.
             _log.warning("session %s could not tell node %s: %s", self._session, node, error)
@@ -279,7 +284,7 @@ class NodeExchange:
                 size=None if handle.kind == "directory" else handle.size,
                 checksum=handle.checksum or None,
                 timeout=_FETCH_SECONDS,
-                give_up=self._is_closed,
+                give_up=self._is_hurried,
             )
 
         return fetch
@@ -288,8 +293,8 @@ class NodeExchange:
         with self._lock:
             self._deliver(mail)
 
-    def _is_closed(self) -> bool:
-        return self._closed
+    def _is_hurried(self) -> bool:
+        return self._hurried
 
 
 class _Batch:

@@ -29,6 +29,7 @@ from dropflow.states import SessionState
 from managers.deployment import Deployment
 from managers.links import Links
 from managers.node import picture
+from managers.node.chronicle import Chronicle
 from managers.node.exchange import NodeExchange
 
 __all__ = ["HostedSession"]
@@ -38,6 +39,7 @@ _log = logging.getLogger(__name__)
 _MOST_FAILURES = 100
 _RATE_SECONDS = 5.0
 _JOIN_SECONDS = 10.0
+_PATIENCE = 60.0
 
 
 class HostedSession:
@@ -104,6 +106,7 @@ class HostedSession:
         self._samples: deque[tuple[float, int]] = deque()
         self._started = self._finished = 0.0
         self._text = ""
+        self._forsaken: threading.Timer | None = None
         refuse_errors(check(piece.graph.templates), name=piece.graph.name)
         self._make_directory()
         try:
@@ -127,6 +130,7 @@ class HostedSession:
                 clock=clock,
                 exchange=self.exchange,
                 journal=self._journal(piece),
+                instruments=(Chronicle(piece.graph, self.name),),
                 on_statistics=self._on_statistics,
                 check_invariants=deployment.check,
             )
@@ -144,9 +148,21 @@ class HostedSession:
             return self.result.status
         return SessionState.RUNNING if self._started else SessionState.DEPLOYING
 
+    def expect_start(self, seconds: float) -> None:
+        """Cancel it if nobody starts it in `seconds`, and a while: whoever deployed it is gone then."""
+        with self._changed:
+            if self._started or self._forsaken is not None:
+                return
+            reason = f"nobody started it in {seconds + _PATIENCE:g} s; the manager that deployed it must have ended"
+            self._forsaken = threading.Timer(seconds + _PATIENCE, self.cancel, [reason])
+            self._forsaken.daemon = True
+            self._forsaken.start()
+
     def start(self) -> None:
         """Run; again is no error."""
         with self._changed:
+            if self._forsaken is not None:
+                self._forsaken.cancel()
             if self._started or self.result is not None:
                 return
             self._started = self._clock.now()
@@ -160,11 +176,15 @@ class HostedSession:
         self._text = self._text or (f"cancelled: {reason}" if reason else "cancelled")
         self.start()  # one that was only prepared ends through the same door
         self.session.cancel(reason)
+        self.exchange.hurry()  # its thread may be waiting for room to tell a node that takes nothing
 
-    def lose(self, node: str, failure: Failure) -> None:
-        """A node of the session is gone."""
-        if not self.state.is_terminal and self._started:
-            self.session.lose(node, failure)
+    def lose(self, node: str, failure: Failure, *, before: int | None = None) -> None:
+        """A node of the session is gone: all lives of its process before incarnation `before`."""
+        if self.state.is_terminal or (before is not None and self._incarnation(node) >= before):
+            return
+        self.start()
+        self.session.lose(node, failure)
+        self.exchange.hurry()
 
     def stop(self, wait: float = _JOIN_SECONDS) -> None:
         """Cancel it and wait for its end.
@@ -198,6 +218,10 @@ class HostedSession:
         except OSError as error:
             raise StorageError(f"cannot be removed: {error.strerror}", where=str(self.directory)) from error
 
+    def _incarnation(self, node: str) -> int:
+        """Which life of a node's process was meant when the session was deployed."""
+        return next((place.incarnation for place in self._deployment.places if place.node == node), 0)
+
     def _run(self) -> None:
         try:
             self.result = self.session.run()
@@ -212,7 +236,7 @@ class HostedSession:
         with self._changed:
             self._version += 1
             self._changed.notify_all()
-        _log.info("session %s is %s", self.name, self.result.status.name)
+        _log.info("the session is %s", self.result.status.name, extra={"session": self.name})
         self._on_end(self)
 
     def _broken(self, error: Exception) -> SessionResult:

@@ -234,12 +234,18 @@ class NodeManager:
             self._sessions[name] = hosted
         try:
             self._watch.reach(
+                hosted,
                 {place.node: place for place in deployment.places if place.node in hosted.exchange.neighbours},
                 seconds=seconds,
             )
         except DropflowError:
             self._forget(hosted)
             raise
+        if hosted.state.is_terminal:
+            self._watch.release(hosted)  # it ended before it was watched for
+        if self._sessions.get(name) is not hosted:
+            raise GoneError(f"session {name!r} was taken back while it was prepared", hint="submit the graph again")
+        hosted.expect_start(seconds)
 
     def start(self, session: str, epoch: int) -> None:
         """Run what was prepared."""
@@ -385,9 +391,9 @@ class NodeManager:
             _log.info("the link to node %s is down: %s", change.peer, change.text)
         self._watch.on_change(change)
 
-    def _lost(self, peer: str, why: str) -> None:
+    def _lost(self, peer: str, before: int, why: str) -> None:
         for hosted in self._all():
-            if peer in hosted.exchange.neighbours and not hosted.state.is_terminal:
+            if peer in hosted.exchange.neighbours:
                 failure = Failure(
                     code=LinkError.code,
                     kind="NodeLost",
@@ -395,7 +401,7 @@ class NodeManager:
                     hint=f"look at the log of node {peer}; start it again, and submit the graph again",
                     retryable=True,
                 )
-                hosted.lose(peer, failure)
+                hosted.lose(peer, failure, before=before)
 
     def _open(self, session: str, drop: int, _attempt: int, producer: int) -> Source:
         hosted = self._sessions.get(session)
@@ -422,7 +428,7 @@ class NodeManager:
         )
 
     def _over(self, hosted: HostedSession) -> None:
-        self._watch.release(hosted.exchange.neighbours)
+        self._watch.release(hosted)
 
     def _forget(self, hosted: HostedSession) -> None:
         hosted.remove()

@@ -2,14 +2,13 @@
 
 import logging
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, LinkError
 from managers.deployment import Place
 from managers.links import LinkChange, LinkEvent, Links
-from managers.membership import Heard, Join, Membership, MemberState, Tick
+from managers.membership import Heard, Join, Member, Membership, MemberState, Tick
 
 __all__ = ["PeerWatch"]
 
@@ -22,14 +21,16 @@ _LOOKS = 8
 class PeerWatch:
     """Watches the peers of sessions in a thread of its own.
 
-    A peer is watched from `reach` on, until `release` was called for every session that it was reached for.
+    A peer is watched from `reach` on, until `release` was called for everybody that it was reached for. Time in which
+    this process did not run itself (it was stopped, or its host was busy) is nobody's silence.
 
     Parameters
     ----------
     links : Links
         Of this process.
     lost : callable
-        Takes the name of a peer that is lost, and why; called in the watch's thread, or in that of the links.
+        Takes the name of a peer that is lost, an incarnation, and why: all lives of the peer before that incarnation
+        are over. Called in the watch's thread, or in that of the links.
     suspect_after, lost_after : float
         Seconds; see `managers.membership.Membership`.
     clock : Clock
@@ -39,7 +40,7 @@ class PeerWatch:
     def __init__(
         self,
         links: Links,
-        lost: Callable[[str, str], None],
+        lost: Callable[[str, int, str], None],
         *,
         suspect_after: float,
         lost_after: float,
@@ -50,43 +51,46 @@ class PeerWatch:
         self._clock = clock
         self._members = Membership(suspect_after=suspect_after, lost_after=lost_after)
         self._period = suspect_after / _LOOKS
+        self._patience = suspect_after
+        self._looked = clock.monotonic()
+        self._slept = 0.0
         self._changed = threading.Condition()
-        self._wanted: Counter[str] = Counter()
+        self._wanted: dict[str, set[Hashable]] = {}
         self._heard: dict[str, float] = {}
         self._refusals: dict[str, str] = {}
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._thread.start()
 
-    def reach(self, places: Mapping[str, Place], *, seconds: float) -> None:
-        """Open links to these peers and wait until all of them answer; from now on they are watched.
+    def reach(self, owner: Hashable, places: Mapping[str, Place], *, seconds: float) -> None:
+        """Open links to these peers and wait until all of them answer; from now on they are watched for `owner`.
 
         Raises
         ------
         LinkError
             Peers that do not answer in time, or refuse this process: all of them are named.
         """
-        now = self._clock.monotonic()
         with self._changed:
+            now = self._now()
             for name, place in places.items():
                 self._refusals.pop(name, None)
                 self._members.handle(Join(name, place.incarnation, place.address), now)
-            self._wanted.update(places.keys())
+                self._wanted.setdefault(name, set()).add(owner)
             self._changed.notify_all()
         try:
             for name, place in places.items():
                 self._links.connect(name, place.address)
             self._wait(places, seconds)
         except DropflowError:
-            self.release(places)
+            self.release(owner)
             raise
 
-    def release(self, peers: Iterable[str]) -> None:
-        """A session does not need these peers any more."""
+    def release(self, owner: Hashable) -> None:
+        """`owner` does not need its peers any more. Idempotent."""
         with self._changed:
-            for peer in peers:
-                self._wanted[peer] -= 1
-                if self._wanted[peer] <= 0:
+            for peer in [peer for peer, owners in self._wanted.items() if owner in owners]:
+                self._wanted[peer].discard(owner)
+                if not self._wanted[peer]:
                     del self._wanted[peer]
                     self._members.forget(peer)
 
@@ -97,7 +101,7 @@ class PeerWatch:
                 self._refusals[change.peer] = change.text
             self._changed.notify_all()
         if change.event is LinkEvent.RESTARTED and self._is_watched(change.peer):
-            self._lost(change.peer, "its process was started again")
+            self._lost(change.peer, change.incarnation, "its process was started again")
 
     def close(self) -> None:
         """Stop; idempotent."""
@@ -143,26 +147,36 @@ class PeerWatch:
                     return
                 if not self._wanted:
                     self._changed.wait()
+                    self._looked = self._clock.monotonic()
                     continue
                 lost = self._look()
-            for peer, why in lost:
-                _log.warning("node %s is lost: %s", peer, why)
-                self._lost(peer, why)
+            for member, why in lost:
+                _log.warning("node %s is lost: %s", member.name, why)
+                self._lost(member.name, member.incarnation + 1, why)
             with self._changed:
                 if not self._closing:
                     self._changed.wait(self._period)
 
-    def _look(self) -> list[tuple[str, str]]:
+    def _now(self) -> float:
+        """Monotonic time, less that which this process has slept away."""
+        return self._clock.monotonic() - self._slept
+
+    def _look(self) -> list[tuple[Member, str]]:
         """Tell the members what was heard, and say who is lost."""
-        now = self._clock.monotonic()
+        gap = self._clock.monotonic() - self._looked
+        self._looked += gap
+        if gap > self._patience:
+            _log.warning("this process was held up for %.1f s", gap)
+            self._slept += gap
+        now = self._now()
         changes = []
         for peer, (incarnation, moment) in self._links.heard().items():
             if peer in self._wanted and self._heard.get(peer) != moment:
                 self._heard[peer] = moment
-                changes += self._members.handle(Heard(peer, incarnation), max(now, moment))
+                changes += self._members.handle(Heard(peer, incarnation), now)
         changes += self._members.handle(Tick(), now)
         return [
-            (change.after.name, change.reason)
+            (change.after, change.reason)
             for change in changes
             if change.after.state is MemberState.LOST and change.after.name in self._wanted
         ]

@@ -1,0 +1,170 @@
+"""Clusters of real processes that tests may break, and graphs that take a while and cross nodes."""
+
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from dropflow.clock import SystemClock
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from dropflow.rest.client import Client
+from dropflow.rest.schema import SessionDetail, SubmitQuery
+from tests.processes import Running
+
+__all__ = ["Cluster", "finished", "pipeline", "placed", "scattered", "until"]
+
+SUSPECT_AFTER, LOST_AFTER = 1.0, 3.0
+TIMES = ("--suspect-after", SUSPECT_AFTER, "--lost-after", LOST_AFTER)
+
+_STEP = """
+def step(data=b"", salt="", size=10, seconds=0.0):
+    import hashlib, random, time
+    time.sleep(seconds)
+    return random.Random(hashlib.sha256(salt.encode() + data).digest()).randbytes(size)
+"""
+
+
+class Cluster:
+    """Managers as processes of their own, stopped when the context ends.
+
+    Parameters
+    ----------
+    home : Path
+        Where they have their directories and keys; what it has in common makes them one cluster.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def node(self, name: str, *more: object, home: Path | None = None) -> Running:
+        """A node manager with two workers that is quick to notice losses."""
+        return self._start("node", "--name", name, "--links-port", 0, "--workers", 2, *TIMES, *more, home=home)
+
+    def island(self, *nodes: Running, name: str = "island", port: int = 0) -> Running:
+        """An island over nodes."""
+        return self._start("island", "--name", name, "--nodes", _urls(nodes), *TIMES, port=port)
+
+    def master(self, *islands: Running, port: int = 0) -> Running:
+        """A master over islands."""
+        return self._start("master", "--name", "master", "--islands", _urls(islands), *TIMES, port=port)
+
+    def client(self, running: Running, *, timeout: float = 30.0) -> Client:
+        """A client of a manager."""
+        ready = running.ready
+        return self._stack.enter_context(Client(ready["url"], token=ready["token"], timeout=timeout))
+
+    def _start(self, role: str, *arguments: object, port: int = 0, home: Path | None = None) -> Running:
+        return self._stack.enter_context(Running(home or self.home, role, "--port", port, *arguments))
+
+
+def port_of(running: Running) -> int:
+    """Where a manager listens."""
+    return int(running.ready["url"].rpartition(":")[2])
+
+
+def pipeline(*, width: int = 2, length: int = 6, seconds: float = 0.3, size: int = 10, tries: int = 1) -> PhysicalGraph:
+    """Chains of sleeping functions, whose results one more function hashes: each content depends on all before it.
+
+    Applications are called ``S<chain>-<step>``, contents ``d<chain>-<step>``; the last ones are ``Join`` and ``end``.
+    """
+    builder = GraphBuilder("pipeline")
+    for chain in range(width):
+        for at in range(length):
+            fields = (_field("salt", f"{chain}.{at}"), _field("size", size, "Integer"))
+            function = (*_function("step", _STEP), *fields, _field("seconds", seconds, "Float"))
+            app, data = f"S{chain}-{at}", f"d{chain}-{at}"
+            builder.app(app, component="dlg.apps.pyfunc.PyFuncApp", arguments=function, tries=tries).data(data)
+            if at:
+                builder.connect(f"d{chain}-{at - 1}", app, target_port="data")
+            builder.connect(app, data, source_port="out")
+    names = [f"p{chain}" for chain in range(width)]
+    code = (
+        f"def join({', '.join(names)}):\n    import hashlib\n    return hashlib.sha256({' + '.join(names)}).hexdigest()"
+    )
+    builder.app("Join", component="dlg.apps.pyfunc.PyFuncApp", arguments=_function("join", code)).data("end")
+    for chain, name in enumerate(names):
+        builder.connect(f"d{chain}-{length - 1}", "Join", target_port=name)
+    return builder.connect("Join", "end", source_port="out").build()
+
+
+def scattered(graph: PhysicalGraph, nodes: Sequence[str], seed: int) -> PhysicalGraph:
+    """The graph with every drop on one of these nodes at random."""
+    rng = random.Random(seed)  # noqa: S311 - to be the same each time
+    part = np.array([rng.randrange(len(nodes)) for _ in range(graph.drops)], dtype=np.int32)
+    part[: len(nodes)] = range(len(nodes))  # all have something to do
+    return replace(graph, part=part, places=tuple(nodes))
+
+
+def placed(graph: PhysicalGraph, nodes: Mapping[str, str], other: str) -> PhysicalGraph:
+    """The graph with the drops of these names on these nodes, and the rest on another."""
+    places = tuple(dict.fromkeys([other, *nodes.values()]))
+    part = np.array([places.index(nodes.get(each.name, other)) for each in graph.templates], dtype=np.int32)
+    return replace(graph, part=part, places=places)
+
+
+def submit(client: Client, graph: PhysicalGraph, session: str) -> None:
+    """Run a graph on the nodes that it names."""
+    client.submit(graph, SubmitQuery(session=session))
+
+
+def until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
+    """Whether something that nobody announces becomes true in time."""
+    pause, clock = threading.Event(), SystemClock()
+    deadline = clock.monotonic() + seconds
+    while not holds():
+        if clock.monotonic() > deadline:
+            return False
+        pause.wait(0.05)
+    return True
+
+
+def underway(client: Client, session: str, settled: int = 3) -> bool:
+    """Whether a session gets so far, and has not ended then."""
+    version, detail = 0, client.session(session)
+    while not detail.finished and detail.settled < settled:
+        detail = client.watch(session, version=version, seconds=5.0)
+        version = detail.version
+    return not detail.finished
+
+
+def finished(client: Client, session: str, seconds: float = 30.0) -> SessionDetail:
+    """The session when it is over."""
+    clock, version = SystemClock(), 0
+    deadline = clock.monotonic() + seconds
+    while True:
+        detail = client.watch(session, version=version, seconds=2.0)
+        version = detail.version
+        if detail.finished:
+            return detail
+        assert clock.monotonic() < deadline, f"{session} does not end: {detail}"
+
+
+def content(client: Client, session: str, drop: str = "pipeline_end_0") -> bytes:
+    """What is in a data drop."""
+    return b"".join(client.data(session, drop).chunks)
+
+
+def _urls(managers: Sequence[Running]) -> str:
+    return ",".join(manager.ready["url"] for manager in managers)
+
+
+def _field(name: str, value: object, kind: str = "String") -> Argument:
+    return Argument(name=name, value=value, type=kind, parameter_type="ApplicationArgument")
+
+
+def _function(name: str, code: str) -> tuple[Argument, ...]:
+    return (Argument(name="func_name", value=name), Argument(name="func_code", value=code))

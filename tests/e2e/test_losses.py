@@ -1,0 +1,235 @@
+"""Processes are killed and stopped in the middle of sessions: what can go on goes on, what cannot is told.
+
+The processes are real, and so are the signals. Losses are noticed after three seconds here, fifteen by default.
+"""
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dropflow import local
+from dropflow.clock import SystemClock
+from dropflow.errors import DropflowError
+from dropflow.rest.client import Client
+from dropflow.rest.schema import DropQuery, SessionDetail
+from tests.e2e.cluster import (
+    LOST_AFTER,
+    Cluster,
+    content,
+    finished,
+    pipeline,
+    placed,
+    port_of,
+    scattered,
+    submit,
+    underway,
+    until,
+)
+from tests.processes import Running, gone
+
+pytestmark = pytest.mark.slow
+
+_ANSWER = 6.0
+"""Seconds within which every question is answered, whoever is gone: two for a child that is silent, and a busy host."""
+
+
+@dataclass
+class Three:
+    """Three nodes under an island."""
+
+    cluster: Cluster
+    nodes: dict[str, Running]
+    island: Running
+    client: Client
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Three]:
+    """Three nodes under an island, of which the test may break any."""
+    with Cluster(tmp_path) as cluster:
+        nodes = {name: cluster.node(name) for name in "abc"}
+        island = cluster.island(*nodes.values())
+        yield Three(cluster, nodes, island, cluster.client(island))
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What the pipeline gives in one process."""
+    directory = tmp_path_factory.mktemp("alone") / "session"
+    local.run(pipeline(seconds=0.0), directory=local.prepare_directory(directory), runner="threads")
+    return next((directory / "results").glob("pipeline_end_0*")).read_bytes()
+
+
+def kill(running: Running) -> list[psutil.Process]:
+    """Kill -9; its former children."""
+    children = running.family()[1:]
+    running.process.kill()
+    running.process.wait()
+    return children
+
+
+@pytest.mark.parametrize("killed", ["island", "master", "island and master"])
+def test_managers_above_may_be_killed(killed: str, tmp_path: Path, expected: bytes) -> None:
+    """Sessions below go on to their end, and managers that are started again show them with all there is to see."""
+    with Cluster(tmp_path) as cluster:
+        a, b = cluster.node("a"), cluster.node("b")
+        island = cluster.island(a, b)
+        master = cluster.master(island)
+        submit(cluster.client(master), scattered(pipeline(), ["a", "b"], 1), "s")
+        assert underway(cluster.client(master), "s")
+        for victim in (island, master):
+            if victim.ready["role"] in killed:
+                kill(victim)
+        parts = [finished(cluster.client(node), "s") for node in (a, b)]
+        if "island" in killed:
+            island = cluster.island(a, b, port=port_of(island))
+        if "master" in killed:
+            master = cluster.master(island, port=port_of(master))
+        above = cluster.client(master)
+        assert until(lambda: [info.status for info in above.sessions()] == ["FINISHED"])
+        detail = above.session("s")
+
+        assert [part.status for part in parts] == ["FINISHED", "FINISHED"]
+        assert (detail.drops, detail.settled, detail.states) == (26, 26, {"COMPLETED": 26})
+        assert len(detail.logical) == 26
+        assert above.drops("s", DropQuery(limit=100)).total == 26
+        assert [result.oid for result in above.results("s")] == ["pipeline_end_0"]
+        assert content(above, "s") == expected
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_lost_node_fails_its_sessions_and_no_others(number: signal.Signals, three: Three) -> None:
+    """Its sessions are FAILED within the deadline and name it and its drops; others go on, and everybody answers."""
+    slow = pipeline(seconds=1.0, length=8)
+    submit(three.client, placed(slow, {"S0-3": "a", "d0-3": "a", "S1-2": "a"}, "b"), "doomed")
+    submit(three.client, scattered(pipeline(seconds=0.5, length=10), ["b", "c"], 2), "fine")
+    assert underway(three.client, "doomed", 1)
+    victim = three.nodes["a"]
+    family = victim.family()
+    began = SystemClock().monotonic()
+    victim.process.send_signal(number)
+    answers = [_answers(three), _answers(three)]
+    detail = finished(three.client, "doomed")
+    elapsed = SystemClock().monotonic() - began
+    answers.append(_answers(three))
+    there = [failure for failure in detail.failures if not failure.drop]
+
+    assert detail.status == "FAILED"
+    assert elapsed < LOST_AFTER + _ANSWER
+    assert "node a is lost" in detail.text
+    assert [failure.name for failure in there] == ["a"]
+    assert "pipeline_S0-3_0" in there[0].drops
+    assert max(answers) < _ANSWER
+    assert finished(three.client, "fine").status == "FINISHED"
+    if number is signal.SIGKILL:
+        assert gone(family)
+    else:
+        _wakes_up(three)
+
+
+def _answers(three: Three) -> float:
+    """Ask everybody but node a for everything; the longest time that an answer took."""
+    clock, longest = SystemClock(), 0.0
+    with (
+        Client(three.nodes["b"].ready["url"], token=three.nodes["b"].ready["token"]) as node,
+        Client(three.island.ready["url"], token=three.island.ready["token"]) as island,
+    ):
+        for client in (node, island):
+            for question in (
+                client.info,
+                client.nodes,
+                client.sessions,
+                lambda client=client: client.session("doomed"),
+                lambda client=client: client.drops("doomed", DropQuery()),
+                lambda client=client: client.failures("doomed"),
+                lambda client=client: client.results("doomed"),
+                lambda client=client: client.drop("doomed", "pipeline_S0-0_0"),
+            ):
+                began = clock.monotonic()
+                question()
+                longest = max(longest, clock.monotonic() - began)
+    return longest
+
+
+def _wakes_up(three: Three) -> None:
+    """Node a goes on: it hears that it was given up, ends its part, and is of use again."""
+    victim = three.nodes["a"]
+    victim.process.send_signal(signal.SIGCONT)
+    awake = three.cluster.client(victim)
+    part = finished(awake, "doomed")
+
+    assert part.status in ("FAILED", "CANCELLED")
+    assert "node a is lost" in part.text
+    assert until(lambda: awake.nodes()[0].load.busy == 0)
+    assert until(lambda: three.client.session("doomed").failures[0].name == "a")
+    assert until(lambda: [node.state for node in three.client.nodes()] == ["alive"] * 3)
+    submit(three.client, scattered(pipeline(seconds=0.0), ["a", "b", "c"], 3), "again")
+    assert finished(three.client, "again").status == "FINISHED"
+
+
+def test_a_worker_that_is_killed_costs_one_attempt(three: Three, expected: bytes) -> None:
+    """What it was at is tried again where the graph allows it, and fails alone where not; nothing else is lost."""
+    statuses: dict[int, SessionDetail] = {}
+    for tries in (1, 2):
+        session = f"tries-{tries}"
+        graph = pipeline(width=2, length=4, seconds=0.2, tries=tries)
+        slow = placed(pipeline(tries=tries), {}, "a") if tries == 2 else placed(graph, {}, "a")
+        submit(three.client, slow, session)
+        assert underway(three.client, session, 2)
+        assert until(lambda: bool(_busy(three.nodes["a"])))
+        _busy(three.nodes["a"])[0].kill()
+        statuses[tries] = finished(three.client, session)
+    attempts = [drop.attempt for drop in three.client.drops("tries-2", DropQuery(limit=100)).drops]
+
+    assert statuses[1].status == "FAILED"
+    assert [failure.code for failure in statuses[1].failures] == ["DF202"]
+    assert statuses[1].states["ERROR"] < statuses[1].drops
+    assert statuses[2].status == "FINISHED"
+    assert sorted(attempts)[-2:] == [1, 2]
+    assert content(three.client, "tries-2") == expected
+
+
+def _busy(node: Running) -> list[psutil.Process]:
+    """Worker processes of a node."""
+    return [each for each in node.family()[1:] if "dropflow" in " ".join(each.cmdline())]
+
+
+def test_a_node_that_is_started_again_fails_its_old_sessions_at_once(tmp_path: Path) -> None:
+    """Nobody waits for the deadline when the new process says who it is, and new sessions are taken."""
+    patient = ("--suspect-after", 20, "--lost-after", 60)
+    with Cluster(tmp_path) as cluster:
+        a, b = cluster.node("a", *patient), cluster.node("b", *patient, "--links-port", 0)
+        island = cluster.island(a, b)
+        client = cluster.client(island)
+        submit(client, scattered(pipeline(seconds=1.0, length=20), ["a", "b"], 1), "old")
+        assert underway(client, "old", 1)
+        port, links = port_of(b), client.nodes()[1].links.rpartition(":")[2]
+        kill(b)
+        b = cluster.node("b", *patient, "--port", port, "--links-port", links)
+        detail = finished(cluster.client(a), "old", 20.0)
+        assert until(lambda: client.session("old").status == "FAILED")
+        assert until(lambda: [node.state for node in client.nodes()] == ["alive", "alive"])
+        submit(client, scattered(pipeline(seconds=0.0), ["a", "b"], 1), "new")
+
+        assert detail.status == "FAILED"
+        assert "node b is lost" in detail.text
+        assert finished(client, "new").status == "FINISHED"
+
+
+def test_a_node_that_does_not_answer_is_named_by_the_deployment(three: Three) -> None:
+    """Submitting to a node that is stopped fails in bounded time and names it; nothing is left of it anywhere."""
+    submit(three.client, scattered(pipeline(seconds=0.5, length=10), ["b", "c"], 2), "fine")
+    three.nodes["a"].process.send_signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(DropflowError, match=r"'a'|node a"):
+            submit(three.client, scattered(pipeline(), ["a", "b", "c"], 1), "never")
+    finally:
+        three.nodes["a"].process.send_signal(signal.SIGCONT)
+
+    assert "never" not in [info.session for name in "bc" for info in three.cluster.client(three.nodes[name]).sessions()]
+    assert finished(three.client, "fine").status == "FINISHED"
+    assert until(lambda: not list(three.cluster.home.rglob("sessions/never")))

@@ -1,0 +1,239 @@
+"""What becomes of sessions when a node is lost, stuck or started again at an awkward moment."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+
+from dropflow.errors import GoneError, LinkError
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from dropflow.testing.clock import VirtualClock
+from dropflow.testing.proxy import Cruelty, HostileProxy
+from managers.deployment import Deployment, Place
+from managers.links import LinkSettings
+from managers.node import hosting
+from managers.node.manager import NodeManager
+from managers.node.watch import PeerWatch
+from tests.managers.node.conftest import Cluster, until
+
+Make = Callable[..., Cluster]
+
+STUCK = Cruelty(rate=1)
+
+
+def _function(code: str) -> dict[str, object]:
+    fields = (Argument(name="func_name", value="f"), Argument(name="func_code", value=code))
+    return {"component": "dlg.apps.pyfunc.PyFuncApp", "arguments": fields}
+
+
+def _waiting() -> PhysicalGraph:
+    """An application on a that sleeps, and one on b that waits for what it makes."""
+    drawing = GraphBuilder("waiting")
+    sleep = {"component": "dlg.apps.simple.SleepApp", "arguments": (Argument(name="sleep_time", value=60.0),)}
+    drawing.app("MAKE", **sleep).data("data").app("TAKE", part=1)
+    return drawing.connect("MAKE", "data").connect("data", "TAKE").build()
+
+
+def _spraying(count: int) -> PhysicalGraph:
+    """So many contents of some KB, one after the other, each made on a and wanted on b."""
+    drawing = GraphBuilder("spraying")
+    for at in range(count):
+        made, wanted = f"d{at}", f"TAKE{at}"
+        drawing.app(f"MAKE{at}", **_function("def f(): return bytes(3500)")).data(made).app(wanted, part=1)
+        drawing.connect(f"MAKE{at}", made, source_port="out").connect(made, wanted)
+    return drawing.build()
+
+
+def _ended(node: NodeManager, session: str = "s") -> str:
+    return until(node, session, lambda detail: bool(detail.finished)).status
+
+
+def _elsewhere(deployment: Deployment, node: str, **changes: object) -> Deployment:
+    """The deployment with something else about one of its places."""
+    places = (
+        msgspec.structs.replace(place, **changes) if place.node == node else place  # type: ignore[arg-type]
+        for place in deployment.places
+    )
+    return msgspec.structs.replace(deployment, places=tuple(places))
+
+
+def test_a_deployment_that_fails_leaves_the_watch_over_others(make_cluster: Make) -> None:
+    """A peer that one session could not reach is still watched for the others that have it."""
+    cluster = make_cluster(2, lost_after=1.0)
+    cluster.start(_waiting(), session="going")
+    failing = _elsewhere(cluster.cut(_waiting(), session="failing"), "b", incarnation=7)
+    for _ in range(3):
+        with pytest.raises(LinkError, match="does not answer"):
+            cluster["a"].prepare(failing, seconds=0.1)
+    cluster["b"]._links.close()
+
+    assert _ended(cluster["a"], "going") == "FAILED"
+
+
+def test_a_node_lost_between_prepare_and_start_fails_the_session(make_cluster: Make) -> None:
+    """The start that comes then does not begin a session that nobody would end."""
+    cluster = make_cluster(2, lost_after=1.0)
+    deployment = cluster.cut(_waiting())
+    cluster.prepare(deployment)
+    cluster["b"]._links.close()
+    status = _ended(cluster["a"])
+    cluster["a"].start("s", deployment.epoch)
+
+    assert status == "FAILED"
+    assert "node b is lost" in cluster["a"].session("s").text
+
+
+def test_a_restart_of_a_node_spares_sessions_with_its_new_life(make_cluster: Make) -> None:
+    """News that an old process of a node is over does no harm to what was deployed to the new one."""
+    cluster = make_cluster(2)
+    deployment = cluster.start(_waiting())
+    (now,) = (place.incarnation for place in deployment.places if place.node == "b")
+    cluster["a"]._lost("b", now, "its process was started again")
+    is_going = cluster["a"].session("s").status
+    cluster["a"]._lost("b", now + 1, "its process was started again")
+
+    assert is_going == "RUNNING"
+    assert _ended(cluster["a"]) == "FAILED"
+
+
+def test_a_session_that_is_taken_back_while_it_is_prepared_says_so(make_cluster: Make) -> None:
+    """Whoever deploys hears that somebody else has undone it."""
+    cluster = make_cluster(2)
+    deployment = cluster.cut(_waiting())
+    node = cluster["a"]
+    reach = node._watch.reach
+
+    def undone(*arguments: object, **options: float) -> None:
+        reach(*arguments, **options)  # type: ignore[arg-type]
+        node.undo("s", deployment.epoch, "a test")
+
+    node._watch.reach = undone  # type: ignore[method-assign,assignment]
+    with pytest.raises(GoneError, match="taken back"):
+        node.prepare(deployment, seconds=5.0)
+
+    assert node.sessions() == ()
+    assert node._watch._wanted == {}
+
+
+def test_who_deployed_and_died_leaves_no_session_behind(make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was prepared and is not started in time is cancelled on all nodes, and says why."""
+    monkeypatch.setattr(hosting, "_PATIENCE", -9.8)
+    cluster = make_cluster(2)
+    deployment = cluster.cut(_waiting())
+    cluster.prepare(deployment, seconds=10.0)
+    cluster["a"].start("s", deployment.epoch)
+    ended = cluster.end()
+
+    assert [detail.status for detail in ended.values()] == ["CANCELLED", "CANCELLED"]
+    assert "nobody started it" in ended["b"].text
+
+
+@pytest.fixture
+def stuck(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
+    """Two nodes with a session in which a has told b more than b takes: what goes to b does not arrive any more."""
+    settings = LinkSettings(beat=0.1, silence=1000.0, window=20_000, flight=10_000)
+    with ExitStack() as stack:
+
+        def make() -> Cluster:
+            cluster = Cluster(
+                {
+                    name: stack.enter_context(
+                        closing(
+                            NodeManager(
+                                name,
+                                root=tmp_path / name,
+                                runner="threads",
+                                workers=2,
+                                suspect_after=100.0,
+                                lost_after=1000.0,
+                                link_settings=settings,
+                            )
+                        )
+                    )
+                    for name in "ab"
+                }
+            )
+            address = urlsplit(cluster["b"].links_address)
+            assert address.hostname is not None
+            assert address.port is not None
+            proxy = stack.enter_context(HostileProxy((address.hostname, address.port), 1, Cruelty()))
+            deployment = _elsewhere(cluster.cut(_spraying(60)), "b", address=f"tcp://127.0.0.1:{proxy.port}")
+            cluster.prepare(deployment)
+            proxy.cruelty = STUCK
+            cluster["a"].start("s", deployment.epoch)
+            windows = cluster["a"]._links._board.windows
+            assert _until(lambda: windows["b"].waiting > 0)
+            return cluster
+
+        yield make
+
+
+def _until(holds: Callable[[], bool]) -> bool:
+    pause = threading.Event()
+    return any(holds() or pause.wait(0.01) for _ in range(2000))
+
+
+def test_a_session_is_cancelled_though_a_peer_takes_nothing(stuck: Callable[[], Cluster]) -> None:
+    """Its thread waits for room to tell the peer something, and stops waiting; it can be deleted as well."""
+    cluster = stuck()
+    cluster["a"].cancel("s", "enough")
+    status = _ended(cluster["a"])
+    cluster["a"].delete("s")
+
+    assert status == "CANCELLED"
+    assert cluster["a"].sessions() == ()
+
+
+def test_a_session_fails_though_a_peer_takes_nothing(stuck: Callable[[], Cluster]) -> None:
+    """A peer that falls silent behind much that it was to be told is lost like any other."""
+    cluster = stuck()
+    cluster["a"]._lost("b", 2**62, "silent for 15 s")
+
+    assert _ended(cluster["a"]) == "FAILED"
+    assert "node b is lost" in cluster["a"].session("s").text
+
+
+class _FakeLinks:
+    """Links to peers that were heard when the test says so."""
+
+    name = "a"
+
+    def __init__(self) -> None:
+        self.moments: dict[str, tuple[int, float]] = {}
+
+    def heard(self) -> dict[str, tuple[int, float]]:
+        """As told."""
+        return dict(self.moments)
+
+    def connect(self, peer: str, address: str) -> None:
+        """Nothing to do."""
+
+
+def test_who_was_held_up_blames_nobody() -> None:
+    """After a pause of this process (stopped by Ctrl-Z, say) the others have their full time to be heard again."""
+    clock, links, lost = VirtualClock(), _FakeLinks(), []
+    watch = PeerWatch(
+        links,  # type: ignore[arg-type]
+        lambda peer, _, why: lost.append((peer, why)),
+        suspect_after=3.0,
+        lost_after=15.0,
+        clock=clock,
+    )
+    links.moments["b"] = (1, 0.5)
+    watch.reach("s", {"b": Place("b", "tcp://b:1", 1)}, seconds=1.0)
+    with watch._changed:
+        watch._closing = True
+    watch._thread.join()
+    clock.advance(100.0)
+    after_pause = watch._look()
+    found = [(clock.advance(1.0), watch._look())[1] for _ in range(20)]
+
+    assert after_pause == []
+    assert [step for step, members in enumerate(found) if members] == [14]
+    assert links.heard() == {"b": (1, 0.5)}
