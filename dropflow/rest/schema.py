@@ -146,7 +146,10 @@ class ChildRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class LogicalNode(msgspec.Struct, frozen=True, kw_only=True):
-    """The drops of one logical node: how many of them are in each state (only states that occur)."""
+    """The drops of one logical node: how many of them are in each state (only states that occur).
+
+    `order` is its place among the logical nodes of the graph, from 0.
+    """
 
     key: str
     name: str
@@ -155,6 +158,7 @@ class LogicalNode(msgspec.Struct, frozen=True, kw_only=True):
     artificial: bool
     drops: int
     states: dict[str, int]
+    order: int = 0
 
 
 class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +166,7 @@ class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     A lost node is a root cause too; then `drop` is empty, `name` is the node's, and `drops` are the first of its drops
     that were not settled. `row` is the drop's row in the whole graph, by which nodes speak of the same cause; -1 for a
-    lost node. A node that was harmed by the cause of another knows its row only, and has no `text` for it.
+    lost node. A node that was harmed by the cause of another knows no more of it; `node` is empty then.
     """
 
     drop: str

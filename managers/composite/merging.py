@@ -103,7 +103,7 @@ def as_info(detail: SessionDetail) -> SessionInfo:
 
 
 def merge_logical(nodes: Iterable[LogicalNode]) -> tuple[LogicalNode, ...]:
-    """Logical nodes with their counts added by key, in the order in which the keys come."""
+    """Logical nodes with their counts added by key, in the order of the graph."""
     found: dict[str, LogicalNode] = {}
     for node in nodes:
         known = found.get(node.key)
@@ -112,22 +112,22 @@ def merge_logical(nodes: Iterable[LogicalNode]) -> tuple[LogicalNode, ...]:
         else:
             states = dict(Counter(known.states) + Counter(node.states))
             found[node.key] = msgspec.structs.replace(known, drops=known.drops + node.drops, states=states)
-    return tuple(found.values())
+    return tuple(sorted(found.values(), key=lambda node: node.order))
 
 
 def merge_failures(failures: Iterable[FailureInfo]) -> tuple[FailureInfo, ...]:
-    """Root causes with their counts added by drop (by node, for lost ones), the most harmful first.
+    """Root causes with their counts added by row (by name, for lost nodes), the most harmful first.
 
     Only the drop's own node knows all about a failure, so of several accounts the one with the most to tell is kept.
     """
-    found: dict[tuple[str, str], FailureInfo] = {}
+    found: dict[int | str, FailureInfo] = {}
     for failure in failures:
-        key = (failure.drop, "" if failure.drop else failure.name)
+        key = failure.row if failure.row >= 0 else failure.drop or failure.name
         known = found.get(key)
         if known is None:
             found[key] = failure
             continue
-        best = max(known, failure, key=lambda told: (told.has_log, len(told.detail), told.attempts, told.text))
+        best = max(known, failure, key=lambda told: (bool(told.node), told.has_log, len(told.detail), told.attempts))
         found[key] = msgspec.structs.replace(
             best,
             count=known.count + failure.count,

@@ -45,8 +45,9 @@ def logical_nodes(statistics: Statistics) -> tuple[LogicalNode, ...]:
             artificial=node.artificial,
             drops=node.total,
             states={DropState(state).name: count for state, count in enumerate(node.counts) if count},
+            order=order,
         )
-        for node in statistics.nodes
+        for order, node in enumerate(statistics.nodes)
         if node.total
     )
 
@@ -61,11 +62,22 @@ def totals(statistics: Statistics) -> dict[str, int]:
 
 
 def failure_info(report: FailureReport, node: str) -> FailureInfo:
-    """A root cause as seen from this node; without a text when it is another node's."""
+    """A root cause as seen from this node; when it is another node's, without `FailureInfo.node`."""
+    if not report.text:
+        return FailureInfo(
+            drop=report.drop or str(report.row),
+            name=report.name or f"drop {report.row}",
+            node="",
+            code="",
+            kind="",
+            text="it failed on another node, which knows why",
+            count=report.count,
+            row=report.row,
+        )
     return FailureInfo(
         drop=report.drop,
         name=report.name,
-        node=node if report.text else "",
+        node=node,
         code=report.code,
         kind=report.kind,
         text=report.text,

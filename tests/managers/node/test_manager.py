@@ -13,6 +13,7 @@ from dropflow.graph.names import oids
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.rest.schema import Download, DropQuery, SubmitQuery
+from managers.composite.merging import merge_failures
 from managers.deployment import Place
 from managers.node.manager import NodeManager
 from tests.managers.node.conftest import Cluster, until
@@ -114,7 +115,9 @@ def test_an_error_crosses_nodes_with_its_cause(make_cluster: Make) -> None:
     assert {detail.status for detail in ended.values()} == {"FINISHED", "FAILED"}
     assert (here.drop, here.row, here.count, here.node) == ("line_MAKE_0", 0, 2, "a")
     assert "3" in here.text
-    assert (there.row, there.count, there.text) == (0, 2, "")
+    assert (there.row, there.count, there.node, there.drop) == (0, 2, "", "0")
+    (merged,) = merge_failures([there, here])
+    assert (merged.count, merged.text, merged.node) == (4, here.text, "a")
 
 
 def test_a_cancel_on_one_node_stops_all(make_cluster: Make) -> None:
