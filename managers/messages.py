@@ -205,7 +205,7 @@ Packet = Hello | Welcome | Refuse | Carry | Part | Ack | Beat | Fetch | Chunk | 
 # Messages: node to node -----------------------------------------------------------------------------------------------
 
 
-class Content(msgspec.Struct, frozen=True, array_like=True):
+class Content(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where the content of a drop is that an `Events` message tells of.
 
     Attributes

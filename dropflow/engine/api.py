@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-class Handle(msgspec.Struct, frozen=True, kw_only=True):
+class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where the content of a data drop is, or of one producer's part of it. Small, immutable, sent between processes.
 
     Attributes
@@ -64,7 +64,7 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True):
     text: bool = False
 
 
-class Input(msgspec.Struct, frozen=True, array_like=True):
+class Input(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One input edge of an attempt: the data drop at its other end, as it is now."""
 
     drop: int
@@ -75,7 +75,7 @@ class Input(msgspec.Struct, frozen=True, array_like=True):
     handle: Handle | None = None
 
 
-class Output(msgspec.Struct, frozen=True, array_like=True):
+class Output(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One output edge of an attempt. `shared` outputs have several producers, of which each writes a part."""
 
     drop: int
@@ -85,7 +85,7 @@ class Output(msgspec.Struct, frozen=True, array_like=True):
     shared: bool = False
 
 
-class Task(msgspec.Struct, frozen=True, array_like=True):
+class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One attempt, complete: everything an executor needs beyond its spec.
 
     `index` is the drop's position in each axis of its template. For a root data drop `inputs` and `outputs` are empty
@@ -101,7 +101,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
     outputs: tuple[Output, ...] = ()
 
 
-class Outcome(msgspec.Struct, frozen=True, array_like=True):
+class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What came of a task. Nothing is committed yet: `handles` still point at temporary names.
 
     Attributes
@@ -226,7 +226,7 @@ class Runner(Protocol):
         ...
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True):
+class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a session tells other nodes of a drop that is settled.
 
     Attributes
@@ -248,7 +248,7 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
     handles: dict[int, Handle] = {}
 
 
-class Arrival(msgspec.Struct, frozen=True, array_like=True):
+class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What another node told, ready to be used: contents are within reach of this node.
 
     `handles` are as in `Told`, but an application's are its parts of drops that live here. `failure` says why contents

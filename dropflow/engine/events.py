@@ -1,6 +1,9 @@
 """Everything that can happen in a session (events in) and everything it wants done (actions out).
 
 Events are what the journal stores: replaying them through a fresh core gives the same state.
+
+Records that there are millions of are made with ``gc=False``: they are frozen and refer to nothing that could refer back
+to them, so the cyclic garbage collector has nothing to find in them and need not look at each of them again and again.
 """
 
 import msgspec
@@ -47,7 +50,7 @@ class Begin(msgspec.Struct, frozen=True, tag="begin", array_like=True):
     """Start the session: drops without producers or inputs become ready."""
 
 
-class Finished(msgspec.Struct, frozen=True, tag="finished", array_like=True):
+class Finished(msgspec.Struct, frozen=True, tag="finished", array_like=True, gc=False):
     """An attempt succeeded: an application ran, or a root data drop has its initial content.
 
     `skipped` are the outputs (drop ids) that the application chose to skip, as a Branch does. The contents of single-
@@ -67,14 +70,14 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", array_like=True):
     failure: Failure
 
 
-class Assembled(msgspec.Struct, frozen=True, tag="assembled", array_like=True):
+class Assembled(msgspec.Struct, frozen=True, tag="assembled", array_like=True, gc=False):
     """The parts that several producers wrote to a data drop were put together, or could not be."""
 
     drop: int
     failure: Failure | None = None
 
 
-class Reported(msgspec.Struct, frozen=True, tag="reported", array_like=True):
+class Reported(msgspec.Struct, frozen=True, tag="reported", array_like=True, gc=False):
     """A drop that lives on another node reached a terminal state.
 
     `cause` is the drop that started an error, `NO_CAUSE`, or, for a drop that is not in this node's slice, `foreign` of
@@ -106,26 +109,26 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel", array_like=True):
 Event = Begin | Finished | Failed | Assembled | Reported | Lost | Cancel
 
 
-class Run(msgspec.Struct, frozen=True, array_like=True, tag="run"):
+class Run(msgspec.Struct, frozen=True, array_like=True, tag="run", gc=False):
     """Hand this attempt to a runner: execute an application, or give a root data drop its initial content."""
 
     drop: int
     attempt: int
 
 
-class Assemble(msgspec.Struct, frozen=True, array_like=True, tag="assemble"):
+class Assemble(msgspec.Struct, frozen=True, array_like=True, tag="assemble", gc=False):
     """All producers of this data drop have reported and it has more than one: put their parts together."""
 
     drop: int
 
 
-class Release(msgspec.Struct, frozen=True, array_like=True, tag="release"):
+class Release(msgspec.Struct, frozen=True, array_like=True, tag="release", gc=False):
     """The last consumer of this data drop is done: its content may go, unless it is to persist."""
 
     drop: int
 
 
-class Tell(msgspec.Struct, frozen=True, array_like=True, tag="tell"):
+class Tell(msgspec.Struct, frozen=True, array_like=True, tag="tell", gc=False):
     """A drop that has neighbours on other nodes is settled: let those nodes know. Fields as those of `Reported`."""
 
     drop: int
@@ -135,7 +138,7 @@ class Tell(msgspec.Struct, frozen=True, array_like=True, tag="tell"):
     skipped: tuple[int, ...] = ()
 
 
-class Abort(msgspec.Struct, frozen=True, array_like=True, tag="abort"):
+class Abort(msgspec.Struct, frozen=True, array_like=True, tag="abort", gc=False):
     """Nobody wants the result of this attempt any more: stop it if it can be stopped."""
 
     drop: int
