@@ -46,6 +46,8 @@ class Service:
         Origins of other sites whose pages may call; further names under which the server may be addressed.
     limits : Limits
         What one request may cost.
+    stop : callable
+        Ends the process soon, for DALiuGE's ``POST /api/stop``; refused without.
 
     Raises
     ------
@@ -67,12 +69,16 @@ class Service:
         origins: Iterable[str] = (),
         hosts: Iterable[str] = (),
         limits: Limits | None = None,
+        stop: Callable[[], None] | None = None,
     ) -> None:
         bounds = limits or Limits()
         self._streams = Streams(bounds.streams)
         self._advertise = advertise or (socket.gethostname() if host in _EVERYWHERE else host)
         guard = make_guard(host, token=token, secret=secret, origins=origins, hosts=(*hosts, self._advertise))
-        table = routes(self._streams, guard) if callable(routes) else manager_routes(routes, self._streams, guard)
+        if callable(routes):
+            table = routes(self._streams, guard)
+        else:
+            table = manager_routes(routes, self._streams, guard, stop=stop)
         self._server = Server(
             make_app(table, guard, bounds),
             streams=self._streams,
@@ -112,11 +118,13 @@ def url_of(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def manager_routes(manager: Manager, streams: Streams, guard: Guard) -> tuple[Route, ...]:
+def manager_routes(
+    manager: Manager, streams: Streams, guard: Guard, *, stop: Callable[[], None] | None = None
+) -> tuple[Route, ...]:
     """Everything that a manager serves."""
     return (
         *native_routes(manager, streams),
-        *original_routes(manager),
+        *original_routes(manager, stop=stop),
         *metrics_routes(manager),
         *login_routes(guard),
         *page_routes(manager, streams),

@@ -220,6 +220,7 @@ def _service(front: Front, routes: Manager | Callable[[Streams, Guard], Sequence
         advertise=options.advertise,
         hosts=options.allow_host,
         origins=options.allow_origin,
+        stop=front.stopping.stop,
     )
     front.stack.callback(service.close)
     return service

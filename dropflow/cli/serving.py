@@ -190,7 +190,7 @@ def claim_root(root: Path, stack: ExitStack) -> Path:
 
 
 def cluster_key(file: str | None, *, beyond: bool) -> ClusterKey:
-    """The cluster key: of the file named, or of the default place, where one is made if only this host is served.
+    """The cluster key: of the file named, or of the default place. One is made there if only this host is served.
 
     Raises
     ------
@@ -198,13 +198,13 @@ def cluster_key(file: str | None, *, beyond: bool) -> ClusterKey:
         There is none, and other hosts shall be reached: a fresh one would fit no other host.
     """
     path = Path(file) if file else default_key()
-    if path.exists() or file:
+    if path.exists():
         return load(path)
     if beyond:
         raise UsageError(
             "beyond loopback a cluster key is needed",
             where=str(path),
-            hint="make one with 'dropflow keys create' on one host, and copy the file to the same place on the others",
+            hint="make one with 'dropflow keys create' on one host, and copy it to all others; --key says where it is",
         )
     # Two managers may start at the same moment: the key is made aside, and whoever links it first wins.
     aside = path.with_name(f"{path.name}.{os.getpid()}")
