@@ -48,14 +48,18 @@ class Running:
         Behind ``dropflow``.
     pass_fds : sequence of int
         File descriptors that it gets.
+    before : sequence of str
+        What goes before the command: a program that runs it somewhere else.
     """
 
-    def __init__(self, home: Path, *arguments: object, pass_fds: Sequence[int] = ()) -> None:
+    def __init__(
+        self, home: Path, *arguments: object, pass_fds: Sequence[int] = (), before: Sequence[str] = ()
+    ) -> None:
         self.home = home
         self.log = home / f"{arguments[0]}-{id(self)}.err"
         with self.log.open("wb") as errors:
             self.process = subprocess.Popen(
-                _command(arguments),
+                [*before, *_command(arguments)],
                 env=environment(home),
                 cwd=home,
                 stdout=subprocess.PIPE,

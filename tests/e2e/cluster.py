@@ -10,6 +10,7 @@ from typing import Self
 
 import numpy as np
 
+from dropflow import local
 from dropflow.clock import SystemClock
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
@@ -18,7 +19,20 @@ from dropflow.rest.client import Client
 from dropflow.rest.schema import SessionDetail, SubmitQuery
 from tests.processes import Running
 
-__all__ = ["Cluster", "finished", "pipeline", "placed", "scattered", "until"]
+__all__ = [
+    "LOST_AFTER",
+    "Cluster",
+    "content",
+    "expected_end",
+    "finished",
+    "pipeline",
+    "placed",
+    "port_of",
+    "scattered",
+    "submit",
+    "underway",
+    "until",
+]
 
 SUSPECT_AFTER, LOST_AFTER = 1.0, 3.0
 TIMES = ("--suspect-after", SUSPECT_AFTER, "--lost-after", LOST_AFTER)
@@ -151,6 +165,12 @@ def finished(client: Client, session: str, seconds: float = 30.0) -> SessionDeta
         if detail.finished:
             return detail
         assert clock.monotonic() < deadline, f"{session} does not end: {detail}"
+
+
+def expected_end(directory: Path, **shape: int) -> bytes:
+    """What a `pipeline` of this shape gives in one process."""
+    local.run(pipeline(seconds=0.0, **shape), directory=local.prepare_directory(directory), runner="threads")
+    return next((directory / "results").glob("pipeline_end_0*")).read_bytes()
 
 
 def content(client: Client, session: str, drop: str = "pipeline_end_0") -> bytes:

@@ -11,7 +11,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dropflow import local
 from dropflow.clock import SystemClock
 from dropflow.errors import DropflowError
 from dropflow.rest.client import Client
@@ -20,6 +19,7 @@ from tests.e2e.cluster import (
     LOST_AFTER,
     Cluster,
     content,
+    expected_end,
     finished,
     pipeline,
     placed,
@@ -59,9 +59,7 @@ def three(tmp_path: Path) -> Iterator[Three]:
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """What the pipeline gives in one process."""
-    directory = tmp_path_factory.mktemp("alone") / "session"
-    local.run(pipeline(seconds=0.0), directory=local.prepare_directory(directory), runner="threads")
-    return next((directory / "results").glob("pipeline_end_0*")).read_bytes()
+    return expected_end(tmp_path_factory.mktemp("alone") / "session")
 
 
 def kill(running: Running) -> list[psutil.Process]:

@@ -1,0 +1,152 @@
+"""A network of its own for a test: hosts as network namespaces, joined by a switch, whose cables can be pulled.
+
+For root on Linux with ``ip`` and ``iptables``. Processes of a host share everything with those of others but the
+network.
+"""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self, TypeVar
+
+__all__ = ["Network", "missing"]
+
+_CLONE_NEWNET = 0x40000000
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+T = TypeVar("T")
+
+
+def missing(*tools: str) -> str:
+    """Why there can be no such network here; empty when there can."""
+    if not sys.platform.startswith("linux") or os.geteuid() != 0:
+        return "network namespaces need root on Linux"
+    absent = [tool for tool in tools if shutil.which(tool, path=_PATH) is None]
+    if absent:
+        return f"{', '.join(absent)} is not installed"
+    probe = f"dfp{os.getpid()}"
+    added = subprocess.run(["ip", "netns", "add", probe], env=_environment(), capture_output=True, check=False)
+    subprocess.run(["ip", "netns", "del", probe], env=_environment(), capture_output=True, check=False)
+    return "" if added.returncode == 0 else f"no network namespaces: {added.stderr.decode().strip()}"
+
+
+class Network:
+    """Hosts ``0``, ``1``... at one switch.
+
+    Parameters
+    ----------
+    hosts : int
+        How many.
+    """
+
+    def __init__(self, hosts: int) -> None:
+        self._prefix = f"df{os.getpid()}"
+        self._hosts = hosts
+
+    def __enter__(self) -> Self:
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove all of it."""
+        for name in (self._switch, *(self._name(host) for host in range(self._hosts))):
+            subprocess.run(["ip", "netns", "del", name], env=_environment(), capture_output=True, check=False)
+
+    def address(self, host: int) -> str:
+        """IPv4 address of a host."""
+        return f"10.99.0.{host + 1}"
+
+    def before(self, host: int) -> Sequence[str]:
+        """What to put before a command to run it on a host."""
+        ip = shutil.which("ip", path=_PATH)
+        assert ip is not None
+        return (ip, "netns", "exec", self._name(host))
+
+    def on(self, host: int, call: Callable[[], T]) -> T:
+        """Call something in a thread whose sockets are those of a host."""
+        answers: list[T] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                _enter(Path("/run/netns", self._name(host)))
+                answers.append(call())
+            except BaseException as error:  # noqa: BLE001 - raised again by the test's own thread
+                errors.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+        return answers[0]
+
+    def pull(self, host: int) -> None:
+        """Pull the cable of a host out of the switch."""
+        self._ip("-n", self._switch, "link", "set", f"port{host}", "down")
+
+    def plug(self, host: int) -> None:
+        """Plug it in again."""
+        self._ip("-n", self._switch, "link", "set", f"port{host}", "up")
+
+    def lose(self, host: int, share: float) -> None:
+        """From now on, lose this share of the packets that come to a host."""
+        rule = ("INPUT", "-m", "statistic", "--mode", "random", "--probability", str(share), "-j", "DROP")
+        self._ip("netns", "exec", self._name(host), "iptables", "-A", *rule)
+
+    def lost(self, host: int) -> int:
+        """How many packets `lose` has lost."""
+        words = self._ip("netns", "exec", self._name(host), "iptables", "-L", "INPUT", "-v", "-x", "-n").splitlines()
+        return sum(int(line.split()[0]) for line in words if " DROP " in line and "policy" not in line)
+
+    @property
+    def _switch(self) -> str:
+        return f"{self._prefix}s"
+
+    def _name(self, host: int) -> str:
+        return f"{self._prefix}h{host}"
+
+    def _build(self) -> None:
+        self._ip("netns", "add", self._switch)
+        self._ip("-n", self._switch, "link", "add", "switch", "type", "bridge")
+        self._ip("-n", self._switch, "link", "set", "switch", "up")
+        for host in range(self._hosts):
+            name = self._name(host)
+            self._ip("netns", "add", name)
+            cable = ("eth0", "netns", name, "type", "veth", "peer", "name", f"port{host}", "netns", self._switch)
+            self._ip("link", "add", *cable)
+            self._ip("-n", self._switch, "link", "set", f"port{host}", "master", "switch", "up")
+            self._ip("-n", name, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
+            self._ip("-n", name, "link", "set", "lo", "up")
+            self._ip("-n", name, "link", "set", "eth0", "up")
+            self._ip("-n", name, "route", "add", "default", "dev", "eth0")
+
+    @staticmethod
+    def _ip(*arguments: str) -> str:
+        done = subprocess.run(["ip", *arguments], env=_environment(), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise OSError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+
+def _enter(namespace: Path) -> None:
+    """Let the calling thread be in a network namespace."""
+    with namespace.open() as opened:
+        if ctypes.CDLL(None, use_errno=True).setns(opened.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"setns {namespace}")
+
+
+def _environment() -> dict[str, str]:
+    return dict(os.environ) | {"PATH": _PATH}

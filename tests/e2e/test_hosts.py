@@ -1,0 +1,250 @@
+"""Several hosts: networks that fail for a while, hosts that find each other, and disks that are full.
+
+Hosts are network namespaces, so that most of this needs root; it skips and says so elsewhere.
+"""
+
+import contextlib
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dropflow.errors import StorageError
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from dropflow.rest.client import Client
+from dropflow.rest.schema import DropQuery, SessionDetail
+from tests.e2e.cluster import (
+    Cluster,
+    content,
+    expected_end,
+    finished,
+    pipeline,
+    placed,
+    scattered,
+    submit,
+    underway,
+    until,
+)
+from tests.e2e.network import Network, missing
+from tests.processes import Running, run
+
+_WHY_NOT = missing("ip", "iptables")
+
+pytestmark = pytest.mark.slow
+
+needs_network = pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT or "never")
+
+
+class Hosts:
+    """Hosts of one cluster: they have a copy of its key each, and nothing else in common.
+
+    Parameters
+    ----------
+    home : Path
+        Where each host gets a directory of its own.
+    network : Network
+        What joins them.
+    """
+
+    def __init__(self, home: Path, network: Network) -> None:
+        self.network = network
+        self.stack = ExitStack()
+        self._home = home
+        run(home, "keys", "create")
+        self._key = (home / "config" / "dropflow" / "cluster.key").read_bytes()
+
+    def start(self, host: int, role: str, *arguments: object) -> Running:
+        """Start a manager on a host."""
+        home = self._home / f"host-{host}"
+        key = home / "config" / "dropflow" / "cluster.key"
+        if not key.exists():
+            key.parent.mkdir(parents=True)
+            key.touch(mode=0o600)
+            key.write_bytes(self._key)
+        address = self.network.address(host)
+        before = self.network.before(host)
+        return self.stack.enter_context(Running(home, role, "--host", address, "--port", 0, *arguments, before=before))
+
+    def node(self, host: int, name: str, *more: object) -> Running:
+        """A node on a host."""
+        return self.start(host, "node", "--name", name, "--links-port", 0, "--workers", 2, *more)
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    """Three hosts at one switch, on which nothing runs yet."""
+    with Network(3) as network:
+        made = Hosts(tmp_path, network)
+        with made.stack:
+            yield made
+
+
+def _client(running: Running) -> Client:
+    return Client(running.ready["url"], token=running.ready["token"])
+
+
+@needs_network
+@pytest.mark.parametrize("trouble", ["a cable pulled for 5 s", "20 % of packets lost"])
+def test_a_network_that_fails_for_a_while_loses_nothing(trouble: str, hosts: Hosts, tmp_path: Path) -> None:
+    """In the middle of a session between two hosts: it ends as ever, and nothing is done twice."""
+    nodes = [hosts.node(1, "a"), hosts.node(2, "b")]
+    island = hosts.start(0, "island", "--nodes", ",".join(node.ready["url"] for node in nodes))
+    master = hosts.start(0, "master", "--islands", island.ready["url"])
+
+    def watch() -> tuple[SessionDetail, bytes, set[int]]:
+        with _client(master) as client:
+            submit(client, scattered(pipeline(length=12, seconds=0.4), ["a", "b"], 4), "s")
+            assert underway(client, "s")
+            if trouble.startswith("a cable"):
+                hosts.network.pull(2)
+                threading.Event().wait(5.0)  # that is how long the cable is out
+                hosts.network.plug(2)
+            else:
+                hosts.network.lose(1, 0.2)
+                hosts.network.lose(2, 0.2)
+            detail = finished(client, "s", 60.0)
+            drops = client.drops("s", DropQuery(limit=1000)).drops
+            return detail, content(client, "s"), {drop.attempt for drop in drops}
+
+    detail, end, attempts = hosts.network.on(0, watch)
+
+    assert (detail.status, detail.states) == ("FINISHED", {"COMPLETED": 50})
+    assert end == expected_end(tmp_path / "alone", length=12)
+    assert attempts == {1}
+    if trouble.startswith("a cable"):
+        assert detail.seconds > 5.0
+    else:
+        assert min(hosts.network.lost(1), hosts.network.lost(2)) > 20
+
+
+@needs_network
+def test_a_host_that_is_cut_off_fails_what_needs_it(hosts: Hosts) -> None:
+    """A cable that stays out: the session fails on both sides by the deadline, each naming the other."""
+    times = ("--suspect-after", 1, "--lost-after", 3)
+    nodes = [hosts.node(1, "a", *times), hosts.node(2, "b", *times)]
+    island = hosts.start(0, "island", "--nodes", ",".join(node.ready["url"] for node in nodes), *times)
+
+    def above() -> SessionDetail:
+        with _client(island) as client:
+            submit(client, scattered(pipeline(length=20, seconds=1.0), ["a", "b"], 4), "s")
+            assert underway(client, "s", 1)
+            hosts.network.pull(2)
+            return finished(client, "s")
+
+    def there() -> SessionDetail:
+        with _client(nodes[1]) as client:
+            return finished(client, "s")
+
+    seen, cut_off = hosts.network.on(0, above), hosts.network.on(2, there)
+
+    assert (seen.status, cut_off.status) == ("FAILED", "FAILED")
+    assert "node b is lost" in seen.text
+    assert "node a is lost" in cut_off.text
+
+
+@needs_network
+def test_hosts_find_each_other(hosts: Hosts, tmp_path: Path) -> None:
+    """By zeroconf alone: a master finds two islands, and they their nodes, and a session runs over both."""
+    nodes = [hosts.node(1, "a", "--discover"), hosts.node(2, "b", "--discover")]
+    # An island takes every node that it finds, so that the second one is told of its node.
+    found = hosts.start(0, "island", "--name", "finder", "--discover")
+    master = hosts.start(0, "master", "--discover")
+
+    def scenario() -> tuple[list[str], bytes]:
+        with _client(found) as island:
+            assert until(lambda: [node.name for node in island.nodes()] == ["a", "b"]), found.errors
+            island.remove_child(nodes[1].ready["url"])
+        hosts.start(2, "island", "--name", "named", "--nodes", nodes[1].ready["url"], "--discover")
+        with _client(master) as client:
+            assert until(lambda: [child.name for child in client.children()] == ["finder", "named"]), master.errors
+            assert until(lambda: [node.name for node in client.nodes() if node.state == "alive"] == ["a", "b"])
+            submit(client, scattered(pipeline(seconds=0.0), ["a", "b"], 4), "s")
+            finished(client, "s")
+            return [node.island for node in client.nodes()], content(client, "s")
+
+    islands, end = hosts.network.on(0, scenario)
+
+    assert islands == ["finder", "named"]
+    assert end == expected_end(tmp_path / "alone")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of four megabytes."""
+    disk = tmp_path / "small"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "dropflow-test", disk], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no small file system: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_a_full_disk_fails_the_session_that_filled_it(small_disk: Path, tmp_path: Path) -> None:
+    """Two nodes on one host: each failure has its code, node, drop and what to do; sessions elsewhere go on."""
+    with Cluster(tmp_path) as cluster:
+        full = cluster.node("full", "--root", small_disk / "root")
+        roomy = cluster.node("roomy", "--root", tmp_path / "roomy")
+        client = cluster.client(cluster.island(full, roomy))
+        submit(client, scattered(pipeline(length=10), ["roomy"], 1), "fine")
+        submit(client, _greedy(), "greedy")
+        detail = finished(client, "greedy")
+        failures = client.failures("greedy")
+        other = finished(client, "fine")
+        client.delete("greedy")
+        submit(client, placed(pipeline(seconds=0.0), {"S0-1": "full"}, "roomy"), "after")
+
+        assert detail.status == "FAILED"
+        assert {(failure.code, failure.node) for failure in failures} == {("DF201", "full")}, failures
+        assert all(failure.drop and "No space left" in failure.text for failure in failures)
+        assert all("make room" in failure.hint for failure in failures)
+        assert other.status == "FINISHED"
+        assert finished(client, "after").status == "FINISHED"
+
+
+def test_a_disk_that_is_full_already_takes_no_session(small_disk: Path, tmp_path: Path) -> None:
+    """The deployment is refused, naming the node and the reason; with room again, the same name is free."""
+    with Cluster(tmp_path) as cluster:
+        full = cluster.node("full", "--root", small_disk / "root")
+        roomy = cluster.node("roomy", "--root", tmp_path / "roomy")
+        client = cluster.client(cluster.island(full, roomy))
+        filler = small_disk / "filler"
+        _fill(filler)
+        graph = scattered(pipeline(seconds=0.0), ["full", "roomy"], 1)
+        with pytest.raises(StorageError, match=r"full could not prepare.*No space left"):
+            submit(client, graph, "s")
+        nothing = [cluster.client(node).sessions() for node in (full, roomy)]
+        filler.unlink()
+        submit(client, graph, "s")
+
+        assert nothing == [(), ()]
+        assert finished(client, "s").status == "FINISHED"
+
+
+def _fill(filler: Path) -> None:
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as stream:
+        while True:
+            stream.write(bytes(4096))
+
+
+def _greedy() -> PhysicalGraph:
+    """Eight files of a megabyte on node full."""
+    builder = GraphBuilder("greedy")
+    code = Argument(name="func_code", value="def f(): return bytes(1_000_000)")
+    for at in range(8):
+        builder.app(
+            f"MAKE{at}",
+            component="dlg.apps.pyfunc.PyFuncApp",
+            arguments=(Argument(name="func_name", value="f"), code),
+        )
+        builder.data(f"file{at}", component="dlg.data.drops.file.FileDROP")
+        builder.connect(f"MAKE{at}", f"file{at}", source_port="out")
+    return replace(builder.build(), places=("full",))
