@@ -2,8 +2,8 @@
 
 Events are what the journal stores: replaying them through a fresh core gives the same state.
 
-Records that there are millions of are made with ``gc=False``: they are frozen and refer to nothing that could refer back
-to them, so the cyclic garbage collector has nothing to find in them and need not look at each of them again and again.
+Records that there are millions of are made with ``gc=False``: they are frozen and refer to nothing that could refer
+back to them, so the cyclic garbage collector would look at each of them again and again, and find nothing.
 """
 
 import msgspec
