@@ -46,7 +46,7 @@ from dropflow.engine.statistics import Statistics, snapshot, totals
 from dropflow.engine.tasks import TaskBuilder
 from dropflow.errors import DropflowError, WorldError
 from dropflow.failure import Failure
-from dropflow.graph.names import oid
+from dropflow.graph.names import oid, oids
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
@@ -171,6 +171,7 @@ class Session:
         self._check_invariants = check_invariants
         self._inbox: Inbox[Outcome | Mail | Lost | Cancel | _Question[Any]] = Inbox()
         self._tasks = TaskBuilder(graph)
+        self._template_of = np.ascontiguousarray(graph.template).data
         self._handles: dict[int, Handle] = {}
         self._parts: dict[int, dict[int, Handle]] = {}
         self._failures: dict[int, Failure] = {}
@@ -442,15 +443,14 @@ class Session:
         """Put leaves, and what is to persist though others have read it, where a person finds it."""
         kinds = self.graph.kinds[self.graph.template]
         found = leaves(self.graph)
-        for drop in (*found[kinds[found] == np.uint8(Kind.DATA)].tolist(), *self._persisting):
-            handle = self._handles.get(drop)
-            if handle is None or drop in self.core.remote:
-                continue
+        drops = (*found[kinds[found] == np.uint8(Kind.DATA)].tolist(), *self._persisting)
+        held = [drop for drop in drops if drop in self._handles and drop not in self.core.remote]
+        for drop, name in zip(held, oids(self.graph, np.array(held, dtype=np.int32)), strict=True):
+            handle = self._handles[drop]
             try:
-                name = oid(self.graph, drop)
                 self._handles[drop] = self._keeper.keep_result(drop, name, self._template(drop), handle)
             except DropflowError as error:
-                self.notes.append(f"the result {oid(self.graph, drop)} could not be kept: {error}")
+                self.notes.append(f"the result {name} could not be kept: {error}")
 
     # What others see.
 
@@ -532,7 +532,7 @@ class Session:
         )
 
     def _template(self, drop: int) -> Template:
-        return self.graph.templates[int(self.graph.template[drop])]
+        return self.graph.templates[self._template_of[drop]]
 
 
 def _most_harmful(item: tuple[int, int]) -> tuple[int, int]:

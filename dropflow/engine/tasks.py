@@ -1,7 +1,6 @@
 """Tasks from rows: what an attempt of a drop has as inputs and outputs, with the text ids that a border needs."""
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -20,6 +19,7 @@ class TaskBuilder:
     def __init__(self, graph: PhysicalGraph) -> None:
         self._graph = graph
         self._template = np.ascontiguousarray(graph.template).data
+        self._instance = np.ascontiguousarray(graph.instance).data
         self._before_ptr = np.ascontiguousarray(graph.predecessors.ptr).data
         self._before = np.ascontiguousarray(graph.predecessors.neighbour).data
         self._before_link = np.ascontiguousarray(graph.predecessors.link).data
@@ -27,6 +27,7 @@ class TaskBuilder:
         self._after = np.ascontiguousarray(graph.successors.neighbour).data
         self._after_link = np.ascontiguousarray(graph.successors.link).data
         self._is_app = [bool(template.kind) for template in graph.templates]
+        self._is_line = [len(template.shape) == 1 for template in graph.templates]
 
     def is_shared(self, drop: int) -> bool:
         """Whether a data drop has several producers, each of which writes a part."""
@@ -35,55 +36,55 @@ class TaskBuilder:
     def build(self, batch: Sequence[Run], core: Core, handles: Mapping[int, Handle]) -> list[Task]:
         """The tasks of a batch, in its order, with the inputs as they are now."""
         before, after = self._before_ptr, self._after_ptr
-        spans = []
+        inputs: list[Sequence[int]] = []
+        outputs: list[Sequence[int]] = []
         rows: list[int] = []
         for run in batch:
             drop = run.drop
             rows.append(drop)
-            inputs = outputs = 0
             if self._is_app[self._template[drop]]:
-                inputs, outputs = before[drop + 1] - before[drop], after[drop + 1] - after[drop]
-                rows += self._before[before[drop] : before[drop + 1]]
-                rows += self._after[after[drop] : after[drop + 1]]
-            spans.append((run, inputs, outputs))
-        names = oids(self._graph, np.array(rows, dtype=np.int32))
-        cuts = [0]
-        for _, inputs, outputs in spans:
-            cuts.append(cuts[-1] + 1 + inputs + outputs)
+                inputs.append(self._before[before[drop] : before[drop + 1]].tolist())
+                outputs.append(self._after[after[drop] : after[drop + 1]].tolist())
+                rows += inputs[-1]
+                rows += outputs[-1]
+            else:
+                inputs.append(())
+                outputs.append(())
+        names = iter(oids(self._graph, np.array(rows, dtype=np.int32)))
         return [
-            self._task(run, names[start:stop], inputs, core, handles)
-            for (run, inputs, _), (start, stop) in zip(spans, pairwise(cuts), strict=True)
+            Task(
+                run.drop,
+                run.attempt,
+                self._template[run.drop],
+                next(names),
+                self._index(run.drop),
+                self._inputs(run.drop, taken, names, core, handles) if taken else (),
+                self._outputs(run.drop, given, names) if given else (),
+            )
+            for run, taken, given in zip(batch, inputs, outputs, strict=True)
         ]
 
-    def _task(self, run: Run, names: Sequence[str], inputs: int, core: Core, handles: Mapping[int, Handle]) -> Task:
-        drop = run.drop
+    def _index(self, drop: int) -> tuple[int, ...]:
+        return (self._instance[drop],) if self._is_line[self._template[drop]] else index_of(self._graph, drop)
+
+    def _inputs(
+        self, app: int, rows: Sequence[int], names: Iterator[str], core: Core, handles: Mapping[int, Handle]
+    ) -> tuple[Input, ...]:
+        template, state, handle = self._template, core.state, handles.get
+        first = self._before_ptr[app]
+        return tuple(
+            [
+                Input(row, next(names), template[row], link, state(row), handle(row))
+                for row, link in zip(rows, self._before_link[first : first + len(rows)], strict=True)
+            ]
+        )
+
+    def _outputs(self, app: int, rows: Sequence[int], names: Iterator[str]) -> tuple[Output, ...]:
         template = self._template
-        first_input, first_output = self._before_ptr[drop], self._after_ptr[drop]
-        outputs = len(names) - 1 - inputs
-        return Task(
-            drop,
-            run.attempt,
-            template[drop],
-            names[0],
-            index_of(self._graph, drop),
-            tuple(
-                Input(data, names[1 + slot], template[data], link, core.state(data), handles.get(data))
-                for slot, (data, link) in enumerate(
-                    zip(
-                        self._before[first_input : first_input + inputs],
-                        self._before_link[first_input : first_input + inputs],
-                        strict=True,
-                    )
-                )
-            ),
-            tuple(
-                Output(data, names[1 + inputs + slot], template[data], link, self.is_shared(data))
-                for slot, (data, link) in enumerate(
-                    zip(
-                        self._after[first_output : first_output + outputs],
-                        self._after_link[first_output : first_output + outputs],
-                        strict=True,
-                    )
-                )
-            ),
+        first = self._after_ptr[app]
+        return tuple(
+            [
+                Output(row, next(names), template[row], link, self.is_shared(row))
+                for row, link in zip(rows, self._after_link[first : first + len(rows)], strict=True)
+            ]
         )

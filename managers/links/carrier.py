@@ -21,7 +21,7 @@ __all__ = ["Carrier"]
 _BUDGET = 256
 """ZeroMQ messages read from one socket before the others have their turn."""
 
-_COPY = 64 << 10
+_COPY = 96 << 10
 """Bytes below which copying a frame costs less than not copying it."""
 
 _Socket = zmq.Socket[bytes]

@@ -76,6 +76,8 @@ class Contents:
 
     def withdraw(self, drop: int, producer: int = -1) -> Handle | None:
         """Offer it no longer."""
+        if not self._offered:
+            return None
         with self._lock:
             return self._offered.pop((drop, producer), None)
 
@@ -126,6 +128,8 @@ class Contents:
 
     def forget(self, drop: int) -> None:
         """Remove the copy of a content that was fetched, if there is one."""
+        if not self._copies:
+            return
         with self._lock:
             path = self._copies.pop(drop, None)
         if path is not None:

@@ -184,6 +184,7 @@ class NodeExchange:
             by_owner.setdefault(content.producer if content.producer >= 0 else content.drop, []).append(content)
         arrivals: list[Arrival] = []
         skipped: dict[int, list[int]] = {}
+        fetch = self._fetcher(peer)
         for drop, row, state, attempt, cause in zip(
             places.tolist(), drops.tolist(), states.tolist(), attempts.tolist(), causes.tolist(), strict=True
         ):
@@ -191,14 +192,14 @@ class NodeExchange:
                 skipped.setdefault(cause, []).append(drop)
                 continue
             left_out = tuple(skipped.pop(row, ())) if skipped else ()
-            event = Reported(drop, _STATES[state], self._cause_in(cause), attempt, left_out)
+            event = Reported(drop, _STATES[state], NO_CAUSE if cause < 0 else self._cause_in(cause), attempt, left_out)
             contents = by_owner.pop(row, None) if by_owner else None
             if contents is None:
                 arrivals.append(Arrival(event))
             elif any(self._contents.needs_fetching(content) for content in contents):
-                self._fetchers.submit(self._fetch_and_pass, peer, event, contents)
+                self._fetchers.submit(self._fetch_and_pass, peer, event, row, contents, fetch)
             else:
-                arrivals.append(self._arrival(peer, event, contents))
+                arrivals.append(self._arrival(peer, event, row, contents, fetch))
         return arrivals
 
     def source(self, drop: int, producer: int) -> Source:
@@ -248,15 +249,16 @@ class NodeExchange:
         here = self._piece.local(cause)
         return foreign(cause) if here is None else here
 
-    def _fetch_and_pass(self, peer: str, event: Reported, contents: Sequence[Content]) -> None:
-        self._pass([_Fetched(peer, [self._arrival(peer, event, contents)])])
+    def _fetch_and_pass(self, peer: str, event: Reported, row: int, contents: Sequence[Content], fetch: Fetch) -> None:
+        self._pass([_Fetched(peer, [self._arrival(peer, event, row, contents, fetch)])])
 
-    def _arrival(self, peer: str, event: Reported, contents: Sequence[Content]) -> Arrival:
+    def _arrival(self, peer: str, event: Reported, row: int, contents: Sequence[Content], fetch: Fetch) -> Arrival:
+        """What `event`, of drop `row` of the whole graph, brings along."""
         handles: dict[int, Handle] = {}
         try:
             for content in contents:
-                target = self._local(content.drop, peer)
-                handles[target] = self._contents.take_over(content, self._fetcher(peer))
+                target = event.drop if content.drop == row else self._local(content.drop, peer)
+                handles[target] = self._contents.take_over(content, fetch)
         except DropflowError as error:
             failure = Failure.of(error)
         except Exception as error:  # noqa: BLE001 - else the session would wait for ever
