@@ -118,7 +118,7 @@ class Composite:
             departed=self._departed,
             suspect_after=suspect_after,
             lost_after=lost_after,
-            every=every,
+            every=min(every, suspect_after / 3),  # who is asked more rarely than that is suspect now and then
         )
         self._asker = Asker(self._children, self._fanout)
         self._contents = Contents(name, self._asker, self._children, self._sightings)

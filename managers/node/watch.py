@@ -8,7 +8,7 @@ from dropflow.clock import Clock
 from dropflow.errors import DropflowError, LinkError
 from managers.deployment import Place
 from managers.links import LinkChange, LinkEvent, Links
-from managers.membership import Heard, Join, Member, Membership, MemberState, Tick
+from managers.membership import Change, Heard, Join, Leave, Member, Membership, MemberState, Tick
 
 __all__ = ["PeerWatch"]
 
@@ -56,6 +56,8 @@ class PeerWatch:
         self._slept = 0.0
         self._changed = threading.Condition()
         self._wanted: dict[str, set[Hashable]] = {}
+        self._judged: list[Change] = []
+        """What came out while others came and went, and is still to be told."""
         self._heard: dict[str, float] = {}
         self._refusals: dict[str, str] = {}
         self._closing = False
@@ -74,7 +76,7 @@ class PeerWatch:
             now = self._now()
             for name, place in places.items():
                 self._refusals.pop(name, None)
-                self._members.handle(Join(name, place.incarnation, place.address), now)
+                self._judged += self._members.handle(Join(name, place.incarnation, place.address), now)
                 self._wanted.setdefault(name, set()).add(owner)
             self._changed.notify_all()
         try:
@@ -92,7 +94,7 @@ class PeerWatch:
                 self._wanted[peer].discard(owner)
                 if not self._wanted[peer]:
                     del self._wanted[peer]
-                    self._members.forget(peer)
+                    self._forget(peer)
 
     def on_change(self, change: LinkChange) -> None:
         """Take in what the links say."""
@@ -136,6 +138,13 @@ class PeerWatch:
             "('dropflow doctor' does)",
         )
 
+    def _forget(self, peer: str) -> None:
+        # Who is not watched is not heard either, and must not be found silent when it is wanted again.
+        member = self._members.members.get(peer)
+        if member is not None:
+            self._judged += self._members.handle(Leave(peer, member.incarnation), self._now())
+            self._members.forget(peer)
+
     def _is_watched(self, peer: str) -> bool:
         with self._changed:
             return peer in self._wanted
@@ -169,7 +178,7 @@ class PeerWatch:
             _log.warning("this process was held up for %.1f s", gap)
             self._slept += gap
         now = self._now()
-        changes = []
+        changes, self._judged = self._judged, []
         for peer, (incarnation, moment) in self._links.heard().items():
             if peer in self._wanted and self._heard.get(peer) != moment:
                 self._heard[peer] = moment

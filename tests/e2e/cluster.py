@@ -68,9 +68,9 @@ class Cluster:
         """A node manager with two workers that is quick to notice losses."""
         return self._start("node", "--name", name, "--links-port", 0, "--workers", 2, *TIMES, *more, home=home)
 
-    def island(self, *nodes: Running, name: str = "island", port: int = 0) -> Running:
+    def island(self, *nodes: Running, name: str = "island", port: int = 0, more: Sequence[object] = ()) -> Running:
         """An island over nodes."""
-        return self._start("island", "--name", name, "--nodes", _urls(nodes), *TIMES, port=port)
+        return self._start("island", "--name", name, "--nodes", _urls(nodes), *TIMES, *more, port=port)
 
     def master(self, *islands: Running, port: int = 0) -> Running:
         """A master over islands."""

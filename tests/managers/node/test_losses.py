@@ -215,25 +215,73 @@ class _FakeLinks:
         """Nothing to do."""
 
 
+class _Watch:
+    """A watch that looks when the test says so, at peers that are heard when the test says so."""
+
+    def __init__(self) -> None:
+        self.clock, self.links = VirtualClock(), _FakeLinks()
+        self.watch = PeerWatch(
+            self.links,  # type: ignore[arg-type]
+            lambda *_: None,
+            suspect_after=3.0,
+            lost_after=15.0,
+            clock=self.clock,
+        )
+        self.watch.close()  # its thread is not needed
+
+    def hear(self, *peers: str) -> None:
+        """Something comes from these."""
+        for peer in peers:
+            self.links.moments[peer] = (1, self.clock.monotonic())
+
+    def reach(self, owner: str, *peers: str) -> None:
+        """A session needs these, and they answer at once."""
+        self.hear(*peers)
+        self.watch.reach(owner, {peer: Place(peer, f"tcp://{peer}:1", 1) for peer in peers}, seconds=1.0)
+
+    def look(self, after: float) -> list[str]:
+        """Time passes; who is found to be lost then."""
+        self.clock.advance(after)
+        return [member.name for member, _ in self.watch._look()]
+
+
 def test_who_was_held_up_blames_nobody() -> None:
     """After a pause of this process (stopped by Ctrl-Z, say) the others have their full time to be heard again."""
-    clock, links, lost = VirtualClock(), _FakeLinks(), []
-    watch = PeerWatch(
-        links,  # type: ignore[arg-type]
-        lambda peer, _, why: lost.append((peer, why)),
-        suspect_after=3.0,
-        lost_after=15.0,
-        clock=clock,
-    )
-    links.moments["b"] = (1, 0.5)
-    watch.reach("s", {"b": Place("b", "tcp://b:1", 1)}, seconds=1.0)
-    with watch._changed:
-        watch._closing = True
-    watch._thread.join()
-    clock.advance(100.0)
-    after_pause = watch._look()
-    found = [(clock.advance(1.0), watch._look())[1] for _ in range(20)]
+    watch = _Watch()
+    watch.reach("s", "b")
+    watch.look(0.5)
 
-    assert after_pause == []
-    assert [step for step, members in enumerate(found) if members] == [14]
-    assert links.heard() == {"b": (1, 0.5)}
+    assert watch.look(100.0) == []
+    assert [second for second in range(20) if watch.look(1.0)] == [14]
+
+
+def test_a_loss_that_a_deployment_comes_across_is_told() -> None:
+    """A peer whose time is up just when another session is deployed or ends is lost for its own session."""
+    watch = _Watch()
+    watch.reach("s", "b")
+    watch.reach("other", "c")
+    watch.look(0.5)
+    for _ in range(7):
+        watch.hear("c")
+        watch.look(2.0)
+    watch.clock.advance(1.2)
+    watch.reach("another", "d")
+    watch.watch.release("other")
+
+    assert watch.look(0.1) == ["b"]
+
+
+def test_a_peer_that_nobody_needed_for_a_while_is_not_lost_when_it_is_needed_again() -> None:
+    """Its silence counts from when it is wanted, whenever the last session with it ended."""
+    watch = _Watch()
+    watch.reach("s", "b")
+    watch.look(0.5)
+    watch.watch.release("s")
+    watch.look(2.9)
+    for _ in range(4):
+        watch.look(2.75)
+    watch.clock.advance(1.0)
+    watch.reach("again", "b")
+
+    assert watch.look(0.2) == []
+    assert watch.watch._wanted == {"b": {"again"}}

@@ -1,0 +1,197 @@
+"""Session after session, and many at a time: nothing grows, and what was deleted leaves nothing behind.
+
+A short version runs with the other tests; DROPFLOW_SOAK=1 runs two hundred sessions of a thousand drops.
+"""
+
+import gc
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from dropflow.clock import SystemClock
+from dropflow.graph.builder import from_columns
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
+from dropflow.rest.client import Client
+from dropflow.rest.schema import SubmitQuery
+from managers.composite.deploying import cut
+from managers.deployment import subset
+from managers.node.manager import NodeManager
+from tests.e2e.cluster import Cluster, finished, submit, until
+from tests.processes import Running
+
+pytestmark = pytest.mark.slow
+
+_FULL = bool(os.environ.get("DROPFLOW_SOAK"))
+_SESSIONS, _DROPS = (200, 1000) if _FULL else (40, 200)
+_AT_A_TIME = 20
+_MARGIN = 32 << 20
+"""Bytes by which memory may differ: what allocators keep, and pictures of sessions that were just deleted."""
+
+_MAKE = "def f(): return bytes(20_000)"
+_WORK = "def f(data): return len(data)"
+
+
+def _fan(drops: int, seed: int) -> PhysicalGraph:
+    """One content of 20 kB, read by as many functions as it takes; every drop on one of two nodes at random."""
+    copies = (drops - 2) // 2
+    axes = (Axis("s", "s", "scatter", copies),)
+    row = np.arange(copies, dtype=np.int32)
+    rng = np.random.default_rng(seed)
+    graph = from_columns(
+        name="fan",
+        prefix="fan",
+        templates=[
+            _function("MAKE", _MAKE),
+            Template(key="seed", name="seed", kind=Kind.DATA, component="dlg.data.drops.memory.InMemoryDROP"),
+            msgspec.structs.replace(_function("WORK", _WORK), axes=axes),
+            Template(key="out", name="out", kind=Kind.DATA, component="dlg.data.drops.memory.InMemoryDROP", axes=axes),
+        ],
+        links=[
+            Link(source=0, target=1, source_port="out"),
+            Link(source=1, target=2, target_port="data"),
+            Link(source=2, target=3, source_port="out"),
+        ],
+        template=np.concatenate([[0, 1], np.full(copies, 2), np.full(copies, 3)]),
+        instance=np.concatenate([[0, 0], row, row]),
+        source=np.concatenate([[0], np.full(copies, 1), row + 2]),
+        target=np.concatenate([[1], row + 2, row + 2 + copies]),
+        link=np.concatenate([[0], np.full(copies, 1), np.full(copies, 2)]),
+        part=rng.integers(0, 2, 2 + 2 * copies),
+    )
+    return replace(graph, places=("a", "b"))
+
+
+def _function(name: str, code: str) -> Template:
+    arguments = (Argument(name="func_name", value="f"), Argument(name="func_code", value=code))
+    return Template(key=name, name=name, kind=Kind.APP, component="dlg.apps.pyfunc.PyFuncApp", arguments=arguments)
+
+
+def _once(client: Client, number: int) -> None:
+    session = f"s{number}"
+    submit(client, _fan(_DROPS, number), session)
+    detail = finished(client, session, 60.0)
+    client.delete(session)
+
+    assert (detail.status, detail.settled) == ("FINISHED", detail.drops)
+
+
+class _Use(msgspec.Struct, frozen=True):
+    """What a manager and its workers hold. Bytes, and counts."""
+
+    memory: int
+    workers: int
+    threads: int
+    files: int
+    sockets: int
+
+
+def _use(running: Running) -> _Use:
+    top, *below = running.family()
+    return _Use(
+        memory=top.memory_info().rss,
+        workers=len(below),
+        threads=top.num_threads(),
+        files=top.num_fds(),
+        sockets=len(top.net_connections("inet")),
+    )
+
+
+def test_nothing_grows_with_the_number_of_sessions(tmp_path: Path) -> None:
+    """Memory, processes, threads, files and sockets of nodes and island stay what they were after the first few."""
+    patient = ("--suspect-after", 10, "--lost-after", 60)
+    with Cluster(tmp_path) as cluster:
+        managers = [cluster.node("a", *patient), cluster.node("b", *patient)]
+        managers.append(cluster.island(*managers, more=patient))
+        client = cluster.client(managers[-1], timeout=60.0)
+
+        def together(numbers: Sequence[int]) -> None:
+            with ThreadPoolExecutor(_AT_A_TIME) as pool:
+                for _ in pool.map(lambda number: _once(client, number), numbers):
+                    pass
+
+        warm_up = _SESSIONS // 4
+        for number in range(warm_up):
+            _once(client, number)
+        together(range(1000, 1000 + 2 * _AT_A_TIME))
+        before = [_use(manager) for manager in managers]
+        for number in range(warm_up, _SESSIONS):
+            _once(client, number)
+        together(range(2000, 2000 + max(_SESSIONS // 2, 2 * _AT_A_TIME)))
+        settled = until(lambda: all(_is_like(_use(now), then) for now, then in zip(managers, before, strict=True)))
+        after = [_use(manager) for manager in managers]
+
+        assert settled, list(zip(before, after, strict=True))
+        assert client.sessions() == ()
+        assert [list(path.iterdir()) for path in tmp_path.rglob("sessions") if path.is_dir()] == [[], []]
+        assert _segments(managers) == []
+
+
+def _is_like(now: _Use, then: _Use) -> bool:
+    grown = [getattr(now, name) - getattr(then, name) for name in ("workers", "threads", "files", "sockets")]
+    # Servers and clients keep a few connections and threads more or less.
+    return now.memory < then.memory + _MARGIN and max(grown) <= 8
+
+
+def _segments(managers: Sequence[Running]) -> list[Path]:
+    pids = {str(manager.process.pid) for manager in managers}
+    return [path for path in Path("/dev/shm").glob("dropflow-*") if path.name.split("-")[2] in pids]  # noqa: S108
+
+
+def _sizes(node: NodeManager) -> dict[str, int]:
+    """How many things a node remembers, by what they are."""
+    links, pool, watch = node._links, node._pool, node._watch
+    shelf = links._server._shelf
+    return {
+        "sessions": len(node._sessions),
+        "transfers": links.statistics().transfers,
+        "pending": sum(peer.pending for peer in links.statistics().peers),
+        "sources": len(shelf._sources),
+        "runners": len(pool._runners) + len(pool._turns),
+        "watched": len(watch._wanted),
+        "members": len(watch._members.members),
+        "threads": len([each for each in threading.enumerate() if each.name.startswith("session-")]),
+    }
+
+
+def test_tables_are_empty_after_the_last_session(tmp_path: Path) -> None:
+    """Links, watch and worker pool remember nothing of sessions that were deleted, however they ended."""
+    with ExitStack() as stack:
+        nodes = {
+            name: stack.enter_context(closing(NodeManager(name, root=tmp_path / name, workers=2, in_place=False)))
+            for name in "ab"
+        }
+        for number in range(6):
+            _run_and_delete(nodes, number, cancelled=number % 2 == 1)
+        gc.collect()
+        empty = dict.fromkeys(_sizes(nodes["a"]), 0)
+        assert until(lambda: [_sizes(node) for node in nodes.values()] == [empty, empty]), [
+            _sizes(node) for node in nodes.values()
+        ]
+
+
+def _run_and_delete(nodes: dict[str, NodeManager], number: int, *, cancelled: bool) -> None:
+    told = [info for node in nodes.values() for info in node.nodes()]
+    session = f"s{number}"
+    deployment = cut(_fan(200, number), SubmitQuery(session=session), told, clock=SystemClock())
+    for name, node in nodes.items():
+        node.prepare(subset(deployment, [name]), seconds=20.0)
+    for node in nodes.values():
+        node.start(session, deployment.epoch)
+    if cancelled:
+        nodes["a"].cancel(session)
+    for node in nodes.values():
+        assert _over(node, session)
+        node.delete(session)
+
+
+def _over(node: NodeManager, session: str) -> bool:
+    return until(lambda: bool(node.session(session).finished), 60.0)
