@@ -224,19 +224,20 @@ class HostedSession:
 
     def _run(self) -> None:
         try:
-            self.result = self.session.run()
+            result = self.session.run()
         except Exception as error:  # noqa: BLE001 - else the session would be RUNNING for ever
             _log.exception("session %s stopped: this is a bug of dropflow", self.name)
-            self.result = self._broken(error)
+            result = self._broken(error)
         finally:
             self._keeper.close()
-        self._finished = self._clock.now()
-        self._text = self._text or self._why(self.result)
-        self._write_summary(self.result)
+        self._write_summary(result)
         with self._changed:
+            self._finished = self._clock.now()
+            self._text = self._text or self._why(result)
+            self.result = result
             self._version += 1
             self._changed.notify_all()
-        _log.info("the session is %s", self.result.status.name, extra={"session": self.name})
+        _log.info("the session is %s", result.status.name, extra={"session": self.name})
         self._on_end(self)
 
     def _broken(self, error: Exception) -> SessionResult:
@@ -267,14 +268,17 @@ class HostedSession:
 
     def info(self) -> SessionInfo:
         """In one row."""
-        return SessionInfo(**self._fields(self._latest()))
+        course = self._course()
+        return SessionInfo(**course, **self._counts(self._latest(), course["status"]))
 
     def detail(self) -> SessionDetail:
         """With its logical nodes and failures."""
+        course = self._course()
         statistics = self._latest()
         failures, notes = self.session.ask(lambda live: (live.reports(), tuple(live.notes)))
         return SessionDetail(
-            **self._fields(statistics),
+            **course,
+            **self._counts(statistics, course["status"]),
             logical=picture.logical_nodes(statistics),
             failures=tuple(picture.failure_info(one, self.piece.node) for one in failures[:_MOST_FAILURES]),
             notes=notes,
@@ -292,28 +296,35 @@ class HostedSession:
             statistics = self.session.ask(lambda live: snapshot(live.core, 0.0))
         return statistics
 
-    def _fields(self, statistics: Statistics) -> dict[str, Any]:
-        state, rate = self.state, self._rate()
+    def _course(self) -> dict[str, Any]:
+        """How far the session has come. To be asked before the counts, or what is over would have counts of before."""
+        with self._changed:
+            now = self._finished or self._clock.now()
+            return {
+                "session": self.name,
+                "graph": self._deployment.graph,
+                "status": self.state.name,
+                "epoch": self.epoch,
+                "version": self._version,
+                "created": self._deployment.created,
+                "started": self._started,
+                "finished": self._finished,
+                "seconds": max(0.0, now - self._started) if self._started else 0.0,
+                "nodes": (self.piece.node,),
+                "text": self._text,
+            }
+
+    def _counts(self, statistics: Statistics, status: str) -> dict[str, Any]:
+        rate = self._rate()
         left = statistics.drops - statistics.settled
-        now = self._finished or self._clock.now()
+        is_over = SessionState[status].is_terminal
         return {
-            "session": self.name,
-            "graph": self._deployment.graph,
-            "status": state.name,
-            "epoch": self.epoch,
-            "version": self._version,
             "drops": statistics.drops,
             "settled": statistics.settled,
             "running": statistics.running,
             "states": picture.totals(statistics),
-            "created": self._deployment.created,
-            "started": self._started,
-            "finished": self._finished,
-            "seconds": max(0.0, now - self._started) if self._started else 0.0,
             "rate": rate,
-            "remaining": left / rate if rate > 0 and not state.is_terminal else None,
-            "nodes": (self.piece.node,),
-            "text": self._text,
+            "remaining": left / rate if rate > 0 and not is_over else None,
         }
 
     def _on_statistics(self, statistics: Statistics) -> None:

@@ -285,3 +285,26 @@ def test_a_peer_that_nobody_needed_for_a_while_is_not_lost_when_it_is_needed_aga
 
     assert watch.look(0.2) == []
     assert watch.watch._wanted == {"b": {"again"}}
+
+
+def test_a_session_that_ends_while_it_is_looked_at_is_told_consistently(make_cluster: Make) -> None:
+    """Nobody sees the counts of before with the state of after: a session that is over has all its drops settled."""
+    cluster = make_cluster(1)
+    drawing = GraphBuilder("short").app("A", **_function("def f(): return 1")).data("d")
+    cluster.start(drawing.connect("A", "d", source_port="out").build())
+    hosted = cluster["a"]._sessions["s"]
+    ask = hosted.session.ask
+
+    def late(question: Callable[[object], object]) -> object:
+        answer = ask(question)
+        hosted._thread.join()
+        return answer
+
+    hosted.session.ask = late  # type: ignore[method-assign,assignment]
+    before = cluster["a"].session("s")
+    after = cluster["a"].session("s")
+
+    for detail in (before, after):
+        if detail.status == "FINISHED":
+            assert (detail.settled, detail.running, bool(detail.finished)) == (detail.drops, 0, True)
+    assert after.status == "FINISHED"
