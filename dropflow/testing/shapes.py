@@ -4,12 +4,13 @@ import numpy as np
 
 from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Axis, Kind, Link, Template
+from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 
-__all__ = ["chain", "fan"]
+__all__ = ["chain", "fan", "relay", "triples"]
 
 _MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 _NOOP = "dlg.apps.simple.NullBarrierApp"
+_FUNCTION = "dlg.apps.pyfunc.PyFuncApp"
 
 
 def fan(drops: int) -> PhysicalGraph:
@@ -52,4 +53,59 @@ def chain(drops: int) -> PhysicalGraph:
         source=rows[:-1],
         target=rows[1:],
         link=rows[:-1] % 2,
+    )
+
+
+def triples(drops: int, parts: int) -> PhysicalGraph:
+    """About `drops` drops as triples memory, no-op application, memory.
+
+    Each triple begins on one part and goes on on the next, so that with several `parts` half of the edges are cut.
+    """
+    count = drops // 3
+    axes = (Axis("s", "scatter", "scatter", count),)
+    each = np.arange(count, dtype=np.int32)
+    return from_columns(
+        name="triples",
+        prefix="bench",
+        templates=(
+            Template(key="d", name="in", kind=Kind.DATA, component=_MEMORY, axes=axes),
+            Template(key="a", name="app", kind=Kind.APP, component=_NOOP, axes=axes),
+            Template(key="e", name="out", kind=Kind.DATA, component=_MEMORY, axes=axes),
+        ),
+        links=(Link(source=0, target=1), Link(source=1, target=2)),
+        template=np.repeat(np.arange(3, dtype=np.int32), count),
+        instance=np.tile(each, 3),
+        source=np.arange(2 * count),
+        target=np.arange(count, 3 * count),
+        link=np.repeat(np.arange(2, dtype=np.int32), count),
+        part=np.concatenate([each % parts, (each + 1) % parts, (each + 1) % parts]),
+    )
+
+
+def relay(hops: int, parts: int) -> PhysicalGraph:
+    """A chain of applications, by turns on the `parts`; each writes when it started (``time.monotonic_ns``)."""
+    axes = (Axis("c", "chain", "loop", hops),)
+    rows = np.arange(2 * hops, dtype=np.int32)
+    clock = (
+        Argument(name="func_name", value="time.monotonic_ns"),
+        Argument(name="event", type="Event", usage="InputPort"),
+        Argument(name="time", usage="OutputPort", encoding="pickle"),
+    )
+    return from_columns(
+        name="relay",
+        prefix="bench",
+        templates=(
+            Template(key="a", name="app", kind=Kind.APP, component=_FUNCTION, axes=axes, arguments=clock),
+            Template(key="d", name="time", kind=Kind.DATA, component=_MEMORY, axes=axes, persist=True),
+        ),
+        links=(
+            Link(source=0, target=1, source_port="time", target_port="time"),
+            Link(source=1, target=0, source_port="event", target_port="event", carry=True),
+        ),
+        template=rows % 2,
+        instance=rows // 2,
+        source=rows[:-1],
+        target=rows[1:],
+        link=rows[:-1] % 2,
+        part=rows // 2 % parts,
     )

@@ -200,7 +200,7 @@ class Links:
         producer: int = -1,
         size: int | None = None,
         checksum: int | None = None,
-        check: bool = True,
+        check: bool | None = None,
         timeout: float | None = None,
         give_up: Callable[[], bool] | None = None,
     ) -> Fetched:
@@ -218,9 +218,9 @@ class Links:
             Bytes, if they are known: then the first ranges are asked for at once.
         checksum : int or None
             CRC-32 of the whole, if it is known: what arrives is checked against it at the end.
-        check : bool
-            Whether to check each chunk by a CRC-32 of its own when that of the whole is not known. With a cluster key
-            every frame is authenticated anyway.
+        check : bool or None
+            Whether to check each chunk by a CRC-32 of its own when that of the whole is not known; by default only
+            without a cluster key, with which every frame is authenticated anyway.
         timeout : float or None
             Seconds to wait for the next bytes at most.
         give_up : callable or None
@@ -247,7 +247,7 @@ class Links:
             producer=producer,
             size=size,
             checksum=checksum,
-            check=check,
+            check=self._key is None if check is None else check,
             settings=self._settings,
         )
         self._more(transfer)

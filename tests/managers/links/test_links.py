@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -365,6 +366,27 @@ def test_files_are_fetched_from_disk(office: Office, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot be read"):
         a.fetch("b", "s", 3, lambda *_: None)
     b.forget("s")
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "curve"])
+def test_chunks_carry_checksums_only_where_nothing_else_proves_them(
+    office: Office, key: ClusterKey, monkeypatch: pytest.MonkeyPatch, *, secure: bool
+) -> None:
+    """Without a key each chunk is checked by a CRC-32; with one, CURVE has authenticated it and none is computed."""
+    computed: list[int] = []
+
+    def crc32(data: memoryview) -> int:
+        computed.append(len(data))
+        return zlib.crc32(data)
+
+    monkeypatch.setattr("managers.links.serving.zlib", SimpleNamespace(crc32=crc32))
+    options = {"key": key if secure else None}
+    a, _ = office.open("a", **options)
+    b, _ = office.open("b", reader=lambda *_: BufferSource(CONTENT), **options)
+    a.connect("b", b.address)
+
+    assert a.fetch("b", "s", 1, lambda *_: None).size == len(CONTENT)
+    assert sum(computed) == (0 if secure else len(CONTENT))
 
 
 def test_content_that_nobody_serves_is_gone(office: Office) -> None:
