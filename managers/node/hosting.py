@@ -31,6 +31,7 @@ from managers.links import Links
 from managers.node import picture
 from managers.node.chronicle import Chronicle
 from managers.node.exchange import NodeExchange
+from managers.node.past import End, write_end
 
 __all__ = ["HostedSession"]
 
@@ -239,6 +240,7 @@ class HostedSession:
             self._changed.notify_all()
         _log.info("the session is %s", result.status.name, extra={"session": self.name})
         self._on_end(self)
+        self._write_end()
 
     def _broken(self, error: Exception) -> SessionResult:
         self._text = f"the engine failed: {error}"
@@ -352,7 +354,9 @@ class HostedSession:
             self.directory.mkdir(parents=True)
         except FileExistsError:
             raise ConflictError(
-                f"there is a session {self.name!r} already", hint="delete it, or choose a name"
+                f"there is a directory for a session {self.name!r} already, of which nothing is known",
+                where=str(self.directory),
+                hint="look what is in it and remove it, or give the new session another name",
             ) from None
         except OSError as error:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self.directory)) from error
@@ -368,6 +372,16 @@ class HostedSession:
     def _journal(self, piece: Slice) -> Journal:
         header = JournalHeader(self.name, digest(piece.graph), self._clock.now())
         return Journal(self.directory / "journal.dfj", header)
+
+    def _write_end(self) -> None:
+        """What a later life of this node is to know."""
+        failures = tuple(picture.failure_info(one, self.piece.node) for one in self.session.ask(Session.reports))
+        held = self.session.ask(Session.held)
+        contents = {row: handle for row, handle in held.items() if handle.kind in ("file", "directory")}
+        try:
+            write_end(self.directory, End(detail=self.detail(), failures=failures, contents=contents))
+        except OSError as error:
+            _log.warning("the end of the session could not be kept: %s", error, extra={"session": self.name})
 
     def _write_summary(self, result: SessionResult) -> None:
         try:

@@ -51,6 +51,7 @@ from managers.messages import PROTOCOL, Events, Stop
 from managers.node import picture
 from managers.node.downloads import content_download, file_download
 from managers.node.hosting import HostedSession
+from managers.node.past import PastSession, find
 from managers.node.watch import PeerWatch
 
 __all__ = ["NodeManager"]
@@ -125,6 +126,7 @@ class NodeManager:
         self._closed = False
         try:
             (self._root / "sessions").mkdir(parents=True, exist_ok=True)
+            self._past = find(self._root / "sessions", name, self._clock)
         except OSError as error:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self._root)) from error
         self._pool = WorkerPool(self._workers, logs=self._root)
@@ -220,10 +222,10 @@ class NodeManager:
                 hint=f"it has {', '.join(sorted(deployment.slices)) or 'none'}",
             )
         with self._lock:
-            known = self._sessions.get(name)
+            known = self._known(name)
             if self._closed:
                 raise LinkError(f"node {self.name} is stopping")
-            if known is not None and known.epoch == deployment.epoch:
+            if isinstance(known, HostedSession) and known.epoch == deployment.epoch:
                 return
             if known is not None:
                 raise ConflictError(
@@ -249,7 +251,7 @@ class NodeManager:
 
     def start(self, session: str, epoch: int) -> None:
         """Run what was prepared."""
-        hosted = self._get(session)
+        hosted = self._find(session)
         if hosted.epoch != epoch:
             raise ConflictError(f"session {session!r} was deployed again", hint="look at its status")
         hosted.start()
@@ -266,46 +268,54 @@ class NodeManager:
 
     def sessions(self) -> tuple[SessionInfo, ...]:
         """All sessions, the youngest first."""
-        found = [hosted.info() for hosted in self._all()]
+        with self._lock:
+            past = tuple(self._past.values())
+        found = [*(hosted.info() for hosted in self._all()), *(session.info() for session in past)]
         return tuple(sorted(found, key=lambda info: (-info.created, info.session)))
 
     def session(self, session: str) -> SessionDetail:
         """One session as it is now."""
-        return self._get(session).detail()
+        return self._find(session).detail()
 
     def watch(self, session: str, *, version: int, seconds: float) -> SessionDetail:
         """One session, once it has changed."""
-        return self._get(session).watch(version, seconds)
+        return self._find(session).watch(version, seconds)
 
     def cancel(self, session: str, reason: str = "") -> SessionInfo:
         """Stop a session."""
-        hosted = self._get(session)
+        hosted = self._find(session)
         hosted.cancel(reason)
         return hosted.info()
 
     def delete(self, session: str) -> None:
         """Forget a session and remove everything it left behind."""
-        self._forget(self._get(session))
+        found = self._find(session)
+        if isinstance(found, HostedSession):
+            self._forget(found)
+            return
+        found.remove()
+        with self._lock:
+            self._past.pop(session, None)
 
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """A page of the drops that match."""
-        hosted = self._get(session)
+        hosted = self._find(session)
         return picture.page(hosted.session, hosted.piece, query)
 
     def drop(self, session: str, drop: str) -> DropDetail:
         """One drop."""
-        hosted = self._get(session)
+        hosted = self._find(session)
         row = picture.row_of(hosted.piece, drop)
         return picture.detail_of(hosted.session, hosted.piece, row, hosted.directory / "logs")
 
     def failures(self, session: str) -> tuple[FailureInfo, ...]:
         """All root causes."""
-        reports = self._get(session).session.ask(lambda live: live.reports())
+        reports = self._find(session).session.ask(lambda live: live.reports())
         return tuple(picture.failure_info(report, self.name) for report in reports)
 
     def log(self, session: str, drop: str) -> Download:
         """What a drop wrote to its log."""
-        hosted = self._get(session)
+        hosted = self._find(session)
         name = oid(hosted.piece.graph, picture.row_of(hosted.piece, drop))
         path = hosted.directory / "logs" / f"{drop_file_name(name)}.log"
         if not path.exists():
@@ -314,12 +324,18 @@ class NodeManager:
 
     def data(self, session: str, drop: str) -> Download:
         """Content of a data drop."""
-        hosted = self._get(session)
+        hosted = self._find(session)
         row = picture.row_of(hosted.piece, drop)
         name = oid(hosted.piece.graph, row)
         handle = hosted.session.ask(lambda live: live.handle(row))
         if handle is None:
             state = hosted.session.ask(lambda live: live.core.state(row)).name
+            if state == "COMPLETED" and isinstance(hosted, PastSession):
+                raise GoneError(
+                    f"the content of drop {name} went with the process that ran session {session!r}",
+                    where=session,
+                    hint="submit the graph again; set persist on its node to keep it",
+                )
             if state == "COMPLETED":
                 raise GoneError(
                     f"the content of drop {name} was released after its last consumer",
@@ -331,22 +347,22 @@ class NodeManager:
 
     def results(self, session: str) -> tuple[ResultInfo, ...]:
         """What the session left for people."""
-        hosted = self._get(session)
+        hosted = self._find(session)
         held = hosted.session.ask(lambda live: live.held())
         return picture.results(hosted.piece, held, hosted.directory)
 
     def journal(self, session: str) -> Download:
         """The journal."""
-        hosted = self._get(session)
+        hosted = self._find(session)
         return file_download(hosted.directory / "journal.dfj", f"{session}.dfj", "application/octet-stream")
 
     def graph(self, session: str) -> PhysicalGraph:
         """The drops that are here."""
-        return join([self._get(session).piece])
+        return join([self._find(session).piece])
 
     def slices(self, session: str) -> tuple[Slice, ...]:
         """What is here of the session's graph."""
-        return (self._get(session).piece,)
+        return (self._find(session).piece,)
 
     def close(self) -> None:
         """Cancel all sessions, say goodbye, and stop. Idempotent."""
@@ -437,11 +453,14 @@ class NodeManager:
                 del self._sessions[hosted.name]
         self._links.forget(hosted.name)
 
-    def _get(self, session: str) -> HostedSession:
-        hosted = self._sessions.get(session)
-        if hosted is None:
+    def _known(self, session: str) -> HostedSession | PastSession | None:
+        return self._sessions.get(session) or self._past.get(session)
+
+    def _find(self, session: str) -> HostedSession | PastSession:
+        found = self._known(session)
+        if found is None:
             raise NotFoundError(f"there is no session {session!r} on node {self.name}")
-        return hosted
+        return found
 
     def _all(self) -> tuple[HostedSession, ...]:
         with self._lock:

@@ -1,15 +1,17 @@
 """A session on this node as people see it: rows, details and counts from what the session's own thread answered."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from dropflow.engine.api import Handle
+from dropflow.engine.core import Core
 from dropflow.engine.explain import explain
-from dropflow.engine.session import FailureReport, Session
+from dropflow.engine.session import FailureReport
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import NotFoundError, UsageError
 from dropflow.graph.names import find_drop, oid, oids
@@ -32,6 +34,33 @@ __all__ = ["detail_of", "failure_info", "logical_nodes", "page", "results", "row
 
 _PARAMETER = 2000
 _NEIGHBOURS = 1000
+
+T = TypeVar("T")
+
+
+class Live(Protocol):
+    """What a session answers from."""
+
+    @property
+    def core(self) -> Core:
+        """Its engine's state."""
+        ...
+
+    def handle(self, drop: int) -> Handle | None:
+        """The content of a data drop as far as there is one."""
+        ...
+
+    def reports(self) -> Sequence[FailureReport]:
+        """All root causes so far."""
+        ...
+
+
+class Asked(Protocol):
+    """A session that can be asked: one that runs here, or ran before."""
+
+    def ask(self, question: Callable[[Any], T]) -> T:
+        """The answer of its `Live` to `question`."""
+        ...
 
 
 def logical_nodes(statistics: Statistics) -> tuple[LogicalNode, ...]:
@@ -114,7 +143,7 @@ def row_of(piece: Slice, text: str) -> int:
     return int(row)
 
 
-def page(session: Session, piece: Slice, query: DropQuery) -> DropPage:
+def page(session: Asked, piece: Slice, query: DropQuery) -> DropPage:
     """A page of the drops of this node."""
     states = np.frombuffer(session.ask(lambda live: live.core.states), dtype=np.uint8)
     if query.node and query.node != piece.node:
@@ -170,7 +199,7 @@ def _info(piece: Slice, row: int, state: int, attempt: int, handle: Handle | Non
     )
 
 
-def detail_of(session: Session, piece: Slice, row: int, logs: Path) -> DropDetail:
+def detail_of(session: Asked, piece: Slice, row: int, logs: Path) -> DropDetail:
     """Everything about one drop."""
     graph = piece.graph
     template = graph.templates[graph.template[row]]
@@ -178,7 +207,7 @@ def detail_of(session: Session, piece: Slice, row: int, logs: Path) -> DropDetai
     ins = slice(before.ptr[row], min(before.ptr[row + 1], before.ptr[row] + _NEIGHBOURS))
     outs = slice(after.ptr[row], min(after.ptr[row + 1], after.ptr[row] + _NEIGHBOURS))
 
-    def look(live: Session) -> tuple[Sequence[str], int, Handle | None, FailureReport | None, bytes]:
+    def look(live: Live) -> tuple[Sequence[str], int, Handle | None, FailureReport | None, bytes]:
         core = live.core
         cause = core.cause(row)
         reports = [] if cause is None else [one for one in live.reports() if one.row == _global(piece, cause)]

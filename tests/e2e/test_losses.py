@@ -209,13 +209,20 @@ def test_a_node_that_is_started_again_fails_its_old_sessions_at_once(tmp_path: P
         kill(b)
         b = cluster.node("b", *patient, "--port", port, "--links-port", links)
         detail = finished(cluster.client(a), "old", 20.0)
+        own = cluster.client(b).session("old")
         assert until(lambda: client.session("old").status == "FAILED")
         assert until(lambda: [node.state for node in client.nodes()] == ["alive", "alive"])
         submit(client, scattered(pipeline(seconds=0.0), ["a", "b"], 1), "new")
 
-        assert detail.status == "FAILED"
+        assert detail.status == own.status == "FAILED"
         assert "node b is lost" in detail.text
+        assert "node b ended while the session ran" in own.text
+        assert client.drops("old", DropQuery()).total == detail.drops + own.drops == 82
         assert finished(client, "new").status == "FINISHED"
+        client.delete("old")
+        assert until(lambda: list(tmp_path.rglob("sessions/old")) == [])
+        submit(client, scattered(pipeline(seconds=0.0), ["a", "b"], 1), "old")
+        assert finished(client, "old").status == "FINISHED"
 
 
 def test_a_node_that_does_not_answer_is_named_by_the_deployment(three: Three) -> None:

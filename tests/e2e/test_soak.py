@@ -113,15 +113,16 @@ def test_nothing_grows_with_the_number_of_sessions(tmp_path: Path) -> None:
         managers.append(cluster.island(*managers, more=patient))
         client = cluster.client(managers[-1], timeout=60.0)
 
-        def together(numbers: Sequence[int]) -> None:
-            with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        def together(numbers: Sequence[int], at_a_time: int = _AT_A_TIME) -> None:
+            with ThreadPoolExecutor(at_a_time) as pool:
                 for _ in pool.map(lambda number: _once(client, number), numbers):
                     pass
 
         warm_up = _SESSIONS // 4
         for number in range(warm_up):
             _once(client, number)
-        together(range(1000, 1000 + 2 * _AT_A_TIME))
+        # Servers keep the threads of the moment when they had most to do, so that this is more than what follows.
+        together(range(1000, 1000 + 2 * _AT_A_TIME), 2 * _AT_A_TIME)
         before = [_use(manager) for manager in managers]
         for number in range(warm_up, _SESSIONS):
             _once(client, number)
@@ -129,7 +130,7 @@ def test_nothing_grows_with_the_number_of_sessions(tmp_path: Path) -> None:
         settled = until(lambda: all(_is_like(_use(now), then) for now, then in zip(managers, before, strict=True)))
         after = [_use(manager) for manager in managers]
 
-        assert settled, list(zip(before, after, strict=True))
+        assert settled, "\n".join(f"{then} -> {now}" for then, now in zip(before, after, strict=True))
         assert client.sessions() == ()
         assert [list(path.iterdir()) for path in tmp_path.rglob("sessions") if path.is_dir()] == [[], []]
         assert _segments(managers) == []
@@ -138,7 +139,7 @@ def test_nothing_grows_with_the_number_of_sessions(tmp_path: Path) -> None:
 def _is_like(now: _Use, then: _Use) -> bool:
     grown = [getattr(now, name) - getattr(then, name) for name in ("workers", "threads", "files", "sockets")]
     # Servers and clients keep a few connections and threads more or less.
-    return now.memory < then.memory + _MARGIN and max(grown) <= 8
+    return now.memory < then.memory + _MARGIN and max(grown) <= 16
 
 
 def _segments(managers: Sequence[Running]) -> list[Path]:
