@@ -112,6 +112,7 @@ class Core:
             Cancel: self._on_cancel,
         }
         self._actions: list[Action] = []
+        self._over = False
 
     def _count_awaited(self) -> "array[int]":
         graph = self.graph
@@ -209,7 +210,7 @@ class Core:
         Events about attempts that are not current, or that come after the end, are refused: counted, and ignored.
         """
         for event in events:
-            if self.status.is_terminal:
+            if self._over:
                 self.refused += 1
                 continue
             self._handlers[type(event)](event)
@@ -262,11 +263,12 @@ class Core:
             self._work.append((drop, _ERROR, drop, _NONE))
 
     def _on_reported(self, event: Reported) -> None:
-        if event.drop not in self.remote or self._state[event.drop] != _INITIALIZED or not event.state.is_terminal:
+        drop, state = event.drop, int(event.state)
+        if drop not in self.remote or self._state[drop] != _INITIALIZED or state <= _WRITING:
             self.refused += 1
             return
         skipped = frozenset(event.skipped) if event.skipped else _NONE
-        self._work.append((event.drop, int(event.state), event.cause, skipped))
+        self._work.append((drop, state, event.cause, skipped))
 
     def _on_cancel(self, _: Cancel) -> None:
         self._give_up()
@@ -290,6 +292,7 @@ class Core:
 
     def _end(self, status: SessionState) -> None:
         self.status = status
+        self._over = True
         self._actions.append(Finish(status))
 
     def _run(self, drop: int, attempt: int) -> None:
