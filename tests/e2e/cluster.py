@@ -3,6 +3,7 @@
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +58,7 @@ class Cluster:
     def __init__(self, home: Path) -> None:
         self.home = home
         self._stack = ExitStack()
+        self._entering = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -67,6 +69,11 @@ class Cluster:
     def node(self, name: str, *more: object, home: Path | None = None) -> Running:
         """A node manager with two workers that is quick to notice losses."""
         return self._start("node", "--name", name, "--links-port", 0, "--workers", 2, *TIMES, *more, home=home)
+
+    def nodes(self, *names: str) -> list[Running]:
+        """Several nodes, started at once."""
+        with ThreadPoolExecutor() as pool:
+            return list(pool.map(self.node, names))
 
     def island(self, *nodes: Running, name: str = "island", port: int = 0, more: Sequence[object] = ()) -> Running:
         """An island over nodes."""
@@ -82,7 +89,9 @@ class Cluster:
         return self._stack.enter_context(Client(ready["url"], token=ready["token"], timeout=timeout))
 
     def _start(self, role: str, *arguments: object, port: int = 0, home: Path | None = None) -> Running:
-        return self._stack.enter_context(Running(home or self.home, role, "--port", port, *arguments))
+        running = Running(home or self.home, role, "--port", port, *arguments)
+        with self._entering:
+            return self._stack.enter_context(running)
 
 
 def port_of(running: Running) -> int:

@@ -3,9 +3,10 @@
 The processes are real, and so are the signals. Losses are noticed after three seconds here, fifteen by default.
 """
 
+import os
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -13,8 +14,11 @@ import pytest
 
 from dropflow.clock import SystemClock
 from dropflow.errors import DropflowError
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
 from dropflow.rest.client import Client
-from dropflow.rest.schema import DropQuery, SessionDetail
+from dropflow.rest.schema import DropQuery
 from tests.e2e.cluster import (
     LOST_AFTER,
     Cluster,
@@ -51,7 +55,7 @@ class Three:
 def three(tmp_path: Path) -> Iterator[Three]:
     """Three nodes under an island, of which the test may break any."""
     with Cluster(tmp_path) as cluster:
-        nodes = {name: cluster.node(name) for name in "abc"}
+        nodes = dict(zip("abc", cluster.nodes(*"abc"), strict=True))
         island = cluster.island(*nodes.values())
         yield Three(cluster, nodes, island, cluster.client(island))
 
@@ -74,7 +78,7 @@ def kill(running: Running) -> list[psutil.Process]:
 def test_managers_above_may_be_killed(killed: str, tmp_path: Path, expected: bytes) -> None:
     """Sessions below go on to their end, and managers that are started again show them with all there is to see."""
     with Cluster(tmp_path) as cluster:
-        a, b = cluster.node("a"), cluster.node("b")
+        a, b = cluster.nodes("a", "b")
         island = cluster.island(a, b)
         master = cluster.master(island)
         submit(cluster.client(master), scattered(pipeline(), ["a", "b"], 1), "s")
@@ -169,31 +173,44 @@ def _wakes_up(three: Three) -> None:
     assert finished(three.client, "again").status == "FINISHED"
 
 
-def test_a_worker_that_is_killed_costs_one_attempt(three: Three, expected: bytes) -> None:
+@pytest.mark.parametrize("tries", [1, 2])
+def test_a_worker_that_is_killed_costs_one_attempt(tries: int, tmp_path: Path) -> None:
     """What it was at is tried again where the graph allows it, and fails alone where not; nothing else is lost."""
-    statuses: dict[int, SessionDetail] = {}
-    for tries in (1, 2):
-        session = f"tries-{tries}"
-        graph = pipeline(width=2, length=4, seconds=0.2, tries=tries)
-        slow = placed(pipeline(tries=tries), {}, "a") if tries == 2 else placed(graph, {}, "a")
-        submit(three.client, slow, session)
-        assert underway(three.client, session, 2)
-        assert until(lambda: bool(_busy(three.nodes["a"])))
-        _busy(three.nodes["a"])[0].kill()
-        statuses[tries] = finished(three.client, session)
-    attempts = [drop.attempt for drop in three.client.drops("tries-2", DropQuery(limit=100)).drops]
+    mark = tmp_path / "mark"
+    with Cluster(tmp_path) as cluster:
+        client = cluster.client(cluster.node("a"))
+        submit(client, _unlucky(mark, tries), "s")
+        assert until(lambda: mark.exists() and mark.read_text().endswith("\n"))
+        os.kill(int(mark.read_text()), signal.SIGKILL)
+        detail = finished(client, "s")
+        attempts = {drop.name: drop.attempt for drop in client.drops("s", DropQuery(limit=100)).drops}
 
-    assert statuses[1].status == "FAILED"
-    assert [failure.code for failure in statuses[1].failures] == ["DF202"]
-    assert statuses[1].states["ERROR"] < statuses[1].drops
-    assert statuses[2].status == "FINISHED"
-    assert sorted(attempts)[-2:] == [1, 2]
-    assert content(three.client, "tries-2") == expected
+        if tries == 1:
+            (failure,) = detail.failures
+            assert (detail.status, failure.code, failure.name, failure.count) == ("FAILED", "DF202", "UNLUCKY", 2)
+            assert detail.states == {"COMPLETED": 8, "ERROR": 2}
+        else:
+            assert (detail.status, detail.states) == ("FINISHED", {"COMPLETED": 10})
+            assert attempts == dict.fromkeys(attempts, 1) | {"UNLUCKY": 2}
 
 
-def _busy(node: Running) -> list[psutil.Process]:
-    """Worker processes of a node."""
-    return [each for each in node.family()[1:] if "dropflow" in " ".join(each.cmdline())]
+def _unlucky(mark: Path, tries: int) -> PhysicalGraph:
+    """A function that tells its process and waits, the first time; and four others."""
+    code = f"""
+def f():
+    import os, pathlib, time
+    mark = pathlib.Path({str(mark)!r})
+    if not mark.exists():
+        mark.write_text(str(os.getpid()) + chr(10))
+        time.sleep(60)
+    return 1
+"""
+    builder = GraphBuilder("unlucky")
+    for name, text in [("UNLUCKY", code), *((f"FINE{at}", "def f(): return 2") for at in range(4))]:
+        arguments = (Argument(name="func_name", value="f"), Argument(name="func_code", value=text))
+        builder.app(name, component="dlg.apps.pyfunc.PyFuncApp", arguments=arguments, tries=tries).data(name.lower())
+        builder.connect(name, name.lower(), source_port="out")
+    return replace(builder.build(), places=("a",))
 
 
 def test_a_node_that_is_started_again_fails_its_old_sessions_at_once(tmp_path: Path) -> None:

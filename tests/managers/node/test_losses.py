@@ -17,6 +17,7 @@ from dropflow.testing.clock import VirtualClock
 from dropflow.testing.proxy import Cruelty, HostileProxy
 from managers.deployment import Deployment, Place
 from managers.links import LinkSettings
+from managers.messages import Events, Stop
 from managers.node import hosting
 from managers.node.manager import NodeManager
 from managers.node.watch import PeerWatch
@@ -309,3 +310,20 @@ def test_a_session_that_ends_while_it_is_looked_at_is_told_consistently(make_clu
         if detail.status == "FINISHED":
             assert (detail.settled, detail.running, bool(detail.finished)) == (detail.drops, 0, True)
     assert after.status == "FINISHED"
+
+
+def test_news_of_sessions_that_are_not_here_do_no_harm(make_cluster: Make) -> None:
+    """Messages for sessions that are not prepared yet, deleted, or of another deployment are left out."""
+    cluster = make_cluster(2)
+    deployment = cluster.start(_waiting())
+    known, other = deployment.epoch, deployment.epoch + 1
+    links = cluster["b"]._links
+    for session, epoch in (("unknown", 1), ("s", other), ("s", known - 1)):
+        links.send("a", Stop(session, epoch, "a test"))
+        links.send("a", Events.of(session, epoch, 1, drops=[99], states=[2], attempts=[1], causes=[-1]))
+    assert links.flush(10.0)
+    before = cluster["a"].session("s").status
+    links.send("a", Stop("s", known, "a test"))
+
+    assert before == "RUNNING"
+    assert _ended(cluster["a"]) == "CANCELLED"
