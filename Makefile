@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+# Tests wait for processes and browsers more than they compute, so that there may be more of them than processors.
+JOBS ?= 4
 
 .PHONY: demo test check lint format bench clean
 
@@ -18,7 +20,7 @@ demo: $(VENV)/.installed  ## translate and run a small radio-imaging pipeline, a
 
 test: $(VENV)/.installed  ## every test; brings a browser and network tools where it may
 	@tests/bring_tools.sh
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(JOBS)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .

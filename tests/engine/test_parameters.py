@@ -113,7 +113,7 @@ def test_conversion_answers_or_refuses(text: str) -> None:
         with contextlib.suppress(Unusable):
             got = convert(text, type_, environment={})
             if type_ in ("Integer", "Float"):
-                read = int(text) if type_ == "Integer" else float(text)
+                read = int(text.strip()) if type_ == "Integer" else float(text.strip())
                 assert got == read or (got != got and read != read)  # noqa: PLR0124 - NaN
             assert type_ != "Boolean" or got is True or got is False
 
