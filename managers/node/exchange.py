@@ -8,7 +8,7 @@ side and those of the whole graph on the wire.
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from functools import partial
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from managers.links import Fetched, Links, Sink, Source
 from managers.messages import Content, Events, Stop
 from managers.node.addressing import Routes
 from managers.node.contents import Contents, Fetch
+from managers.node.fetchers import Fetchers
 
 __all__ = ["NodeExchange"]
 
@@ -46,7 +47,7 @@ class NodeExchange:
         Its deployment; messages of others are ignored.
     links : Links
         Of this process, connected to the other nodes of the session.
-    fetchers : Executor
+    fetchers : Fetchers
         Threads that fetch contents.
     workspace : Workspace
         The session's directories.
@@ -61,7 +62,7 @@ class NodeExchange:
         session: str,
         epoch: int,
         links: Links,
-        fetchers: Executor,
+        fetchers: Fetchers,
         workspace: Workspace,
         in_place: bool = True,
     ) -> None:
@@ -197,7 +198,7 @@ class NodeExchange:
             if contents is None:
                 arrivals.append(Arrival(event))
             elif any(self._contents.needs_fetching(content) for content in contents):
-                self._fetchers.submit(self._fetch_and_pass, peer, event, row, contents, fetch)
+                self._fetchers.submit(peer, partial(self._fetch_and_pass, peer, event, row, contents, fetch))
             else:
                 arrivals.append(self._arrival(peer, event, row, contents, fetch))
         return arrivals

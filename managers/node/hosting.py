@@ -5,7 +5,6 @@ import shutil
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from managers.links import Links
 from managers.node import picture
 from managers.node.chronicle import Chronicle
 from managers.node.exchange import NodeExchange
+from managers.node.fetchers import Fetchers
 from managers.node.past import End, write_end
 
 __all__ = ["HostedSession"]
@@ -56,7 +56,7 @@ class HostedSession:
         Session directory; must not exist.
     links : Links
         Of this process.
-    fetchers : Executor
+    fetchers : Fetchers
         Threads that fetch contents from other nodes.
     clock : Clock
         Time.
@@ -86,7 +86,7 @@ class HostedSession:
         directory: Path,
         *,
         links: Links,
-        fetchers: Executor,
+        fetchers: Fetchers,
         clock: Clock,
         runner: str = "processes",
         pool: WorkerPool,

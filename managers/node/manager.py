@@ -5,7 +5,6 @@ import os
 import shutil
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -50,6 +49,7 @@ from managers.links import Delivery, LinkChange, LinkEvent, Links, LinkSettings,
 from managers.messages import PROTOCOL, Events, Stop
 from managers.node import picture
 from managers.node.downloads import content_download, file_download
+from managers.node.fetchers import Fetchers
 from managers.node.hosting import HostedSession
 from managers.node.past import PastSession, find
 from managers.node.watch import PeerWatch
@@ -58,7 +58,6 @@ __all__ = ["NodeManager"]
 
 _log = logging.getLogger(__name__)
 
-_FETCHERS = 8
 _DEPLOY_SECONDS = 60.0
 
 
@@ -130,7 +129,7 @@ class NodeManager:
         except OSError as error:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self._root)) from error
         self._pool = WorkerPool(self._workers, logs=self._root)
-        self._fetchers = ThreadPoolExecutor(_FETCHERS, thread_name_prefix="fetch")
+        self._fetchers = Fetchers()
         self._links = Links(
             name,
             bind=links_bind,
@@ -382,7 +381,7 @@ class NodeManager:
         self._watch.close()
         self._links.flush(2.0)
         self._links.close()
-        self._fetchers.shutdown(wait=False, cancel_futures=True)
+        self._fetchers.close()
 
     # The links' side.
 

@@ -3,6 +3,7 @@
 A short version runs with the other tests; DROPFLOW_SOAK=1 runs two hundred sessions of a thousand drops.
 """
 
+import contextlib
 import gc
 import os
 import threading
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 from dropflow.clock import SystemClock
+from dropflow.errors import LinkError
 from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
@@ -79,7 +81,9 @@ def _once(client: Client, number: int) -> None:
     session = f"s{number}"
     submit(client, _fan(_DROPS, number), session)
     detail = finished(client, session, 60.0)
-    client.delete(session)
+    # Where all is busy a node may be late with its answer: it deletes the session when it comes to it.
+    with contextlib.suppress(LinkError):
+        client.delete(session)
 
     assert (detail.status, detail.settled) == ("FINISHED", detail.drops)
 
@@ -131,8 +135,8 @@ def test_nothing_grows_with_the_number_of_sessions(tmp_path: Path) -> None:
         after = [_use(manager) for manager in managers]
 
         assert settled, "\n".join(f"{then} -> {now}" for then, now in zip(before, after, strict=True))
-        assert client.sessions() == ()
-        assert [list(path.iterdir()) for path in tmp_path.rglob("sessions") if path.is_dir()] == [[], []]
+        assert until(lambda: client.sessions() == ())
+        assert until(lambda: [list(path.iterdir()) for path in tmp_path.rglob("sessions") if path.is_dir()] == [[], []])
         assert _segments(managers) == []
 
 
