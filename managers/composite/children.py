@@ -139,6 +139,7 @@ class Children:
         self._departed = departed
         self._every = every
         self._lock = threading.Lock()
+        self._answers = threading.Condition(self._lock)
         self._entries: dict[str, _Entry] = {}
         self._membership = Membership(suspect_after=suspect_after, lost_after=lost_after)
         self._closed = threading.Event()
@@ -209,6 +210,15 @@ class Children:
             first.wait(max(deadline - self._clock.monotonic(), 0.0))
             first.set()
 
+    def settle_silent(self, urls: Iterable[str], seconds: float) -> None:
+        """Wait until these children may be asked again, for `seconds` at most; not for those that are lost.
+
+        Who let somebody wait in vain is mostly only busy, and shows it a moment later.
+        """
+        wanted = tuple(urls)
+        with self._lock:
+            self._answers.wait_for(lambda: not any(self._is_only_silent(url) for url in wanted), seconds)
+
     def signs(self, url: str) -> int:
         """How many signs of life a child gave; 0 for one that is none."""
         with self._lock:
@@ -270,6 +280,12 @@ class Children:
             is_unfit=bool(unfit),
             nodes=() if unfit else entry.nodes,
         )
+
+    def _is_only_silent(self, url: str) -> bool:
+        entry = self._entries.get(url)
+        if entry is None or entry.unfit or entry.stop.is_set() or entry.silent_since is None:
+            return False
+        return self._membership.members[url].state is not MemberState.LOST
 
     def _judge(self) -> bool:
         return bool(self._membership.handle(Tick(), self._clock.monotonic()))
@@ -346,6 +362,7 @@ class Children:
                 entry.silent_since = None
             if entry.silent_since is None:
                 entry.reason = ""
+                self._answers.notify_all()
 
 
 def _doubles(entries: Iterable[_Entry]) -> dict[str, str]:

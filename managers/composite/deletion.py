@@ -17,6 +17,7 @@ __all__ = ["Deletion"]
 
 _LOG = logging.getLogger("dropflow.composite")
 _SECONDS = 30.0
+_SILENT_SECONDS = 3.0
 _REMEMBERED = 10_000
 
 
@@ -51,6 +52,7 @@ class Deletion:
         self._children.settle(2.0)
         holders = self._sightings.holders(session)
         epoch = self._sightings.epoch_of(session)
+        self._children.settle_silent(holders, _SILENT_SECONDS)
         replies = self._asker.ask(lambda child: child.delete(session), seconds=_SECONDS)
         away = [view for view, _ in replies.missing if view.url in holders]
         if not away:

@@ -18,6 +18,7 @@ __all__ = ["Forwarding"]
 
 _REMEMBERED = 1000
 _START_SECONDS = 30.0
+_SILENT_SECONDS = 3.0
 
 
 class Forwarding:
@@ -115,11 +116,15 @@ class Forwarding:
 
     def _targets(self, nodes: Iterable[str], *, strict: bool = True) -> list[Target]:
         """The children by which these nodes are reached, each with its nodes."""
+        wanted = sorted(nodes)
         self._children.settle(2.0)
         by_node = owners(self._children.views())
+        if strict:
+            self._children.settle_silent({by_node[node].url for node in wanted if node in by_node}, _SILENT_SECONDS)
+            by_node = owners(self._children.views())
         wrong: dict[str, DropflowError] = {}
         found: dict[str, tuple[ChildView, list[str]]] = {}
-        for node in sorted(nodes):
+        for node in wanted:
             view = by_node.get(node)
             if view is None:
                 wrong[node] = LinkError("it is not known here", hint="is its manager running, and a child of this one?")

@@ -7,11 +7,12 @@ import contextlib
 import gc
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -37,6 +38,8 @@ _SESSIONS, _DROPS = (200, 1000) if _FULL else (40, 200)
 _AT_A_TIME = 20
 _MARGIN = 32 << 20
 """Bytes by which memory may differ: what allocators keep, and pictures of sessions that were just deleted."""
+
+T = TypeVar("T")
 
 _MAKE = "def f(): return bytes(20_000)"
 _WORK = "def f(data): return len(data)"
@@ -78,14 +81,22 @@ def _function(name: str, code: str) -> Template:
 
 
 def _once(client: Client, number: int) -> None:
+    """Run a graph and delete its session, as people would: who was too busy to answer in time is asked again."""
     session = f"s{number}"
-    submit(client, _fan(_DROPS, number), session)
-    detail = finished(client, session, 60.0)
-    # Where all is busy a node may be late with its answer: it deletes the session when it comes to it.
-    with contextlib.suppress(LinkError):
+    _patiently(lambda: submit(client, _fan(_DROPS, number), session))
+    detail = _patiently(lambda: finished(client, session, 60.0))
+    with contextlib.suppress(LinkError):  # what is said then is that it will be deleted; the end of the test looks
         client.delete(session)
 
     assert (detail.status, detail.settled) == ("FINISHED", detail.drops)
+
+
+def _patiently(ask: Callable[[], T]) -> T:
+    for _ in range(20):
+        with contextlib.suppress(LinkError):
+            return ask()
+        threading.Event().wait(0.5)
+    return ask()
 
 
 class _Use(msgspec.Struct, frozen=True):
@@ -126,7 +137,7 @@ def test_nothing_grows_with_the_number_of_sessions(tmp_path: Path) -> None:
         for number in range(warm_up):
             _once(client, number)
         # Servers keep the threads of the moment when they had most to do, so that this is more than what follows.
-        together(range(1000, 1000 + 2 * _AT_A_TIME), 2 * _AT_A_TIME)
+        together(range(1000, 1000 + 2 * _AT_A_TIME), _AT_A_TIME + 5)
         before = [_use(manager) for manager in managers]
         for number in range(warm_up, _SESSIONS):
             _once(client, number)
@@ -141,9 +152,9 @@ def test_nothing_grows_with_the_number_of_sessions(tmp_path: Path) -> None:
 
 
 def _is_like(now: _Use, then: _Use) -> bool:
-    grown = [getattr(now, name) - getattr(then, name) for name in ("workers", "threads", "files", "sockets")]
-    # Servers and clients keep a few connections and threads more or less.
-    return now.memory < then.memory + _MARGIN and max(grown) <= 16
+    grown = [getattr(now, name) - getattr(then, name) for name in ("workers", "files", "sockets")]
+    # Servers and fetchers keep the threads of their busiest moment; one a session would be far more than this.
+    return now.memory < then.memory + _MARGIN and max(grown) <= 8 and now.threads <= then.threads + 48
 
 
 def _segments(managers: Sequence[Running]) -> list[Path]:

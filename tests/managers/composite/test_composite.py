@@ -536,3 +536,17 @@ def test_closing_leaves_the_sessions_alone(world: World) -> None:
 
     assert one.session("s").status == "RUNNING"
     assert not one.closed
+
+
+def test_who_was_silent_for_a_moment_is_waited_for(world: World) -> None:
+    """A child that let somebody wait in vain, but is alive, is deployed to and deletes as soon as it answers again."""
+    world.node("n1")
+    world.node("n2")
+    island = world.composite("n1", "n2")
+    island._children.silence("http://n2:8000", "no answer within 2 s")
+    info = island.submit(_parts(2), _SUBMIT)
+    island._children.silence("http://n1:8000", "no answer within 2 s")
+    island.delete("s")
+
+    assert info.nodes == ("n1", "n2")
+    assert [manager.sessions() for manager in world.managers.values()] == [(), (), ()]
