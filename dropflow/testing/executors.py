@@ -13,7 +13,7 @@ __all__ = ["ScriptedExecutor", "build", "refuse"]
 class ScriptedExecutor:
     """Components: ``fail`` fails, ``kill`` sends its process SIGKILL, ``exit`` leaves it, ``hang`` waits for an abort.
 
-    ``deaf`` waits for ever and takes no abort. Everything else copies its inputs to its outputs, adding its process id
+    ``deaf`` waits for ever and takes no abort. ``mumble`` fails with a text that no message can hold. Everything else copies its inputs to its outputs, adding its process id
     when it is called ``pid``.
     """
 
@@ -27,6 +27,8 @@ class ScriptedExecutor:
         if script == "fail":
             failure = Failure(code="DF105", kind="Scripted", text=f"{task.oid} was told to fail", retryable=True)
             return Outcome(task.drop, task.attempt, failure=failure)
+        if script == "mumble":
+            return Outcome(task.drop, task.attempt, failure=Failure(code="DF105", kind="Scripted", text="\udcff"))
         if script == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if script == "exit":

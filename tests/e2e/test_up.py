@@ -162,9 +162,12 @@ def test_who_stops_waiting_does_not_stop_the_session(up: Running, client: Client
     # It follows the session from its first picture on, which it asks for at once.
     running.wait(0.5)
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=30)
-    status = client.session("go-on").status
-    client.delete("go-on")
+    try:
+        out, errors = process.communicate(timeout=30)
+        status = client.session("go-on").status
+    finally:
+        process.kill()
+        client.delete("go-on")  # or the tests after this one would wait for the worker that it keeps
 
     assert process.returncode == 130, out + errors
     assert "dropflow watch go-on" in errors

@@ -9,6 +9,7 @@ given ahead goes back into the queue. See `dropflow.engine.runners.worker` for t
 """
 
 import itertools
+import logging
 import selectors
 import socket
 import subprocess
@@ -21,12 +22,14 @@ import msgspec
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import ExecutorSpec, Outcome, Task
-from dropflow.engine.runners.wire import AbortTask, Bye, FromWorker, Hello, Outcomes, Ready, Refused, frame
+from dropflow.engine.runners.wire import AbortTask, Bye, FromWorker, Hello, Outcomes, Refused, frame
 from dropflow.engine.runners.worker_process import MOST_AHEAD, WorkerProcess, kill_session
-from dropflow.errors import WorkerDiedError
+from dropflow.errors import InternalError, WorkerDiedError
 from dropflow.failure import Failure
 
 __all__ = ["PooledRunner", "WorkerPool"]
+
+_LOG = logging.getLogger(__name__)
 
 _READ = 1 << 20
 _GRACE_SECONDS = 2.0
@@ -136,21 +139,46 @@ class WorkerPool:
 
     def _serve(self) -> None:
         while not self._closing:
-            for key, _ in self._selector.select(self._patience()):
-                if key.fileobj is self._woken:
-                    self._woken.recv(_READ)
-                else:
-                    self._hear(key.data)
-            while self._commands:
-                self._commands.popleft()()
-            if not self._closing:
-                self._kill_overdue()
-                self._assign()
-                for worker in self._workers:
-                    self._flush(worker)
+            try:
+                self._turn()
+            except Exception as error:  # noqa: BLE001 - whatever it is, see below
+                # Sessions that wait for workers must not wait for ever, whatever happened to this thread.
+                _LOG.exception("worker processes cannot be served any more: this is a bug of dropflow")
+                self._give_up(error)
         for runner in self._runners.values():
             runner.gone.set()
         self._end_workers()
+
+    def _turn(self) -> None:
+        for key, _ in self._selector.select(self._patience()):
+            if key.fileobj is self._woken:
+                self._woken.recv(_READ)
+            else:
+                self._hear(key.data)
+        while self._commands:
+            self._commands.popleft()()
+        if not self._closing:
+            self._kill_overdue()
+            self._assign()
+            for worker in self._workers:
+                self._flush(worker)
+
+    def _give_up(self, error: Exception) -> None:
+        """Fail everything that the workers have or wait for, now and from now on."""
+        self._broken = Failure.of(InternalError(f"worker processes cannot be served any more: {error}"))
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            if worker.link in self._selector.get_map():
+                self._selector.unregister(worker.link)
+            worker.kill()
+            lost = [
+                (number, Outcome(t.drop, t.attempt, failure=self._broken)) for number, t in worker.assigned.values()
+            ]
+            worker.dispose()
+            self._hand_over(lost)
+        for runner in self._turns:
+            runner.fail_pending(self._broken)
+        self._let_go()
 
     def _patience(self) -> float | None:
         deadlines = [worker.deadline for worker in self._workers if worker.deadline is not None]
@@ -179,10 +207,9 @@ class WorkerPool:
         for body in worker.buffer.frames():
             message = msgspec.msgpack.decode(body, type=FromWorker)
             if isinstance(message, Outcomes):
+                self._stillborn = 0
                 self._hand_over(tuple(worker.take(message.outcomes)))
                 self._let_go()
-            elif isinstance(message, Ready):
-                self._stillborn = 0
             elif isinstance(message, Refused) and message.runner in self._runners:
                 self._break(self._runners[message.runner], message.text)
 

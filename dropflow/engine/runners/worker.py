@@ -113,14 +113,22 @@ class _Worker:
         executor.close()
 
     def _send(self, outcomes: list[Outcome]) -> None:
-        if outcomes:
-            self._tell(Outcomes(tuple(outcomes)))
-            outcomes.clear()
+        if not outcomes:
+            return
+        try:
+            message = frame(Outcomes(tuple(outcomes)))
+        except Exception:  # noqa: BLE001 - whatever an application put into its outcome that cannot be sent
+            message = frame(Outcomes(tuple(_sendable(outcome) for outcome in outcomes)))
+        outcomes.clear()
+        self._put(message)
 
     def _tell(self, message: FromWorker) -> None:
+        self._put(frame(message))
+
+    def _put(self, message: bytes) -> None:
         try:
             with self._sending:
-                self._link.sendall(frame(message))
+                self._link.sendall(message)
         except OSError:
             # A session can be over before this process has finished starting.
             self._leave()
@@ -179,6 +187,17 @@ class _Worker:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+def _sendable(outcome: Outcome) -> Outcome:
+    """The outcome, or a failure that says why it cannot be sent."""
+    try:
+        frame(Outcomes((outcome,)))
+    except Exception as error:  # noqa: BLE001 - as above
+        text = f"the outcome of the attempt cannot be sent: {type(error).__name__}: {error}"
+        failure = Failure(code="DF105", kind=type(error).__name__, text=text.encode(errors="replace").decode())
+        return Outcome(outcome.drop, outcome.attempt, failure=failure, seconds=outcome.seconds)
+    return outcome
 
 
 def main() -> None:
