@@ -13,8 +13,8 @@ __all__ = ["ScriptedExecutor", "build", "refuse"]
 class ScriptedExecutor:
     """Components: ``fail`` fails, ``kill`` sends its process SIGKILL, ``exit`` leaves it, ``hang`` waits for an abort.
 
-    ``deaf`` waits for ever and takes no abort. ``mumble`` fails with a text that no message can hold. Everything else copies its inputs to its outputs, adding its process id
-    when it is called ``pid``.
+    ``deaf`` waits for ever and takes no abort. ``mumble`` fails with a text that no message can hold.
+    Everything else copies its inputs to its outputs, adding its process id when it is called ``pid``.
     """
 
     def __init__(self, spec: ExecutorSpec) -> None:
