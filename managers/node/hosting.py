@@ -159,6 +159,11 @@ class HostedSession:
             self._forsaken.daemon = True
             self._forsaken.start()
 
+    @property
+    def is_done(self) -> bool:
+        """Whether it is over, and everything about it is in its directory."""
+        return self.result is not None and not self._thread.is_alive()
+
     def start(self) -> None:
         """Run; again is no error."""
         with self._changed:

@@ -7,6 +7,7 @@ import socket
 import threading
 from pathlib import Path
 
+import msgspec
 import psutil
 
 from dropflow import __version__
@@ -51,7 +52,7 @@ from managers.node import picture
 from managers.node.downloads import content_download, file_download
 from managers.node.fetchers import Fetchers
 from managers.node.hosting import HostedSession
-from managers.node.past import PastSession, find
+from managers.node.past import PastSession, find, restored
 from managers.node.watch import PeerWatch
 
 __all__ = ["NodeManager"]
@@ -59,6 +60,10 @@ __all__ = ["NodeManager"]
 _log = logging.getLogger(__name__)
 
 _DEPLOY_SECONDS = 60.0
+_KEPT = 20
+"""Sessions that are over of which the state stays in memory."""
+_REMEMBERED = 1000
+"""Deployments that were taken back and may still be on their way here."""
 
 
 class NodeManager:
@@ -122,6 +127,8 @@ class NodeManager:
         self._started = self._clock.now()
         self._lock = threading.Lock()
         self._sessions: dict[str, HostedSession] = {}
+        self._preparing: set[str] = set()
+        self._undone: dict[str, int] = {}
         self._closed = False
         try:
             (self._root / "sessions").mkdir(parents=True, exist_ok=True)
@@ -220,19 +227,17 @@ class NodeManager:
                 f"the deployment of {name!r} has no slice for node {self.name}",
                 hint=f"it has {', '.join(sorted(deployment.slices)) or 'none'}",
             )
-        with self._lock:
-            known = self._known(name)
-            if self._closed:
-                raise LinkError(f"node {self.name} is stopping")
-            if isinstance(known, HostedSession) and known.epoch == deployment.epoch:
-                return
-            if known is not None:
-                raise ConflictError(
-                    f"there is a session {name!r} already, {known.state.name}",
-                    hint="delete it, or give the new one another name",
-                )
+        if not self._reserve(deployment):
+            return
+        try:
+            # Takes seconds for millions of drops, in which others are answered.
             hosted = self._host(parse_slice(data, where=name), deployment)
-            self._sessions[name] = hosted
+            with self._lock:
+                self._sessions[name] = hosted
+        finally:
+            with self._lock:
+                self._preparing.discard(name)
+        self._retire()
         try:
             self._watch.reach(
                 hosted,
@@ -244,9 +249,30 @@ class NodeManager:
             raise
         if hosted.state.is_terminal:
             self._watch.release(hosted)  # it ended before it was watched for
+        if self._closed or self._undone.get(name, -1) >= deployment.epoch:
+            self._forget(hosted)
         if self._sessions.get(name) is not hosted:
             raise GoneError(f"session {name!r} was taken back while it was prepared", hint="submit the graph again")
         hosted.expect_start(seconds)
+
+    def _reserve(self, deployment: Deployment) -> bool:
+        """Take the name of a session for a deployment; False if that was prepared already."""
+        name = deployment.session
+        with self._lock:
+            known = self._known(name)
+            if self._closed:
+                raise LinkError(f"node {self.name} is stopping")
+            if isinstance(known, HostedSession) and known.epoch == deployment.epoch:
+                return False
+            if self._undone.get(name, -1) >= deployment.epoch:
+                raise GoneError(f"session {name!r} was taken back before it came", hint="submit the graph again")
+            if known is not None or name in self._preparing:
+                state = known.state.name if known is not None else "DEPLOYING"
+                raise ConflictError(
+                    f"there is a session {name!r} already, {state}", hint="delete it, or give the new one another name"
+                )
+            self._preparing.add(name)
+        return True
 
     def start(self, session: str, epoch: int) -> None:
         """Run what was prepared."""
@@ -259,6 +285,10 @@ class NodeManager:
         """Take back a `prepare`."""
         with self._lock:
             hosted = self._sessions.get(session)
+            # What is still on its way here must not come to life after this.
+            self._undone[session] = max(epoch, self._undone.pop(session, -1))
+            while len(self._undone) > _REMEMBERED:
+                del self._undone[next(iter(self._undone))]
         if hosted is not None and hosted.epoch == epoch:
             _log.info("session %s is undone: %s", session, reason)
             self._forget(hosted)
@@ -444,6 +474,21 @@ class NodeManager:
 
     def _over(self, hosted: HostedSession) -> None:
         self._watch.release(hosted)
+
+    def _retire(self) -> None:
+        """Let go of the state of older sessions that are over: their directories tell the same."""
+        with self._lock:
+            done = [hosted for hosted in self._sessions.values() if hosted.is_done]
+        for hosted in done[:-_KEPT]:
+            try:
+                past = restored(hosted.directory, self.name, self._clock)
+            except (DropflowError, OSError, msgspec.MsgspecError) as error:
+                _log.warning("session %s stays in memory: %s", hosted.name, error, extra={"session": hosted.name})
+                continue
+            with self._lock:
+                if self._sessions.get(hosted.name) is hosted:
+                    del self._sessions[hosted.name]
+                    self._past[hosted.name] = past
 
     def _forget(self, hosted: HostedSession) -> None:
         hosted.remove()

@@ -1,4 +1,4 @@
-"""Sessions of earlier lives of this node: what their directories tell of them.
+"""Sessions of earlier lives of this node, and older ones of this life: what their directories tell of them.
 
 When a session is over, how it ended is written beside its slice and its journal. A node manager that is started again
 finds the directories: where that is missing, its predecessor ended while the session ran, and the journal is replayed
@@ -34,7 +34,7 @@ from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment
 from managers.node import picture
 
-__all__ = ["End", "PastSession", "find", "write_end"]
+__all__ = ["End", "PastSession", "find", "restored", "write_end"]
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ def find(sessions: Path, node: str, clock: Clock) -> dict[str, "PastSession"]:
             shutil.rmtree(directory, ignore_errors=True)  # the last thing that is made, before anything runs
             continue
         try:
-            past = _restored(directory, node, clock)
+            past = restored(directory, node, clock)
         except (DropflowError, OSError, msgspec.MsgspecError) as error:
             _log.warning("the session in %s cannot be restored: %s", directory, error)
         else:
@@ -215,7 +215,14 @@ class PastSession:
         )
 
 
-def _restored(directory: Path, node: str, clock: Clock) -> PastSession:
+def restored(directory: Path, node: str, clock: Clock) -> PastSession:
+    """The session whose directory this is; nobody may be at work in it.
+
+    Raises
+    ------
+    DropflowError, OSError, msgspec.MsgspecError
+        It cannot be read.
+    """
     deployment = msgspec.json.decode((directory / "deployment.json").read_bytes(), type=Deployment)
     try:
         end = msgspec.msgpack.decode((directory / _END).read_bytes(), type=End)

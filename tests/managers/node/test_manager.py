@@ -271,3 +271,38 @@ def test_a_node_that_is_closed_takes_nothing(tmp_path: Path) -> None:
     node.close()
     with pytest.raises(LinkError, match="stopping"):
         node.submit(GraphBuilder("x").app("X").build(), SubmitQuery())
+
+
+def test_older_sessions_leave_the_memory_and_are_told_as_before(
+    make_cluster: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that has run many sessions keeps the state of the latest only; the others are as they were."""
+    monkeypatch.setattr("managers.node.manager._KEPT", 2)
+    node = make_cluster(1)["a"]
+    graph = GraphBuilder("x").app("X", **_bash("echo said; echo 1 > %o0")).data("y", component=FILE).connect("X", "y")
+    before = {}
+    for name in ("s0", "s1", "s2", "s3", "s4"):
+        node.submit(graph.build(), SubmitQuery(session=name))
+        before[name] = until(node, name, lambda detail: bool(detail.finished))
+        node._sessions[name]._thread.join()
+
+    assert len(node._sessions) == 3
+    assert {name: node.session(name).states for name in before} == {name: one.states for name, one in before.items()}
+    assert [info.session for info in node.sessions()] == ["s4", "s3", "s2", "s1", "s0"]
+    assert _bytes(node.data("s0", "x_y_0")) == b"1\n"
+    assert b"said" in _bytes(node.log("s0", "x_X_0"))
+    assert node.drop("s0", "x_y_0").state == "COMPLETED"
+    node.delete("s0")
+    assert [info.session for info in node.sessions()] == ["s4", "s3", "s2", "s1"]
+
+
+def test_a_deployment_that_comes_after_it_was_taken_back_is_refused(make_cluster: Make) -> None:
+    """A slow node does not bring to life what everybody else has given up; a newer deployment is welcome."""
+    cluster = make_cluster(2)
+    deployment = cluster.cut(_endless())
+    cluster["a"].undo("s", deployment.epoch, "late")
+    with pytest.raises(GoneError, match="taken back"):
+        cluster["a"].prepare(deployment, seconds=5.0)
+    cluster.prepare(msgspec.structs.replace(deployment, epoch=deployment.epoch + 1))
+
+    assert [info.status for info in cluster["a"].sessions()] == ["DEPLOYING"]
