@@ -10,7 +10,6 @@ import logging
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ import msgspec
 from dropflow import __version__
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, DropflowError, NotFoundError, UsageError, WorldError
+from dropflow.rest.about import about
 from dropflow.rest.kit import Answer, Call, Route
 from dropflow.rest.openapi import document
 from dropflow.rest.schema import ManagerInfo
@@ -144,16 +144,12 @@ class Daemon:
 
     def info(self) -> ManagerInfo:
         """About the daemon itself."""
-        return ManagerInfo(
-            name=self._name,
-            role="daemon",
+        return about(
+            self._name,
+            "daemon",
             url=self._url,
-            version=__version__,
-            host=socket.gethostname(),
-            process=os.getpid(),
-            incarnation=int(self._started * 1e6),
             started=self._started,
-            time=self._clock.now(),
+            clock=self._clock,
             protocol=PROTOCOL,
             key=self._key,
         )

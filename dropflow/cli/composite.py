@@ -1,13 +1,12 @@
 """``dropflow island`` and ``dropflow master``: managers that have managers below them."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
 from dropflow.cli.exits import Exit
 from dropflow.cli.options import speaks
-from dropflow.cli.serve_options import discover_options, serve_options
+from dropflow.cli.serve_options import discover_options, lost_option, serve_options, suspect_option
 
 if TYPE_CHECKING:
     from dropflow.cli.managing import DiscoverOptions
@@ -17,32 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["island", "master"]
 
 
-def _timing(function: Callable[..., Exit]) -> Callable[..., Exit]:
-    function = click.option(
-        "--lost-after",
-        type=click.FloatRange(min=0.2),
-        default=15.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="A child that does not answer for so long is lost.",
-    )(function)
-    return click.option(
-        "--suspect-after",
-        type=click.FloatRange(min=0.1),
-        default=3.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="A child that does not answer for so long is suspect.",
-    )(function)
-
-
 @click.command("island")
 @speaks
 @serve_options(8001)
 @click.option(
     "--nodes", multiple=True, metavar="URL", help="A node of the island; several with commas, or repeat the option."
 )
-@_timing
+@suspect_option("A child that does not answer for so long is suspect.")
+@lost_option("A child that does not answer for so long is lost.")
 @discover_options(finds="nodes")
 def island(
     _: "Output",
@@ -75,7 +56,8 @@ def island(
 @serve_options(8002)
 @click.option("--islands", multiple=True, metavar="URL", help="An island; several with commas, or repeat the option.")
 @click.option("--nodes", multiple=True, metavar="URL", help="A node without an island; as --islands.")
-@_timing
+@suspect_option("A child that does not answer for so long is suspect.")
+@lost_option("A child that does not answer for so long is lost.")
 @discover_options(finds="islands", daliuge=False)
 def master(
     _: "Output",

@@ -6,7 +6,7 @@ import click
 
 from dropflow.cli.exits import Exit
 from dropflow.cli.options import speaks
-from dropflow.cli.serve_options import discover_options, serve_options
+from dropflow.cli.serve_options import discover_options, lost_option, serve_options, suspect_option
 
 if TYPE_CHECKING:
     from dropflow.cli.managing import DiscoverOptions
@@ -27,22 +27,8 @@ __all__ = ["node"]
     help="Port for events and data of other nodes; 0 takes any that is free.",
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one per core by default.")
-@click.option(
-    "--suspect-after",
-    type=click.FloatRange(min=0.1),
-    default=3.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Another node that is silent for so long is suspect.",
-)
-@click.option(
-    "--lost-after",
-    type=click.FloatRange(min=0.2),
-    default=15.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Another node that is silent for so long is lost, and its sessions fail.",
-)
+@suspect_option("Another node that is silent for so long is suspect.")
+@lost_option("Another node that is silent for so long is lost, and its sessions fail.")
 @discover_options(finds="")
 def node(
     _: "Output",

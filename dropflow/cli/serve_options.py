@@ -8,7 +8,25 @@ import click
 
 from dropflow.cli.exits import Exit
 
-__all__ = ["discover_options", "serve_options"]
+__all__ = ["discover_options", "lost_option", "serve_options", "suspect_option"]
+
+
+def suspect_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option that says after how much silence others are suspect; `text` is its help."""
+    return _seconds_option("--suspect-after", text, least=0.1, default=3.0)
+
+
+def lost_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option that says after how much silence others are lost; `text` is its help."""
+    return _seconds_option("--lost-after", text, least=0.2, default=15.0)
+
+
+def _seconds_option(
+    name: str, text: str, *, least: float, default: float
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    kind = click.FloatRange(min=least)
+    return click.option(name, type=kind, default=default, show_default=True, metavar="SECONDS", help=text)
+
 
 _SHARED = (
     click.option(

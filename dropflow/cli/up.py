@@ -6,6 +6,7 @@ import click
 
 from dropflow.cli.exits import Exit
 from dropflow.cli.options import speaks
+from dropflow.cli.serve_options import lost_option
 
 if TYPE_CHECKING:
     from dropflow.cli.output import Output
@@ -29,14 +30,7 @@ __all__ = ["up"]
 @click.option(
     "--key", metavar="FILE", help="The cluster key; in the user's configuration by default, made when needed."
 )
-@click.option(
-    "--lost-after",
-    type=click.FloatRange(min=0.2),
-    default=15.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="A node that is silent for so long is lost, and its sessions fail.",
-)
+@lost_option("A node that is silent for so long is lost, and its sessions fail.")
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),

@@ -5,16 +5,14 @@ the last time (`managers.composite.sightings`). Every question goes to all child
 that does not answer is left out until it has shown that it is back, and what is missing is said.
 """
 
-import os
-import socket
 from collections.abc import Callable, Iterable
 from typing import Literal
 
-from dropflow import __version__
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, NotFoundError, UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice
+from dropflow.rest.about import about
 from dropflow.rest.client import Client
 from dropflow.rest.schema import (
     Child,
@@ -152,16 +150,12 @@ class Composite:
 
     def info(self) -> ManagerInfo:
         """About the manager itself."""
-        return ManagerInfo(
-            name=self._name,
-            role=self._role,
+        return about(
+            self._name,
+            self._role,
             url=self._url,
-            version=__version__,
-            host=socket.gethostname(),
-            process=os.getpid(),
-            incarnation=int(self._started * 1e6),
             started=self._started,
-            time=self._clock.now(),
+            clock=self._clock,
             protocol=PROTOCOL,
             key=self._key,
         )

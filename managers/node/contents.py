@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from dropflow.data.faults import storage
+from dropflow.data.parts import remove_part
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
@@ -120,7 +121,7 @@ class Contents:
             if ".." in Path(final).parts:
                 raise StorageError(f"the path {handle.final!r} leaves the directory of the session")
             handle = msgspec.structs.replace(handle, final=final)
-        if handle.kind in ("null", "url") or (handle.kind == "bytes" and len(handle.body) == handle.size):
+        if not self.needs_fetching(content):
             return handle
         if self._in_place and content.stamp and _stamp(handle.location) == content.stamp:
             return self._adopt(content, handle) if is_part else handle
@@ -133,7 +134,7 @@ class Contents:
         with self._lock:
             path = self._copies.pop(drop, None)
         if path is not None:
-            _remove(path)
+            remove_part(path)
 
     def needs_fetching(self, content: Content) -> bool:
         """Whether `take_over` may take long."""
@@ -159,11 +160,11 @@ class Contents:
             if handle.kind == "directory":
                 _unpack(target, path)
         except BaseException:
-            _remove(path)
+            remove_part(path)
             raise
         finally:
             if target != path:
-                _remove(target)
+                remove_part(target)
         if content.producer < 0:
             with self._lock:
                 self._copies[content.drop] = path
@@ -200,10 +201,3 @@ def _stamp(path: str) -> tuple[int, ...]:
     except OSError:
         return ()
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _remove(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - text
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        Path(path).unlink(missing_ok=True)

@@ -31,7 +31,7 @@ from managers.node import picture
 from managers.node.chronicle import Chronicle
 from managers.node.exchange import NodeExchange
 from managers.node.fetchers import Fetchers
-from managers.node.past import End, write_end
+from managers.node.past import End, remove, write_end
 
 __all__ = ["HostedSession"]
 
@@ -217,12 +217,7 @@ class HostedSession:
             The directory cannot be removed.
         """
         self.stop()
-        try:
-            shutil.rmtree(self.directory)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise StorageError(f"cannot be removed: {error.strerror}", where=str(self.directory)) from error
+        remove(self.directory)
 
     def _incarnation(self, node: str) -> int:
         """Which life of a node's process was meant when the session was deployed."""

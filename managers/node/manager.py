@@ -27,6 +27,7 @@ from dropflow.graph.names import oid
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice, join, parse_slice
 from dropflow.ids import drop_file_name
+from dropflow.rest.about import about
 from dropflow.rest.schema import (
     Child,
     Download,
@@ -166,17 +167,14 @@ class NodeManager:
 
     def info(self) -> ManagerInfo:
         """About the manager itself."""
-        return ManagerInfo(
-            name=self.name,
-            role=self.role,
+        return about(
+            self.name,
+            self.role,
             url=self._url,
-            version=__version__,
-            host=socket.gethostname(),
-            process=os.getpid(),
-            incarnation=self._links.incarnation,
             started=self._started,
-            time=self._clock.now(),
+            clock=self._clock,
             protocol=PROTOCOL,
+            incarnation=self._links.incarnation,
             key=self._key.fingerprint if self._key is not None else "",
             root=str(self._root),
         )
@@ -479,7 +477,7 @@ class NodeManager:
         """Let go of the state of older sessions that are over: their directories tell the same."""
         with self._lock:
             done = [hosted for hosted in self._sessions.values() if hosted.is_done]
-        for hosted in done[:-_KEPT]:
+        for hosted in done[: max(len(done) - _KEPT, 0)]:
             try:
                 past = restored(hosted.directory, self.name, self._clock)
             except (DropflowError, OSError, msgspec.MsgspecError) as error:

@@ -34,7 +34,7 @@ from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment
 from managers.node import picture
 
-__all__ = ["End", "PastSession", "find", "restored", "write_end"]
+__all__ = ["End", "PastSession", "find", "remove", "restored", "write_end"]
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +73,22 @@ def write_end(directory: Path, end: End) -> None:
     passing = directory / f"{_END}.part"
     passing.write_bytes(msgspec.msgpack.encode(end))
     passing.replace(directory / _END)
+
+
+def remove(directory: Path) -> None:
+    """Remove the directory of a session that is over; one that is gone already is no error.
+
+    Raises
+    ------
+    StorageError
+        It cannot be removed.
+    """
+    try:
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise StorageError(f"cannot be removed: {error.strerror}", where=str(directory)) from error
 
 
 def find(sessions: Path, node: str, clock: Clock) -> dict[str, "PastSession"]:
@@ -173,12 +189,7 @@ class PastSession:
         StorageError
             The directory cannot be removed.
         """
-        try:
-            shutil.rmtree(self.directory)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise StorageError(f"cannot be removed: {error.strerror}", where=str(self.directory)) from error
+        remove(self.directory)
 
     # As the engine's session.
 

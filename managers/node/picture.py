@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
+from dropflow.engine.events import row_of_foreign
 from dropflow.engine.explain import explain
 from dropflow.engine.session import FailureReport
 from dropflow.engine.statistics import Statistics
@@ -73,7 +74,7 @@ def logical_nodes(statistics: Statistics) -> tuple[LogicalNode, ...]:
             is_app=node.is_app,
             artificial=node.artificial,
             drops=node.total,
-            states={DropState(state).name: count for state, count in enumerate(node.counts) if count},
+            states=_by_name(node.counts),
             order=order,
         )
         for order, node in enumerate(statistics.nodes)
@@ -83,11 +84,11 @@ def logical_nodes(statistics: Statistics) -> tuple[LogicalNode, ...]:
 
 def totals(statistics: Statistics) -> dict[str, int]:
     """Number of drops by the name of their state, as far as they occur."""
-    sums = [0] * len(DropState)
-    for node in statistics.nodes:
-        for state, count in enumerate(node.counts):
-            sums[state] += count
-    return {DropState(state).name: count for state, count in enumerate(sums) if count}
+    return _by_name([sum(column) for column in zip(*(node.counts for node in statistics.nodes), strict=True)])
+
+
+def _by_name(counts: Sequence[int]) -> dict[str, int]:
+    return {DropState(state).name: count for state, count in enumerate(counts) if count}
 
 
 def failure_info(report: FailureReport, node: str) -> FailureInfo:
@@ -249,7 +250,7 @@ def detail_of(session: Asked, piece: Slice, row: int, logs: Path) -> DropDetail:
 
 
 def _global(piece: Slice, cause: int) -> int:
-    return int(piece.drop[cause]) if cause >= 0 else -cause - 2
+    return int(piece.drop[cause]) if cause >= 0 else row_of_foreign(cause)
 
 
 def _text(value: object) -> str:

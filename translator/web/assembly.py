@@ -1,15 +1,13 @@
 """A translator put together: service, routes and guard become an application that any WSGI server can serve."""
 
-import os
-import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import bottle
 
-from dropflow import __version__
 from dropflow.clock import Clock, SystemClock
+from dropflow.rest.about import about
 from dropflow.rest.auth import Guard
 from dropflow.rest.client import Client
 from dropflow.rest.kit import Limits, Route, Streams, make_app
@@ -95,16 +93,4 @@ def make_translator(
 
 
 def _about(*, name: str, url: Callable[[], str], clock: Clock, started: float, root: str) -> ManagerInfo:
-    return ManagerInfo(
-        name=name,
-        role="translator",
-        url=url(),
-        version=__version__,
-        host=socket.gethostname(),
-        process=os.getpid(),
-        incarnation=int(started * 1e6),
-        started=started,
-        time=clock.now(),
-        protocol=0,
-        root=root,
-    )
+    return about(name, "translator", url=url(), started=started, clock=clock, protocol=0, root=root)

@@ -1,0 +1,39 @@
+"""What every process that stays says about itself."""
+
+import os
+import socket
+
+from dropflow import __version__
+from dropflow.clock import Clock
+from dropflow.rest.schema import ManagerInfo, Role
+
+__all__ = ["about"]
+
+
+def about(
+    name: str,
+    role: Role,
+    *,
+    url: str,
+    started: float,
+    clock: Clock,
+    protocol: int,
+    incarnation: int | None = None,
+    key: str = "",
+    root: str = "",
+) -> ManagerInfo:
+    """About this process, as of now. Without an `incarnation` that is the time of its start, in microseconds."""
+    return ManagerInfo(
+        name=name,
+        role=role,
+        url=url,
+        version=__version__,
+        host=socket.gethostname(),
+        process=os.getpid(),
+        incarnation=int(started * 1e6) if incarnation is None else incarnation,
+        started=started,
+        time=clock.now(),
+        protocol=protocol,
+        key=key,
+        root=root,
+    )
