@@ -213,7 +213,7 @@ class PastSession:
                 name=failure.name,
                 code=failure.code,
                 kind=failure.kind,
-                text=failure.text,
+                text=failure.text if failure.node else "",  # the words are those of the node that knows
                 hint=failure.hint,
                 detail=failure.detail,
                 count=failure.count,

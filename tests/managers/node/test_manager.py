@@ -306,3 +306,19 @@ def test_a_deployment_that_comes_after_it_was_taken_back_is_refused(make_cluster
     cluster.prepare(msgspec.structs.replace(deployment, epoch=deployment.epoch + 1))
 
     assert [info.status for info in cluster["a"].sessions()] == ["DEPLOYING"]
+
+
+def test_the_cause_elsewhere_stays_elsewhere_when_a_session_leaves_the_memory(
+    make_cluster: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that tells of an old session from its directory does not claim the failures of other nodes."""
+    monkeypatch.setattr("managers.node.manager._KEPT", 0)
+    cluster = make_cluster(2)
+    cluster.run(_line(make="exit 3", take="cat %i0 > %o0"))
+    before = cluster["b"].failures("s")
+    cluster["b"]._sessions["s"]._thread.join()
+    cluster["b"]._retire()
+
+    assert "s" not in cluster["b"]._sessions
+    assert [failure.node for failure in before] == [""]
+    assert cluster["b"].failures("s") == before
