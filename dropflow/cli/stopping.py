@@ -68,8 +68,10 @@ class Stopping:
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self._wanted:
-            self._at_once()
-            os._exit(128 + number)
+            try:
+                self._at_once()
+            finally:
+                os._exit(128 + number)
         self.stop()
 
     def _watch(self, parent: int) -> None:

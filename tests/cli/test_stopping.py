@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import pytest
 
 SCRIPT = """
-import sys, threading
+import os, sys, threading
 from dropflow.cli.stopping import Stopping
 parent = int(sys.argv[1]) if len(sys.argv) > 1 else None
-with Stopping(parent, at_once=lambda: print("at once", flush=True)) as stopping:
+with Stopping(parent, at_once=lambda: os.write(1, b"at once\\n")) as stopping:
     print("ready", flush=True)
     while not stopping.wait(60):
         pass
