@@ -164,7 +164,7 @@ def examine(
         graph = codec.load(source) if isinstance(source, Path) else codec.parse(source, where=name)
         return Checked(Family.DFG.value, _cyclic(graph), graph=graph)
     if head.startswith(b"["):
-        return _physical(source, name)
+        return _physical(source, name, read or ReadOptions())
     reading = read_logical(read_file(source, read) if isinstance(source, Path) else source, name=name, options=read)
     if reading.graph is None:
         return Checked(reading.family.value, reading.problems)
@@ -174,11 +174,11 @@ def examine(
     return Checked(reading.family.value, problems, logical, planned)
 
 
-def _physical(source: Path | bytes, name: str) -> Checked:
+def _physical(source: Path | bytes, name: str, options: ReadOptions) -> Checked:
     findings: list[Problem] = []
     try:
         with source.open("rb") if isinstance(source, Path) else BytesIO(source) as stream:
-            graph = read_pg_stream(stream, name=name, findings=findings)
+            graph = read_pg_stream(stream, name=name, findings=findings, max_depth=options.max_depth)
     except BadGraphError as error:
         return Checked(Family.PHYSICAL.value, tuple(found for found in error.problems if isinstance(found, Problem)))
     return Checked(Family.PHYSICAL.value, (*findings, *_cyclic(graph)), graph=graph)

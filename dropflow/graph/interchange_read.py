@@ -20,6 +20,7 @@ from dropflow.graph.interchange_levels import counted, index_in, with_axes
 from dropflow.graph.interchange_template import template_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
+from dropflow.nesting import too_deep
 from dropflow.problems import Problem, Severity, refuse_errors
 
 __all__ = ["Source", "read_pg", "read_pg_stream"]
@@ -70,17 +71,26 @@ def read_pg(document: Sequence[Any], *, name: str, findings: list[Problem] | Non
     return _Reading(findings).graph(iter(items), len(items), name)
 
 
-def read_pg_stream(stream: Source, *, name: str, findings: list[Problem] | None = None) -> PhysicalGraph:
+def read_pg_stream(
+    stream: Source, *, name: str, findings: list[Problem] | None = None, max_depth: int | None = None
+) -> PhysicalGraph:
     """The physical graph in a JSON document; see `read_pg`.
 
     The text is held once, and the drops are decoded one at a time.
 
+    Parameters
+    ----------
+    max_depth : int, optional
+        Levels to which lists and objects may be nested; not looked at unless given.
+
     Raises
     ------
     BadGraphError
-        See `read_pg`; also PG001 where the text is not JSON or not a list.
+        See `read_pg`; also PG001 where the text is not JSON, not a list, or nested too deeply.
     """
     text = stream.read()
+    if max_depth is not None and too_deep(text, max_depth):
+        raise _too_deep(max_depth, name)
     if len(text) > _LARGE and b'"oid"' not in text:
         # Taking two hundred megabytes of braces apart would cost gigabytes, to find no drop in them.
         raise _not_a_list(name)
@@ -118,6 +128,12 @@ def _lenient(text: bytes, name: str) -> Sequence[Any]:
 
 def _not_json(error: Exception, name: str) -> BadGraphError:
     finding = _problem("PG001", f"the document is not JSON: {error}", "", hint="is the file complete?")
+    return BadGraphError(f"PG001 {finding.text}", problems=(finding,), where=name, hint=finding.hint)
+
+
+def _too_deep(limit: int, name: str) -> BadGraphError:
+    text = f"lists and objects are nested more than {limit} levels deep"
+    finding = _problem("PG001", text, "", hint="no graph needs that: this is not a graph, or it is damaged")
     return BadGraphError(f"PG001 {finding.text}", problems=(finding,), where=name, hint=finding.hint)
 
 

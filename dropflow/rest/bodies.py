@@ -1,4 +1,4 @@
-"""Request bodies: read within limits, unpacked, and compared with what was signed."""
+"""Request bodies: read within limits of size and depth, unpacked, and compared with what was signed."""
 
 import hmac
 import zlib
@@ -7,9 +7,10 @@ from typing import BinaryIO
 import bottle
 
 from dropflow.errors import HttpError
+from dropflow.nesting import nesting
 from dropflow.rest.signing import digest
 
-__all__ = ["read_body"]
+__all__ = ["check_depth", "read_body"]
 
 
 def read_body(limit: int, *, signed: str | None = None) -> bytes:
@@ -38,6 +39,32 @@ def read_body(limit: int, *, signed: str | None = None) -> bytes:
     if encoding not in ("gzip", "x-gzip", "deflate", "zlib"):
         raise HttpError(415, f"content encoding {encoding!r} is not understood", hint="send gzip, zlib or nothing")
     return _unpacked(data, encoding, limit)
+
+
+def check_depth(data: bytes, limit: int, *, what: str = "the body") -> None:
+    """Refuse JSON that is nested deeper than `limit` levels, before a parser sees it.
+
+    Parameters
+    ----------
+    data : bytes
+        The text, decompressed; any other bytes are left to whoever reads them.
+    limit : int
+        Levels of lists and objects that it may have.
+    what : str
+        How to call it.
+
+    Raises
+    ------
+    HttpError
+        400, with the depth and the limit.
+    """
+    found = nesting(data, enough=limit)
+    if found > limit:
+        raise HttpError(
+            400,
+            f"lists and objects in {what} are nested {found:,} levels deep or more; this server takes {limit:,}",
+            hint="nothing that a graph or a request has to say needs that: is it damaged? if not, send it flatter",
+        )
 
 
 def _sent(limit: int) -> bytes:

@@ -20,7 +20,7 @@ import msgspec
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, HttpError, InternalError
 from dropflow.rest.auth import Door, Guard
-from dropflow.rest.bodies import read_body
+from dropflow.rest.bodies import check_depth, read_body
 from dropflow.rest.refusals import refusal
 
 __all__ = ["Answer", "Call", "Limits", "Route", "Streams", "make_app"]
@@ -51,6 +51,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         Bytes of a request's body, after decompression.
     graph : int
         The same for a body that is a graph.
+    depth : int
+        Levels to which lists and objects in JSON may be nested.
     drops : int
         Drops of a graph that is submitted.
     streams : int
@@ -59,6 +61,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     body: int = 16 * 1024 * 1024
     graph: int = 1024 * 1024 * 1024
+    depth: int = 200
     drops: int = 20_000_000
     streams: int = 256
 
@@ -108,6 +111,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         Structs of the query string, the JSON body and the answer.
     limit : int
         Bytes of the body, decompressed; 0 for the server's own limit.
+    json : bool
+        The body is JSON that the handler reads by itself: it comes as bytes, but not deeper than the limit.
     public : bool
         Needs no token.
     cross_site : bool
@@ -127,6 +132,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     answer: type[msgspec.Struct] | None = None
     status: int = 200
     limit: int = 0
+    json: bool = False
     public: bool = False
     cross_site: bool = False
     original: bool = False
@@ -317,7 +323,7 @@ class _Desk:
         return Call(
             path={name: unquote(value) for name, value in path.items()},
             query=_query(route),
-            body=_body(route, route.limit or self._limits.body, signed),
+            body=_body(route, route.limit or self._limits.body, self._limits.depth, signed),
             headers=dict(bottle.request.headers),
             is_gone=bottle.request.environ.get("waitress.client_disconnected", bool),
         )
@@ -351,12 +357,14 @@ def _query(route: Route) -> Any:
         raise HttpError(400, f"the query cannot be used: {error}") from error
 
 
-def _body(route: Route, limit: int, signed: str | None) -> Any:
+def _body(route: Route, limit: int, depth: int, signed: str | None) -> Any:
     if route.method in _BODILESS and route.body is None:
         if signed is not None:
             read_body(0, signed=signed)
         return b""
     data = read_body(limit, signed=signed)
+    if route.body is not None or route.json:
+        check_depth(data, depth)
     if route.body is None:
         return data
     try:

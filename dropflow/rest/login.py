@@ -68,6 +68,7 @@ def login_routes(guard: Guard) -> list[Route]:
             summary=summary,
             public=public,
             limit=_LIMIT,
+            json=method == "POST",
             query=LoginQuery if (method, path) == ("GET", "/login") else None,
             gives="text/html",
             tag="login",

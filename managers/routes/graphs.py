@@ -9,6 +9,7 @@ from dropflow.errors import BadFileError, BadGraphError, HttpError
 from dropflow.graph.codec import is_dfg, parse
 from dropflow.graph.interchange import read_pg_stream, write_pg
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.bodies import check_depth
 
 __all__ = ["GRAPH_MEDIA_TYPE", "pg_json", "read_graph"]
 
@@ -21,7 +22,7 @@ _SPOOL = 16 * 1024 * 1024
 _CHUNK = 256 * 1024
 
 
-def read_graph(body: bytes, *, most: int) -> PhysicalGraph:
+def read_graph(body: bytes, *, most: int, depth: int) -> PhysicalGraph:
     """The physical graph in a body: a ``.dfg`` container or DALiuGE's JSON, plain or in a gzip file.
 
     Raises
@@ -29,7 +30,7 @@ def read_graph(body: bytes, *, most: int) -> PhysicalGraph:
     BadFileError, BadGraphError
         It is neither, or damaged; with all problems.
     HttpError
-        413 for a graph of more than `most` drops.
+        413 for a graph of more than `most` drops, 400 for JSON that is nested deeper than `depth` levels.
     """
     if body.startswith(_GZIP):
         body = _unzipped(body)
@@ -43,6 +44,7 @@ def read_graph(body: bytes, *, most: int) -> PhysicalGraph:
                 f"the body is no physical graph: it begins with {body[:_PROBE]!a}",
                 hint="send a .dfg file, or a physical graph in DALiuGE's JSON",
             )
+        check_depth(body, depth, what="the graph")
         graph = read_pg_stream(io.BytesIO(body), name="")
     if graph.drops > most:
         raise _too_many(most)

@@ -197,7 +197,7 @@ class _Handlers:
         return SessionList(sessions=self._manager.sessions())
 
     def submit(self, call: Call) -> SessionInfo:
-        return self._manager.submit(read_graph(call.body, most=self.limits.drops), call.query)
+        return self._manager.submit(read_graph(call.body, most=self.limits.drops, depth=self.limits.depth), call.query)
 
     def prepare(self, call: Call) -> Done:
         deployment = unpack(call.body)

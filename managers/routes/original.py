@@ -15,6 +15,7 @@ import msgspec
 from dropflow.errors import BadGraphError, ConflictError, DropflowError, HttpError, NotFoundError, UsageError
 from dropflow.graph.names import oids
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.bodies import check_depth
 from dropflow.rest.disposition import attachment
 from dropflow.rest.kit import Answer, Call, Limits, Route
 from dropflow.rest.schema import DropInfo, DropQuery, NodeInfo, Role, SessionInfo, SubmitQuery
@@ -58,15 +59,15 @@ def original_routes(
     stop : callable, optional
         Ends the process soon, without waiting; ``POST /api/stop`` answers 501 without one.
     limits : Limits, optional
-        How large a graph may be.
+        How large and how deep a graph may be.
     """
-    to = _Original(manager, stop)
+    limits = limits or Limits()
+    to = _Original(manager, stop, limits.depth)
     table: list[tuple[str, str, _Handler]] = [
         ("GET", "/api", to.api),
         ("GET", "/api/submission_method", lambda _: {"methods": ["SERVER"]}),
         ("POST", "/api/stop", to.stop),
         ("GET", "/api/past_sessions", to.past_sessions),
-        ("POST", "/api/sessions", to.create),
         ("GET", "/api/sessions", to.sessions),
         ("GET", _S, to.session),
         ("DELETE", _S, to.delete),
@@ -94,9 +95,10 @@ def original_routes(
         ("DELETE", "/api/island/{node}", to.remove_island),
     ]
     page = msgspec.structs.replace(_route("GET", "/session", to.session_page), query=_PageQuery)
+    create = msgspec.structs.replace(_route("POST", "/api/sessions", to.create), json=True)
     append = _route("POST", _S + "/graph/append", to.append)
-    append = msgspec.structs.replace(append, limit=(limits or Limits()).graph)
-    return [*(_route(*row) for row in (*table, *_not_here())), append, page]
+    append = msgspec.structs.replace(append, limit=limits.graph)
+    return [*(_route(*row) for row in (*table, *_not_here())), create, append, page]
 
 
 def _not_here() -> Iterator[tuple[str, str, _Handler]]:
@@ -144,8 +146,9 @@ def _route(method: str, path: str, handler: _Handler) -> Route:
 class _Original:
     """The handlers. Each answers what DALiuGE would, as JSON-like values."""
 
-    def __init__(self, manager: Manager, stop: Callable[[], None] | None) -> None:
+    def __init__(self, manager: Manager, stop: Callable[[], None] | None, depth: int) -> None:
         self._manager = manager
+        self._depth = depth
         self._stop = stop
         self._drafts = Drafts()
 
@@ -218,6 +221,10 @@ class _Original:
         if self._drafts.find(name) is None:
             status = self._manager.session(session_name(name)).status
             raise ConflictError(f"session {name!r} is {status}", hint="create another one")
+        try:
+            check_depth(call.body, self._depth, what="the graph")
+        except HttpError as error:  # a graph that cannot be used, as DALiuGE's clients are told
+            raise BadGraphError(error.text, where=name, hint=error.hint) from error
         self._drafts.append(name, call.body)
         return _SUCCESS
 

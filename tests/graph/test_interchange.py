@@ -327,6 +327,15 @@ def test_half_a_character_in_a_document_is_a_problem() -> None:
         assert _codes(lambda drop=drop: read_pg_stream(io.BytesIO(json.dumps([drop]).encode()), name="x"))
 
 
+def test_the_depth_of_a_document_has_a_limit() -> None:
+    """Where one is given, and where the document is deeper: a problem, before anything is parsed."""
+    document = json.dumps([{"oid": "a", **MEMORY, "note": [[[]]]}]).encode()
+
+    assert read_pg_stream(io.BytesIO(document), name="x", max_depth=5).drops == 1
+    assert _codes(lambda: read_pg_stream(io.BytesIO(document), name="x", max_depth=4)) == [("PG001", "")]
+    assert _codes(lambda: read_pg_stream(io.BytesIO(b"[" * 10**6), name="x", max_depth=4)) == [("PG001", "")]
+
+
 def test_ranks_and_loops_are_levels_again() -> None:
     """The innermost levels are loops where the context of the drops says so, and a rank of MPI where one is given."""
     same = {**MEMORY, "lg_key": "k", "name": "n"}

@@ -23,6 +23,7 @@ from dropflow.rest.server import Server
 from dropflow.testing.serving import Reply, ask, serve
 
 LIMIT = 10_000
+DEPTH = 20
 
 
 class Number(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,6 +58,7 @@ def _cut(_: Call) -> Answer:
 
 ROUTES = [
     Route(method="POST", path="/echo", handler=lambda call: Answer(body=call.body), summary="bytes"),
+    Route(method="POST", path="/raw", handler=lambda call: Answer(body=call.body), summary="raw JSON", json=True),
     Route(method="GET", path="/query", handler=lambda call: call.query, summary="query", query=Number, answer=Number),
     Route(method="POST", path="/json", handler=lambda call: call.body, summary="body", body=Number, status=201),
     Route(method="GET", path="/name/{name}/end", handler=lambda call: Answer(body=call.path["name"]), summary="name"),
@@ -70,7 +72,7 @@ ROUTES = [
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """All routes above, behind small limits."""
-    with serve(ROUTES, limits=Limits(body=LIMIT, streams=4)) as found:
+    with serve(ROUTES, limits=Limits(body=LIMIT, depth=DEPTH, streams=4)) as found:
         yield found
 
 
@@ -151,11 +153,39 @@ def test_queries_and_bodies_are_checked(server: Server) -> None:
         assert (reply.status, reply.json["ok"]) == (400, False)
 
 
-def test_json_of_any_depth_is_answered(server: Server) -> None:
-    """Nesting beyond reason is refused, and breaks nothing."""
-    deep = b'{"deep": ' + b"[" * 4000 + b"]" * 4000 + b"}"
+def _nested(levels: int) -> bytes:
+    """A body for ``/json`` that is nested so many levels deep."""
+    return b'{"deep": ' + b"[" * (levels - 1) + b'"[[[["' + b"]" * (levels - 1) + b"}"
 
-    assert _post(server, deep, path="/json").status in (201, 400)
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zlib.compress], ids=["plain", "gzip", "zlib"])
+def test_json_has_a_limit_of_depth(server: Server, pack: object) -> None:
+    """The deepest body is taken, one level more is not, packed or not; brackets in strings do not count."""
+    encoding = "" if pack is bytes else "gzip"
+    taken, refused = (
+        _post(server, pack(_nested(levels)), encoding, path="/json")  # type: ignore[operator]
+        for levels in (DEPTH, DEPTH + 1)
+    )
+
+    assert taken.status == 201
+    assert (refused.status, refused.json["error"]["code"]) == (400, "DF300")
+    assert f"{DEPTH + 1} levels deep" in refused.json["error"]["text"]
+    assert f"takes {DEPTH}" in refused.json["error"]["text"]
+    assert refused.json["error"]["hint"]
+
+
+def test_depth_is_looked_at_where_a_handler_reads_json_itself(server: Server) -> None:
+    """A route may say so; bytes of other routes may be anything."""
+    deep = b"[" * (DEPTH + 1)
+
+    assert _post(server, deep, path="/raw").status == 400
+    assert _post(server, deep[1:], path="/raw").body == deep[1:]
+    assert _post(server, deep).body == deep
+
+
+def test_hostile_depth_breaks_nothing(server: Server) -> None:
+    """Nesting that no parser survives is refused before one sees it, and the server goes on."""
+    assert _post(server, b"[" * LIMIT, path="/json").status == 400
     assert ask(server.url, "GET", "/query").status == 200
 
 

@@ -1,15 +1,12 @@
 """The parser's door: cheap refusals first, and a reason for each."""
 
-import json
 import tracemalloc
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translator.formats import document as document_module
-from translator.formats.document import parse, too_deep
+from translator.formats.document import parse
 from translator.options import ReadOptions
 
 MEGABYTE = 1024 * 1024
@@ -80,35 +77,6 @@ def test_two_hundred_megabytes_of_rubbish_cost_little(piece: bytes) -> None:
     assert value is None
     assert len(problems) == 1
     assert peak < 64 * MEGABYTE
-
-
-def _depth(value: Any) -> int:
-    """How deep lists and objects of a value are nested, the obvious way."""
-    if isinstance(value, dict):
-        return 1 + max(map(_depth, value.values()), default=0)
-    if isinstance(value, list):
-        return 1 + max(map(_depth, value), default=0)
-    return 0
-
-
-_TEXTS = st.text(alphabet='\\"[]{}a/\n', max_size=8)
-_VALUES = st.recursive(
-    st.one_of(_TEXTS, st.integers(), st.booleans()),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(_TEXTS, inner, max_size=4)),
-    max_leaves=20,
-)
-
-
-@given(value=_VALUES, chunk=st.integers(1, 12), indent=st.sampled_from([None, 1]))
-def test_depth_is_that_of_the_parsed_value(value: Any, chunk: int, indent: int | None) -> None:
-    """The scan of the bytes finds exactly the depth of the value, wherever its pieces are cut, strings or not."""
-    data = json.dumps(value, indent=indent).encode()
-    depth = _depth(value)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(document_module, "_CHUNK", chunk)
-
-        assert not too_deep(data, depth)
-        assert depth == 0 or too_deep(data, depth - 1)
 
 
 @given(st.binary(max_size=60))

@@ -9,23 +9,18 @@ from codecs import getincrementaldecoder
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
+from dropflow.nesting import too_deep
 from dropflow.problems import Problem
 from translator.options import ReadOptions
 from translator.problems import problem
 
-__all__ = ["Document", "parse", "too_deep"]
+__all__ = ["Document", "parse"]
 
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 256 * 1024
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _SHOWN = 40
-
-_NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
-_STEP = np.zeros(256, dtype=np.int8)
-_STEP[list(b"[{")] = 1
-_STEP[list(b"]}")] = -1
 
 
 class Document(NamedTuple):
@@ -67,32 +62,6 @@ def parse(data: bytes, options: ReadOptions) -> Document:
         return Document(msgspec.json.decode(data), ())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         return _explain(data, fault)
-
-
-def too_deep(data: bytes, limit: int) -> bool:
-    """Whether lists and objects in the JSON text `data` are nested more than `limit` levels deep.
-
-    One linear pass over pieces of fixed size, which ends at the first place that is too deep. Brackets inside strings
-    do not count. For text that is not JSON the answer is about the brackets that it has.
-    """
-    depth, inside, start = 0, False, 0
-    while start < len(data):
-        stop = min(start + _CHUNK, len(data))
-        piece = data[start:stop]
-        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # an escape must not be torn apart
-            stop = min(stop + 1, len(data))
-            piece = data[start:stop]
-        plain = piece.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE)
-        pieces = plain.split(b'"')
-        outside = b"".join(pieces[1::2] if inside else pieces[::2])
-        inside ^= len(pieces) % 2 == 0
-        if outside:
-            levels = np.cumsum(_STEP[np.frombuffer(outside, dtype=np.uint8)], dtype=np.int64)
-            if depth + int(levels.max()) > limit:
-                return True
-            depth += int(levels[-1])
-        start = stop
-    return False
 
 
 def _refuse(text: str, hint: str) -> Document:

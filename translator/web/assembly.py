@@ -89,7 +89,8 @@ def make_translator(
     started = clock.now()
     info = partial(_about, name=name, url=url, clock=clock, started=started, root=str(root))
     routes = [*translator_routes(service, info=info), *more]
-    return make_app(routes, guard, Limits(body=limits.body, streams=STREAMS), clock=clock), Streams(STREAMS), service
+    bounds = Limits(body=limits.body, depth=limits.depth, streams=STREAMS)
+    return make_app(routes, guard, bounds, clock=clock), Streams(STREAMS), service
 
 
 def _about(*, name: str, url: Callable[[], str], clock: Clock, started: float, root: str) -> ManagerInfo:

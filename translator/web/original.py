@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from dropflow.errors import HttpError
 from dropflow.problems import refuse_errors
+from dropflow.rest.bodies import check_depth
 from dropflow.rest.kit import Answer, Call, Route
 from translator.placeholders import substitute
 from translator.problems import Problem, problem
@@ -85,7 +86,7 @@ def original_routes(service: TranslatorService) -> list[Route]:
         post("/partition", desk.partition, "The list of drops in the form, partitioned."),
         post("/unroll_and_partition", desk.unroll_and_partition, "Both, one after the other."),
         post("/map", desk.map_to_nodes, "The list of drops in the form, with nodes and islands."),
-        post("/lg_fill", _fill, "The logical graph in the form, with values for its placeholders."),
+        post("/lg_fill", desk.fill, "The logical graph in the form, with values for its placeholders."),
         get("/gen_pg", desk.gen_pg, "The physical graph of a translation; or deploy it.", public=False),
         Route(
             method="POST",
@@ -113,6 +114,9 @@ class _Desk:
         refuse_errors(_unroll_findings(form))
         query = TranslateQuery(name=_name(form, "lg_name"), prefix=form.text("oid_prefix")[:100])
         return self._drops(_content(form, "lg"), query)
+
+    def fill(self, call: Call) -> Answer:
+        return _fill(_form(call), self._service.limits.depth)
 
     def partition(self, call: Call) -> Answer:
         form = _form(call)
@@ -163,6 +167,7 @@ class _Desk:
         found: list[Problem] = []
         parts = whole_number(form, "num_partitions", 1, least=1, most=_MOST, found=found)
         islands = max(whole_number(form, "num_islands", 1, least=0, most=_MOST_ISLANDS, found=found), 1)
+        check_depth(form.fields.get("algo_params", b""), self._service.limits.depth, what="algo_params")
         balance = _balance(form, found)
         refuse_errors(found)
         query = TranslateQuery(
@@ -226,11 +231,12 @@ def _placeholders(number: int) -> tuple[str, ...]:
     return tuple(f"#{place}" for place in range(number))
 
 
-def _fill(call: Call) -> Answer:
-    form = _form(call)
-    content = _content(form, "lg")
+def _fill(form: Form, depth: int) -> Answer:
+    content, parameters = _content(form, "lg"), form.fields.get("parameters") or b"{}"
+    check_depth(content, depth, what="lg_content")
+    check_depth(parameters, depth, what="parameters")
     try:
-        values = msgspec.json.decode(form.fields.get("parameters") or b"{}", type=dict[str, Any])
+        values = msgspec.json.decode(parameters, type=dict[str, Any])
         graph = msgspec.json.decode(content)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise HttpError(400, f"the form holds no JSON where it should: {error}") from error

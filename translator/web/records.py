@@ -39,6 +39,8 @@ class TranslatorLimits(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     body : int
         Bytes of a posted form or graph.
+    depth : int
+        Levels to which lists and objects in JSON may be nested.
     drops, edges : int
         A graph that would become larger is refused before it is unrolled.
     seconds : float
@@ -52,6 +54,7 @@ class TranslatorLimits(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     body: Annotated[int, Meta(ge=1)] = 256 * _MEGABYTE
+    depth: Annotated[int, Meta(ge=1)] = 200
     drops: Annotated[int, Meta(ge=1)] = 10_000_000
     edges: Annotated[int, Meta(ge=1)] = 50_000_000
     seconds: Annotated[float, Meta(gt=0)] = 300.0

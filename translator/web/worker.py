@@ -78,7 +78,7 @@ def carry_out(order: Order, folder: Path, tell: Callable[[str], object]) -> Repo
         found = examine(
             folder / SOURCE,
             name=order.name,
-            read=ReadOptions(max_bytes=order.limits.body),
+            read=ReadOptions(max_bytes=order.limits.body, max_depth=order.limits.depth),
             unroll=UnrollOptions(prefix=order.prefix, max_drops=order.limits.drops, max_edges=order.limits.edges),
             configuration=order.configuration or None,
             settings=order.settings,

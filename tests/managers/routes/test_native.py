@@ -1,5 +1,6 @@
 """Our own routes over a manager in memory."""
 
+import gzip
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -42,7 +43,7 @@ def manager() -> FakeManager:
 def server(manager: FakeManager) -> Iterator[Server]:
     """The manager, open to all."""
     streams = Streams(4)
-    limits = Limits(body=1000, graph=100_000, streams=4)
+    limits = Limits(body=1000, graph=100_000, depth=20, streams=4)
     with serve(native_routes(manager, streams, limits=limits), streams=streams, limits=limits) as found:
         yield found
 
@@ -120,6 +121,9 @@ _CHECKS = [
         ("POST", "/api/v1/sessions", b"[1]", 422),
         ("POST", "/api/v1/sessions", b"\x1f\x8bnonsense", 400),
         ("POST", "/api/v1/sessions", b"x" * 100_001, 413),
+        ("POST", "/api/v1/sessions", b"[" * 21, 400),
+        ("POST", "/api/v1/sessions", gzip.compress(b"[" * 21), 400),
+        ("POST", "/api/v1/sessions/running/cancel", b'{"reason": ' + b"[" * 20, 400),
         ("POST", "/api/v1/children", b" " * 1001, 413),
         ("PUT", "/api/v1/sessions/s/deployment", b"nonsense", 400),
         ("PUT", "/api/v1/sessions/s/deployment", b"x" * 2000, 400),

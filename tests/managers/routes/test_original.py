@@ -204,6 +204,19 @@ def test_what_is_no_list_of_drops_is_refused(node: Served, body: bytes) -> None:
     assert node.ask("GET", "/api/sessions/s/status").json == 0
 
 
+def test_the_depth_of_a_graph_has_a_limit(node: Served) -> None:
+    """Whoever sends too deep a graph or name is told how deep it is, and what may be."""
+    node.ask("POST", "/api/sessions", {"sessionId": "s"})
+    for target, body in (
+        ("/api/sessions/s/graph/append", b'[{"oid": "A", "type": "data", "x": ' + b"[" * 199 + b"]" * 199 + b"}]"),
+        ("/api/sessions", b'{"sessionId": ' + b"[" * 200 + b"]" * 200 + b"}"),
+    ):
+        for sent, headers in ((body, {}), (zlib.compress(body), {"Content-Encoding": "gzip"})):
+            reply = node.ask("POST", target, sent, **headers)
+            assert reply.status == 400
+            assert "nested 201 levels deep or more; this server takes 200" in reply.json["error"]["text"]
+
+
 def test_a_graph_that_makes_no_sense_is_refused_when_it_is_deployed(node: Served) -> None:
     """All its problems at once; after that it can still be completed and deployed."""
     node.ask("POST", "/api/sessions", {"sessionId": "s"})

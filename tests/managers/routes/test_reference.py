@@ -34,5 +34,6 @@ def test_the_limits_are_those_of_the_page() -> None:
 
     assert f"{limits.body // 2**20} MB" in _PAGE
     assert f"{limits.graph // 2**20} MB" in _PAGE
+    assert f"{limits.depth} levels" in _PAGE
     assert f"{limits.drops // 10**6} million drops" in _PAGE
     assert f"{limits.streams} event streams" in _PAGE

@@ -1,0 +1,55 @@
+"""The depth of JSON, found without parsing it."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow import nesting as nesting_module
+from dropflow.nesting import nesting, too_deep
+
+
+def _depth(value: Any) -> int:
+    """How deep lists and objects of a value are nested, the obvious way."""
+    if isinstance(value, dict):
+        return 1 + max(map(_depth, value.values()), default=0)
+    if isinstance(value, list):
+        return 1 + max(map(_depth, value), default=0)
+    return 0
+
+
+_TEXTS = st.text(alphabet='\\"[]{}a/\n', max_size=8)
+_VALUES = st.recursive(
+    st.one_of(_TEXTS, st.integers(), st.booleans()),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(_TEXTS, inner, max_size=4)),
+    max_leaves=20,
+)
+
+
+@given(value=_VALUES, chunk=st.integers(1, 12), indent=st.sampled_from([None, 1]))
+def test_depth_is_that_of_the_parsed_value(value: Any, chunk: int, indent: int | None) -> None:
+    """The scan of the bytes finds exactly the depth of the value, wherever its pieces are cut, strings or not."""
+    data = json.dumps(value, indent=indent).encode()
+    depth = _depth(value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting_module, "_CHUNK", chunk)
+
+        assert nesting(data) == depth
+        assert not too_deep(data, depth)
+        assert depth == 0 or too_deep(data, depth - 1)
+
+
+def test_what_is_deep_enough_is_looked_at_no_further() -> None:
+    """A hostile document costs its beginning only, and is still known to be too deep."""
+    first = b"[" * 300_000
+
+    assert 200 < nesting(first + b"[" * 10_000_000, enough=200) < 300_000
+    assert nesting(first) == 300_000
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_have_a_depth(data: bytes) -> None:
+    """Text that is no JSON has a depth too, which is at most the number of its brackets."""
+    assert 0 <= nesting(data) <= data.count(b"[") + data.count(b"{")
