@@ -10,6 +10,12 @@ in dictionaries beside them.
 Terms: a drop is *settled* when it reaches a terminal state, and then *tells* its successors. For a data drop `_awaited`
 counts the producers that have not told it yet, for an application the effective inputs. `_unread` counts the consumers
 of a data drop that are not settled yet: at zero its content may go.
+
+Streaming changes when applications run, and never what comes of them. A data drop is *open* while its producer writes
+it and consumers may read what is there. An application runs *ahead* when each of its inputs is complete or open to it;
+its outcome, failure or not, counts when they all are complete. When one of them ends otherwise, or its producer has to
+try again, the application starts over as if it had not begun, with a new attempt that does not count as one of its
+tries.
 """
 
 from array import array
@@ -20,6 +26,7 @@ import numpy as np
 
 from dropflow.engine.events import (
     Abort,
+    Accept,
     Action,
     Assemble,
     Assembled,
@@ -30,10 +37,13 @@ from dropflow.engine.events import (
     Finish,
     Finished,
     Lost,
+    Opened,
     Release,
     Reported,
     Run,
     Tell,
+    Withdraw,
+    Withdrawn,
 )
 from dropflow.engine.rules import decide_app, decide_data, effective_inputs, may_retry
 from dropflow.graph.order import refuse_cycle
@@ -69,7 +79,7 @@ class Core:
         The graph has a cycle; the drops on it are named.
     """
 
-    def __init__(self, graph: PhysicalGraph, *, remote: Iterable[int] = ()) -> None:
+    def __init__(self, graph: PhysicalGraph, *, remote: Iterable[int] = (), streams: Iterable[int] = ()) -> None:
         refuse_cycle(graph)
         self.graph = graph
         self.remote = frozenset(remote)
@@ -101,12 +111,22 @@ class Core:
         self._open = drops - len(self.remote)
         self._abroad = len(self.remote)
         self._border = self._find_border()
+        self._streams = self._find_streams(frozenset(streams))
+        self._succ_link = np.ascontiguousarray(graph.successors.link).data
+        self._opened: dict[int, int] = {}
+        self._announced: dict[int, int] = {}
+        self._withdrawn: dict[int, int] = {}
+        self._readable: dict[int, int] = {}
+        self._ahead: set[int] = set()
+        self._restarts: dict[int, int] = {}
         self._work: list[tuple[int, int, int, frozenset[int]]] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
             Begin: self._on_begin,
             Finished: self._on_finished,
             Failed: self._on_failed,
             Assembled: self._on_assembled,
+            Opened: self._on_opened,
+            Withdrawn: self._on_withdrawn,
             Reported: self._on_reported,
             Lost: self._on_lost,
             Cancel: self._on_cancel,
@@ -123,6 +143,11 @@ class Core:
                 wanted = template.effective_inputs
                 awaited[mine] = np.where(awaited[mine] >= wanted, wanted, awaited[mine])
         return array("i", awaited.tobytes())
+
+    def _find_streams(self, links: frozenset[int]) -> frozenset[int]:
+        """Those of `links` whose applications wait for all of their inputs: with fewer there is nothing to run ahead of."""
+        graph = self.graph
+        return frozenset(link for link in links if graph.templates[graph.links[link].target].effective_inputs <= 0)
 
     def _find_border(self) -> bytearray:
         """Which local drops have a neighbour on another node."""
@@ -194,6 +219,18 @@ class Core:
         """Whether the result of this attempt is waited for."""
         return drop in self._running and self._attempts.get(drop, 1) == attempt
 
+    def is_ahead(self, drop: int) -> bool:
+        """Whether the attempt of an application reads inputs that are not complete, so that its outcome must wait."""
+        return drop in self._ahead
+
+    def opened(self, drop: int) -> int:
+        """Attempt of the producer whose output consumers may read while it grows; 0 if the drop is not open."""
+        return self._opened.get(drop, 0)
+
+    def readable(self, drop: int) -> int:
+        """How many inputs of an application are open to it."""
+        return self._readable.get(drop, 0)
+
     def awaited(self, drop: int) -> int:
         """How many producers, or effective inputs, have not reported to a drop yet."""
         return self._awaited[drop]
@@ -233,7 +270,7 @@ class Core:
 
     def _on_finished(self, event: Finished) -> None:
         drop = event.drop
-        if not self.is_current(drop, event.attempt):
+        if not self.is_current(drop, event.attempt) or drop in self._ahead:
             self.refused += 1
             return
         self._running.discard(drop)
@@ -241,11 +278,12 @@ class Core:
 
     def _on_failed(self, event: Failed) -> None:
         drop = event.drop
-        if not self.is_current(drop, event.attempt):
+        if not self.is_current(drop, event.attempt) or drop in self._ahead:
             self.refused += 1
             return
         tries = self.graph.templates[self._template[drop]].tries
-        if may_retry(event.failure, attempt=event.attempt, tries=tries):
+        if may_retry(event.failure, attempt=event.attempt - self._restarts.get(drop, 0), tries=tries):
+            self._withdraw_outputs([drop])
             self._attempts[drop] = event.attempt + 1
             self._actions.append(Run(drop, event.attempt + 1))
             return
@@ -254,7 +292,8 @@ class Core:
 
     def _on_assembled(self, event: Assembled) -> None:
         drop = event.drop
-        if self._state[drop] != _WRITING or self._app[self._template[drop]] or drop in self._running:
+        is_app = self._app[self._template[drop]]
+        if self._state[drop] != _WRITING or is_app or drop in self._running or drop in self._opened:
             self.refused += 1
             return
         if event.failure is None:
@@ -264,11 +303,46 @@ class Core:
 
     def _on_reported(self, event: Reported) -> None:
         drop, state = event.drop, int(event.state)
-        if drop not in self.remote or self._state[drop] != _INITIALIZED or state <= _WRITING:
+        if drop not in self.remote or self._state[drop] > _WRITING or state <= _WRITING:
             self.refused += 1
             return
         skipped = frozenset(event.skipped) if event.skipped else _NONE
         self._work.append((drop, state, event.cause, skipped))
+
+    def _on_opened(self, event: Opened) -> None:
+        drop, producer, attempt = event.drop, event.producer, event.attempt
+        is_here, is_told = drop not in self.remote, producer < 0 or producer in self.remote
+        producers = self._pred_ptr[drop + 1] - self._pred_ptr[drop]
+        if (
+            self._state[drop] > _WRITING
+            or attempt <= max(self._withdrawn.get(drop, 0), self._opened.get(drop, 0))
+            or (producers != 1 and (is_here or not is_told))
+            or not (is_told or self.is_current(producer, attempt))
+        ):
+            self.refused += 1
+            return
+        if not is_here and not is_told:
+            # The node that it lives on opens it, for its consumers here too.
+            self._announced[drop] = attempt
+            self._actions.append(Tell(drop, DropState.WRITING, _NO_CAUSE, attempt))
+            return
+        self._withdraw(self._retract(drop))  # of an earlier attempt, if nobody has said yet that it counts no more
+        self._opened[drop] = attempt
+        self._move(drop, _WRITING)
+        if self._border[drop]:
+            self._actions.append(Tell(drop, DropState.WRITING, _NO_CAUSE, attempt))
+        for app in self._readers(drop):
+            self._readable[app] = self._readable.get(app, 0) + 1
+            self._look_ahead(app)
+
+    def _on_withdrawn(self, event: Withdrawn) -> None:
+        drop = event.drop
+        if self._state[drop] > _WRITING or event.attempt <= self._withdrawn.get(drop, 0):
+            self.refused += 1
+            return
+        self._withdrawn[drop] = event.attempt
+        if self._opened.get(drop, event.attempt + 1) <= event.attempt:
+            self._withdraw(self._retract(drop))
 
     def _on_cancel(self, _: Cancel) -> None:
         self._give_up()
@@ -282,6 +356,9 @@ class Core:
         for drop in sorted(self._running):
             self._actions.append(Abort(drop, self.attempt(drop)))
         self._running.clear()
+        self._ahead.clear()
+        self._opened.clear()
+        self._readable.clear()
         state, counts, template = self._state, self._counts, self._template
         for drop in range(len(state)):
             if state[drop] <= _WRITING and drop not in self.remote:
@@ -296,12 +373,86 @@ class Core:
         self._actions.append(Finish(status))
 
     def _run(self, drop: int, attempt: int) -> None:
-        counts = self._counts[self._template[drop]]
-        counts[self._state[drop]] -= 1
-        counts[_WRITING] += 1
-        self._state[drop] = _WRITING
+        self._move(drop, _WRITING)
         self._running.add(drop)
         self._actions.append(Run(drop, attempt))
+
+    def _move(self, drop: int, state: int) -> None:
+        """Change the state of a drop, and the counts if it lives here."""
+        if drop not in self.remote:
+            counts = self._counts[self._template[drop]]
+            counts[self._state[drop]] -= 1
+            counts[state] += 1
+        self._state[drop] = state
+
+    # Streaming.
+
+    def _readers(self, drop: int) -> list[int]:
+        """The applications here that may read a data drop while it is written; one with two such ports twice."""
+        start, stop = self._succ_ptr[drop], self._succ_ptr[drop + 1]
+        pairs = zip(self._succ[start:stop], self._succ_link[start:stop], strict=True)
+        return [app for app, link in pairs if link in self._streams and app not in self.remote]
+
+    def _look_ahead(self, app: int) -> None:
+        """Run an application ahead if all of its inputs are complete, or open to it."""
+        if (
+            self._state[app] == _INITIALIZED
+            and 0 < self._awaited[app] == self._readable.get(app, 0)
+            and app not in self._errors
+            and app not in self._skips
+        ):
+            self._ahead.add(app)
+            self._run(app, self.attempt(app))
+
+    def _shut(self, drop: int) -> list[int]:
+        """An open drop is open no more; its readers."""
+        del self._opened[drop]
+        readers = self._readers(drop)
+        for app in readers:
+            self._readable[app] -= 1
+            if not self._readable[app]:
+                del self._readable[app]
+        return readers
+
+    def _retract(self, drop: int) -> list[int]:
+        """An open drop is as if nothing had been written; what else is not written any more because of that."""
+        attempt = self._opened.get(drop)
+        if attempt is None:
+            return []
+        self._move(drop, _INITIALIZED)
+        if self._border[drop]:
+            self._actions.append(Tell(drop, DropState.INITIALIZED, _NO_CAUSE, attempt))
+        written = self._start_over(self._shut(drop))
+        self._actions.append(Withdraw(drop))
+        return written
+
+    def _withdraw(self, drops: list[int]) -> None:
+        """What the producers of these drops have written counts no more; `drops` is used up."""
+        while drops:
+            drop = drops.pop()
+            attempt = self._announced.pop(drop, None)
+            if attempt is not None:
+                self._actions.append(Tell(drop, DropState.INITIALIZED, _NO_CAUSE, attempt))
+            drops += self._retract(drop)
+
+    def _withdraw_outputs(self, apps: list[int]) -> None:
+        if self._opened or self._announced:
+            self._withdraw([out for app in apps for out in self._succ[self._succ_ptr[app] : self._succ_ptr[app + 1]]])
+
+    def _start_over(self, apps: list[int]) -> list[int]:
+        """Stop those of `apps` that run ahead, as if they had not begun; the drops that they write."""
+        written: list[int] = []
+        for app in apps:
+            if app in self._ahead:
+                self._ahead.discard(app)
+                self._running.discard(app)
+                attempt = self.attempt(app)
+                self._actions.append(Abort(app, attempt))
+                self._attempts[app] = attempt + 1
+                self._restarts[app] = self._restarts.get(app, 0) + 1
+                self._move(app, _INITIALIZED)
+                written += self._succ[self._succ_ptr[app] : self._succ_ptr[app + 1]]
+        return written
 
     # How changes spread.
 
@@ -310,12 +461,20 @@ class Core:
         while work:
             drop, state, cause, skipped = work.pop()
             self._settle(drop, state, cause)
+            if drop in self._opened:
+                readers = self._shut(drop)
+                if state != _COMPLETED:
+                    self._withdraw(self._start_over(readers))
+                    self._actions.append(Withdraw(drop))
             if self._border[drop]:
                 told = cause if state == _ERROR else _NO_CAUSE
                 self._actions.append(Tell(drop, _STATES[state], told, self.attempt(drop), tuple(skipped)))
             start, stop = self._succ_ptr[drop], self._succ_ptr[drop + 1]
             if self._app[self._template[drop]]:
                 self._free_inputs(drop)
+                if self._announced:
+                    for target in self._succ[start:stop]:
+                        self._announced.pop(target, None)
                 for target in self._succ[start:stop]:
                     self._tell_data(target, _SKIPPED if target in skipped else state, cause)
             else:
@@ -366,24 +525,29 @@ class Core:
             block_skip=self.graph.templates[self._template[drop]].block_skip,
         )
         if outcome is DropState.COMPLETED:
-            counts = self._counts[self._template[drop]]
-            counts[self._state[drop]] -= 1
-            counts[_WRITING] += 1
-            self._state[drop] = _WRITING
+            self._move(drop, _WRITING)
             self._actions.append(Assemble(drop))
         else:
             self._work.append((drop, int(outcome), self._causes.get(drop, _NO_CAUSE), _NONE))
 
     def _tell_app(self, drop: int, state: int, cause: int) -> None:
         # An application that has acted already, on fewer inputs than it has, ignores the rest.
-        if self._state[drop] != _INITIALIZED or drop in self.remote or not self._awaited[drop]:
+        is_waiting = self._state[drop] == _INITIALIZED or drop in self._ahead
+        if not is_waiting or drop in self.remote or not self._awaited[drop]:
             return
         self._note(drop, state, cause)
         if self._awaited[drop]:
+            if self._readable:
+                self._look_ahead(drop)
+            return
+        if drop in self._ahead:
+            # All of them have completed, or it would have started over.
+            self._ahead.discard(drop)
+            self._actions.append(Accept(drop, self.attempt(drop)))
             return
         errors, skips = self._errors.get(drop, 0), self._skips.get(drop, 0)
         if not errors and not skips:
-            self._run(drop, 1)
+            self._run(drop, self.attempt(drop))
             return
         template = self.graph.templates[self._template[drop]]
         outcome = decide_app(
@@ -395,7 +559,7 @@ class Core:
         )
         if outcome is DropState.WRITING:
             self._causes.pop(drop, None)
-            self._run(drop, 1)
+            self._run(drop, self.attempt(drop))
         else:
             self._work.append((drop, int(outcome), self._causes.pop(drop, _NO_CAUSE), _NONE))
 

@@ -13,7 +13,9 @@ from dropflow.states import DropState, SessionState
 
 __all__ = [
     "NO_CAUSE",
+    "NO_PRODUCER",
     "Abort",
+    "Accept",
     "Action",
     "Assemble",
     "Assembled",
@@ -24,16 +26,22 @@ __all__ = [
     "Finish",
     "Finished",
     "Lost",
+    "Opened",
     "Release",
     "Reported",
     "Run",
     "Tell",
+    "Withdraw",
+    "Withdrawn",
     "foreign",
     "row_of_foreign",
 ]
 
 NO_CAUSE = -1
 """Stands for the cause of a drop that is in no ERROR."""
+
+NO_PRODUCER = -1
+"""Stands for the producer of a data drop where only its own node needs to know it."""
 
 
 def foreign(row: int) -> int:
@@ -93,6 +101,24 @@ class Reported(msgspec.Struct, frozen=True, tag="reported", array_like=True, gc=
     skipped: tuple[int, ...] = ()
 
 
+class Opened(msgspec.Struct, frozen=True, tag="opened", array_like=True, gc=False):
+    """The one producer of a data drop has begun to write it, and consumers may read what is there while it grows.
+
+    `producer` is `NO_PRODUCER` where the node that the drop lives on says so; `attempt` is that of the producer.
+    """
+
+    drop: int
+    producer: int
+    attempt: int
+
+
+class Withdrawn(msgspec.Struct, frozen=True, tag="withdrawn", array_like=True, gc=False):
+    """What another node wrote of a data drop counts no more: that attempt failed, or what was copied of it is broken."""
+
+    drop: int
+    attempt: int
+
+
 class Lost(msgspec.Struct, frozen=True, tag="lost", array_like=True):
     """A node that holds drops of the session is gone: give up. What is not terminal becomes CANCELLED."""
 
@@ -106,7 +132,7 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel", array_like=True):
     reason: str = ""
 
 
-Event = Begin | Finished | Failed | Assembled | Reported | Lost | Cancel
+Event = Begin | Finished | Failed | Assembled | Opened | Withdrawn | Reported | Lost | Cancel
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, tag="run", gc=False):
@@ -122,6 +148,19 @@ class Assemble(msgspec.Struct, frozen=True, array_like=True, tag="assemble", gc=
     drop: int
 
 
+class Accept(msgspec.Struct, frozen=True, array_like=True, tag="accept", gc=False):
+    """The inputs that this attempt ran ahead of are complete: its outcome counts from now on."""
+
+    drop: int
+    attempt: int
+
+
+class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag="withdraw", gc=False):
+    """What was written of this data drop so far counts no more: nobody is to read it any longer."""
+
+    drop: int
+
+
 class Release(msgspec.Struct, frozen=True, array_like=True, tag="release", gc=False):
     """The last consumer of this data drop is done: its content may go, unless it is to persist."""
 
@@ -129,7 +168,11 @@ class Release(msgspec.Struct, frozen=True, array_like=True, tag="release", gc=Fa
 
 
 class Tell(msgspec.Struct, frozen=True, array_like=True, tag="tell", gc=False):
-    """A drop that has neighbours on other nodes is settled: let those nodes know. Fields as those of `Reported`."""
+    """Let the nodes know that hold neighbours of a drop: it is settled. Fields as those of `Reported`.
+
+    A data drop in the state WRITING is open, see `Opened`; INITIALIZED, what was told of it is withdrawn. Of a drop on
+    another node that one is told.
+    """
 
     drop: int
     state: DropState
@@ -151,4 +194,4 @@ class Finish(msgspec.Struct, frozen=True, array_like=True, tag="finish"):
     state: SessionState
 
 
-Action = Run | Assemble | Release | Tell | Abort | Finish
+Action = Run | Assemble | Accept | Withdraw | Release | Tell | Abort | Finish

@@ -30,6 +30,7 @@ def check(core: Core) -> None:
     )
     abroad = sum(not states[drop].is_terminal for drop in core.remote)
     _hold(core.abroad == abroad, "the number of drops awaited from other nodes is that of remote ones not settled")
+    _check_streaming(core, states)
     over = core.status.is_terminal
     if core.status is SessionState.RUNNING:
         _hold(unsettled + core.abroad > 0, "a running session has a drop, here or elsewhere, that is not settled")
@@ -39,6 +40,18 @@ def check(core: Core) -> None:
         _hold(states[drop] is DropState.ERROR, f"drop {drop} has a cause and is in ERROR")
         known = 0 <= cause < graph.drops and cause not in core.remote
         _hold(not known or states[cause] is DropState.ERROR, f"the cause of drop {drop} is itself in ERROR")
+
+
+def _check_streaming(core: Core, states: list[DropState]) -> None:
+    """Who runs ahead reads inputs that are all complete or open, and what is open is being written."""
+    before = core.graph.predecessors
+    for drop, state in enumerate(states):
+        _hold(not core.opened(drop) or state is DropState.WRITING, f"drop {drop} is open and being written")
+        if core.is_ahead(drop):
+            inputs = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
+            ready = all(states[data] is DropState.COMPLETED or core.opened(data) > 0 for data in inputs)
+            _hold(drop in core.running and ready, f"application {drop} runs ahead of inputs that it can read")
+            _hold(core.awaited(drop) == core.readable(drop), f"application {drop} waits for its open inputs only")
 
 
 def _check_progress(core: Core, states: list[DropState]) -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 
-__all__ = ["graphs"]
+__all__ = ["graphs", "pipelines"]
 
 
 @st.composite
@@ -38,4 +38,22 @@ def graphs(draw: st.DrawFn, *, most: int = 14) -> PhysicalGraph:
     chosen = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=3 * most)) if pairs else []
     for source, target in chosen:
         builder.connect(source, target)
+    return builder.build()
+
+
+@st.composite
+def pipelines(draw: st.DrawFn, *, most: int = 10) -> PhysicalGraph:
+    """Acyclic graphs of up to `most` applications whose data each have one producer, as data must that are streamed."""
+    builder = GraphBuilder("pipelines")
+    names: list[str] = []
+    for number in range(draw(st.integers(1, most))):
+        threshold, tries = draw(st.sampled_from([0.0, 0.0, 50.0, 100.0])), draw(st.sampled_from([1, 2, 3]))
+        app = f"A{number}"
+        builder.app(app, block_skip=draw(st.booleans()), error_threshold=threshold, tries=tries, effective_inputs=-1)
+        for source in draw(st.lists(st.sampled_from(names), unique=True, max_size=3)) if names else []:
+            builder.connect(source, app)
+        for output in range(draw(st.integers(0, 2))):
+            names.append(f"d{number}-{output}")
+            builder.data(names[-1], block_skip=draw(st.booleans()))
+            builder.connect(app, names[-1])
     return builder.build()

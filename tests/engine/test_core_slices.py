@@ -1,6 +1,7 @@
 """Cores of several nodes, each with its slice, that tell each other over a wire without order, are together as one."""
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from dropflow.engine.core import Core
 from dropflow.engine.events import (
     NO_CAUSE,
+    NO_PRODUCER,
     Abort,
+    Accept,
     Action,
     Assemble,
     Assembled,
@@ -22,10 +25,13 @@ from dropflow.engine.events import (
     Finish,
     Finished,
     Lost,
+    Opened,
     Release,
     Reported,
     Run,
     Tell,
+    Withdraw,
+    Withdrawn,
     foreign,
     row_of_foreign,
 )
@@ -36,20 +42,27 @@ from dropflow.graph.slicing import Slice, slice_by_place
 from dropflow.states import DropState, SessionState
 from dropflow.testing import oracle
 from dropflow.testing.drawing import draw, row
-from dropflow.testing.strategies import graphs
+from dropflow.testing.strategies import graphs, pipelines
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 GONE = Failure(code="DF220", kind="NodeLost", text="node b is lost")
 
 
+News = Reported | Finished | Failed | Assembled | Opened | Withdrawn
+
+
 @dataclass
 class Node:
-    """One node: its slice, its core, and what it was told or has run and has not taken in."""
+    """One node: its slice, its core, and what it was told or has run and has not taken in.
+
+    `early` are outcomes that came before the inputs were complete, as a session keeps them.
+    """
 
     piece: Slice
     core: Core
-    waiting: list[Reported | Finished | Failed | Assembled]
+    waiting: list[News]
     released: list[int]
+    early: dict[int, Finished | Failed]
 
 
 class Cluster:
@@ -62,12 +75,16 @@ class Cluster:
         *,
         fails: Mapping[int, int] | None = None,
         leaves_out: Mapping[int, Sequence[int]] | None = None,
+        streams: Sequence[int] = (),
     ) -> None:
-        self.fails, self.leaves_out = fails or {}, leaves_out or {}
+        self.fails, self.leaves_out = Counter(fails or {}), leaves_out or {}
         self.chance = chance
+        self.streams = frozenset(streams)
         self.runs: list[int] = []
+        self.done: dict[int, int] = {}
+        self.read: dict[tuple[int, int], dict[int, int]] = {}
         self.nodes = {
-            name: Node(piece, Core(piece.graph, remote=piece.ghosts.tolist()), [], [])
+            name: Node(piece, Core(piece.graph, remote=piece.ghosts.tolist(), streams=streams), [], [], {})
             for name, piece in slice_by_place(graph).items()
         }
 
@@ -80,13 +97,35 @@ class Cluster:
                 self.step(late.pop(), Begin())
                 continue
             node = self.chance.choice([node for node in self._begun(late) if node.waiting])
-            self.step(node, node.waiting.pop(self.chance.randrange(len(node.waiting))))
+            self.step(node, self.next(node))
+
+    def next(self, node: Node) -> News:
+        """Any of what waits; but news of what is being written keep their order, and come before later reports."""
+        chosen = self.chance.randrange(len(node.waiting))
+        if self._is_told(node, node.waiting[chosen]):
+            of_streams = (at for at, news in enumerate(node.waiting[:chosen]) if not isinstance(news, Reported))
+            chosen = next((at for at in of_streams if self._is_told(node, node.waiting[at])), chosen)
+        return node.waiting.pop(chosen)
+
+    def _is_told(self, node: Node, news: News) -> bool:
+        """Whether it came from another node."""
+        if isinstance(news, Opened):
+            return news.producer == NO_PRODUCER or news.producer in node.core.remote
+        return isinstance(news, Reported | Withdrawn)
 
     def _begun(self, late: Sequence[Node]) -> list[Node]:
         return [node for node in self.nodes.values() if not any(node is other for other in late)]
 
-    def step(self, node: Node, event: Begin | Reported | Finished | Failed | Assembled) -> None:
+    def step(self, node: Node, event: Begin | News) -> None:
         """One event."""
+        if isinstance(event, Finished | Failed) and node.core.is_current(event.drop, event.attempt):
+            if node.core.is_ahead(event.drop):
+                node.early[event.drop] = event
+                return
+            drop = int(node.piece.drop[event.drop])
+            self.fails[drop] -= isinstance(event, Failed)
+            if isinstance(event, Finished):
+                self.done[drop] = event.attempt
         for action in node.core.handle([event]):
             self.act(node, action)
         check(node.core)
@@ -100,17 +139,64 @@ class Cluster:
             skipped = tuple(
                 here for other in self.leaves_out.get(drop, ()) if (here := node.piece.local(other)) is not None
             )
-            does_fail = self.fails.get(drop, 0) >= action.attempt
+            does_fail = self.fails.get(drop, 0) > 0
+            node.waiting += self.opened(node, action)
+            self.read[drop, action.attempt] = self.reading(node, action.drop)
             failed, finished = Failed(action.drop, action.attempt, BOOM), Finished(action.drop, action.attempt, skipped)
             node.waiting.append(failed if does_fail else finished)
         elif isinstance(action, Assemble):
             node.waiting.append(Assembled(action.drop))
+        elif isinstance(action, Tell) and not action.state.is_terminal:
+            self.tell_of_stream(node, action)
         elif isinstance(action, Tell):
             self.tell(node, action)
+        elif isinstance(action, Accept):
+            if action.drop in node.early:
+                node.waiting.append(node.early.pop(action.drop))
+        elif isinstance(action, Abort):
+            node.early.pop(action.drop, None)
         elif isinstance(action, Release):
             node.released.append(int(rows[action.drop]))
         else:
-            assert isinstance(action, Finish), action
+            assert isinstance(action, Finish | Withdraw), action
+
+    def opened(self, node: Node, run: Run) -> list[News]:
+        """The outputs that an attempt lets others read while it writes them."""
+        graph = node.piece.graph
+        if not self.streams or not graph.templates[graph.template[run.drop]].kind:
+            return []
+        after = graph.successors
+        targets = after.neighbour[after.ptr[run.drop] : after.ptr[run.drop + 1]].tolist()
+        return [Opened(target, run.drop, run.attempt) for target in targets if self.chance.random() < 0.8]
+
+    def reading(self, node: Node, app: int) -> dict[int, int]:
+        """The open inputs of an application, with the attempt that writes each."""
+        before = node.piece.graph.predecessors
+        inputs = before.neighbour[before.ptr[app] : before.ptr[app + 1]].tolist()
+        return {int(node.piece.drop[data]): attempt for data in inputs if (attempt := node.core.opened(data))}
+
+    def tell_of_stream(self, node: Node, action: Tell) -> None:
+        """Pass it to the nodes of the consumers; to that of the drop itself if it is another one."""
+        here = node.piece.graph
+        whole = int(node.piece.drop[action.drop])
+        after, before = here.successors, here.predecessors
+        if node.piece.is_own[action.drop]:
+            near = after.neighbour[after.ptr[action.drop] : after.ptr[action.drop + 1]].tolist()
+            homes = {here.places[here.part[other]] for other in near} - {node.piece.node}
+            source = NO_PRODUCER
+        else:
+            homes = {here.places[here.part[action.drop]]}
+            source = int(node.piece.drop[before.neighbour[before.ptr[action.drop]]])
+        for home in homes:
+            there = self.nodes[home].piece
+            local = there.local(whole)
+            producer = NO_PRODUCER if source == NO_PRODUCER else there.local(source)
+            assert local is not None
+            assert producer is not None
+            opened = action.state is DropState.WRITING
+            self.nodes[home].waiting.append(
+                Opened(local, producer, action.attempt) if opened else Withdrawn(local, action.attempt)
+            )
 
     def tell(self, node: Node, action: Tell) -> None:
         """Pass it to all nodes with a neighbour of the drop, in the rows of their slices."""
@@ -177,6 +263,32 @@ def test_many_nodes_come_to_what_the_rules_say(graph: PhysicalGraph, seed: int, 
     assert cluster.states() == dict(enumerate(wanted))
     assert all(node.core.status.is_terminal for node in cluster.nodes.values())
     assert max((cluster.runs.count(drop) for drop in cluster.runs), default=0) <= 3
+
+
+@given(graphs() | pipelines(), st.integers(0, 2**32), st.integers(1, 4))
+def test_streaming_changes_nothing_of_what_comes_of_it(graph: PhysicalGraph, seed: int, nodes: int) -> None:
+    """Applications that read what is still being written end as they would have had they waited, failures or not."""
+    graph = _patient(graph)
+    chance = _chance(seed)
+    fails = {drop: chance.randrange(3) for drop in range(graph.drops) if chance.random() < 0.2}
+    out = graph.successors
+    leaves_out = {
+        drop: [other for other in out.neighbour[out.ptr[drop] : out.ptr[drop + 1]].tolist() if chance.random() < 0.5]
+        for drop in range(graph.drops)
+        if chance.random() < 0.2 and graph.templates[graph.template[drop]].kind
+    }
+    wanted = oracle.outcome(graph, fails=fails, leaves_out=leaves_out)
+    streams = [number for number in range(len(graph.links)) if chance.random() < 0.8]
+    cluster = Cluster(_placed(graph, chance, nodes), chance, fails=fails, leaves_out=leaves_out, streams=streams)
+    cluster.run()
+
+    assert cluster.states() == dict(enumerate(wanted))
+    assert all(node.core.status.is_terminal for node in cluster.nodes.values())
+    assert not any(node.early for node in cluster.nodes.values())
+    before = graph.predecessors
+    for app, attempt in cluster.done.items():
+        for data, written_by in cluster.read[app, attempt].items():
+            assert cluster.done[before.neighbour[before.ptr[data]]] == written_by, "what was read became the content"
 
 
 @given(graphs(), st.integers(0, 2**32), st.integers(2, 4))
