@@ -14,6 +14,7 @@ from dropflow.rest.kit import Limits, Route, Streams, make_app
 from dropflow.rest.login import login_routes
 from dropflow.rest.server import Server
 from managers.api import Manager
+from managers.probing import Prober
 from managers.routes.metrics import metrics_routes
 from managers.routes.native import native_routes
 from managers.routes.original import original_routes
@@ -48,6 +49,8 @@ class Service:
         What one request may cost.
     stop : callable
         Ends the process soon, for DALiuGE's ``POST /api/stop``; refused without.
+    prober : Prober, optional
+        What tries whether other managers can be reached; one without a cluster key unless given.
 
     Raises
     ------
@@ -70,6 +73,7 @@ class Service:
         hosts: Iterable[str] = (),
         limits: Limits | None = None,
         stop: Callable[[], None] | None = None,
+        prober: Prober | None = None,
     ) -> None:
         bounds = limits or Limits()
         self._streams = Streams(bounds.streams)
@@ -78,7 +82,7 @@ class Service:
         if callable(routes):
             table = routes(self._streams, guard)
         else:
-            table = manager_routes(routes, self._streams, guard, stop=stop)
+            table = manager_routes(routes, self._streams, guard, stop=stop, limits=bounds, prober=prober)
         self._server = Server(
             make_app(table, guard, bounds),
             streams=self._streams,
@@ -119,12 +123,18 @@ def url_of(host: str, port: int) -> str:
 
 
 def manager_routes(
-    manager: Manager, streams: Streams, guard: Guard, *, stop: Callable[[], None] | None = None
+    manager: Manager,
+    streams: Streams,
+    guard: Guard,
+    *,
+    stop: Callable[[], None] | None = None,
+    limits: Limits | None = None,
+    prober: Prober | None = None,
 ) -> tuple[Route, ...]:
     """Everything that a manager serves."""
     return (
-        *native_routes(manager, streams),
-        *original_routes(manager, stop=stop),
+        *native_routes(manager, streams, limits=limits, prober=prober),
+        *original_routes(manager, stop=stop, limits=limits),
         *metrics_routes(manager),
         *login_routes(guard),
         *page_routes(manager, streams),

@@ -17,6 +17,7 @@ from dropflow.rest.login import login_routes
 from dropflow.rest.schema import ManagerInfo
 from dropflow.rest.server import Server
 from managers.api import Manager
+from managers.probing import Prober
 from managers.service import Service, make_guard, url_of
 
 if TYPE_CHECKING:
@@ -221,6 +222,7 @@ def _service(front: Front, routes: Manager | Callable[[Streams, Guard], Sequence
         hosts=options.allow_host,
         origins=options.allow_origin,
         stop=front.stopping.stop,
+        prober=Prober(front.name, front.key),
     )
     front.stack.callback(service.close)
     return service

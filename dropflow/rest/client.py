@@ -18,7 +18,7 @@ from dropflow.graph.slice_stream import parse_slices
 from dropflow.graph.slicing import Slice
 from dropflow.rest.changes import apply_change
 from dropflow.rest.disposition import file_name
-from dropflow.rest.lists import ChildList, EpochRequest, FailureList, NodeList, ResultList, SessionList
+from dropflow.rest.lists import ChildList, EpochRequest, FailureList, NodeList, ReachList, ResultList, SessionList
 from dropflow.rest.schema import (
     Child,
     ChildRequest,
@@ -29,6 +29,8 @@ from dropflow.rest.schema import (
     FailureInfo,
     ManagerInfo,
     NodeInfo,
+    ProbeRequest,
+    Reach,
     ResultInfo,
     SessionDetail,
     SessionInfo,
@@ -73,6 +75,8 @@ class Client:
         Seconds to connect, and to wait for each answer.
     clock : Clock, optional
         By which requests are signed; the system's unless given.
+    most : int, optional
+        Bytes of the largest answer that is read whole, but for downloads; any unless given.
 
     Raises
     ------
@@ -88,8 +92,9 @@ class Client:
         secret: bytes | None = None,
         timeout: float = 30.0,
         clock: Clock | None = None,
+        most: int | None = None,
     ) -> None:
-        self._transport = Transport(url, token=token, secret=secret, timeout=timeout, clock=clock)
+        self._transport = Transport(url, token=token, secret=secret, timeout=timeout, clock=clock, most=most)
         self.url = self._transport.url
 
     def __enter__(self) -> Self:
@@ -131,6 +136,25 @@ class Client:
     def remove_child(self, url: str) -> None:
         """Let it forget a child."""
         self._ask(Request("DELETE", _path("/children", {"url": url})))
+
+    def probe(self, addresses: Sequence[str], *, seconds: float = 3.0) -> tuple[Reach, ...]:
+        """What it reaches of other managers, from where it stands.
+
+        Parameters
+        ----------
+        addresses : sequence of str
+            Of links (``tcp://host:port``) and managers (``http://host:port``); 32 at most.
+        seconds : float
+            How long all of it may take, 0.1 to 10.
+
+        Raises
+        ------
+        HttpError
+            400 for an address in another form, or too many; 503 while it is trying too much already.
+        """
+        body = msgspec.json.encode(ProbeRequest(addresses=tuple(addresses), seconds=seconds))
+        request = Request("POST", _path("/probe", {}), body=[body], seconds=seconds)
+        return self._decoded(self._ask(request), ReachList).reaches
 
     # Deployment.
 

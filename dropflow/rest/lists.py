@@ -2,9 +2,9 @@
 
 import msgspec
 
-from dropflow.rest.schema import Child, FailureInfo, NodeInfo, ResultInfo, SessionInfo
+from dropflow.rest.schema import Child, FailureInfo, NodeInfo, Reach, ResultInfo, SessionInfo
 
-__all__ = ["ChildList", "Done", "EpochRequest", "FailureList", "NodeList", "ResultList", "SessionList"]
+__all__ = ["ChildList", "Done", "EpochRequest", "FailureList", "NodeList", "ReachList", "ResultList", "SessionList"]
 
 
 class NodeList(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +17,12 @@ class ChildList(msgspec.Struct, frozen=True, kw_only=True):
     """The direct children of a manager."""
 
     children: tuple[Child, ...]
+
+
+class ReachList(msgspec.Struct, frozen=True, kw_only=True):
+    """What a manager found at the addresses that it tried, in the order in which they were named."""
+
+    reaches: tuple[Reach, ...]
 
 
 class SessionList(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ __all__ = [
     "ManagerInfo",
     "Neighbour",
     "NodeInfo",
+    "ProbeRequest",
+    "Reach",
     "ResultInfo",
     "Role",
     "SessionDetail",
@@ -143,6 +145,72 @@ class ChildRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Take the manager at this address as a child."""
 
     url: Annotated[str, Meta(min_length=8, max_length=1024)]
+
+
+class ProbeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which addresses a manager shall try, to tell what it reaches of others.
+
+    Attributes
+    ----------
+    addresses : tuple of str
+        Where they are: ``tcp://host:port`` of a node's links, ``http://host:port`` of a manager.
+    seconds : float
+        How long all of it may take.
+    """
+
+    addresses: Annotated[
+        tuple[
+            Annotated[
+                str,
+                Meta(
+                    max_length=300,
+                    pattern=r"^(tcp|https?)://"
+                    r"([A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?\])"
+                    r"(:[0-9]{1,5})?(/[A-Za-z0-9_.~-]+)*$",
+                ),
+            ],
+            ...,
+        ],
+        Meta(min_length=1, max_length=32),
+    ]
+    seconds: Annotated[float, Meta(ge=0.1, le=10)] = 3.0
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """How one manager reaches another, as it found by trying.
+
+    Attributes
+    ----------
+    ok : bool
+        It answered: links with the handshake of the cluster key, a manager with what it says about itself.
+    name : str
+        Who answered, which may be another one than was expected; empty if it did not say.
+    seconds : float
+        How long the answer took.
+    skew : float or None
+        Seconds by which its clock is ahead of that of whoever tried; None for links, and when nothing answered.
+    version : str
+        Of its dropflow; empty if it did not say.
+    protocol, incarnation : int
+        See `ManagerInfo`; 0 if it did not say.
+    key : str
+        Fingerprint of its cluster key; empty if it has none, or if that is not known.
+    code, trouble, hint : str
+        Stable code of the error, why it does not answer, and what to do; empty when it does.
+    """
+
+    address: str
+    ok: bool
+    name: str = ""
+    seconds: float = 0.0
+    skew: float | None = None
+    version: str = ""
+    protocol: int = 0
+    incarnation: int = 0
+    key: str = ""
+    code: str = ""
+    trouble: str = ""
+    hint: str = ""
 
 
 class LogicalNode(msgspec.Struct, frozen=True, kw_only=True):

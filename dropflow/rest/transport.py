@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import DropflowError, HttpError, LinkError, UsageError
+from dropflow.errors import DropflowError, HttpError, LinkError, ProtocolError, UsageError
 from dropflow.rest.auth import is_loopback
 from dropflow.rest.failures import from_body
 from dropflow.rest.signing import Signer, digest
@@ -26,6 +26,7 @@ _WORTH_PACKING = 64 * 1024
 _IDLE = 30.0
 _KEPT = 8
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_FOREIGN = "is it a dropflow manager of the same version?"
 _Buffers = Sequence[bytes | memoryview]
 
 
@@ -74,6 +75,8 @@ class Transport:
         Seconds to connect, and for each wait for bytes.
     clock : Clock, optional
         By which requests are signed; the system's unless given.
+    most : int, optional
+        Bytes of the largest answer that is read whole; any unless given.
 
     Raises
     ------
@@ -82,7 +85,14 @@ class Transport:
     """
 
     def __init__(
-        self, url: str, *, token: str | None, secret: bytes | None, timeout: float, clock: Clock | None = None
+        self,
+        url: str,
+        *,
+        token: str | None,
+        secret: bytes | None,
+        timeout: float,
+        clock: Clock | None = None,
+        most: int | None = None,
     ) -> None:
         try:
             parts = urlsplit(url)
@@ -100,6 +110,7 @@ class Transport:
         self._token = token
         self._signer = Signer(secret, clock=clock) if secret is not None and token is None else None
         self._timeout = timeout
+        self._most = most
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._free: list[tuple[http.client.HTTPConnection, float]] = []
@@ -111,13 +122,15 @@ class Transport:
         ------
         LinkError
             The server cannot be reached, or does not answer in time.
+        ProtocolError
+            The answer is larger than it may be.
         DropflowError
             What the server refused, as its own class.
         """
         connection, kept = self._taken()
         try:
             response = self._exchange(connection, request, kept=kept)
-            data = response.read()
+            data = self._whole(response)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise self._unreachable(error) from error
@@ -131,6 +144,14 @@ class Transport:
         if response.status >= http.client.BAD_REQUEST:
             raise self._refused(response.status, data)
         return response.status, data
+
+    def _whole(self, response: http.client.HTTPResponse) -> bytes:
+        if self._most is None:
+            return response.read()
+        data = response.read(self._most + 1)
+        if len(data) > self._most:
+            raise ProtocolError(f"the answer is larger than {self._most:,} bytes", where=self.url, hint=_FOREIGN)
+        return data
 
     def stream(self, request: Request) -> tuple[http.client.HTTPResponse, Iterator[bytes]]:
         """Send a request over a connection of its own and read its answer as it comes.

@@ -29,7 +29,13 @@ from managers.messages import (
     encode,
 )
 
-__all__ = ["Inbound"]
+__all__ = ["ANYBODY", "Inbound"]
+
+ANYBODY = "\0"
+"""What a `Hello` is addressed to that only asks who listens here (`managers.links.knocking`); no process has that name.
+
+Processes that do not know it refuse it, and say who they are in doing so.
+"""
 
 _STRANGERS = 1024
 """Routes that were refused and are remembered, so that each is answered once."""
@@ -140,6 +146,8 @@ class Inbound:
         return math.inf
 
     def _hello(self, route: bytes, hello: Hello, now: float) -> list[InboundAction]:
+        if hello.to == ANYBODY:
+            return [Reply(route, (encode(Welcome(PROTOCOL, self._name, self._incarnation)),))]
         known = self._streams.get(hello.name)
         refusal = self._objection(hello, known)
         if refusal is not None:

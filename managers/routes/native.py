@@ -33,8 +33,10 @@ from dropflow.rest.schema import (
 )
 from managers.api import Manager
 from managers.deployment import MEDIA_TYPE, unpack
+from managers.probing import Prober
 from managers.routes.events import following
 from managers.routes.graphs import GRAPH_MEDIA_TYPE, pg_json, read_graph
+from managers.routes.probe import probe_routes
 
 __all__ = ["native_routes"]
 
@@ -83,7 +85,9 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool = True
 
 
-def native_routes(manager: Manager, streams: Streams, *, limits: Limits | None = None) -> list[Route]:
+def native_routes(
+    manager: Manager, streams: Streams, *, limits: Limits | None = None, prober: Prober | None = None
+) -> list[Route]:
     """The route table of ``/api/v1`` for a manager.
 
     Parameters
@@ -94,9 +98,12 @@ def native_routes(manager: Manager, streams: Streams, *, limits: Limits | None =
         Where event streams and long polls are counted, and ended when the server closes.
     limits : Limits, optional
         How large a graph may be.
+    prober : Prober, optional
+        What tries whether others can be reached; one without a cluster key unless given.
     """
     handlers = _Handlers(manager, streams, limits or Limits())
-    routes = [*_manager_routes(handlers), *_session_routes(handlers), *_drop_routes(handlers)]
+    asked = probe_routes(prober or Prober("nobody", None))
+    routes = [*_manager_routes(handlers), *asked, *_session_routes(handlers), *_drop_routes(handlers)]
 
     def describe(_: Call) -> Answer:
         return Answer(body=document(routes, title="dropflow manager", version=__version__))

@@ -27,6 +27,7 @@ from dropflow.testing.manager import FakeManager, made_up
 from dropflow.testing.serving import Reply, ask, serve
 from dropflow.testing.shapes import fan
 from managers.deployment import Deployment, pack
+from managers.probing import Prober
 from managers.routes.events import following
 from managers.routes.native import native_routes
 
@@ -44,8 +45,20 @@ def server(manager: FakeManager) -> Iterator[Server]:
     """The manager, open to all."""
     streams = Streams(4)
     limits = Limits(body=1000, graph=100_000, depth=20, streams=4)
-    with serve(native_routes(manager, streams, limits=limits), streams=streams, limits=limits) as found:
+    prober = Prober("i", None, connect=_nowhere, resolve=_nobody)
+    routes = native_routes(manager, streams, limits=limits, prober=prober)
+    with serve(routes, streams=streams, limits=limits) as found:
         yield found
+
+
+def _nowhere(url: str, seconds: float) -> Client:
+    """Made-up addresses are not looked up."""
+    del seconds
+    raise LinkError("there is no host of that name", where=url)
+
+
+def _nobody(host: str) -> str:
+    raise LinkError(f"there is no host {host!r}")
 
 
 def _document(server: Server) -> dict[str, Any]:
@@ -132,6 +145,13 @@ _CHECKS = [
         ("POST", "/api/v1/sessions/s/start", b'{"epoch": "x"}', 400),
         ("POST", "/api/v1/sessions/s/start", b'{"epoch": 1}', 404),
         ("DELETE", "/api/v1/children", b"", 400),
+        ("POST", "/api/v1/probe", b'{"addresses": []}', 400),
+        ("POST", "/api/v1/probe", b'{"addresses": ["tcp://a:1"], "seconds": 11}', 400),
+        ("POST", "/api/v1/probe", b'{"addresses": ["tcp://a:1"], "more": 1}', 400),
+        ("POST", "/api/v1/probe", b'{"addresses": ["file:///etc/passwd"]}', 400),
+        ("POST", "/api/v1/probe", b'{"addresses": ["http://user:word@host:1"]}', 400),
+        ("POST", "/api/v1/probe", b'{"addresses": ["http://host:1/?query"]}', 400),
+        ("POST", "/api/v1/probe", b'{"addresses": [' + b'"tcp://a:1",' * 32 + b'"tcp://a:1"]}', 400),
         ("GET", "/api/v1/sessions/running/graph?format=xml", b"", 400),
         ("GET", "/api/v2/sessions", b"", 404),
         ("PATCH", "/api/v1/sessions", b"", 405),

@@ -1,0 +1,239 @@
+"""Knocking at the links of other processes: who listens there, without becoming a peer of theirs.
+
+A `Hello` to `ANYBODY` is answered with a `Welcome` and forgotten, so that the links between the two, if there are any,
+notice nothing. That the answer could be read proves more than an open port: both ends hold the same cluster key. One
+thread looks at all addresses side by side, with one deadline.
+"""
+
+import errno
+import os
+import socket as network
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from dropflow.clock import Clock, SystemClock
+from dropflow.errors import DropflowError, ProtocolError
+from managers.keys import ClusterKey
+from managers.links.inbound import ANYBODY
+from managers.links.sockets import TROUBLES, check_address, dealer
+from managers.messages import PROTOCOL, Hello, Refuse, Welcome, decode_packet, encode
+
+__all__ = ["Knock", "knock"]
+
+_FIREWALL = "is a firewall in between, or is that host off? open that port for the other nodes"
+_KEY = "copy the same key file to both hosts; compare with 'dropflow keys show'"
+
+
+class Knock(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of knocking at one address.
+
+    Attributes
+    ----------
+    seconds : float
+        How long it took.
+    is_ours : bool
+        Links with our cluster key listen there.
+    welcome : Welcome or None
+        How they introduce themselves; None also for those of an older dropflow, which do not know the question.
+    trouble, hint : str
+        Why nobody can be talked to there, and what to do; empty if somebody can.
+    """
+
+    seconds: float = 0.0
+    is_ours: bool = False
+    welcome: Welcome | None = None
+    trouble: str = ""
+    hint: str = ""
+
+
+class _Stage(IntEnum):
+    """How far a connection got."""
+
+    CALLING = 0
+    CONNECTED = 1
+    TRUSTED = 2
+
+
+_STAGES = {zmq.Event.CONNECTED: _Stage.CONNECTED, zmq.Event.HANDSHAKE_SUCCEEDED: _Stage.TRUSTED}
+_SILENCE = {
+    _Stage.CALLING: ("it does not answer", _FIREWALL),
+    _Stage.CONNECTED: ("something listens there, but does not answer as links do", "is that process stopped, or busy?"),
+    _Stage.TRUSTED: ("its links have the right key, but do not answer", "is that process stopped, or busy?"),
+}
+
+
+def knock(
+    addresses: Iterable[str], *, name: str, key: ClusterKey | None, seconds: float, clock: Clock | None = None
+) -> dict[str, Knock]:
+    """Knock at all `addresses` at once.
+
+    Parameters
+    ----------
+    addresses : iterable of str
+        Where links listen, ``tcp://HOST:PORT``. Hosts should be addresses: a name that takes long to look up holds up
+        the end.
+    name : str
+        Of this process, for the introduction.
+    key : ClusterKey or None
+        Of the cluster; without it only this host can be looked at.
+    seconds : float
+        How long it may take.
+
+    Returns
+    -------
+    dict
+        What became of each.
+    """
+    clock = clock or SystemClock()
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    try:
+        calls = [
+            _Call(context, address, name, key, seconds=seconds, clock=clock) for address in dict.fromkeys(addresses)
+        ]
+        try:
+            _wait(calls, clock.monotonic() + seconds, clock)
+            return {call.address: call.outcome(seconds) for call in calls}
+        finally:
+            for call in calls:
+                call.close()
+    finally:
+        context.destroy(0)
+
+
+def _wait(calls: Sequence["_Call"], end: float, clock: Clock) -> None:
+    waiting = [call for call in calls if not call.is_over]
+    while waiting and (left := end - clock.monotonic()) > 0:
+        poller = zmq.Poller()
+        for call in waiting:
+            for item, flags in call.items():
+                poller.register(item, flags)
+        ready = {item for item, _ in poller.poll(int(left * 1000) + 1)}
+        for call in waiting:
+            if any(item in ready for item, _ in call.items()):
+                call.look()
+        waiting = [call for call in waiting if not call.is_over]
+
+
+class _Call:
+    """One connection."""
+
+    def __init__(
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        address: str,
+        name: str,
+        key: ClusterKey | None,
+        *,
+        seconds: float,
+        clock: Clock,
+    ) -> None:
+        self.address = address
+        self._clock = clock
+        self._stage = _Stage.CALLING
+        self._found: Knock | None = None
+        self._plain: network.socket | None = None
+        self._began = clock.monotonic()
+        try:
+            check_address(address, key, binding=False)
+            self._socket = dealer(context, address, key, 2 * seconds)
+            self._watch = self._socket.get_monitor_socket(sum(TROUBLES) | sum(_STAGES))
+            self._watch.linger = 0
+            self._socket.connect(address)
+            self._socket.send(encode(Hello(PROTOCOL, name, 0, ANYBODY, 0)), zmq.NOBLOCK)
+        except (DropflowError, zmq.ZMQError) as error:
+            self._ends(Knock(trouble=getattr(error, "text", str(error)), hint=getattr(error, "hint", "")))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing more to wait for."""
+        return self._found is not None
+
+    def items(self) -> Sequence[tuple[Any, int]]:
+        """What to wait for, as a poller takes it."""
+        if self._plain is not None:
+            return ((self._plain.fileno(), zmq.POLLOUT),)
+        return ((self._socket, zmq.POLLIN), (self._watch, zmq.POLLIN))
+
+    def look(self) -> None:
+        """Take what has come: first what the other end said, then what became of the connection."""
+        if self._plain is not None:
+            self._refused(self._plain.getsockopt(network.SOL_SOCKET, network.SO_ERROR))
+            return
+        if int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            self._hear(self._socket.recv_multipart(zmq.NOBLOCK)[0])
+        while not self.is_over and self._plain is None:
+            try:
+                event = zmq.Event(parse_monitor_message(self._watch.recv_multipart(zmq.NOBLOCK))["event"])
+            except zmq.Again:
+                return
+            self._note(event)
+
+    def close(self) -> None:
+        """Close the plain socket, if there is one; the context closes the others."""
+        if self._plain is not None:
+            self._plain.close()
+
+    def _note(self, event: zmq.Event) -> None:
+        if event in _STAGES:
+            self._stage = max(self._stage, _STAGES[event])
+        elif event is zmq.Event.CLOSED:
+            self._try_again()
+        elif event is zmq.Event.DISCONNECTED and self._stage is not _Stage.TRUSTED:
+            # Whoever listens hangs up without a word on those that hold another key, or none.
+            self._ends(Knock(trouble="it hangs up: its cluster key may be another one", hint=_KEY))
+        else:
+            self._ends(Knock(trouble=TROUBLES[event], hint=_KEY))
+
+    def _try_again(self) -> None:
+        """The connection cannot be opened. ZeroMQ does not tell why; the operating system tells whoever asks itself."""
+        parts = urlsplit(self.address)
+        host = parts.hostname or ""
+        self._plain = network.socket(network.AF_INET6 if ":" in host else network.AF_INET, network.SOCK_STREAM)
+        self._plain.setblocking(False)
+        try:
+            code = self._plain.connect_ex((host, parts.port or 0))
+        except OSError as error:
+            code = error.errno or errno.EIO
+        if code != errno.EINPROGRESS:
+            self._refused(code)
+
+    def _refused(self, code: int) -> None:
+        if code == errno.ECONNREFUSED:
+            text, hint = "nothing listens there", "is the node running, and is this the port of its links?"
+        elif code == 0:
+            text, hint = "the connection broke at once", "try again; is the network between the hosts sound?"
+        else:
+            text = os.strerror(code).lower()
+            hint = "check the network between the hosts, or let the node advertise an address that they reach"
+        self._ends(Knock(trouble=text, hint=hint))
+
+    def outcome(self, seconds: float) -> Knock:
+        """What became of it, now that the time is over."""
+        text, hint = _SILENCE[self._stage]
+        return self._found or Knock(seconds=seconds, trouble=f"{text} within {seconds:.3g} s", hint=hint)
+
+    def _hear(self, frame: bytes) -> None:
+        try:
+            packet = decode_packet(frame)
+        except ProtocolError as error:
+            self._ends(Knock(is_ours=True, trouble=error.text, hint="do the two run the same dropflow?"))
+            return
+        match packet:
+            case Welcome():
+                self._ends(Knock(is_ours=True, welcome=packet))
+            case Refuse() if packet.code == "name":
+                self._ends(Knock(is_ours=True))
+            case Refuse():
+                self._ends(Knock(is_ours=True, trouble=packet.text, hint=packet.hint))
+            case _:
+                text = f"its links answer with a {type(packet).__name__} packet"
+                self._ends(Knock(is_ours=True, trouble=text, hint="do the two run the same dropflow?"))
+
+    def _ends(self, found: Knock) -> None:
+        self._found = msgspec.structs.replace(found, seconds=round(self._clock.monotonic() - self._began, 4))

@@ -1,0 +1,221 @@
+"""What a manager reaches of others, from where it stands: their links, their REST servers, their keys and clocks.
+
+Whoever may submit may ask (`dropflow doctor` asks every manager about every other), and whoever may submit may run code
+anyway. Nevertheless this is no tool to look through a network: addresses have one strict form, few are tried at a time,
+for few seconds, and what is told of something that is no manager is only that it is none.
+"""
+
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from urllib.parse import urlsplit
+
+from dropflow.clock import Clock, SystemClock
+from dropflow.errors import DropflowError, HttpError, LinkError, ProtocolError, UsageError
+from dropflow.rest.client import Client
+from dropflow.rest.schema import ProbeRequest, Reach
+from dropflow.rest.visiting import visit
+from managers.composite.fanout import Fanout, Outcome
+from managers.keys import ClusterKey
+from managers.links.knocking import Knock, knock
+from managers.links.sockets import check_address
+from managers.messages import PROTOCOL
+
+__all__ = ["Prober", "look_up"]
+
+_AT_A_TIME = 4
+"""Requests that may be under way; each may hold a thread for each of its addresses."""
+_LARGEST = 64 * 1024
+"""Bytes of an answer of something that may be no manager."""
+_SLACK = 0.25
+"""Seconds by which answers may come late, so that what took its whole time can still say so."""
+_FORM = re.compile(r"(tcp|https?)://[\w.:\[\]%/~-]+", re.ASCII)
+
+
+def look_up(host: str) -> str:
+    """A numeric address of `host`.
+
+    Raises
+    ------
+    LinkError
+        There is none.
+    """
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        hint = "let that node advertise an address, or enter its name where names are looked up"
+        raise LinkError(f"there is no host {host!r} as seen from here", hint=hint) from error
+    return str(found[0][4][0])
+
+
+class Prober:
+    """Tries addresses on behalf of one manager.
+
+    Parameters
+    ----------
+    name : str
+        Of the manager, as which it introduces itself to links.
+    key : ClusterKey or None
+        Signs questions to managers, and is compared with the key of links. Without it only the links of this host can
+        be tried, and managers that ask for no credential.
+    clock : Clock, optional
+        By which the clocks of others are judged; the system's unless given.
+    connect : callable, optional
+        Makes a client for a manager, with a time limit in seconds.
+    resolve : callable, optional
+        Looks up a host; see `look_up`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        key: ClusterKey | None,
+        *,
+        clock: Clock | None = None,
+        connect: Callable[[str, float], Client] | None = None,
+        resolve: Callable[[str], str] = look_up,
+    ) -> None:
+        self._name = name
+        self._key = key
+        self._clock = clock or SystemClock()
+        self._connect = connect or self._client
+        self._resolve = resolve
+        self._free = threading.BoundedSemaphore(_AT_A_TIME)
+
+    def probe(self, request: ProbeRequest) -> tuple[Reach, ...]:
+        """What is reached at the addresses, in their order; all are tried side by side.
+
+        Raises
+        ------
+        HttpError
+            503 while too many other requests are under way.
+        """
+        if not self._free.acquire(blocking=False):
+            raise HttpError(503, f"{_AT_A_TIME} probes are under way already", hint="ask again in a few seconds")
+        fanout = Fanout(self._clock, limit=1)
+        try:
+            return self._probed(request, fanout)
+        finally:
+            fanout.close()
+            self._free.release()
+
+    def _probed(self, request: ProbeRequest, fanout: Fanout) -> tuple[Reach, ...]:
+        seconds = request.seconds
+        found = {address: _no_address(address) for address in request.addresses if not _FORM.fullmatch(address)}
+        good = [address for address in dict.fromkeys(request.addresses) if address not in found]
+        links = tuple(address for address in good if address.startswith("tcp:"))
+        calls: dict[object, Callable[[], tuple[Reach, ...]]] = {
+            url: partial(self._visit, url, seconds) for url in good if url not in links
+        }
+        calls[links] = partial(self._knock, links, seconds, fanout)
+        for key, outcome in fanout.ask(calls, seconds=seconds + _SLACK).items():
+            reaches = _told(key, outcome, seconds)
+            found |= {reach.address: reach for reach in reaches}
+        return tuple(found[address] for address in request.addresses)
+
+    def _visit(self, url: str, seconds: float) -> tuple[Reach, ...]:
+        began = self._clock.monotonic()
+        try:
+            with self._connect(url, seconds) as client:
+                seen = visit(client, self._clock)
+        except DropflowError as error:
+            return (_failed(url, error, self._clock.monotonic() - began),)
+        info = seen.info
+        return (
+            Reach(
+                address=url,
+                ok=True,
+                name=info.name,
+                seconds=seen.delay,
+                skew=seen.skew,
+                version=info.version,
+                protocol=info.protocol,
+                incarnation=info.incarnation,
+                key=info.key,
+            ),
+        )
+
+    def _knock(self, addresses: tuple[str, ...], seconds: float, fanout: Fanout) -> tuple[Reach, ...]:
+        end = self._clock.monotonic() + seconds
+        hosts, found = self._looked_up(addresses, seconds, fanout)
+        left = max(end - self._clock.monotonic(), 0.05)
+        knocks = knock(hosts.values(), name=self._name, key=self._key, seconds=left, clock=self._clock)
+        found |= {address: self._heard(address, knocks[hosts[address]]) for address in hosts}
+        return tuple(found.values())
+
+    def _looked_up(
+        self, addresses: Iterable[str], seconds: float, fanout: Fanout
+    ) -> tuple[dict[str, str], dict[str, Reach]]:
+        """Each address with its host looked up, and those for which that cannot be done."""
+        found: dict[str, Reach] = {}
+        for address in addresses:
+            try:
+                check_address(address, self._key, binding=False)
+            except DropflowError as error:
+                found[address] = _failed(address, error, 0.0)
+        good = [address for address in addresses if address not in found]
+        names = {address: urlsplit(address).hostname or "" for address in good}
+        calls = {("host", name): partial(self._resolve, name) for name in names.values()}
+        hosts: dict[str, str] = {}
+        # Half of the time, lest a name that is looked up slowly leaves none for the others.
+        outcomes = fanout.ask(calls, seconds=seconds / 2)
+        for address in good:
+            outcome = outcomes["host", names[address]]
+            if outcome.error is None and outcome.value is not None:
+                host = f"[{outcome.value}]" if ":" in outcome.value else outcome.value
+                hosts[address] = f"tcp://{host}:{urlsplit(address).port}"
+            elif outcome.late:
+                hint = "let that node advertise an address, or see to the name server of this host"
+                late = LinkError(f"looking up the host {names[address]!r} takes too long", hint=hint)
+                found[address] = _failed(address, late, seconds / 2)
+            elif outcome.error is not None:
+                found[address] = _failed(address, outcome.error, 0.0)
+        return hosts, found
+
+    def _heard(self, address: str, found: Knock) -> Reach:
+        protocol = 0 if found.welcome is None else found.welcome.protocol
+        trouble, hint, code = found.trouble, found.hint, LinkError.code if found.trouble else ""
+        if not trouble and protocol not in (0, PROTOCOL):
+            trouble = f"its links speak protocol {protocol}, those here {PROTOCOL}"
+            hint, code = "install the same version of dropflow on all hosts", ProtocolError.code
+        return Reach(
+            address=address,
+            ok=not trouble,
+            name="" if found.welcome is None else found.welcome.name,
+            seconds=found.seconds,
+            protocol=protocol,
+            incarnation=0 if found.welcome is None else found.welcome.incarnation,
+            key=self._key.fingerprint if found.is_ours and self._key is not None else "",
+            code=code,
+            trouble=trouble,
+            hint=hint,
+        )
+
+    def _client(self, url: str, seconds: float) -> Client:
+        secret = None if self._key is None else self._key.secret
+        return Client(url, secret=secret, timeout=seconds, clock=self._clock, most=_LARGEST)
+
+
+def _told(key: object, outcome: "Outcome[tuple[Reach, ...]]", seconds: float) -> tuple[Reach, ...]:
+    """What became of the addresses of one call."""
+    if outcome.error is None:
+        return outcome.value or ()
+    addresses = [str(address) for address in (key if isinstance(key, tuple) else (key,))]
+    error = outcome.error
+    if outcome.late:
+        hint = "is it busy, or is a firewall in between?"
+        error = LinkError(f"it does not answer within {seconds:.3g} s", hint=hint)
+    return tuple(_failed(address, error, seconds) for address in addresses)
+
+
+def _failed(address: str, error: DropflowError, seconds: float) -> Reach:
+    return Reach(
+        address=address, ok=False, seconds=round(seconds, 4), code=error.code, trouble=error.text, hint=error.hint
+    )
+
+
+def _no_address(address: str) -> Reach:
+    hint = "such as tcp://host:5555 for links, or http://host:8000 for a manager"
+    return Reach(address=address, ok=False, code=UsageError.code, trouble="this is no address", hint=hint)
