@@ -13,6 +13,7 @@ import msgspec
 
 from dropflow.apps.registry import check
 from dropflow.apps.runners import RUNNERS, make_runner
+from dropflow.apps.streams import streaming_links
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.keeper import LocalKeeper
 from dropflow.engine.journal import Journal, JournalHeader
@@ -72,6 +73,8 @@ def run(
     keeper = LocalKeeper(directory, directory.name, time)
     try:
         save(graph, directory / "graph.dfg")
+        streams = streaming_links(graph)
+        header = JournalHeader(directory.name, digest(graph), time.now(), streams)
         session = Session(
             graph,
             keeper,
@@ -79,7 +82,8 @@ def run(
             session=directory.name,
             directory=str(directory),
             clock=time,
-            journal=Journal(directory / "journal.dfj", JournalHeader(directory.name, digest(graph), time.now())),
+            streams=streams,
+            journal=Journal(directory / "journal.dfj", header),
             on_statistics=on_statistics,
             check_invariants=check_invariants,
         )

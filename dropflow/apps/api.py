@@ -1,7 +1,7 @@
 """What the author of an application sees: `App`, and the `Context` of one attempt with its inputs and outputs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Protocol
@@ -30,6 +30,11 @@ class InputData(Protocol):
         ...
 
     @property
+    def is_open(self) -> bool:
+        """Whether the content is still being written: `open` gives a stream of what comes, anything else waits."""
+        ...
+
+    @property
     def size(self) -> int:
         """Bytes of content."""
         ...
@@ -54,7 +59,7 @@ class InputData(Protocol):
         ...
 
     def open(self) -> BinaryIO:
-        """A stream over the content; close it."""
+        """A stream over the content; close it. Of an open input its ``read1`` waits for the next bytes only."""
         ...
 
     def value(self, encoding: str | None = None) -> Any:
@@ -99,6 +104,11 @@ class OutputData(Protocol):
     @property
     def is_directory(self) -> bool:
         """Whether the drop wants a directory at `path`."""
+        ...
+
+    @property
+    def streams(self) -> bool:
+        """Whether consumers may read what `write` and `open` append before the attempt is over."""
         ...
 
     def skip(self) -> None:
@@ -166,8 +176,17 @@ class Context(Protocol):
         """Sleep, but wake and raise `CancelledRunError` when the session is cancelled."""
         ...
 
-    def command(self, command: str, environment: Mapping[str, str]) -> int:
+    def command(
+        self,
+        command: str,
+        environment: Mapping[str, str],
+        *,
+        source: InputData | None = None,
+        sink: Callable[[bytes], object] | None = None,
+    ) -> int:
         """Run a shell command in `directory`, its output going to the drop's log; its exit status.
+
+        Standard input is the content of `source`, as it comes; standard output goes to `sink` if there is one.
 
         The command and all its children are stopped when the session is cancelled.
         """
@@ -178,6 +197,9 @@ class App(ABC):
     """An application. One object serves all attempts of its template in one process; keep no state in it."""
 
     component: ClassVar[Component]
+    streams: ClassVar[bool] = False
+    """True for applications that read inputs through `InputData.open` as they come: then they run while those of
+    streaming links are still being written. Everybody else gets them when they are complete."""
     waits: ClassVar[bool] = False
     """True for applications that wait (sleep, network) rather than compute: they run in threads, not in workers."""
 

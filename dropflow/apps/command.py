@@ -6,9 +6,11 @@ import selectors
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
+from dropflow.apps.feeding import Feeder
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import AppError, CancelledRunError
 
@@ -38,6 +40,10 @@ class Command:
         All of its environment.
     sink : callable
         Takes its output and errors, as they come.
+    source : file object, optional
+        Its standard input, which is passed on as it comes and closed at the end; nothing by default.
+    output : callable, optional
+        Takes its standard output, as it comes, in place of `sink`.
     clock : Clock
         Measures `GRACE`.
     """
@@ -47,13 +53,18 @@ class Command:
         text: str,
         directory: Path,
         environment: Mapping[str, str],
-        sink: Callable[[bytes], None],
+        sink: Callable[[bytes], object],
+        *,
+        source: BinaryIO | None = None,
+        output: Callable[[bytes], object] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._text = text
         self._directory = directory
         self._environment = environment
         self._sink = sink
+        self._source = source
+        self._output = output
         self._clock = clock or SystemClock()
         self._wake_read, self._wake_write = os.pipe()
         self._lock = threading.Lock()
@@ -92,9 +103,9 @@ class Command:
         try:
             return subprocess.Popen(  # noqa: S603 - running the command of the graph is what this is for
                 [_SHELL, "-c", self._text],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if self._source is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT if self._output is None else subprocess.PIPE,
                 cwd=self._directory,
                 env=dict(self._environment),
                 start_new_session=True,
@@ -106,27 +117,57 @@ class Command:
             ) from error
 
     def _follow(self, process: subprocess.Popen[bytes]) -> int:
-        assert process.stdout is not None  # noqa: S101 - it is a pipe
-        output = process.stdout.fileno()
-        os.set_blocking(output, False)
+        sinks = self._sinks(process)
         # Not pidfd_open(), which kernels before 5.3 (RHEL 8) do not have.
         waiter = threading.Thread(target=self._await, args=(process.pid,), daemon=True)
         waiter.start()
-        try:
-            self._watch(process.pid, output)
-        finally:
-            # What is left of the group. The process itself is not reaped yet, so its id means nobody else.
-            _signal(process.pid, signal.SIGKILL)
-            waiter.join()
-        while self._pass_on(output, once=True):
-            pass
+        with self._fed(process):
+            try:
+                self._watch(process.pid, dict(sinks))
+            finally:
+                # What is left of the group. The process itself is not reaped yet, so its id means nobody else.
+                _signal(process.pid, signal.SIGKILL)
+                waiter.join()
+        for pipe, sink in sinks.items():
+            while _pass_on(pipe, sink, once=True):
+                pass
         return process.wait()
 
-    def _watch(self, group: int, output: int) -> None:
+    def _sinks(self, process: subprocess.Popen[bytes]) -> dict[int, Callable[[bytes], object]]:
+        """Where what comes out of each pipe goes."""
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        sinks = {process.stdout.fileno(): self._output or self._sink}
+        if process.stderr is not None:
+            sinks[process.stderr.fileno()] = self._sink
+        for pipe in sinks:
+            os.set_blocking(pipe, False)
+        return sinks
+
+    @contextlib.contextmanager
+    def _fed(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
+        """While this lasts, the source is passed on to the process.
+
+        Raises
+        ------
+        DropflowError
+            The source cannot be read.
+        """
+        if self._source is None or process.stdin is None:
+            yield
+            return
+        feeder = Feeder(self._source, process.stdin)
+        try:
+            yield
+        finally:
+            feeder.end()
+        if feeder.error is not None:
+            raise feeder.error
+
+    def _watch(self, group: int, sinks: dict[int, Callable[[bytes], object]]) -> None:
         deadline = None
         with selectors.DefaultSelector() as selector:
-            selector.register(output, selectors.EVENT_READ)
-            selector.register(self._wake_read, selectors.EVENT_READ)
+            for pipe in (*sinks, self._wake_read):
+                selector.register(pipe, selectors.EVENT_READ)
             ended = False
             while not ended:
                 left = None if deadline is None else max(deadline - self._clock.monotonic(), 0.0)
@@ -134,8 +175,9 @@ class Command:
                 if not ready:
                     _signal(group, signal.SIGKILL)
                     deadline = None
-                if output in ready and not self._pass_on(output):
-                    selector.unregister(output)
+                for pipe in ready & sinks.keys():
+                    if not _pass_on(pipe, sinks[pipe]):
+                        selector.unregister(pipe)
                 if self._wake_read in ready:
                     notes = os.read(self._wake_read, _BLOCK)
                     ended = _ENDED in notes
@@ -148,15 +190,16 @@ class Command:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         os.write(self._wake_write, _ENDED)
 
-    def _pass_on(self, output: int, *, once: bool = False) -> bool:
-        """Hand on what has come; False at its end, or when `once` and there is nothing."""
-        try:
-            block = os.read(output, _BLOCK)
-        except BlockingIOError:
-            return not once
-        if block:
-            self._sink(block)
-        return bool(block)
+
+def _pass_on(pipe: int, sink: Callable[[bytes], object], *, once: bool = False) -> bool:
+    """Hand on what has come; False at its end, or when `once` and there is nothing."""
+    try:
+        block = os.read(pipe, _BLOCK)
+    except BlockingIOError:
+        return not once
+    if block:
+        sink(block)
+    return bool(block)
 
 
 def _signal(group: int, number: signal.Signals) -> None:

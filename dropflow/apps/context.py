@@ -3,20 +3,23 @@
 import os
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dropflow.apps.api import InputData
 from dropflow.apps.command import Command
 from dropflow.apps.inputs import AttemptInput
 from dropflow.apps.logs import DropLog
+from dropflow.apps.open_inputs import OpenInput
 from dropflow.apps.outputs import AttemptOutput
 from dropflow.apps.plans import AppPlan, Plans, text_or_none
 from dropflow.clock import Clock
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import Handle, Task
+from dropflow.engine.api import Handle, Opening, Task
 from dropflow.errors import CancelledRunError
 from dropflow.graph.templates import Argument
+from dropflow.states import DropState
 
 __all__ = ["Attempt"]
 
@@ -36,7 +39,9 @@ class Attempt:
         "_outputs",
         "_scratch",
         "_skipped",
+        "_wakers",
         "clock",
+        "on_opening",
         "plan",
         "plans",
         "task",
@@ -44,13 +49,21 @@ class Attempt:
     )
 
     def __init__(  # noqa: PLR0917 - built once a task, by the executor only: keywords cost a microsecond
-        self, task: Task, plan: AppPlan, plans: Plans, workspace: Workspace, clock: Clock, log: DropLog
+        self,
+        task: Task,
+        plan: AppPlan,
+        plans: Plans,
+        workspace: Workspace,
+        clock: Clock,
+        log: DropLog,
+        on_opening: Callable[[Opening], None],
     ) -> None:
         self.task = task
         self.plan = plan
         self.plans = plans
         self.workspace = workspace
         self.clock = clock
+        self.on_opening = on_opening
         self._log = log
         self._inputs: list[AttemptInput] | None = None
         self._outputs: list[AttemptOutput] | None = None
@@ -59,6 +72,7 @@ class Attempt:
         self._cancelled = False
         self._event: threading.Event | None = None
         self._command: Command | None = None
+        self._wakers: list[Callable[[], None]] = []
 
     @property
     def oid(self) -> str:
@@ -99,7 +113,10 @@ class Attempt:
     def inputs(self) -> Sequence[AttemptInput]:
         """The inputs, in the order of the graph."""
         if self._inputs is None:
-            self._inputs = [AttemptInput(self, edge) for edge in self.task.inputs]
+            self._inputs = [
+                OpenInput(self, edge) if edge.state is DropState.WRITING else AttemptInput(self, edge)
+                for edge in self.task.inputs
+            ]
         return self._inputs
 
     @property
@@ -127,15 +144,30 @@ class Attempt:
                 self._event.wait(seconds)
         self.check()
 
-    def command(self, command: str, environment: Mapping[str, str]) -> int:
+    def command(
+        self,
+        command: str,
+        environment: Mapping[str, str],
+        *,
+        source: InputData | None = None,
+        sink: Callable[[bytes], object] | None = None,
+    ) -> int:
         """Run a shell command in `directory`, its output going to the drop's log; its exit status.
+
+        Standard input is the content of `source`, as it comes; standard output goes to `sink` if there is one.
 
         Its environment is that of this process with ``DLG_UID``, ``DLG_SESSION_ID`` and ``DLG_ROOT``, and
         `environment` on top.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         running = Command(
-            command, self.directory, {**self._environment(), **environment}, self._log.write_bytes, self.clock
+            command,
+            self.directory,
+            {**self._environment(), **environment},
+            self._log.write_bytes,
+            source=None if source is None else source.open(),
+            output=sink,
+            clock=self.clock,
         )
         self._command = running
         if self._cancelled:
@@ -158,6 +190,14 @@ class Attempt:
             event.set()
         if command is not None:
             command.stop()
+        for wake in tuple(self._wakers):
+            wake()
+
+    def on_stop(self, wake: Callable[[], None]) -> None:
+        """Have something called when the attempt is stopped, so that who waits wakes and `check`s; at once if it is."""
+        self._wakers.append(wake)
+        if self._cancelled:
+            wake()
 
     def skip(self, drop: int) -> None:
         """Leave an output out."""
@@ -207,6 +247,8 @@ class Attempt:
         """Give back what the attempt holds."""
         if self._scratch:
             shutil.rmtree(self._scratch, ignore_errors=True)
+        for data in self._inputs or ():
+            data.close()
         # They refer back to the attempt: without this, mapped contents would live until the garbage collector comes.
         self._inputs = self._outputs = None
 

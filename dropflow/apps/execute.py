@@ -6,6 +6,7 @@ attempt failed.
 
 import os
 import threading
+from collections.abc import Callable
 
 from dropflow.apps.api import App
 from dropflow.apps.context import Attempt
@@ -15,7 +16,7 @@ from dropflow.apps.plans import Plans
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import ExecutorSpec, Outcome, Task
+from dropflow.engine.api import ExecutorSpec, Opening, Outcome, Task
 from dropflow.errors import CancelledRunError
 from dropflow.graph.templates import Kind
 
@@ -47,9 +48,11 @@ class LocalExecutor:
         self._workspace = Workspace(spec.directory, spec.session, spec.durable)
         self._plans = Plans(spec.templates, spec.links)
         self._apps: dict[int, App] = {}
-        self._running: dict[int, Attempt] = {}
+        self._running: dict[tuple[int, int], Attempt] = {}
         self._logs = f"{spec.directory}/logs"
+        self._aborted: set[tuple[int, int]] = set()
         self._open = True
+        self.on_opening: Callable[[Opening], None] = lambda _: None
         os.makedirs(self._logs, exist_ok=True)  # noqa: PTH103 - a session without a keeper has none yet
         _ROUTER.install()
 
@@ -80,11 +83,13 @@ class LocalExecutor:
             _ROUTER.leave(previous)
             log.close()
 
-    def abort(self, drop: int) -> None:
-        """Stop what can be stopped of the running attempt of `drop`: child processes, waits. From any thread."""
-        attempt = self._running.get(drop)
-        if attempt is not None:
-            attempt.stop()
+    def abort(self, drop: int, attempt: int) -> None:
+        """Stop what can be stopped of a running attempt: child processes, waits. From any thread."""
+        # The attempt may be about to begin: one of the two threads sees the other.
+        self._aborted.add((drop, attempt))
+        running = self._running.get((drop, attempt))
+        if running is not None:
+            running.stop()
 
     def close(self) -> None:
         """Give back the standard streams; idempotent."""
@@ -93,8 +98,11 @@ class LocalExecutor:
             _ROUTER.remove()
 
     def _run(self, task: Task, log: DropLog, started: float) -> Outcome:
-        attempt = Attempt(task, self._plans.app(task.template), self._plans, self._workspace, self._clock, log)
-        self._running[task.drop] = attempt
+        plans, key = self._plans, (task.drop, task.attempt)
+        attempt = Attempt(task, plans.app(task.template), plans, self._workspace, self._clock, log, self.on_opening)
+        self._running[key] = attempt
+        if key in self._aborted:
+            attempt.stop()
         try:
             app = self._apps.get(task.template) or self._app(task.template)
             app.run(attempt)
@@ -103,7 +111,8 @@ class LocalExecutor:
             attempt.abandon()
             raise
         finally:
-            del self._running[task.drop]
+            del self._running[key]
+            self._aborted.discard(key)
             attempt.close()
         return Outcome(task.drop, task.attempt, handles, skipped, None, self._clock.monotonic() - started)
 

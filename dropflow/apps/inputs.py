@@ -40,6 +40,11 @@ class AttemptInput:
         return self.state is DropState.COMPLETED
 
     @property
+    def is_open(self) -> bool:
+        """Whether the content is still being written."""
+        return False
+
+    @property
     def size(self) -> int:
         """Bytes of content."""
         return self._content.size
@@ -98,6 +103,9 @@ class AttemptInput:
         """URL of the content."""
         content = self._content
         return content.location if content.kind == "url" else self.path.as_uri()
+
+    def close(self) -> None:
+        """Give back what reading it took."""
 
     def warn(self, text: str) -> None:
         """Tell the log of the application."""

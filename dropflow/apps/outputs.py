@@ -10,7 +10,8 @@ from dropflow.apps.encodings import canonical, encode, is_text
 from dropflow.apps.plans import effective
 from dropflow.data.faults import storage
 from dropflow.data.store import Part, Slot
-from dropflow.engine.api import Handle, Output
+from dropflow.data.streams import StreamedPart
+from dropflow.engine.api import Handle, Opening, Output
 from dropflow.errors import AppError
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ class AttemptOutput:
         return self._edge.drop
 
     @property
+    def streams(self) -> bool:
+        """Whether consumers may read what is appended before the attempt is over."""
+        return self._edge.streams and not self._edge.shared and self._store.growing is not None
+
+    @property
     def is_directory(self) -> bool:
         """Whether the drop wants a directory at `path`."""
         return self._store.is_directory
@@ -52,7 +58,7 @@ class AttemptOutput:
     def write(self, data: bytes | bytearray | memoryview | str) -> int:
         """Append to the content; text is encoded as UTF-8. Answers the number of bytes."""
         self._attempt.check()
-        part = self._part or self._begin()
+        part = self._part or (self._begin_stream() if self.streams else self._begin())
         return part.write(data.encode(), text=True) if isinstance(data, str) else part.write(data)
 
     def open(self) -> BinaryIO:
@@ -108,9 +114,28 @@ class AttemptOutput:
             self._part = None
 
     def _begin(self) -> Part:
+        self._part = self._store.part(self._slot())
+        return self._part
+
+    def _begin_stream(self) -> Part:
+        """A part that consumers read while it grows; what `put` or a program writes is told of at the end only."""
+        attempt, grow = self._attempt, self._store.growing
+        assert grow is not None  # noqa: S101 - see streams
+        task = attempt.task
+        folder = attempt.workspace.part_name(task.drop, task.attempt, f"{self._number}.stream")
+        part = StreamedPart(grow(self._slot()), folder, self._opened, attempt.check, attempt.clock)
+        attempt.on_stop(part.wake)
+        self._part = part
+        return part
+
+    def _opened(self, stream: Handle) -> None:
+        task = self._attempt.task
+        self._attempt.on_opening(Opening(task.drop, task.attempt, self.drop, stream))
+
+    def _slot(self) -> Slot:
         attempt = self._attempt
         task = attempt.task
-        slot = Slot(
+        return Slot(
             attempt.workspace,
             self.oid,
             task.drop,
@@ -119,8 +144,6 @@ class AttemptOutput:
             attempt.clock.now(),
             attempt.given_name(self._edge.link),
         )
-        self._part = self._store.part(slot)
-        return self._part
 
     def _flush(self) -> None:
         for stream in self._streams:

@@ -29,7 +29,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from dropflow.apps.api import App, Context
+from dropflow.apps.api import App, Context, InputData
 from dropflow.apps.placeholders import PIECE, Filling, appended, mentions_arguments
 from dropflow.engine.component import Component, Parameter
 from dropflow.engine.parameters import is_empty
@@ -127,7 +127,9 @@ class BashShellApp(App):
         command = filling.fill(self.command)
         if not self._mentions_arguments:
             command = " ".join((command, *appended(self.template, filling)))
-        command = self._redirected(context, command)
+        source = next((data for data in context.inputs if data.ok), None) if self.reads_input else None
+        is_piped = self.writes_output and any(output.streams for output in context.outputs)
+        command = self._redirected(context, command, None if source and source.is_open else source, is_piped=is_piped)
         size = len(os.fsencode(command))
         if size > _LONGEST:
             raise AppError(
@@ -135,18 +137,23 @@ class BashShellApp(App):
                 hint="give large data by path: set the encoding of the port to 'path'",
             )
         context.log(f"$ {command}")
-        status = context.command(command, {})
+        status = context.command(
+            command,
+            {},
+            source=source if source and source.is_open else None,
+            sink=(lambda block: [output.write(block) for output in context.outputs]) if is_piped else None,
+        )
         if status:
             raise AppError(
                 f"the command ended with {_meaning(status)}: {self.command[:200]}", hint="see the drop's log"
             )
-        if self.writes_output:
+        if self.writes_output and not is_piped:
             for output in context.outputs[1:]:
                 shutil.copyfile(context.outputs[0].path, output.path)
 
-    def _redirected(self, context: Context, command: str) -> str:
-        data = next((data for data in context.inputs if data.ok), None) if self.reads_input else None
-        output = context.outputs[0] if self.writes_output and context.outputs else None
+    def _redirected(self, context: Context, command: str, data: InputData | None, *, is_piped: bool) -> str:
+        """The command with what is a file already, or is to be one, as its standard input and output."""
+        output = context.outputs[0] if self.writes_output and context.outputs and not is_piped else None
         if data is None and output is None:
             return command
         source = f" < {shlex.quote(str(data.path))}" if data else ""
@@ -158,15 +165,20 @@ class StreamingInputBashApp(BashShellApp):
     """Runs a command that reads its first input on standard input."""
 
     component = _component(
-        "StreamingInputBashApp", "As BashShellApp, with the first input on standard input, once it is complete."
+        "StreamingInputBashApp",
+        "As BashShellApp, with the first input on standard input: over a streaming link, while it is being written.",
     )
     reads_input = True
+    streams = True
 
 
 class StreamingOutputBashApp(BashShellApp):
     """Runs a command whose standard output goes to the outputs."""
 
-    component = _component("StreamingOutputBashApp", "As BashShellApp, with standard output going to the outputs.")
+    component = _component(
+        "StreamingOutputBashApp",
+        "As BashShellApp, with standard output going to the outputs, whose consumers may read it as it comes.",
+    )
     writes_output = True
 
 
@@ -175,9 +187,11 @@ class StreamingInputOutputBashApp(BashShellApp):
 
     component = _component(
         "StreamingInputOutputBashApp",
-        "As BashShellApp, with the first input on standard input and standard output going to the outputs.",
+        "As BashShellApp, with the first input on standard input and standard output going to the outputs, both as "
+        "they come where links are streaming.",
     )
     reads_input = True
+    streams = True
     writes_output = True
 
 

@@ -108,6 +108,7 @@ class DirectoryStore:
     is_directory = True
     encoding = ""
     unwritten: Handle | None = None
+    growing = None
 
     def __init__(self, template: Template) -> None:
         self._template = template

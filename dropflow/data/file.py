@@ -86,6 +86,11 @@ class FileStore:
             directory_for=workspace.part_directory,
         )
 
+    def growing(self, slot: Slot) -> FilePart:
+        """As `part`, under a temporary name even for programs: readers hold on to it."""
+        final = self._final(slot)
+        return FilePart(temporary_path(slot, final), final=final, durable=slot.workspace.durable)
+
     def initial(self, slot: Slot) -> Handle:
         """The file that is there already, or a new, empty one.
 

@@ -158,6 +158,10 @@ class MemoryStore:
         """A buffer that moves to shared memory when it grows."""
         return MemoryPart(slot, self.small)
 
+    def growing(self, slot: Slot) -> FilePart:
+        """A file on the disk, for who reads it while it grows finds it in the page cache, and it may outgrow memory."""
+        return FilePart(slot.workspace.part_name(slot.drop, slot.attempt, slot.number), kind="shm")
+
     def initial(self, slot: Slot) -> Handle:
         """The value of `pydata`; see `dropflow.data.initial`.
 

@@ -72,6 +72,7 @@ class NullStore:
     is_directory = False
     encoding = ""
     unwritten: Handle | None = NULL
+    growing = None
 
     def __init__(self, template: Template) -> None:
         self._template = template

@@ -77,6 +77,16 @@ class FilePart:
         self._text = True
         self._given = False
 
+    @property
+    def location(self) -> str:
+        """Where the file is now."""
+        return self._path
+
+    @property
+    def final(self) -> str:
+        """Where the content must be after commit; empty when it stays."""
+        return self._final
+
     def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:
         """Append to the file.
 

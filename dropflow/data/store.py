@@ -5,6 +5,7 @@ of the drop is the keeper's business (`dropflow.data.keeper`), and reading it ba
 neither needs to know the class.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 
-__all__ = ["Part", "Slot", "Store"]
+__all__ = ["GrowingPart", "Part", "Slot", "Store"]
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -61,6 +62,20 @@ class Part(Protocol):
         ...
 
 
+class GrowingPart(Part, Protocol):
+    """A part in a file that stays where it is until the content is committed, so that it can be read while it grows."""
+
+    @property
+    def location(self) -> str:
+        """Where the file is."""
+        ...
+
+    @property
+    def final(self) -> str:
+        """Where the content must be after commit; empty when it stays."""
+        ...
+
+
 class Store(Protocol):
     """A class of data drops with the parameters of one template."""
 
@@ -75,6 +90,11 @@ class Store(Protocol):
 
     def part(self, slot: Slot) -> Part:
         """Begin to write."""
+        ...
+
+    @property
+    def growing(self) -> Callable[[Slot], GrowingPart] | None:
+        """As `part`, for contents that are read while they are written; None if they cannot be."""
         ...
 
     def initial(self, slot: Slot) -> Handle:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from dropflow.engine.events import Lost, Reported
+from dropflow.engine.events import Lost, Opened, Reported, Withdrawn
 from dropflow.failure import Failure
 from dropflow.graph.physical import IntColumn
 from dropflow.graph.templates import Link, Template
@@ -18,6 +18,7 @@ from dropflow.states import DropState
 
 __all__ = [
     "Arrival",
+    "Delivery",
     "Exchange",
     "Executor",
     "ExecutorSpec",
@@ -25,6 +26,7 @@ __all__ = [
     "Input",
     "Keeper",
     "Mail",
+    "Opening",
     "Outcome",
     "Output",
     "Runner",
@@ -40,7 +42,7 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ----------
     kind : str
         ``null`` (no content by design), ``bytes`` (in `body`), ``shm`` (a file in shared memory), ``file``,
-        ``directory``, ``url``.
+        ``directory``, ``url``; ``stream``, a content that is still being written (`dropflow.data.streams`).
     body : bytes
         The content itself when `kind` is ``bytes``.
     location : str
@@ -65,7 +67,10 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Input(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One input edge of an attempt: the data drop at its other end, as it is now."""
+    """One input edge of an attempt: the data drop at its other end, as it is now.
+
+    In the state WRITING it is open, and `handle` a stream.
+    """
 
     drop: int
     oid: str
@@ -76,20 +81,26 @@ class Input(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Output(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One output edge of an attempt. `shared` outputs have several producers, of which each writes a part."""
+    """One output edge of an attempt.
+
+    `shared` outputs have several producers, of which each writes a part; `streams`, consumers that may read them while
+    they are written.
+    """
 
     drop: int
     oid: str
     template: int
     link: int
     shared: bool = False
+    streams: bool = False
 
 
 class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One attempt, complete: everything an executor needs beyond its spec.
 
     `index` is the drop's position in each axis of its template. For a root data drop `inputs` and `outputs` are empty
-    and the executor gives the drop its initial content, as output handle of the drop itself.
+    and the executor gives the drop its initial content, as output handle of the drop itself. `is_ahead` says that some
+    of its inputs are still being written, so that it may last as long as they grow.
     """
 
     drop: int
@@ -99,6 +110,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     index: tuple[int, ...]
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
+    is_ahead: bool = False
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -122,6 +134,19 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     skipped: tuple[int, ...] = ()
     failure: Failure | None = None
     seconds: float = 0.0
+
+
+class Opening(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Said by an attempt while it runs: it has begun to write this output, which may be read from `handle`."""
+
+    drop: int
+    attempt: int
+    target: int
+    handle: Handle
+
+
+Delivery = Callable[[Sequence[Opening | Outcome]], None]
+"""Takes what a runner has to say, in order; called from any thread."""
 
 
 class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,12 +181,15 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
 class Executor(Protocol):
     """Runs attempts, one at a time per calling thread. Never raises for what an application does."""
 
+    on_opening: Callable[[Opening], None]
+    """Takes what an attempt opens, in the thread that runs it. Set before the first attempt."""
+
     def execute(self, task: Task) -> Outcome:
         """Run one attempt to its end."""
         ...
 
-    def abort(self, drop: int) -> None:
-        """Stop what can be stopped of the running attempt of `drop`: child processes, waits. Called from any thread."""
+    def abort(self, drop: int, attempt: int) -> None:
+        """Stop what can be stopped of a running attempt: child processes, waits. Called from any thread."""
         ...
 
     def close(self) -> None:
@@ -205,7 +233,7 @@ class Runner(Protocol):
     window: int
     """How many attempts it wants to have at a time; more would only wait."""
 
-    def start(self, deliver: Callable[[Sequence[Outcome]], None]) -> None:
+    def start(self, deliver: Delivery) -> None:
         """Make the place ready. `deliver` may be called from any thread."""
         ...
 
@@ -213,8 +241,8 @@ class Runner(Protocol):
         """Take a batch of attempts."""
         ...
 
-    def abort(self, drop: int) -> None:
-        """Stop the attempt of `drop` if it is waiting or can be stopped."""
+    def abort(self, drop: int, attempt: int) -> None:
+        """Stop an attempt if it is waiting or can be stopped. It is answered all the same."""
         ...
 
     def interrupt(self) -> None:
@@ -227,17 +255,19 @@ class Runner(Protocol):
 
 
 class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a session tells other nodes of a drop that is settled.
+    """What a session tells other nodes of a drop that is settled, or of a data drop that is open or withdrawn.
 
     Attributes
     ----------
+    state : DropState
+        WRITING for a drop that is open, INITIALIZED for one that is withdrawn.
     cause : int
         As in `dropflow.engine.events.Reported`.
     skipped : tuple of int
         Outputs that an application chose to skip.
     handles : dict of int to Handle
-        The content of a data drop that COMPLETED; of an application, its uncommitted parts of drops that live
-        elsewhere.
+        The content of a data drop that COMPLETED, the stream of one that is open; of an application, its uncommitted
+        parts of drops that live elsewhere.
     """
 
     drop: int
@@ -251,11 +281,11 @@ class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What another node told, ready to be used: contents are within reach of this node.
 
-    `handles` are as in `Told`, but an application's are its parts of drops that live here. `failure` says why contents
-    could not be had; then the drop counts as failed on this node.
+    `handles` are as in `Told`, but an application's are its parts of drops that live here, and of an open drop there is
+    a stream within reach. `failure` says why contents could not be had; then the drop counts as failed on this node.
     """
 
-    event: Reported
+    event: Reported | Opened | Withdrawn
     handles: dict[int, Handle] = {}
     failure: Failure | None = None
 
@@ -291,6 +321,10 @@ class Exchange(Protocol):
 
     def tell(self, told: Sequence[Told]) -> None:
         """Let the nodes know that hold neighbours of these drops. Waits while one of them is too far behind."""
+        ...
+
+    def withdraw(self, drop: int, attempt: int) -> None:
+        """What this attempt wrote of an open drop counts no more: stop offering it, or fetching it."""
         ...
 
     def release(self, drop: int) -> None:

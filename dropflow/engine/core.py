@@ -145,7 +145,7 @@ class Core:
         return array("i", awaited.tobytes())
 
     def _find_streams(self, links: frozenset[int]) -> frozenset[int]:
-        """Those of `links` whose applications wait for all of their inputs: with fewer there is nothing to run ahead of."""
+        """Those of `links` whose applications wait for all of their inputs: the others act on what is complete."""
         graph = self.graph
         return frozenset(link for link in links if graph.templates[graph.links[link].target].effective_inputs <= 0)
 
@@ -414,6 +414,14 @@ class Core:
                 del self._readable[app]
         return readers
 
+    def _end_stream(self, drop: int, state: int) -> None:
+        """An open drop is settled."""
+        attempt = self._opened[drop]
+        readers = self._shut(drop)
+        if state != _COMPLETED:
+            self._withdraw(self._start_over(readers))
+            self._actions.append(Withdraw(drop, attempt))
+
     def _retract(self, drop: int) -> list[int]:
         """An open drop is as if nothing had been written; what else is not written any more because of that."""
         attempt = self._opened.get(drop)
@@ -423,7 +431,7 @@ class Core:
         if self._border[drop]:
             self._actions.append(Tell(drop, DropState.INITIALIZED, _NO_CAUSE, attempt))
         written = self._start_over(self._shut(drop))
-        self._actions.append(Withdraw(drop))
+        self._actions.append(Withdraw(drop, attempt))
         return written
 
     def _withdraw(self, drops: list[int]) -> None:
@@ -462,19 +470,13 @@ class Core:
             drop, state, cause, skipped = work.pop()
             self._settle(drop, state, cause)
             if drop in self._opened:
-                readers = self._shut(drop)
-                if state != _COMPLETED:
-                    self._withdraw(self._start_over(readers))
-                    self._actions.append(Withdraw(drop))
+                self._end_stream(drop, state)
             if self._border[drop]:
                 told = cause if state == _ERROR else _NO_CAUSE
                 self._actions.append(Tell(drop, _STATES[state], told, self.attempt(drop), tuple(skipped)))
             start, stop = self._succ_ptr[drop], self._succ_ptr[drop + 1]
             if self._app[self._template[drop]]:
                 self._free_inputs(drop)
-                if self._announced:
-                    for target in self._succ[start:stop]:
-                        self._announced.pop(target, None)
                 for target in self._succ[start:stop]:
                     self._tell_data(target, _SKIPPED if target in skipped else state, cause)
             else:
@@ -487,6 +489,7 @@ class Core:
         if state == _ERROR:
             self._causes[drop] = cause
         if drop in self.remote:
+            self._announced.pop(drop, None)
             self._state[drop] = state
             self._abroad -= 1
             return

@@ -113,7 +113,7 @@ class Opened(msgspec.Struct, frozen=True, tag="opened", array_like=True, gc=Fals
 
 
 class Withdrawn(msgspec.Struct, frozen=True, tag="withdrawn", array_like=True, gc=False):
-    """What another node wrote of a data drop counts no more: that attempt failed, or what was copied of it is broken."""
+    """What another node wrote of a data drop counts no more: that attempt failed, or the copy of it is broken."""
 
     drop: int
     attempt: int
@@ -156,9 +156,10 @@ class Accept(msgspec.Struct, frozen=True, array_like=True, tag="accept", gc=Fals
 
 
 class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag="withdraw", gc=False):
-    """What was written of this data drop so far counts no more: nobody is to read it any longer."""
+    """What this attempt of its producer wrote of a data drop counts no more: nobody is to read it any longer."""
 
     drop: int
+    attempt: int
 
 
 class Release(msgspec.Struct, frozen=True, array_like=True, tag="release", gc=False):

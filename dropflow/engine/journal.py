@@ -23,12 +23,14 @@ _FRAME = struct.Struct("<II")
 
 
 class JournalHeader(msgspec.Struct, frozen=True):
-    """First frame of a journal: whose it is."""
+    """First frame of a journal: whose it is, and what else its core was made of."""
 
     session: str
     graph: str
     """Digest of the graph (`dropflow.graph.digest`); empty when it was not taken."""
     started: float
+    streams: tuple[int, ...] = ()
+    """Links whose data can be read by their consumers while it is written."""
 
 
 class Journal:
@@ -112,7 +114,8 @@ def _frames(data: bytes, path: Path) -> Iterator[bytes]:
 
 def replay(graph: PhysicalGraph, path: Path) -> Core:
     """A fresh core that has taken in every event of a journal."""
-    core = Core(graph)
-    for events in read(path)[1]:
+    header, batches = read(path)
+    core = Core(graph, streams=header.streams)
+    for events in batches:
         core.handle(events)
     return core

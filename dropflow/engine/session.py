@@ -3,14 +3,14 @@
 It drains the inbox, turns outcomes into events, lets the core decide, and carries the actions out. The order matters in
 one place: contents are committed before the core hears that an attempt has finished, so a consumer never starts on
 data that is not there; and outcomes of attempts that are no longer current are refused before anything is committed,
-so a commit happens exactly once.
+so a commit happens exactly once. The outcome of an attempt that ran ahead of its inputs waits until they are complete.
 
 Ready drops wait as integers. Their tasks are built when the runner has room for them.
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -18,10 +18,11 @@ import msgspec
 import numpy as np
 
 from dropflow.clock import Clock
-from dropflow.engine.api import Arrival, Exchange, Handle, Keeper, Mail, Outcome, Runner, Told
+from dropflow.engine.api import Arrival, Exchange, Handle, Keeper, Mail, Opening, Outcome, Runner, Told
 from dropflow.engine.core import Core
 from dropflow.engine.events import (
     Abort,
+    Accept,
     Action,
     Assemble,
     Assembled,
@@ -32,10 +33,13 @@ from dropflow.engine.events import (
     Finish,
     Finished,
     Lost,
+    Opened,
     Release,
     Reported,
     Run,
     Tell,
+    Withdraw,
+    Withdrawn,
     row_of_foreign,
 )
 from dropflow.engine.inbox import Inbox
@@ -43,6 +47,7 @@ from dropflow.engine.instruments import Instrument, Instruments
 from dropflow.engine.invariants import check
 from dropflow.engine.journal import Journal
 from dropflow.engine.statistics import Statistics, snapshot, totals
+from dropflow.engine.streams import Streams
 from dropflow.engine.tasks import TaskBuilder
 from dropflow.errors import DropflowError, WorldError
 from dropflow.failure import Failure
@@ -123,6 +128,8 @@ class Session:
         Its directory, for reports.
     clock : Clock
         For durations.
+    streams : collection of int
+        Links whose data can be read by their consumers while it is written, see `dropflow.apps.streams`.
     exchange : Exchange or None
         Where the other nodes of the session are; None when it has this one only.
     journal : Journal or None
@@ -149,6 +156,7 @@ class Session:
         session: str,
         directory: str,
         clock: Clock,
+        streams: Collection[int] = (),
         exchange: Exchange | None = None,
         journal: Journal | None = None,
         instruments: Sequence[Instrument] = (),
@@ -156,7 +164,7 @@ class Session:
         check_invariants: bool = False,
     ) -> None:
         self.graph = graph
-        self.core = Core(graph, remote=() if exchange is None else exchange.remote.tolist())
+        self.core = Core(graph, remote=() if exchange is None else exchange.remote.tolist(), streams=streams)
         self._exchange = exchange
         self._keeper = keeper
         self._runner = runner
@@ -169,14 +177,17 @@ class Session:
         self._instruments = Instruments(instruments, self.notes.append)
         self._on_statistics = on_statistics
         self._check_invariants = check_invariants
-        self._inbox: Inbox[Outcome | Mail | Lost | Cancel | _Question[Any]] = Inbox()
-        self._tasks = TaskBuilder(graph)
+        self._inbox: Inbox[Opening | Outcome | Mail | Lost | Cancel | _Question[Any]] = Inbox()
+        self._tasks = TaskBuilder(graph, streams)
         self._template_of = np.ascontiguousarray(graph.template).data
         self._handles: dict[int, Handle] = {}
         self._parts: dict[int, dict[int, Handle]] = {}
         self._failures: dict[int, Failure] = {}
         self._persisting: list[int] = []
         self._outgoing: dict[int, dict[int, Handle]] = {}
+        self._streams = Streams(keeper.discard)
+        self._announced = Streams(keeper.discard)
+        self._early: dict[int, Outcome] = {}
         self._told: list[Told] = []
         self._lost: list[Lost] = []
         self._reason = ""
@@ -267,7 +278,7 @@ class Session:
         self._tell()
         self._publish()
 
-    def _accept(self, items: Sequence["Outcome | Mail | Lost | Cancel | _Question[Any]"]) -> list[Event]:
+    def _accept(self, items: Sequence["Opening | Outcome | Mail | Lost | Cancel | _Question[Any]"]) -> list[Event]:
         """Events for what came in. The core has not seen them yet, so what they settle is remembered here."""
         events: list[Event] = []
         answered: set[int] = set()
@@ -276,11 +287,12 @@ class Session:
             if isinstance(item, Outcome):
                 self._in_flight -= 1
                 if given_up or item.drop in answered or not self.core.is_current(item.drop, item.attempt):
-                    for part in item.handles.values():
-                        self._keeper.discard(part)
+                    self._throw_away(item)
                     continue
                 answered.add(item.drop)
-                events.append(self._settled(item))
+                events += self._settled(item)
+            elif isinstance(item, Opening):
+                events += self._opened_here(item)
             elif isinstance(item, _Question):
                 item.answer(self)
             elif isinstance(item, Lost | Cancel):
@@ -294,11 +306,27 @@ class Session:
                 events += self._opened(item)
         return events
 
-    def _settled(self, outcome: Outcome) -> Event:
+    def _settled(self, outcome: Outcome) -> list[Event]:
+        if self.core.is_ahead(outcome.drop):
+            self._early[outcome.drop] = outcome
+            return []
         if outcome.failure is None:
-            return self._commit(outcome)
+            return [self._commit(outcome)]
         self._failures[outcome.drop] = outcome.failure
-        return Failed(outcome.drop, outcome.attempt, outcome.failure)
+        return [Failed(outcome.drop, outcome.attempt, outcome.failure)]
+
+    def _throw_away(self, outcome: Outcome) -> None:
+        for part in outcome.handles.values():
+            self._keeper.discard(part)
+
+    def _opened_here(self, opening: Opening) -> list[Event]:
+        """A stream that an attempt here has begun to write: for consumers, or for the node that its drop lives on."""
+        if not self.core.is_current(opening.drop, opening.attempt):
+            self._keeper.discard(opening.handle)
+            return []
+        streams = self._announced if opening.target in self.core.remote else self._streams
+        streams.add(opening.target, opening.attempt, opening.handle)
+        return [Opened(opening.target, opening.drop, opening.attempt)]
 
     def _opened(self, mail: Mail) -> list[Event]:
         try:
@@ -311,6 +339,12 @@ class Session:
     def _arrived(self, arrival: Arrival) -> Event:
         """Take in what another node told of one of its drops: contents first, as for an attempt that ran here."""
         event, failure = arrival.event, arrival.failure
+        if isinstance(event, Withdrawn):
+            return event
+        if isinstance(event, Opened):
+            self._streams.add(event.drop, event.attempt, arrival.handles[event.drop])
+            return event
+        self._announced.forget_all(event.drop)
         if self._exchange is not None:
             for part in self._exchange.reclaim(event.drop):
                 self._keeper.discard(part)
@@ -374,16 +408,39 @@ class Session:
                 self._release(action.drop)
             elif isinstance(action, Assemble):
                 events.append(self._assemble(action.drop))
-            elif isinstance(action, Abort):
-                self._runner.abort(action.drop)
+            elif isinstance(action, Accept | Withdraw | Abort):
+                events += self._act_ahead(action)
             elif isinstance(action, Finish):
                 self._over = True
                 self._ready.clear()
         return events
 
+    def _act_ahead(self, action: Accept | Withdraw | Abort) -> list[Event]:
+        """What becomes of streams, and of attempts that ran ahead; `Abort` also of all others."""
+        drop, attempt = action.drop, action.attempt
+        if isinstance(action, Withdraw):
+            if self._exchange is not None and (self.core.is_border(drop) or drop in self.core.remote):
+                self._exchange.withdraw(drop, attempt)
+            self._streams.forget(drop, attempt)
+            return []
+        early = self._early.pop(drop, None)
+        if isinstance(action, Accept):
+            return [] if early is None else self._settled(early)
+        if early is None:
+            self._runner.abort(drop, attempt)
+        else:
+            self._throw_away(early)
+        return []
+
     def _telling(self, action: Tell) -> Told:
         drop = action.drop
-        if action.state is DropState.COMPLETED and drop in self._handles:
+        if action.state is DropState.WRITING:
+            stream = (self._announced if drop in self.core.remote else self._streams).find(drop, action.attempt)
+            handles = {} if stream is None else {drop: stream}
+        elif action.state is DropState.INITIALIZED:
+            self._announced.forget(drop, action.attempt)
+            handles = {}
+        elif action.state is DropState.COMPLETED and drop in self._handles:
             handles = {drop: self._handles[drop]}
         else:
             handles = self._outgoing.pop(drop, {})
@@ -404,8 +461,12 @@ class Session:
         room = self._runner.window - self._in_flight
         if room <= 0 or not self._ready:
             return
-        batch = [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
-        tasks = self._tasks.build(batch, self.core, self._handles)
+        batch: list[Run] = []
+        while self._ready and len(batch) < room:
+            run = self._ready.popleft()
+            if self.core.is_current(run.drop, run.attempt):  # or it was aborted while it waited
+                batch.append(run)
+        tasks = self._tasks.build(batch, self.core, self._handles, self._streams)
         self._in_flight += len(tasks)
         self._runner.submit(tasks)
 
@@ -425,6 +486,7 @@ class Session:
     def _release(self, drop: int) -> None:
         if self._exchange is not None and (self.core.is_border(drop) or drop in self.core.remote):
             self._exchange.release(drop)
+        self._streams.forget_all(drop)
         handle = self._handles.get(drop)
         if handle is None:
             return

@@ -1,12 +1,13 @@
 """Tasks from rows: what an attempt of a drop has as inputs and outputs, with the text ids that a border needs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from dropflow.engine.api import Handle, Input, Output, Task
 from dropflow.engine.core import Core
 from dropflow.engine.events import Run
+from dropflow.engine.streams import Streams
 from dropflow.graph.names import index_of, oids
 from dropflow.graph.physical import PhysicalGraph
 
@@ -14,9 +15,17 @@ __all__ = ["TaskBuilder"]
 
 
 class TaskBuilder:
-    """Builds the tasks of one graph, a batch at a time: naming many drops at once is far cheaper than one by one."""
+    """Builds the tasks of one graph, a batch at a time: naming many drops at once is far cheaper than one by one.
 
-    def __init__(self, graph: PhysicalGraph) -> None:
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        Whose tasks.
+    streams : collection of int
+        Links whose data can be read by their consumers while it is written.
+    """
+
+    def __init__(self, graph: PhysicalGraph, streams: Iterable[int] = ()) -> None:
         self._graph = graph
         self._template = np.ascontiguousarray(graph.template).data
         self._instance = np.ascontiguousarray(graph.instance).data
@@ -27,14 +36,21 @@ class TaskBuilder:
         self._after = np.ascontiguousarray(graph.successors.neighbour).data
         self._after_link = np.ascontiguousarray(graph.successors.link).data
         self._is_app = [bool(template.kind) for template in graph.templates]
+        streamed = {graph.links[link].source for link in streams}
+        self._is_streamed = [row in streamed for row in range(len(graph.templates))]
         self._is_line = [len(template.shape) == 1 for template in graph.templates]
 
     def is_shared(self, drop: int) -> bool:
         """Whether a data drop has several producers, each of which writes a part."""
         return self._before_ptr[drop + 1] - self._before_ptr[drop] > 1
 
-    def build(self, batch: Sequence[Run], core: Core, handles: Mapping[int, Handle]) -> list[Task]:
-        """The tasks of a batch, in its order, with the inputs as they are now."""
+    def build(self, batch: Sequence[Run], core: Core, handles: Mapping[int, Handle], streams: Streams) -> list[Task]:
+        """The tasks of a batch, in its order, with the inputs as they are now: contents, or streams of what is open."""
+
+        def content_or_stream(drop: int) -> Handle | None:
+            return handles.get(drop) or streams.find(drop, core.opened(drop))
+
+        handle = content_or_stream if streams else handles.get
         before, after = self._before_ptr, self._after_ptr
         inputs: list[Sequence[int]] = []
         outputs: list[Sequence[int]] = []
@@ -58,8 +74,9 @@ class TaskBuilder:
                 self._template[run.drop],
                 next(names),
                 self._index(run.drop),
-                self._inputs(run.drop, taken, names, core, handles) if taken else (),
+                self._inputs(run.drop, taken, names, core, handle) if taken else (),
                 self._outputs(run.drop, given, names) if given else (),
+                core.is_ahead(run.drop),
             )
             for run, taken, given in zip(batch, inputs, outputs, strict=True)
         ]
@@ -68,9 +85,14 @@ class TaskBuilder:
         return (self._instance[drop],) if self._is_line[self._template[drop]] else index_of(self._graph, drop)
 
     def _inputs(
-        self, app: int, rows: Sequence[int], names: Iterator[str], core: Core, handles: Mapping[int, Handle]
+        self,
+        app: int,
+        rows: Sequence[int],
+        names: Iterator[str],
+        core: Core,
+        handle: Callable[[int], Handle | None],
     ) -> tuple[Input, ...]:
-        template, state, handle = self._template, core.state, handles.get
+        template, state = self._template, core.state
         first = self._before_ptr[app]
         return tuple(
             [
@@ -80,11 +102,11 @@ class TaskBuilder:
         )
 
     def _outputs(self, app: int, rows: Sequence[int], names: Iterator[str]) -> tuple[Output, ...]:
-        template = self._template
+        template, is_streamed = self._template, self._is_streamed
         first = self._after_ptr[app]
         return tuple(
             [
-                Output(row, next(names), template[row], link, self.is_shared(row))
+                Output(row, next(names), template[row], link, self.is_shared(row), is_streamed[template[row]])
                 for row, link in zip(rows, self._after_link[first : first + len(rows)], strict=True)
             ]
         )

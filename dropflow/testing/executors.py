@@ -3,8 +3,9 @@
 import os
 import signal
 import threading
+from collections.abc import Callable
 
-from dropflow.engine.api import ExecutorSpec, Handle, Outcome, Task
+from dropflow.engine.api import ExecutorSpec, Handle, Opening, Outcome, Task
 from dropflow.failure import Failure
 
 __all__ = ["ScriptedExecutor", "build", "refuse"]
@@ -19,7 +20,8 @@ class ScriptedExecutor:
 
     def __init__(self, spec: ExecutorSpec) -> None:
         self._spec = spec
-        self._aborts: dict[int, threading.Event] = {}
+        self._aborts: dict[tuple[int, int], threading.Event] = {}
+        self.on_opening: Callable[[Opening], None] = lambda _: None
 
     def execute(self, task: Task) -> Outcome:
         """Do what the component's name says."""
@@ -34,7 +36,7 @@ class ScriptedExecutor:
         if script == "exit":
             os._exit(7)
         if script in ("hang", "deaf"):
-            aborted = self._aborts.setdefault(task.drop, threading.Event())
+            aborted = self._aborts.setdefault((task.drop, task.attempt), threading.Event())
             (aborted if script == "hang" else threading.Event()).wait()
             failure = Failure(code="DF105", kind="Aborted", text="aborted")
             return Outcome(task.drop, task.attempt, failure=failure)
@@ -42,9 +44,9 @@ class ScriptedExecutor:
         part = Handle(body=body, size=len(body))
         return Outcome(task.drop, task.attempt, {output.drop: part for output in task.outputs})
 
-    def abort(self, drop: int) -> None:
+    def abort(self, drop: int, attempt: int) -> None:
         """Wake an attempt that hangs."""
-        self._aborts.setdefault(drop, threading.Event()).set()
+        self._aborts.setdefault((drop, attempt), threading.Event()).set()
 
     def close(self) -> None:
         """Nothing is held."""

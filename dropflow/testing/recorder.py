@@ -41,7 +41,7 @@ class FakeRunner:
             raise AssertionError("the runner was not started")
         self._deliver(outcomes)
 
-    def abort(self, drop: int) -> None:
+    def abort(self, drop: int, attempt: int) -> None:  # noqa: ARG002 - one protocol
         """Record."""
         self.aborted.append(drop)
 

@@ -331,8 +331,8 @@ def _slice(directory: Path) -> Slice:
 
 def _replayed(directory: Path, piece: Slice) -> tuple[Core, dict[int, Failure], float]:
     """The core after all that the journal tells, the last failure of each drop, and when the journal begins."""
-    core, failures = Core(piece.graph, remote=piece.ghosts.tolist()), {}
     header, batches = read(directory / "journal.dfj")
+    core, failures = Core(piece.graph, remote=piece.ghosts.tolist(), streams=header.streams), {}
     for events in batches:
         failures.update({event.drop: event.failure for event in events if isinstance(event, Failed)})
         core.handle(events)

@@ -315,7 +315,7 @@ def test_a_wait_ends_with_the_session(bench: Bench) -> None:
         ctx.wait(1000)
 
     executor = bench.build()
-    stopper = threading.Thread(target=lambda: (waiting.wait(), executor.abort(0)))
+    stopper = threading.Thread(target=lambda: (waiting.wait(), executor.abort(0, 1)))
     stopper.start()
     outcome = bench.run(wait)
     stopper.join()
@@ -329,7 +329,7 @@ def test_an_aborted_attempt_writes_no_more(bench: Bench) -> None:
     executor = bench.build()
 
     def copy(ctx: Context) -> None:
-        executor.abort(0)
+        executor.abort(0, 1)
         ctx.outputs[0].write(b"x")
 
     failure = bench.run(copy).failure
@@ -496,7 +496,7 @@ def test_commands_end_with_the_session(bench: Bench) -> None:
     executor = bench.build()
 
     def work(ctx: Context) -> None:
-        threading.Thread(target=lambda: (until_running(ctx), executor.abort(0))).start()
+        threading.Thread(target=lambda: (until_running(ctx), executor.abort(0, 1))).start()
         ctx.command("echo running; sleep 1000", {})
 
     def until_running(ctx: Context) -> None:
@@ -505,7 +505,7 @@ def test_commands_end_with_the_session(bench: Bench) -> None:
         assert ctx.oid == "g_a_0"
 
     failure = bench.run(work).failure
-    later = bench.run(lambda ctx: (executor.abort(0), ctx.command("sleep 1000", {}))[0]).failure
+    later = bench.run(lambda ctx: (executor.abort(0, 1), ctx.command("sleep 1000", {}))[0]).failure
 
     assert failure is not None
     assert later is not None

@@ -175,7 +175,7 @@ def test_listening_can_be_stopped(tmp_path: Path, free_port: int, *, connected: 
     thread.start()
     client = _connected(free_port) if connected else None
     while thread.is_alive():
-        executor.abort(0)
+        executor.abort(0, 1)
         thread.join(0.02)
     if client is not None:
         client.close()

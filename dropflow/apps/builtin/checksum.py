@@ -21,13 +21,15 @@ class CRCApp(App):
         category="DALiuGEApp",
         dropclass="dlg.apps.crc.CRCApp",
         aliases=("dlg.apps.crc.CRCStreamApp",),
-        description="Writes the CRC-32 of its one input, as a decimal number in text. The streaming variant of "
-        "DALiuGE gives the same answer and is the same application here.",
+        description="Writes the CRC-32 of its one input, as a decimal number in text: over a streaming link, while it "
+        "is being written. DALiuGE's streaming variant is the same application here.",
         ports=(
             Port(name="data", usage="InputPort", description="What the checksum is taken of."),
             Port(name="crc", usage="OutputPort", type="String", encoding="utf-8", description="The checksum as text."),
         ),
     )
+
+    streams = True
 
     def run(self, context: Context) -> None:
         """Read the input in blocks and write its checksum."""

@@ -1,6 +1,7 @@
 """Copying content as it is, whatever it means."""
 
 import shutil
+from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,6 +39,8 @@ class CopyApp(App):
         ),
     )
 
+    streams = True
+
     def run(self, context: Context) -> None:
         """Copy."""
         copy_all(context, usable(context), context.outputs, self.parameters["bufsize"])
@@ -66,14 +69,13 @@ def copy_all(context: Context, inputs: Sequence[InputData], outputs: Sequence[Ou
 
 
 def _copy_stream(context: Context, data: InputData, outputs: Sequence[OutputData], bufsize: int) -> None:
-    if data.is_text:  # and stays text
-        for output in outputs:
-            output.write(data.read().decode())
-        return
+    # What is text stays text, also if a block ends in the middle of a character.
+    decode = getincrementaldecoder("utf-8")().decode if data.is_text else bytes
     with data.open() as stream:
-        while block := stream.read(bufsize):
+        read = getattr(stream, "read1", stream.read)  # what is there, rather than waiting until a block is full
+        while block := read(bufsize):
             for output in outputs:
-                output.write(block)
+                output.write(decode(block))
             context.wait(0)  # lets a cancel through
 
 

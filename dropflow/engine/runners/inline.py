@@ -1,13 +1,14 @@
 """Attempts run in the session's own thread, one after another: the simplest place, and the cheapest."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from dropflow.engine.api import Executor, Outcome, Task
+from dropflow.engine.api import Delivery, Executor, Opening, Outcome, Task
 from dropflow.errors import CancelledRunError
 
 __all__ = ["InlineRunner"]
 
+_NOTHING = (-1, -1)
 _WINDOW = 64
 """Small, so that a cancel and the statistics come through between batches."""
 
@@ -25,36 +26,39 @@ class InlineRunner:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._deliver: Callable[[Sequence[Outcome]], None] | None = None
-        self._current = -1
+        self._deliver: Delivery | None = None
+        self._current = _NOTHING
         self._interrupted = False
         self._thread = 0
 
-    def start(self, deliver: Callable[[Sequence[Outcome]], None]) -> None:
-        """Remember where outcomes go."""
+    def start(self, deliver: Delivery) -> None:
+        """Remember where outcomes go.
+
+        What attempts open is not passed on: the attempts that could read it would run after them.
+        """
         self._deliver = deliver
 
     def submit(self, tasks: Sequence[Task]) -> None:
         """Run `tasks` and deliver their outcomes."""
-        outcomes: list[Outcome] = []
+        outcomes: list[Opening | Outcome] = []
         self._thread = threading.get_ident()
         try:
             for task in tasks:
                 if self._interrupted:
                     break
-                self._current = task.drop
+                self._current = task.drop, task.attempt
                 outcomes.append(self._executor.execute(task))
-            self._current = -1
+            self._current = _NOTHING
         except CancelledRunError:
             # Raised by `interrupt` beside an attempt; the session is being cancelled and waits for nothing.
-            self._current = -1
+            self._current = _NOTHING
         if outcomes and self._deliver is not None:
             self._deliver(outcomes)
 
-    def abort(self, drop: int) -> None:
-        """Stop the attempt of `drop` if it is the one that runs."""
-        if drop == self._current:
-            self._executor.abort(drop)
+    def abort(self, drop: int, attempt: int) -> None:
+        """Stop an attempt if it is the one that runs."""
+        if (drop, attempt) == self._current:
+            self._executor.abort(drop, attempt)
 
     def interrupt(self) -> None:
         """Run nothing more, and stop what runs: while it does, its thread cannot read the inbox.
@@ -65,8 +69,8 @@ class InlineRunner:
             Called on top of a running attempt, from a signal handler: so even code that only computes stops.
         """
         self._interrupted = True
-        if self._current >= 0:
-            self._executor.abort(self._current)
+        if self._current != _NOTHING:
+            self._executor.abort(*self._current)
             if self._thread == threading.get_ident():
                 raise CancelledRunError("the session is cancelled")
 

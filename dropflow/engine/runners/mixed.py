@@ -1,8 +1,8 @@
 """Two places in one: tasks of templates that wait go to threads, the others to worker processes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from dropflow.engine.api import Outcome, Runner, Task
+from dropflow.engine.api import Delivery, Runner, Task
 
 __all__ = ["MixedRunner"]
 
@@ -24,7 +24,7 @@ class MixedRunner:
         self._waits = tuple(waits)
         self.window = waiting.window + computing.window
 
-    def start(self, deliver: Callable[[Sequence[Outcome]], None]) -> None:
+    def start(self, deliver: Delivery) -> None:
         """Start both places."""
         self._waiting.start(deliver)
         self._computing.start(deliver)
@@ -37,10 +37,10 @@ class MixedRunner:
         if len(waiting) < len(tasks):
             self._computing.submit([task for task in tasks if not self._waits[task.template]])
 
-    def abort(self, drop: int) -> None:
-        """Stop the attempt of `drop`, wherever it is."""
-        self._waiting.abort(drop)
-        self._computing.abort(drop)
+    def abort(self, drop: int, attempt: int) -> None:
+        """Stop an attempt, wherever it is."""
+        self._waiting.abort(drop, attempt)
+        self._computing.abort(drop, attempt)
 
     def interrupt(self) -> None:
         """Pass it on."""

@@ -21,8 +21,9 @@ from pathlib import Path
 import msgspec
 
 from dropflow.clock import SystemClock
-from dropflow.engine.api import ExecutorSpec, Outcome, Task
-from dropflow.engine.runners.wire import AbortTask, Bye, FromWorker, Hello, Outcomes, Refused, frame
+from dropflow.engine.api import Delivery, ExecutorSpec, Opening, Outcome, Task
+from dropflow.engine.runners.aborted import aborted
+from dropflow.engine.runners.wire import AbortTask, Bye, FromWorker, Hello, Opened, Outcomes, Refused, frame
 from dropflow.engine.runners.worker_process import MOST_AHEAD, WorkerProcess, kill_session
 from dropflow.errors import InternalError, WorkerDiedError
 from dropflow.failure import Failure
@@ -109,14 +110,20 @@ class WorkerPool:
         self._runners[runner.number] = runner
         self._turns.append(runner)
 
-    def abort(self, runner: "PooledRunner", drop: int) -> None:
-        """Stop the attempt of a drop, wherever it is; kill its worker when it does not stop."""
-        runner.pending = deque(task for task in runner.pending if task.drop != drop)
+    def abort(self, runner: "PooledRunner", drop: int, attempt: int) -> None:
+        """Stop an attempt, wherever it is; kill its worker when it does not stop."""
+
+        def is_that(number: int, task: Task) -> bool:
+            return (number, task.drop, task.attempt) == (runner.number, drop, attempt)
+
+        for task in [task for task in runner.pending if is_that(runner.number, task)]:
+            runner.pending.remove(task)
+            runner.deliver([aborted(task)])
         for worker in self._workers:
-            if any(number == runner.number and task.drop == drop for number, task in worker.assigned.values()):
-                worker.outgoing += frame(AbortTask(runner.number, drop))
+            if any(is_that(number, task) for number, task in worker.assigned.values()):
+                worker.outgoing += frame(AbortTask(runner.number, drop, attempt))
                 current = worker.assigned.get(worker.current())
-                if current is not None and current[0] == runner.number and current[1].drop == drop:
+                if current is not None and is_that(*current):
                     worker.deadline = worker.deadline or self._clock.monotonic() + _GRACE_SECONDS
 
     def leave(self, runner: "PooledRunner") -> None:
@@ -126,7 +133,7 @@ class WorkerPool:
         for worker in self._workers:
             mine = [task for number, task in worker.assigned.values() if number == runner.number]
             for task in mine:
-                worker.outgoing += frame(AbortTask(runner.number, task.drop))
+                worker.outgoing += frame(AbortTask(runner.number, task.drop, task.attempt))
             current = worker.assigned.get(worker.current())
             if current is not None and current[0] == runner.number:
                 worker.deadline = worker.deadline or self._clock.monotonic() + _CLOSE_SECONDS
@@ -210,6 +217,10 @@ class WorkerPool:
                 self._stillborn = 0
                 self._hand_over(tuple(worker.take(message.outcomes)))
                 self._let_go()
+            elif isinstance(message, Opened):
+                runner = self._runners.get(message.runner)
+                if runner is not None and not runner.leaving:
+                    runner.deliver([message.opening])
             elif isinstance(message, Refused) and message.runner in self._runners:
                 self._break(self._runners[message.runner], message.text)
 
@@ -232,24 +243,52 @@ class WorkerPool:
             for runner in self._turns:
                 runner.fail_pending(self._broken)
             return
+        self._end_reservations()
         waiting = sum(bool(runner.pending) for runner in self._turns)
         while waiting:
             runner = self._turns[0]
             self._turns.rotate(-1)
             if not runner.pending:
                 continue
-            worker = max(self._workers, key=WorkerProcess.room)
-            room = worker.room()
-            if room <= 0:
-                return
-            # What is waiting is spread over the workers, and none of the runners fills them all.
-            share = -(-len(runner.pending) // len(self._workers))
-            count = min(max(room // waiting, 1), share)
+            if runner.pending[0].is_ahead:
+                worker = self._alone_for(runner)
+                if worker is None:
+                    waiting -= 1  # the others have their turns in the meantime
+                    continue
+                count = 1
+            else:
+                worker = max(self._workers, key=WorkerProcess.room)
+                room = worker.room()
+                if room <= 0:
+                    return
+                # What is waiting is spread over the workers, and none of the runners fills them all.
+                share = -(-len(runner.pending) // len(self._workers))
+                count = min(max(room // waiting, 1), share)
             if runner.number not in worker.known:
                 worker.known.add(runner.number)
                 worker.outgoing += frame(Hello(runner.number, self._factory, runner.spec))
-            worker.give(runner.number, [runner.pending.popleft() for _ in range(count)])
+            worker.give(runner.number, runner.take(count))
             waiting -= not runner.pending
+
+    def _alone_for(self, runner: "PooledRunner") -> WorkerProcess | None:
+        """A worker with nothing to do, for an attempt that lasts as long as its inputs grow: nothing waits behind it.
+
+        If there is none, the one that will be so soonest is kept for it.
+        """
+        mine = next((worker for worker in self._workers if worker.reserved_for == runner.number), None)
+        if mine is None:
+            mine = max(self._workers, key=WorkerProcess.room)
+            if mine.room() > 0:
+                mine.reserved_for = runner.number
+        return mine if mine.reserved_for == runner.number and not mine.assigned else None
+
+    def _end_reservations(self) -> None:
+        """Workers that were kept for attempts which do not wait any more are for all again."""
+        for worker in self._workers:
+            if worker.reserved_for is not None:
+                runner = self._runners.get(worker.reserved_for)
+                if runner is None or not runner.pending or not runner.pending[0].is_ahead:
+                    worker.reserved_for = None
 
     def _kill_overdue(self) -> None:
         now = self._clock.monotonic()
@@ -345,11 +384,11 @@ class PooledRunner:
         self.broken: Failure | None = None
         self.leaving = False
         self.gone = threading.Event()
-        self.deliver: Callable[[Sequence[Outcome]], None] = _nowhere
+        self.deliver: Delivery = _nowhere
         self._pool = pool
         self._started = self._closed = False
 
-    def start(self, deliver: Callable[[Sequence[Outcome]], None]) -> None:
+    def start(self, deliver: Delivery) -> None:
         """Take part in the pool."""
         self.deliver = deliver
         self._started = True
@@ -361,9 +400,9 @@ class PooledRunner:
         batch = tuple(tasks)
         self._pool.command(lambda: self._take(batch))
 
-    def abort(self, drop: int) -> None:
-        """Forget `drop` if it waits; if it runs, ask its worker to stop it, and kill the worker after two seconds."""
-        self._pool.command(lambda: self._pool.abort(self, drop))
+    def abort(self, drop: int, attempt: int) -> None:
+        """Forget an attempt that waits; if it runs, ask its worker to stop it, and kill that after two seconds."""
+        self._pool.command(lambda: self._pool.abort(self, drop, attempt))
 
     def interrupt(self) -> None:
         """Nothing to do: the session's thread is free to take in its cancel, and aborts follow."""
@@ -377,6 +416,13 @@ class PooledRunner:
             self._pool.command(lambda: self._pool.leave(self))
             self.gone.wait()
 
+    def take(self, most: int) -> list[Task]:
+        """Some of what waits, in order: up to an attempt that wants a worker to itself, or only that."""
+        tasks = [self.pending.popleft()]
+        while len(tasks) < most and not tasks[-1].is_ahead and not self.pending[0].is_ahead:
+            tasks.append(self.pending.popleft())
+        return tasks
+
     def fail_pending(self, failure: Failure) -> None:
         """Answer everything that waits with a failure."""
         tasks, self.pending = self.pending, deque()
@@ -389,5 +435,5 @@ class PooledRunner:
             self.fail_pending(self.broken)
 
 
-def _nowhere(_: Sequence[Outcome]) -> None:
+def _nowhere(_: Sequence[Opening | Outcome]) -> None:
     """Deliver to nobody: the runner has not been started."""

@@ -1,9 +1,9 @@
 """Attempts run in worker processes that belong to one session."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from dropflow.engine.api import ExecutorSpec, Outcome, Task
+from dropflow.engine.api import Delivery, ExecutorSpec, Task
 from dropflow.engine.runners.pool import WorkerPool
 
 __all__ = ["ProcessRunner"]
@@ -27,7 +27,7 @@ class ProcessRunner:
         self._runner = self._pool.runner(spec)
         self.window = self._runner.window
 
-    def start(self, deliver: Callable[[Sequence[Outcome]], None]) -> None:
+    def start(self, deliver: Delivery) -> None:
         """Start the workers; they become ready while tasks already queue."""
         self._runner.start(deliver)
 
@@ -35,9 +35,9 @@ class ProcessRunner:
         """Queue `tasks`."""
         self._runner.submit(tasks)
 
-    def abort(self, drop: int) -> None:
-        """Forget `drop` if it waits; if it runs, ask its worker to stop it, and kill the worker after two seconds."""
-        self._runner.abort(drop)
+    def abort(self, drop: int, attempt: int) -> None:
+        """Forget an attempt that waits; if it runs, ask its worker to stop it, and kill that after two seconds."""
+        self._runner.abort(drop, attempt)
 
     def interrupt(self) -> None:
         """Nothing to do: the session's thread is free to take in its cancel, and aborts follow."""

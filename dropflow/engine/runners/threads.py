@@ -1,10 +1,11 @@
 """Attempts run in a pool of threads of this process: for work that waits, and for code that releases the GIL."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from queue import SimpleQueue
 
-from dropflow.engine.api import Executor, Outcome, Task
+from dropflow.engine.api import Delivery, Executor, Opening, Outcome, Task
+from dropflow.engine.runners.aborted import aborted
 
 __all__ = ["ThreadRunner"]
 
@@ -24,30 +25,36 @@ class ThreadRunner:
         self.window = 4 * threads
         self._executor = executor
         self._queue: SimpleQueue[Task | None] = SimpleQueue()
-        self._dropped: set[int] = set()
-        self._running: set[int] = set()
+        self._lock = threading.Lock()
+        self._waiting: set[tuple[int, int]] = set()
+        self._running: set[tuple[int, int]] = set()
         self._closed = False
         self._threads = [
             threading.Thread(target=self._work, name=f"runner-{number}", daemon=True) for number in range(threads)
         ]
-        self._deliver: Callable[[Sequence[Outcome]], None] = _nowhere
+        self._deliver: Delivery = _nowhere
 
-    def start(self, deliver: Callable[[Sequence[Outcome]], None]) -> None:
+    def start(self, deliver: Delivery) -> None:
         """Start the threads."""
         self._deliver = deliver
+        self._executor.on_opening = lambda opening: deliver([opening])
         for thread in self._threads:
             thread.start()
 
     def submit(self, tasks: Sequence[Task]) -> None:
         """Queue `tasks`."""
+        with self._lock:
+            self._waiting.update((task.drop, task.attempt) for task in tasks)
         for task in tasks:
             self._queue.put(task)
 
-    def abort(self, drop: int) -> None:
-        """Take `drop` out of the queue, or stop what can be stopped of its attempt."""
-        self._dropped.add(drop)
-        if drop in self._running:
-            self._executor.abort(drop)
+    def abort(self, drop: int, attempt: int) -> None:
+        """Take an attempt out of the queue, or stop what can be stopped of it."""
+        with self._lock:
+            self._waiting.discard((drop, attempt))
+            is_running = (drop, attempt) in self._running
+        if is_running:
+            self._executor.abort(drop, attempt)
 
     def interrupt(self) -> None:
         """Nothing to do: the session's thread is free to take in its cancel, and aborts follow."""
@@ -60,8 +67,8 @@ class ThreadRunner:
         if self._closed:
             return
         self._closed = True
-        for drop in tuple(self._running):
-            self._executor.abort(drop)
+        for drop, attempt in tuple(self._running):
+            self._executor.abort(drop, attempt)
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
@@ -73,14 +80,19 @@ class ThreadRunner:
         while (task := self._queue.get()) is not None:
             if self._closed:
                 return
-            if task.drop in self._dropped:
-                self._dropped.discard(task.drop)
-                continue
-            self._running.add(task.drop)
-            outcome = self._executor.execute(task)
-            self._running.discard(task.drop)
+            key = (task.drop, task.attempt)
+            with self._lock:
+                is_wanted = key in self._waiting
+                self._waiting.discard(key)
+                if is_wanted:
+                    self._running.add(key)
+            if is_wanted:
+                outcome = self._executor.execute(task)
+                self._running.discard(key)
+            else:
+                outcome = aborted(task)
             self._deliver([outcome])
 
 
-def _nowhere(_: Sequence[Outcome]) -> None:
+def _nowhere(_: Sequence[Opening | Outcome]) -> None:
     """Deliver to nobody: the runner has not been started."""

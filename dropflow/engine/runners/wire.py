@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dropflow.engine.api import ExecutorSpec, Outcome, Task
+from dropflow.engine.api import ExecutorSpec, Opening, Outcome, Task
 
 __all__ = [
     "AbortTask",
@@ -13,6 +13,7 @@ __all__ = [
     "Bye",
     "FromWorker",
     "Hello",
+    "Opened",
     "Outcomes",
     "Ready",
     "Refused",
@@ -41,10 +42,11 @@ class Tasks(msgspec.Struct, frozen=True, tag="tasks"):
 
 
 class AbortTask(msgspec.Struct, frozen=True, tag="abort"):
-    """Stop the attempt of this drop of a runner if it runs."""
+    """Stop this attempt of a runner if it waits or runs."""
 
     runner: int
     drop: int
+    attempt: int
 
 
 class Bye(msgspec.Struct, frozen=True, tag="bye"):
@@ -72,8 +74,15 @@ class Outcomes(msgspec.Struct, frozen=True, tag="outcomes"):
     outcomes: tuple[Outcome, ...]
 
 
+class Opened(msgspec.Struct, frozen=True, tag="opened"):
+    """What the attempt that runs has opened."""
+
+    runner: int
+    opening: Opening
+
+
 ToWorker = Hello | Tasks | AbortTask | Bye
-FromWorker = Ready | Refused | Outcomes
+FromWorker = Ready | Refused | Opened | Outcomes
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -20,12 +20,14 @@ import msgspec
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import Executor, Outcome, Task
+from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.wire import (
     AbortTask,
     Buffer,
     Bye,
     FromWorker,
     Hello,
+    Opened,
     Outcomes,
     Ready,
     Refused,
@@ -41,7 +43,7 @@ _READ = 1 << 20
 _FLUSH_SECONDS = 0.002
 _MARKER = struct.Struct("<q")
 _IDLE = -1
-_NOTHING = (-1, -1)
+_NOTHING = (-1, -1, -1)
 
 _Attempt = tuple[int, int, Task]
 """Number, runner, and what to do."""
@@ -58,7 +60,7 @@ class _Worker:
         self._folders: dict[int, str] = {}
         self._folder = ""
         self._current = _NOTHING
-        self._aborted: set[tuple[int, int]] = set()
+        self._aborted: set[tuple[int, int, int]] = set()
         self._sending = threading.Lock()
         self._clock = SystemClock()
 
@@ -85,18 +87,18 @@ class _Worker:
 
     def _execute(self, attempt: "_Attempt") -> Outcome:
         number, runner, task = attempt
+        key = (runner, task.drop, task.attempt)
         executor = self._executors.get(runner)
-        if executor is None or (runner, task.drop) in self._aborted:
-            self._aborted.discard((runner, task.drop))
-            failure = Failure(code="DF200", kind="Aborted", text="the attempt was aborted before it began")
-            return Outcome(task.drop, task.attempt, failure=failure)
+        if executor is None or key in self._aborted:
+            self._aborted.discard(key)
+            return aborted(task)
         folder = self._folders[runner]
         if folder != self._folder:
             # One attempt at a time runs here, and this process is nobody else's: the directory is the attempt's.
             os.chdir(folder)  # noqa: TID251
             self._folder = folder
         _MARKER.pack_into(self._marker, 0, number)
-        self._current = (runner, task.drop)
+        self._current = key
         outcome = executor.execute(task)
         self._current = _NOTHING
         _MARKER.pack_into(self._marker, 0, _IDLE)
@@ -109,7 +111,7 @@ class _Worker:
         if self._folders.pop(runner) == self._folder:
             os.chdir("/")  # noqa: TID251 - what is to be removed must not be anybody's working directory
             self._folder = ""
-        self._aborted = {pair for pair in self._aborted if pair[0] != runner}
+        self._aborted = {key for key in self._aborted if key[0] != runner}
         executor.close()
 
     def _send(self, outcomes: list[Outcome]) -> None:
@@ -160,13 +162,13 @@ class _Worker:
             self._abort(message)
 
     def _abort(self, message: AbortTask) -> None:
-        pair = (message.runner, message.drop)
-        if pair == self._current:
-            self._executors[message.runner].abort(message.drop)
+        key = (message.runner, message.drop, message.attempt)
+        if key == self._current:
+            self._executors[message.runner].abort(message.drop, message.attempt)
             return
         queued = (item for item in tuple(self._queue) if not isinstance(item, Bye))
-        if any((runner, task.drop) == pair for _, runner, task in queued):
-            self._aborted.add(pair)
+        if any((runner, task.drop, task.attempt) == key for _, runner, task in queued):
+            self._aborted.add(key)
 
     def _build(self, hello: Hello) -> None:
         try:
@@ -175,15 +177,16 @@ class _Worker:
         except Exception as error:  # noqa: BLE001 - whatever it is, the runner has to hear of it
             self._tell(Refused(hello.runner, f"{type(error).__name__}: {error}"))
             return
+        executor.on_opening = lambda opening: self._tell(Opened(hello.runner, opening))
         self._folders[hello.runner] = os.path.join(hello.spec.directory, "files")  # noqa: PTH118 - for chdir
         self._executors[hello.runner] = executor
         self._tell(Ready(hello.runner))
 
     def _leave(self) -> None:
         """End at once: the pool is gone, or has closed the socket to say that it is done with us."""
-        runner, drop = self._current
+        runner, drop, attempt = self._current
         if runner in self._executors:
-            self._executors[runner].abort(drop)
+            self._executors[runner].abort(drop, attempt)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)

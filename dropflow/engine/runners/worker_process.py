@@ -1,5 +1,6 @@
 """One worker process, as the thread of its pool sees it."""
 
+import itertools
 import mmap
 import os
 import signal
@@ -51,6 +52,7 @@ class WorkerProcess:
         self.buffer = Buffer()
         self.outgoing = bytearray()
         self.next_number = 0
+        self.reserved_for: int | None = None
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         self.link = ours
@@ -70,8 +72,9 @@ class WorkerProcess:
             )
 
     def room(self) -> int:
-        """How many more attempts it should be given now."""
-        if self.deadline is not None:
+        """How many more attempts it should be given now, by any runner."""
+        is_alone = any(task.is_ahead for _, task in itertools.islice(self.assigned.values(), 1))
+        if is_alone or self.deadline is not None or self.reserved_for is not None:
             return 0
         if self.seconds is None or self.seconds >= _LONG_SECONDS:
             ahead = 1
@@ -85,6 +88,7 @@ class WorkerProcess:
         for task in tasks:
             self.assigned[self.next_number] = (runner, task)
             self.next_number += 1
+        self.reserved_for = None
 
     def take(self, outcomes: Sequence[Outcome]) -> Iterator[tuple[int, Outcome]]:
         """Cross off what it has done, which comes in the order of the tasks; each with the number of its runner."""

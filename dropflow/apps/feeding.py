@@ -1,0 +1,50 @@
+"""Passing a content on to the standard input of a command, while it is being written."""
+
+import contextlib
+import threading
+from typing import IO, BinaryIO
+
+__all__ = ["Feeder"]
+
+_BLOCK = 1 << 16
+
+
+class Feeder:
+    """A thread between a stream and a pipe. It closes both at the end.
+
+    Parameters
+    ----------
+    source : file object
+        Read to its end with ``read1``, or with ``read`` where it has none; one with ``stop`` may wait for more.
+    pipe : file object
+        Standard input of a process, which may close it before the end.
+    """
+
+    def __init__(self, source: BinaryIO, pipe: IO[bytes]) -> None:
+        self.error: Exception | None = None
+        """Why `source` could not be read to its end."""
+        self._source = source
+        self._pipe = pipe
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """The process is gone: stop waiting for more, and close the source."""
+        self._ending = True
+        stop = getattr(getattr(self._source, "raw", None), "stop", None)
+        if stop is not None:
+            stop()
+        self._thread.join()
+        self._source.close()
+
+    def _run(self) -> None:
+        read = getattr(self._source, "read1", self._source.read)
+        try:
+            # A process that wants no more is free to close its input.
+            with contextlib.suppress(BrokenPipeError), self._pipe:
+                while not self._ending and (block := read(_BLOCK)):
+                    self._pipe.write(block)
+                    self._pipe.flush()
+        except Exception as error:  # noqa: BLE001 - raised again where the command was run
+            self.error = error
