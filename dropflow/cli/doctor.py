@@ -26,17 +26,35 @@ __all__ = ["doctor"]
     metavar="SECONDS",
     help="How long each host may take to answer.",
 )
-def doctor(output: "Output", *, target: "Target", timeout: float) -> Exit:
-    """Examine a manager and everything below it, from this host.
+@click.option(
+    "--peers",
+    type=click.IntRange(min=0),
+    default=32,
+    show_default=True,
+    metavar="N",
+    help="How many other nodes each node tries: all of them in clusters of up to N + 1 nodes.",
+)
+def doctor(output: "Output", *, target: "Target", timeout: float, peers: int) -> Exit:
+    """Examine a manager and everything below it, and the ways between all of them.
 
-    Asks each manager who it is; compares versions, protocols, keys and clocks; tries the ports of the nodes' links;
-    and asks islands and masters what they see of their children. Says what is wrong and what to do; exit status 1 if
-    something is.
+    Asks each manager who it is; compares versions, protocols, keys and clocks; lets every node try the links of the
+    others with the cluster key, from where it stands, and every island and master the way to its children. Says what
+    is wrong, between which hosts, and what to do; exit status 1 if something is.
     """
     from dropflow.cli.connection import connect_to, manager_url
     from dropflow.cli.examination import DoctorReply, examine_cluster
 
     url = manager_url(target)
-    found = examine_cluster(url, lambda address: connect_to(address, target, timeout=timeout), timeout=timeout)
-    output.answer(DoctorReply(ok=not found.findings, url=url, managers=found.managers, findings=found.findings))
+    found = examine_cluster(
+        url, lambda address: connect_to(address, target, timeout=timeout), timeout=timeout, peers=peers
+    )
+    reply = DoctorReply(
+        ok=not found.findings,
+        url=url,
+        managers=found.managers,
+        findings=found.findings,
+        ways=found.ways,
+        notes=found.notes,
+    )
+    output.answer(reply)
     return Exit.FINISHED if not found.findings else Exit.FAILED

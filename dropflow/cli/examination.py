@@ -1,84 +1,40 @@
-"""The body of ``dropflow doctor``: asks every manager it hears of, and judges what the answers say together.
-
-`judge` is pure: it takes what was seen and answers the findings, so that every one of them has a test.
-"""
+"""The body of ``dropflow doctor``: asks every manager it hears of, and lets each of them try the ways to the others."""
 
 import socket
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import msgspec
 
-from dropflow import __version__
+from dropflow.cli.diagnosis import judge, notes
+from dropflow.cli.sights import Finding, Sight, Way
 from dropflow.cli.tables import columns, plural
+from dropflow.cli.ways import Target, plan_ways
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError
 from dropflow.rest.client import Client
-from dropflow.rest.schema import Child, ManagerInfo, NodeInfo
+from dropflow.rest.schema import Reach
+from dropflow.rest.visiting import visit
 
-__all__ = ["DoctorReply", "Examination", "Finding", "Sight", "examine_cluster", "judge"]
-
-_SKEW = 2.0
-"""Seconds by which clocks may differ before times in the pages confuse people."""
-
-_SKEW_LIMIT = 60.0
-"""Seconds by which clocks may differ before signed requests are refused."""
-
-_FULL = 0.05
-"""A disk or memory with less than this share free is nearly full."""
+__all__ = ["DoctorReply", "Examination", "examine_cluster"]
 
 _ABREAST = 16
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is wrong: where, what, and what to do."""
-
-    where: str
-    text: str
-    hint: str
-
-
-class Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of one manager.
-
-    Attributes
-    ----------
-    url : str
-        Where it was asked.
-    info : ManagerInfo or None
-        What it says about itself; None if it did not answer.
-    skew : float
-        Seconds by which its clock is ahead of the clock here.
-    delay : float
-        Seconds that it took to answer.
-    children, nodes : tuples
-        What it sees below itself.
-    links : str
-        Why the port of its links cannot be reached from here; empty if it can, or if it has none.
-    trouble, hint : str
-        Why it did not answer, and what to do.
-    """
-
-    url: str
-    info: ManagerInfo | None = None
-    skew: float = 0.0
-    delay: float = 0.0
-    children: tuple[Child, ...] = ()
-    nodes: tuple[NodeInfo, ...] = ()
-    links: str = ""
-    trouble: str = ""
-    hint: str = ""
+_AT_ONCE = 32
+"""Addresses that a manager tries for one question."""
+_LONGEST = 10.0
+"""Seconds that it may take for them."""
 
 
 @dataclass(frozen=True)
 class Examination:
-    """Everything that was seen, and what is wrong with it."""
+    """Everything that was seen, what is wrong with it, and what is worth knowing besides."""
 
     managers: tuple[Sight, ...]
+    ways: tuple[Way, ...]
     findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
 
 
 class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,9 +44,11 @@ class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     managers: tuple[Sight, ...]
     findings: tuple[Finding, ...]
+    ways: tuple[Way, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """One line a manager, then the findings."""
+        """One line a manager, what is worth knowing, then the findings."""
         rows = [
             (
                 sight.info.name if sight.info else "?",
@@ -106,6 +64,7 @@ class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
         header = ("name", "role", "address", "version", "key", "clock", "answers in")
         yield from columns(rows, header=header, indent="")
         yield ""
+        yield from self.notes
         for finding in self.findings:
             yield f"wrong: {finding.where}: {finding.text}"
             yield f"  {finding.hint}"
@@ -113,117 +72,93 @@ class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def examine_cluster(
-    url: str, connect: Callable[[str], Client], *, timeout: float, clock: Clock | None = None
+    url: str, connect: Callable[[str], Client], *, timeout: float, peers: int = _AT_ONCE, clock: Clock | None = None
 ) -> Examination:
-    """Ask the manager at `url` and all below it, each once, many at a time.
+    """Ask the manager at `url` and all below it, each once, many at a time; then what each reaches of the others.
 
     Parameters
     ----------
     connect : callable
         Makes a client for an address.
     timeout : float
-        Seconds to reach the port of a node's links.
+        Seconds to reach the port of a node's links, and that a manager may take to try a set of ways.
+    peers : int
+        Other nodes that each node tries at most.
     """
     time = clock or SystemClock()
+    with ThreadPoolExecutor(_ABREAST, thread_name_prefix="doctor") as pool:
+        seen = _distinct(_seen(url, connect, time, pool))
+        links = {node.url: node.links for sight in seen for node in sight.nodes if node.url and node.links}
+        tried = dict(zip(links, pool.map(lambda address: _try(address, timeout), links.values()), strict=True))
+        seen = [msgspec.structs.replace(sight, links=tried.get(sight.url, "")) for sight in seen]
+        plan = plan_ways(seen, peers=peers)
+        answers = pool.map(lambda row: _ways(*row, connect, timeout), plan.targets.items())
+        found = dict(zip(plan.targets, answers, strict=True))
+    managers = tuple(
+        msgspec.structs.replace(sight, mute=found[sight.url][1]) if sight.url in found else sight for sight in seen
+    )
+    ways = tuple(way for some, _ in found.values() for way in some)
+    return Examination(
+        managers=managers, ways=ways, findings=tuple(judge(managers, ways)), notes=tuple(notes(managers, ways, plan))
+    )
+
+
+def _seen(url: str, connect: Callable[[str], Client], clock: Clock, pool: ThreadPoolExecutor) -> list[Sight]:
+    """The manager at `url` and all that it and those below it tell of."""
     seen: dict[str, Sight] = {}
     wanted = [url]
-    with ThreadPoolExecutor(_ABREAST, thread_name_prefix="doctor") as pool:
-        while wanted:
-            sights = list(pool.map(lambda address: _look(address, connect, time), wanted))
-            seen |= {sight.url: sight for sight in sights}
-            below = [child.url for sight in sights for child in sight.children]
-            below += [node.url for sight in sights for node in sight.nodes]
-            wanted = [address for address in dict.fromkeys(below) if address and address not in seen]
-        links = {node.url: node.links for sight in seen.values() for node in sight.nodes if node.url and node.links}
-        tried = dict(zip(links, pool.map(lambda address: _try(address, timeout), links.values()), strict=True))
-    managers = tuple(msgspec.structs.replace(sight, links=tried.get(sight.url, "")) for sight in seen.values())
-    return Examination(managers=managers, findings=tuple(judge(managers)))
+    while wanted:
+        sights = list(pool.map(lambda address: _look(address, connect, clock), wanted))
+        seen |= {sight.url: sight for sight in sights}
+        below = [child.url for sight in sights for child in sight.children]
+        below += [node.url for sight in sights for node in sight.nodes]
+        wanted = [address for address in dict.fromkeys(below) if address and address not in seen]
+    return list(seen.values())
 
 
-def judge(sights: Sequence[Sight]) -> Iterator[Finding]:
-    """Everything that is wrong with what was seen, the most basic first. Pure."""
-    answered = [sight for sight in sights if sight.info is not None]
+def _distinct(sights: Sequence[Sight]) -> list[Sight]:
+    """Each manager once: of several addresses of one process, the one that it calls its own."""
+    found: dict[object, Sight] = {}
     for sight in sights:
-        if sight.info is None:
-            yield Finding(where=sight.url, text=sight.trouble, hint=sight.hint or "is the manager running?")
-    told = {sight.url: sight.trouble for sight in sights if sight.info is None}
-    for sight in answered:
-        yield from _own_findings(sight)
-        yield from _child_findings(sight, told)
-    yield from _odd_ones(answered, "cluster key", lambda info: info.key or "none", _KEY_HINT)
-    yield from _odd_ones(answered, "protocol of the links", lambda info: str(info.protocol), _VERSION_HINT)
-    yield from _odd_ones(answered, "version of dropflow", lambda info: info.version, _VERSION_HINT)
-    names = Counter((sight.info.name, sight.info.role) for sight in answered if sight.info)
-    for (name, role), count in names.items():
-        if count > 1:
-            hint = "give each a --name of its own: graphs name the nodes that they are placed on"
-            yield Finding(where=name, text=f"{count} managers ({role}) have this name", hint=hint)
-
-
-_KEY_HINT = "copy the key file to that host and start its manager again; compare with 'dropflow keys show'"
-_VERSION_HINT = "install the same version on all hosts"
-
-
-def _own_findings(sight: Sight) -> Iterator[Finding]:
-    skew = abs(sight.skew) - sight.delay
-    if skew > _SKEW:
-        way = "ahead of" if sight.skew > 0 else "behind"
-        more = "; signed requests are refused" if skew > _SKEW_LIMIT else ""
-        text = f"its clock is {abs(sight.skew):.1f} s {way} the clock here{more}"
-        yield Finding(where=sight.url, text=text, hint="let both hosts set their clocks by NTP")
-    if sight.links:
-        hint = "open that port for the other nodes in the firewall, or advertise an address that they reach"
-        yield Finding(where=sight.url, text=sight.links, hint=hint)
-    if sight.info is not None and sight.info.role in ("island", "master") and not sight.children:
-        hint = "name its children with --nodes or --islands, or let it find them with --discover"
-        yield Finding(where=sight.url, text=f"the {sight.info.role} has no children", hint=hint)
-    if sight.info is not None and sight.info.role == "node":
-        for node in sight.nodes:
-            yield from _load_findings(sight, node)
-
-
-def _child_findings(sight: Sight, told: Mapping[str, str]) -> Iterator[Finding]:
-    """Children that a manager misses, unless the same was told of them already."""
-    for child in sight.children:
-        if child.state != "alive" and not (child.text and child.text == told.get(child.url)):
-            text = f"its child {child.name or child.url} is {child.state}{f': {child.text}' if child.text else ''}"
-            yield Finding(where=sight.url, text=text, hint="look at that manager's log, and at the network between")
-
-
-def _load_findings(sight: Sight, node: NodeInfo) -> Iterator[Finding]:
-    for what, free, whole in (
-        ("disk", node.load.disk_free, node.load.disk),
-        ("memory", node.load.memory_free, node.load.memory),
-    ):
-        if whole and free < _FULL * whole:
-            text = f"only {100 * free / whole:.1f} % of its {what} is free"
-            yield Finding(where=sight.url, text=text, hint="delete sessions that nobody needs, or give it more")
-
-
-def _odd_ones(sights: Sequence[Sight], what: str, value: Callable[[ManagerInfo], str], hint: str) -> Iterator[Finding]:
-    """Those whose value differs from that of the first, which is the manager that was asked."""
-    values = [(sight.url, value(sight.info)) for sight in sights if sight.info is not None]
-    for url, other in values[1:]:
-        if other != values[0][1]:
-            yield Finding(where=url, text=f"its {what} is {other}, that of {values[0][0]} is {values[0][1]}", hint=hint)
-    if what == "version of dropflow" and values and values[0][1] != __version__:
-        yield Finding(where=values[0][0], text=f"its {what} is {values[0][1]}, here it is {__version__}", hint=hint)
+        info = sight.info
+        key = sight.url if info is None else (info.name, info.role, info.host, info.process, info.incarnation)
+        if key not in found or (info is not None and sight.url == info.url):
+            found[key] = sight
+    return list(found.values())
 
 
 def _look(url: str, connect: Callable[[str], Client], clock: Clock) -> Sight:
     try:
         with connect(url) as client:
-            client.ready()  # so that connecting does not count as the way of the request
-            before, began = clock.now(), clock.monotonic()
-            info = client.info()
-            delay = clock.monotonic() - began
+            found = visit(client, clock)
+            info = found.info
             children = client.children() if info.role in ("island", "master") else ()
             nodes = client.nodes() if info.role in ("node", "island", "master") else ()
     except DropflowError as error:
-        return Sight(url=url, trouble=error.text, hint=error.hint)
-    # The clock was read somewhere between the two ends of the request: half-way is the best guess.
-    skew = info.time - (before + delay / 2)
-    return Sight(url=url, info=info, skew=round(skew, 3), delay=round(delay, 4), children=children, nodes=nodes)
+        return Sight(url=url, code=error.code, trouble=error.text, hint=error.hint)
+    return Sight(url=url, info=info, skew=found.skew, delay=found.delay, children=children, nodes=nodes)
+
+
+def _ways(
+    near: str, targets: Sequence[Target], connect: Callable[[str], Client], timeout: float
+) -> tuple[list[Way], str]:
+    """What a manager found on its ways to others, and why it did not tell, if it did not."""
+    reaches: dict[str, Reach] = {}
+    addresses = list(dict.fromkeys(target.address for target in targets))
+    mute = ""
+    try:
+        with connect(near) as client:
+            for start in range(0, len(addresses), _AT_ONCE):
+                some = addresses[start : start + _AT_ONCE]
+                reaches |= {found.address: found for found in client.probe(some, seconds=min(timeout, _LONGEST))}
+    except DropflowError as error:
+        mute = error.text
+    ways = [
+        Way(near=near, far=target.far, means=target.means, reach=reaches[target.address])
+        for target in targets
+        if target.address in reaches
+    ]
+    return ways, mute
 
 
 def _try(address: str, timeout: float) -> str:

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from dropflow import __version__
-from dropflow.cli.examination import Sight, examine_cluster, judge
+from dropflow.cli.diagnosis import judge
+from dropflow.cli.examination import examine_cluster
+from dropflow.cli.sights import Sight
 from dropflow.clock import SystemClock
 from dropflow.rest.client import Client
 from dropflow.rest.schema import Child, Load, ManagerInfo, NodeInfo
@@ -96,7 +98,7 @@ def test_a_slow_answer_is_no_clock_skew() -> None:
 
 
 def test_every_manager_is_asked_once(free_service: Callable[[FakeManager], Service]) -> None:
-    """Children of children are found, and what nobody answers for is a finding."""
+    """Children of children are found, what nobody answers for is a finding, and who answers tells what it reaches."""
     clock = SystemClock()
     node, island = FakeManager("n", clock=clock), FakeManager("i", role="island", nodes=("n",), clock=clock)
     below, above = free_service(node), free_service(island)
@@ -110,5 +112,6 @@ def test_every_manager_is_asked_once(free_service: Callable[[FakeManager], Servi
 
     found = examine_cluster(above.url, connect, timeout=5)
 
-    assert sorted(asked) == sorted({above.url, below.url, "http://127.0.0.1:9"})
+    assert {each: asked.count(each) for each in asked} == {above.url: 2, below.url: 1, "http://127.0.0.1:9": 1}
     assert [finding.where for finding in found.findings if "listens" in finding.text] == ["http://127.0.0.1:9"]
+    assert {(way.near, way.far) for way in found.ways} == {(above.url, below.url), (above.url, "http://127.0.0.1:9")}

@@ -106,6 +106,11 @@ class Network:
         rule = ("INPUT", "-m", "statistic", "--mode", "random", "--probability", str(share), "-j", "DROP")
         self._ip("netns", "exec", self._name(host), "iptables", "-A", *rule)
 
+    def block(self, host: int, source: int, port: int) -> None:
+        """From now on, let a host drop what comes from another one to one of its ports."""
+        rule = ("INPUT", "-p", "tcp", "-s", self.address(source), "--dport", str(port), "-j", "DROP")
+        self._ip("netns", "exec", self._name(host), "iptables", "-A", *rule)
+
     def lost(self, host: int) -> int:
         """How many packets `lose` has lost."""
         words = self._ip("netns", "exec", self._name(host), "iptables", "-L", "INPUT", "-v", "-x", "-n").splitlines()

@@ -11,8 +11,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from dropflow.cli.examination import DoctorReply
 from dropflow.errors import StorageError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
@@ -70,6 +72,13 @@ class Hosts:
         address = self.network.address(host)
         before = self.network.before(host)
         return self.stack.enter_context(Running(home, role, "--host", address, "--port", 0, *arguments, before=before))
+
+    def doctor(self, host: int, running: Running) -> tuple[int, DoctorReply]:
+        """What the doctor says on a host that may have no manager: its exit status and its answer."""
+        home = self._home / f"host-{host}"
+        words = ("doctor", "--to", running.ready["url"], "--timeout", 2, "--output", "json")
+        done = self.network.on(host, lambda: run(home, *words))
+        return done.returncode, msgspec.json.decode(done.stdout, type=DoctorReply)
 
     def node(self, host: int, name: str, *more: object) -> Running:
         """A node on a host."""
@@ -172,6 +181,28 @@ def test_hosts_find_each_other(hosts: Hosts, tmp_path: Path) -> None:
 
     assert islands == ["finder", "named"]
     assert end == expected_end(tmp_path / "alone")
+
+
+@needs_network
+def test_the_doctor_sees_what_one_host_hides_from_another(hosts: Hosts) -> None:
+    """A firewall between two nodes that this host does not meet: both ends are named, once, with what to do."""
+    nodes = [hosts.node(1, "a"), hosts.node(2, "b")]
+    island = hosts.start(0, "island", "--nodes", ",".join(node.ready["url"] for node in nodes))
+    with _client(island) as client:
+        assert hosts.network.on(0, lambda: until(lambda: len(client.nodes()) == 2))
+        (links,) = hosts.network.on(0, lambda: [node.links for node in client.nodes() if node.name == "b"])
+    healthy, before = hosts.doctor(0, island)
+    hosts.network.block(2, 1, int(links.rpartition(":")[2]))
+    ill, after = hosts.doctor(0, island)
+
+    assert (healthy, before.findings) == (0, ())
+    assert before.notes == ("links between nodes: 2 of 2 ways that were tried are sound, of 2 in all",)
+    assert ill == 1
+    (finding,) = after.findings
+    assert finding.where == nodes[0].ready["url"]
+    assert finding.text == f"node a cannot reach the links of node b at {links}: it does not answer within 2 s"
+    assert "firewall" in finding.hint
+    assert after.notes == ("links between nodes: 1 of 2 ways that were tried are sound, of 2 in all",)
 
 
 @pytest.fixture
