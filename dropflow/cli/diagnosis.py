@@ -60,12 +60,20 @@ def notes(sights: Sequence[Sight], ways: Sequence[Way], plan: Plan) -> Iterator[
     links = [way for way in ways if way.means == "links"]
     if plan.possible:
         sound = sum(not trouble_of(way, names)[0] for way in links)
-        yield f"links between nodes: {sound} of {len(links)} ways that were tried are sound, of {plan.possible} in all"
-    if plan.tried < plan.possible:
-        each = plan.tried // max(1, len({target for target, row in plan.targets.items() if row}))
-        yield f"only part of it was tried: each node tried {each} others; --peers sets how many"
+        yield f"links between nodes: {sound} of {plural(len(links), 'way')} tried are sound"
+    untried = plan.possible - len(links)
+    if untried and plan.is_bounded:
+        yield f"{untried} of {plan.possible} ways were not tried: each node tries {plan.peers} others at most (--peers)"
+    elif untried:
+        yield f"{untried} of {plan.possible} ways were not tried: some nodes do not answer, or nobody knows their links"
+    answers = {sight.url for sight in sights if sight.info is not None}
     closed = [
-        way for way in ways if way.means == "rest" and names.get(way.near, "").startswith("node ") and not way.reach.ok
+        way
+        for way in ways
+        if way.means == "rest"
+        and names.get(way.near, "").startswith("node ")
+        and not way.reach.ok
+        and way.far in answers
     ]
     if closed:
         first = closed[0]

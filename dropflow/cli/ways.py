@@ -38,12 +38,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     targets : mapping
         By the URL of the manager that tries.
     tried, possible : int
-        Ways between nodes that are tried, and all that there are.
+        Ways between the links of nodes that are tried, and all that there are.
+    peers : int
+        How many other nodes each node tries at most.
+    is_bounded : bool
+        Whether there are more.
     """
 
     targets: Mapping[str, tuple[Target, ...]]
     tried: int
     possible: int
+    peers: int
+    is_bounded: bool
 
 
 def plan_ways(sights: Sequence[Sight], *, peers: int) -> Plan:
@@ -63,12 +69,14 @@ def plan_ways(sights: Sequence[Sight], *, peers: int) -> Plan:
         if sight.info.role == "node" and sight.url in places:
             start = places[sight.url] + 1
             others = [ring[(start + step) % len(ring)] for step in range(min(peers, len(ring) - 1))]
-            tried += len(others)
-            found += [Target(far=node.url, means="links", address=node.links) for node in others if node.links]
+            links = [Target(far=node.url, means="links", address=node.links) for node in others if node.links]
+            tried += len(links)
+            found += links
             found += [Target(far=node.url, means="rest", address=node.url) for node in others]
         if found:
             targets[sight.url] = tuple(found)
-    return Plan(targets=targets, tried=tried, possible=len(ring) * (len(ring) - 1))
+    possible = len(ring) * (len(ring) - 1)
+    return Plan(targets=targets, tried=tried, possible=possible, peers=peers, is_bounded=peers < len(ring) - 1)
 
 
 def _nodes(sights: Iterable[Sight]) -> dict[str, NodeInfo]:

@@ -216,7 +216,7 @@ class _Call:
     def outcome(self, seconds: float) -> Knock:
         """What became of it, now that the time is over."""
         text, hint = _SILENCE[self._stage]
-        return self._found or Knock(seconds=seconds, trouble=f"{text} within {seconds:.3g} s", hint=hint)
+        return self._found or Knock(seconds=seconds, trouble=f"{text} within {seconds:.2g} s", hint=hint)
 
     def _hear(self, frame: bytes) -> None:
         try:

@@ -11,6 +11,7 @@ import pytest
 from dropflow.errors import HttpError, UsageError, WorldError
 from dropflow.rest.auth import is_loopback
 from dropflow.rest.client import Client
+from dropflow.rest.kit import Limits
 from dropflow.testing.manager import FakeManager, made_up
 from managers.service import Service, make_guard, url_of
 
@@ -49,6 +50,32 @@ def test_the_token_lets_in(service: Service) -> None:
     """Who has the token is answered."""
     with Client(service.url, token=TOKEN) as client:
         assert client.info().role == "node"
+
+
+def test_the_limits_of_a_service_hold_on_all_its_paths(manager: FakeManager) -> None:
+    """Ours and DALiuGE's: neither takes deeper or larger graphs than the service was told."""
+    served = Service(manager, token=TOKEN, limits=Limits(graph=1000, depth=5))
+    served.start()
+    try:
+        with Client(served.url, token=TOKEN) as client:
+            for graph, status in ((b"[" * 6, 400), (b" " * 1001, 413)):
+                with pytest.raises(HttpError) as refused:
+                    client.submit(graph)
+                assert refused.value.status == status
+        assert _post(served, "/api/sessions", b'{"sessionId": "s"}') == 200
+        assert _post(served, "/api/sessions/s/graph/append", b"[" * 6) == 400
+        assert _post(served, "/api/sessions/s/graph/append", b" " * 1001) == 413
+    finally:
+        served.close()
+
+
+def _post(service: Service, path: str, body: bytes) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
+    try:
+        connection.request("POST", path, body=body, headers={"Authorization": f"Bearer {TOKEN}"})
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 def test_a_signature_lets_in(service: Service) -> None:
