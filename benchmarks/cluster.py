@@ -1,4 +1,4 @@
-"""Clusters on this machine: deployment, throughput, latency and encryption. Prints one JSON object.
+"""Clusters on this machine: deployment, throughput and encryption. Prints one JSON object.
 
 The graph is as many triples memory -> no-op application -> memory as fit, the first of each on one node and the rest on
 the next, so that with several nodes half of the edges cross. Measured:
@@ -7,8 +7,6 @@ the next, so that with several nodes half of the edges cross. Measured:
   the REST interface of ``dropflow up`` with 1, 2 and 4 nodes;
 * ``local``: the same graph in one process (`dropflow.local`), the reference;
 * ``curve``: drops per second on two nodes with a cluster key and without, of the largest graph up to 100,000 drops;
-* ``hop``: microseconds from the start of an application on one node to the start of the next one, which waits for its
-  output, on the other: commit, message, task and hand-over. The same chain on one node says what of it the links cost;
 * ``daliuge``: a graph of the same shape on DALiuGE, with ``--daliuge``: installed from the package index into a virtual
   environment of its own (see ``cluster_daliuge.py``). Where that cannot be had, the output says so.
 
@@ -17,9 +15,7 @@ Run: ``python benchmarks/cluster.py [--sizes 10000,100000,1000000] [--nodes 1,2,
 
 import argparse
 import json
-import multiprocessing
 import os
-import pickle
 import platform
 import signal
 import statistics
@@ -30,23 +26,16 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import pairwise
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from cluster_daliuge import measure as daliuge
+from cluster_nodes import nodes
 
 from dropflow import local
-from dropflow.clock import SystemClock
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import dump_slice, slice_by_place
 from dropflow.rest.client import Client
-from dropflow.testing.shapes import relay, triples
-from managers.deployment import Deployment, Place, pack, unpack
+from dropflow.testing.shapes import triples
 from managers.keys import ClusterKey, create
-from managers.node.manager import NodeManager
 
 # Through the commands, as people use it -------------------------------------------------------------------------------
 
@@ -117,125 +106,20 @@ def alone(drops: int) -> dict[str, float]:
 # Node managers alone, with a key or without ---------------------------------------------------------------------------
 
 
-def _node(pipe: Connection, name: str, root: Path, key: ClusterKey | None) -> None:
-    """A node manager that takes orders from a pipe: a deployment to prepare and run."""
-    manager = NodeManager(name, root=root, key=key)
-    pipe.send(Place(name, manager.links_address, manager.info().incarnation))
-    while data := pipe.recv():
-        deployment = unpack(data)
-        manager.prepare(deployment, seconds=60.0)
-        pipe.send(None)
-        pipe.recv()
-        manager.start(deployment.session, deployment.epoch)
-        detail = manager.session(deployment.session)
-        while not detail.finished:
-            detail = manager.watch(deployment.session, version=detail.version, seconds=30.0)
-        results = root / "sessions" / deployment.session / "results"
-        pipe.send((detail, {file.name: file.read_bytes() for file in results.iterdir()} if results.exists() else {}))
-        pipe.recv()
-        manager.delete(deployment.session)
-    manager.close()
-
-
-class _Nodes:
-    """So many node managers, each in a process of its own."""
-
-    def __init__(self, count: int, key: ClusterKey | None, root: Path) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pipes: list[Connection] = []
-        self.processes = []
-        for number in range(count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_node, args=(theirs, f"node{number}", root / f"node{number}", key))
-            process.start()
-            self.pipes.append(ours)
-            self.processes.append(process)
-        self.places = tuple(pipe.recv() for pipe in self.pipes)
-        self._sessions = 0
-
-    def run(self, graph: PhysicalGraph) -> tuple[float, dict[str, bytes]]:
-        """Seconds of a run, and what it left."""
-        self._sessions += 1
-        placed = replace(graph, places=tuple(place.node for place in self.places))
-        pieces = {node: b"".join(dump_slice(piece)) for node, piece in slice_by_place(placed).items()}
-        for place, pipe in zip(self.places, self.pipes, strict=True):
-            deployment = Deployment(
-                session=f"s{self._sessions}",
-                epoch=1,
-                graph=graph.name,
-                drops=graph.drops,
-                created=SystemClock().now(),
-                places=self.places,
-                slices={place.node: pieces[place.node]},
-            )
-            pipe.send(pack(deployment))
-        self._all()
-        answers = self._all()
-        results: dict[str, bytes] = {}
-        for detail, files in answers:
-            if detail.status != "FINISHED":
-                raise SystemExit(f"the session ended {detail.status}: {detail.text}")
-            results.update(files)
-        ended = max(detail.finished for detail, _ in answers)
-        return ended - min(detail.started for detail, _ in answers), results
-
-    def close(self) -> None:
-        """Stop them."""
-        for pipe in self.pipes:
-            pipe.send(None)
-        for process in self.processes:
-            process.join(30)
-
-    def _all(self) -> list[Any]:
-        """What each says when it is so far; then all go on."""
-        answers = [pipe.recv() for pipe in self.pipes]
-        for pipe in self.pipes:
-            pipe.send(True)
-        return answers
-
-
-@contextmanager
-def _nodes(count: int, key: ClusterKey | None) -> Iterator[_Nodes]:
-    with tempfile.TemporaryDirectory() as root:
-        nodes = _Nodes(count, key, Path(root))
-        try:
-            yield nodes
-        finally:
-            nodes.close()
-
-
 def curve(drops: int, key: ClusterKey, repeats: int) -> dict[str, float]:
     """Drops per second on two nodes, with a key and without, by turns."""
     graph = triples(drops, 2)
     seconds: dict[str, list[float]] = {"encrypted": [], "plain": []}
-    with _nodes(2, key) as encrypted, _nodes(2, None) as plain:
+    with nodes(2, key) as encrypted, nodes(2, None) as plain:
         for turn in range(repeats + 1):
-            for name, nodes in (("encrypted", encrypted), ("plain", plain)):
-                taken, _ = nodes.run(triples(3000, 2) if turn == 0 else graph)
+            for name, cluster in (("encrypted", encrypted), ("plain", plain)):
+                run = cluster.run(triples(3000, 2) if turn == 0 else graph)
                 if turn:
-                    seconds[name].append(taken)
+                    seconds[name].append(run.seconds)
     report: dict[str, float] = {
         f"{name}_drops_per_s": round(graph.drops / statistics.median(taken)) for name, taken in seconds.items()
     }
     report["ratio"] = round(report["encrypted_drops_per_s"] / report["plain_drops_per_s"], 2)
-    return report
-
-
-def hops(count: int, key: ClusterKey) -> dict[str, Any]:
-    """Microseconds from start to start along a chain: between two nodes, with a key and without, and on one."""
-    report: dict[str, Any] = {}
-    for name, parts, secret in (("one_node", 1, None), ("two_nodes_plain", 2, None), ("two_nodes_encrypted", 2, key)):
-        with _nodes(parts, secret) as nodes:
-            nodes.run(triples(300, parts))
-            _, results = nodes.run(relay(count, parts))
-        times = sorted(pickle.loads(body) for body in results.values())  # noqa: S301 - written by this very program
-        if len(times) != count:
-            raise SystemExit(f"{len(times)} of {count} times were written")
-        micros = sorted((after - before) / 1e3 for before, after in pairwise(times))
-        report[name] = {
-            "median_us": round(statistics.median(micros)),
-            "p99_us": round(micros[int(len(micros) * 0.99)]),
-        }
     return report
 
 
@@ -245,7 +129,6 @@ def main() -> None:
     parser.add_argument("--sizes", default="10000,100000", help="drops, with commas between")
     parser.add_argument("--nodes", default="1,2,4", help="numbers of nodes")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--hops", type=int, default=1000, help="length of the chain for latency")
     parser.add_argument("--daliuge", action="store_true", help="measure DALiuGE, too")
     parser.add_argument("--daliuge-sizes", default="3000,30000", help="drops, with commas between")
     parser.add_argument("--daliuge-python", metavar="PYTHON", help="an interpreter that has it")
@@ -258,12 +141,11 @@ def main() -> None:
     }
     for size in sizes:
         report["local"].append({"drops": size, **alone(size)})
-        for nodes in map(int, options.nodes.split(",")):
-            report["managed"].append(managed(size, nodes, options.repeats))
+        for count in map(int, options.nodes.split(",")):
+            report["managed"].append(managed(size, count, options.repeats))
     with tempfile.TemporaryDirectory() as directory:
         key = create(Path(directory) / "keys" / "cluster.key")
         report["curve"] = curve(min(max(sizes), 100_000), key, options.repeats)
-        report["hop"] = hops(options.hops, key)
     if options.daliuge:
         graphs = [triples(int(size), nodes) for size in options.daliuge_sizes.split(",") for nodes in (1, 2)]
         report["daliuge"] = daliuge(graphs, options.daliuge_python)

@@ -1,0 +1,137 @@
+"""Node managers for benchmarks, each in a process of its own, with nothing above them: no REST, no island."""
+
+import multiprocessing
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from dropflow.clock import SystemClock
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slicing import dump_slice, slice_by_place
+from managers.deployment import Deployment, Place, pack, unpack
+from managers.keys import ClusterKey
+from managers.node.manager import NodeManager
+
+__all__ = ["Nodes", "Run", "Watcher", "nodes"]
+
+_SECONDS = 600
+
+Watcher = Callable[[], Callable[[], Any]]
+"""Called once in the process of a node; what it gives back is called after each run, and its answer is handed over."""
+
+
+class Run:
+    """What a run left: its length in seconds, the results by file name, and what the watcher of each node saw."""
+
+    def __init__(self, seconds: float, results: dict[str, bytes], seen: list[Any]) -> None:
+        self.seconds = seconds
+        self.results = results
+        self.seen = seen
+
+
+def _node(pipe: Connection, root: Path, key: ClusterKey | None, runner: str, watcher: Watcher | None) -> None:
+    """A node manager that takes orders from a pipe: a deployment to prepare and run."""
+    seen = None if watcher is None else watcher()
+    name = root.name
+    manager = NodeManager(name, root=root, key=key, runner=runner)
+    pipe.send(Place(name, manager.links_address, manager.info().incarnation))
+    while data := pipe.recv():
+        deployment = unpack(data)
+        manager.prepare(deployment, seconds=60.0)
+        pipe.send(None)
+        pipe.recv()
+        manager.start(deployment.session, deployment.epoch)
+        detail = manager.session(deployment.session)
+        while not detail.finished:
+            detail = manager.watch(deployment.session, version=detail.version, seconds=30.0)
+        results = root / "sessions" / deployment.session / "results"
+        files = {file.name: file.read_bytes() for file in results.iterdir()} if results.exists() else {}
+        pipe.send((detail, files, None if seen is None else seen()))
+        pipe.recv()
+        manager.delete(deployment.session)
+    manager.close()
+
+
+class Nodes:
+    """So many node managers, each in a process of its own; see `nodes`."""
+
+    def __init__(self, count: int, key: ClusterKey | None, root: Path, *, runner: str, watcher: Watcher | None) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipes: list[Connection] = []
+        self.processes = []
+        for number in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_node, args=(theirs, root / f"node{number}", key, runner, watcher))
+            process.start()
+            self.pipes.append(ours)
+            self.processes.append(process)
+        self.places = tuple(_answer(pipe) for pipe in self.pipes)
+        self._sessions = 0
+
+    def run(self, graph: PhysicalGraph) -> Run:
+        """Run a graph whose parts are the nodes."""
+        self._sessions += 1
+        placed = replace(graph, places=tuple(place.node for place in self.places))
+        pieces = {node: b"".join(dump_slice(piece)) for node, piece in slice_by_place(placed).items()}
+        for place, pipe in zip(self.places, self.pipes, strict=True):
+            deployment = Deployment(
+                session=f"s{self._sessions}",
+                epoch=1,
+                graph=graph.name,
+                drops=graph.drops,
+                created=SystemClock().now(),
+                places=self.places,
+                slices={place.node: pieces[place.node]},
+            )
+            pipe.send(pack(deployment))
+        self._all()
+        answers = self._all()
+        results: dict[str, bytes] = {}
+        for detail, files, _ in answers:
+            if detail.status != "FINISHED":
+                raise SystemExit(f"the session ended {detail.status}: {detail.text}")
+            results.update(files)
+        seconds = max(detail.finished for detail, *_ in answers) - min(detail.started for detail, *_ in answers)
+        return Run(seconds, results, [seen for *_, seen in answers])
+
+    def close(self) -> None:
+        """Stop them."""
+        for pipe in self.pipes:
+            with suppress(OSError):  # it has ended
+                pipe.send(None)
+        for process in self.processes:
+            process.join(30)
+            process.kill()
+
+    def _all(self) -> list[Any]:
+        """What each says when it is so far; then all go on."""
+        answers = [_answer(pipe) for pipe in self.pipes]
+        for pipe in self.pipes:
+            pipe.send(True)
+        return answers
+
+
+def _answer(pipe: Connection) -> Any:
+    if not pipe.poll(_SECONDS):
+        raise SystemExit(f"a node manager has not answered for {_SECONDS} s")
+    try:
+        return pipe.recv()
+    except EOFError:
+        raise SystemExit("a node manager ended; why is said above") from None
+
+
+@contextmanager
+def nodes(
+    count: int, key: ClusterKey | None, *, runner: str = "processes", watcher: Watcher | None = None
+) -> Iterator[Nodes]:
+    """So many node managers, and nothing left of them afterwards."""
+    with tempfile.TemporaryDirectory() as root:
+        found = Nodes(count, key, Path(root), runner=runner, watcher=watcher)
+        try:
+            yield found
+        finally:
+            found.close()
