@@ -44,6 +44,7 @@ __all__ = [
     "Part",
     "Refuse",
     "Stop",
+    "Stream",
     "Welcome",
     "decode_message",
     "decode_packet",
@@ -156,8 +157,9 @@ class Fetch(msgspec.Struct, frozen=True, array_like=True, tag="fetch"):
     """Ask for `length` bytes, from `offset`, of the content of a drop; answered by `Chunk`, `Gone` or `FetchFailed`.
 
     `request` names the whole transfer; a transfer asks for several ranges ahead, and that is its credit. `check` asks
-    the sender for the CRC-32 of each chunk. `attempt` 0 means whichever attempt was committed. With a `producer`, an
-    application of the asked node, what is wanted is its uncommitted part of a drop that lives elsewhere.
+    the sender for the CRC-32 of each chunk. `attempt` 0 means whichever attempt was committed, another one what it is
+    writing. With a `producer`, an application of the asked node, what is wanted is its uncommitted part of a drop that
+    lives elsewhere.
     """
 
     request: _Natural
@@ -229,8 +231,29 @@ class Content(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stamp: tuple[int, ...] = ()
 
 
+class Stream(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A data drop that is being written and can be fetched while it grows, from the sender; or cannot any more.
+
+    Attributes
+    ----------
+    drop : int
+        Drop of the whole graph.
+    attempt : int
+        Of the application that writes it; what is fetched is named by it.
+    producer : int
+        That application, if it is one of the sender and the drop one of the receiver; -1 for a drop of the sender.
+    handle : Handle or None
+        What it is going to be; its path is only known to the sender. None if what was written counts no more.
+    """
+
+    drop: _Natural
+    attempt: Annotated[int, Meta(ge=1)]
+    producer: Annotated[int, Meta(ge=-1)] = -1
+    handle: Handle | None = None
+
+
 class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
-    """Drops of one node that reached terminal states, for a node that has consumers or producers of theirs.
+    """Drops of one node that reached terminal states or are open, for a node that has consumers or producers of theirs.
 
     Attributes
     ----------
@@ -251,6 +274,8 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
         the receiver, the application that chose to skip it; its own row follows in the same message.
     contents : tuple of Content
         Of data drops in this message, and parts that applications in this message wrote to drops of the receiver.
+    streams : tuple of Stream
+        Data drops that are open, or not any more; they come before everything else in this message.
     """
 
     session: _Name
@@ -261,6 +286,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
     attempts: bytes
     causes: bytes
     contents: tuple[Content, ...] = ()
+    streams: tuple[Stream, ...] = ()
 
     def __post_init__(self) -> None:
         count = len(self.states)
@@ -282,6 +308,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
         attempts: ArrayLike,
         causes: ArrayLike,
         contents: tuple[Content, ...] = (),
+        streams: tuple[Stream, ...] = (),
     ) -> "Events":
         """Message from anything numpy makes arrays of; a value that does not fit its type is an `OverflowError`."""
         return cls(
@@ -293,6 +320,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
             _column(attempts, "<u2"),
             _column(causes, "<i4"),
             contents,
+            streams,
         )
 
     def columns(self) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.uint16], NDArray[np.int32]]:

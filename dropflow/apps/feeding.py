@@ -21,7 +21,7 @@ class Feeder:
     """
 
     def __init__(self, source: BinaryIO, pipe: IO[bytes]) -> None:
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         """Why `source` could not be read to its end."""
         self._source = source
         self._pipe = pipe
@@ -46,5 +46,5 @@ class Feeder:
                 while not self._ending and (block := read(_BLOCK)):
                     self._pipe.write(block)
                     self._pipe.flush()
-        except Exception as error:  # noqa: BLE001 - raised again where the command was run
+        except BaseException as error:  # noqa: BLE001 - raised again where the command was run, as a cancel is
             self.error = error

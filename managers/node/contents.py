@@ -18,9 +18,10 @@ from dropflow.data.faults import storage
 from dropflow.data.parts import remove_part
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
-from dropflow.errors import GoneError, StorageError
+from dropflow.errors import GoneError
 from managers.links import BufferSource, Fetched, FileSource, Sink, Source
 from managers.messages import Content
+from managers.node.paths import here, portable
 
 __all__ = ["INLINE", "Contents", "Fetch"]
 
@@ -29,8 +30,6 @@ INLINE = 4096
 
 Fetch = Callable[[Content, Sink], Fetched]
 """Fetches what a content stands for, passing it on as it arrives."""
-
-_RELATIVE = "./"
 
 
 class Contents:
@@ -61,12 +60,7 @@ class Contents:
         drop, producer : int
             Rows of the whole graph.
         """
-        if handle.final.startswith(f"{self._workspace.directory}/"):
-            # The session's directory is another one there.
-            relative = handle.final[len(self._workspace.directory) + 1 :]
-            told = msgspec.structs.replace(handle, final=_RELATIVE + relative)
-        else:
-            told = handle
+        told = portable(handle, self._workspace)
         if handle.kind in ("null", "url") or (handle.kind == "bytes" and handle.size <= INLINE):
             return Content(drop, told, producer)
         with self._lock:
@@ -114,13 +108,8 @@ class Contents:
         DropflowError
             It cannot be had.
         """
-        handle = content.handle
+        handle = here(content.handle, self._workspace)
         is_part = content.producer >= 0
-        if handle.final.startswith(_RELATIVE):
-            final = f"{self._workspace.directory}/{handle.final[len(_RELATIVE) :]}"
-            if ".." in Path(final).parts:
-                raise StorageError(f"the path {handle.final!r} leaves the directory of the session")
-            handle = msgspec.structs.replace(handle, final=final)
         if not self.needs_fetching(content):
             return handle
         if self._in_place and content.stamp and _stamp(handle.location) == content.stamp:

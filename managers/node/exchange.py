@@ -12,18 +12,21 @@ from functools import partial
 
 import numpy as np
 
+from dropflow.clock import Clock
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Arrival, Handle, Mail, Told
-from dropflow.engine.events import NO_CAUSE, Lost, Reported, foreign, row_of_foreign
+from dropflow.engine.events import NO_CAUSE, NO_PRODUCER, Lost, Opened, Reported, Withdrawn, foreign, row_of_foreign
 from dropflow.errors import DropflowError, LinkError, ProtocolError, UsageError
 from dropflow.failure import Failure
 from dropflow.graph.slicing import Slice
 from dropflow.states import DropState
 from managers.links import Fetched, Links, Sink, Source
-from managers.messages import Content, Events, Stop
+from managers.messages import Content, Events, Stop, Stream
 from managers.node.addressing import Routes
+from managers.node.bells import Bells
 from managers.node.contents import Contents, Fetch
 from managers.node.fetchers import Fetchers
+from managers.node.streams import NodeStreams
 
 __all__ = ["NodeExchange"]
 
@@ -49,8 +52,12 @@ class NodeExchange:
         Of this process, connected to the other nodes of the session.
     fetchers : Fetchers
         Threads that fetch contents.
+    bells : Bells
+        Hears when what is offered grows.
     workspace : Workspace
         The session's directories.
+    clock : Clock
+        Time.
     in_place : bool
         Whether to read files of other nodes where they lie, if they are seen from here.
     """
@@ -63,7 +70,9 @@ class NodeExchange:
         epoch: int,
         links: Links,
         fetchers: Fetchers,
+        bells: Bells,
         workspace: Workspace,
+        clock: Clock,
         in_place: bool = True,
     ) -> None:
         self.rows = piece.drop
@@ -77,6 +86,7 @@ class NodeExchange:
         self._links = links
         self._fetchers = fetchers
         self._contents = Contents(workspace, in_place=in_place)
+        self._streams = NodeStreams(session, workspace, links=links, bells=bells, clock=clock)
         self._sequence: dict[str, int] = {}
         self._parts: dict[int, list[tuple[int, int, Handle]]] = {}
         self._lock = threading.Lock()
@@ -104,11 +114,12 @@ class NodeExchange:
         rows, own = self._rows, self._routes
         for one in told:
             row = rows[one.drop]
+            if not one.state.is_terminal:
+                self._tell_stream(one, row, batches)
+                continue
             cause = self._cause_out(one.cause)
             for node, wants in own.of(one.drop):
-                batch = batches.get(node)
-                if batch is None:
-                    batch = batches[node] = _Batch()
+                batch = _batch_for(node, batches)
                 for target in one.skipped:
                     if own.home(target) == node:
                         batch.add(rows[target], _SKIPPED, one.attempt, row)
@@ -118,16 +129,28 @@ class NodeExchange:
         for node, batch in batches.items():
             self._send(own.nodes[node], batch)
 
+    def withdraw(self, drop: int, attempt: int) -> None:
+        """Stop offering a stream, or fetching it."""
+        row = self._rows[drop]
+        self._streams.unfollow(row, attempt)
+        if self._own[drop]:
+            self._streams.withdraw(row, attempt)
+
     def release(self, drop: int) -> None:
         """Stop offering a content, or remove the copy that was fetched."""
         row = self._rows[drop]
         if not self._own[drop]:
+            self._streams.forget(row)
             self._contents.forget(row)
-        elif self._contents.withdraw(row) is not None:
+            return
+        self._streams.withdraw(row)
+        if self._contents.withdraw(row) is not None:
             self._links.forget(self._session, row)
 
     def reclaim(self, drop: int) -> Sequence[Handle]:
         """The parts written here of a drop elsewhere that is settled."""
+        if not self._own[drop]:
+            self._streams.withdraw(self._rows[drop])
         parts = self._parts.pop(drop, ())
         for row, producer, _ in parts:
             self._contents.withdraw(row, producer)
@@ -160,6 +183,7 @@ class NodeExchange:
         with self._lock:
             self._deliver = _nowhere
         self.hurry()
+        self._streams.close()
         self._links.forget(self._session)
 
     # The links' side.
@@ -183,7 +207,7 @@ class NodeExchange:
         by_owner: dict[int, list[Content]] = {}
         for content in events.contents:
             by_owner.setdefault(content.producer if content.producer >= 0 else content.drop, []).append(content)
-        arrivals: list[Arrival] = []
+        arrivals = [withdrawn for stream in events.streams for withdrawn in self._open_stream(peer, stream)]
         skipped: dict[int, list[int]] = {}
         fetch = self._fetcher(peer)
         for drop, row, state, attempt, cause in zip(
@@ -203,8 +227,10 @@ class NodeExchange:
                 arrivals.append(self._arrival(peer, event, row, contents, fetch))
         return arrivals
 
-    def source(self, drop: int, producer: int) -> Source:
-        """Open what was offered to other nodes, for the data plane."""
+    def source(self, drop: int, attempt: int, producer: int) -> Source:
+        """Open what was offered to other nodes, for the data plane: what an attempt writes; for 0, what is complete."""
+        if attempt:
+            return self._streams.source(drop, attempt, producer)
         return self._contents.source(drop, producer)
 
     # Out.
@@ -218,6 +244,31 @@ class NodeExchange:
                 batch.contents.append(self._contents.offer(there, handle, row))
                 self._parts.setdefault(target, []).append((there, row, handle))
 
+    def _tell_stream(self, one: Told, row: int, batches: dict[int, "_Batch"]) -> None:
+        """A drop here that is open, or not any more, to its consumers; one that is written here, to its own node."""
+        if self._own[one.drop]:
+            nodes = [node for node, wants in self._routes.of(one.drop) if wants]
+            producer = NO_PRODUCER
+        else:
+            before = self._piece.graph.predecessors
+            nodes = [self._routes.home(one.drop)]
+            producer = self._rows[before.neighbour[before.ptr[one.drop]]]
+        if one.state is DropState.WRITING:
+            if one.drop not in one.handles:
+                return
+            try:
+                stream = self._streams.offer(row, one.attempt, producer, one.handles[one.drop])
+            except DropflowError as error:
+                _log.warning(
+                    "drop %s cannot be read while it is written, and goes out when it is complete: %s", row, error
+                )
+                return
+        else:
+            self._streams.withdraw(row, one.attempt)
+            stream = Stream(row, one.attempt, producer)
+        for node in nodes:
+            _batch_for(node, batches).streams.append(stream)
+
     def _send(self, node: str, batch: "_Batch") -> None:
         number = self._sequence.get(node, 0) + 1
         self._sequence[node] = number
@@ -230,6 +281,7 @@ class NodeExchange:
             attempts=batch.attempts,
             causes=batch.causes,
             contents=tuple(batch.contents),
+            streams=tuple(batch.streams),
         )
         try:
             self._links.send(node, message, give_up=self._is_hurried)
@@ -250,6 +302,26 @@ class NodeExchange:
         here = self._piece.local(cause)
         return foreign(cause) if here is None else here
 
+    def _open_stream(self, peer: str, stream: Stream) -> list[Arrival]:
+        """Follow a stream, of which the session hears once something is there; or let it know that it is no more."""
+        drop = self._local(stream.drop, peer)
+        withdrawn = Arrival(Withdrawn(drop, stream.attempt))
+        if stream.handle is None:
+            self._streams.unfollow(stream.drop, stream.attempt)
+            return [withdrawn]
+        producer = NO_PRODUCER if stream.producer < 0 else self._local(stream.producer, peer)
+        before = self._piece.graph.predecessors
+        # Of several producers each writes a part, and none of them is the content.
+        if producer == NO_PRODUCER or before.ptr[drop + 1] - before.ptr[drop] == 1:
+            opened = Opened(drop, producer, stream.attempt)
+            self._streams.follow(
+                peer,
+                stream,
+                lambda handle: self._pass([_Fetched(peer, [Arrival(opened, {drop: handle})])]),
+                lambda: self._pass([_Fetched(peer, [withdrawn])]),
+            )
+        return []
+
     def _fetch_and_pass(self, peer: str, event: Reported, row: int, contents: Sequence[Content], fetch: Fetch) -> None:
         self._pass([_Fetched(peer, [self._arrival(peer, event, row, contents, fetch)])])
 
@@ -259,7 +331,7 @@ class NodeExchange:
         try:
             for content in contents:
                 target = event.drop if content.drop == row else self._local(content.drop, peer)
-                handles[target] = self._contents.take_over(content, fetch)
+                handles[target] = self._streams.take_over(content) or self._contents.take_over(content, fetch)
         except DropflowError as error:
             failure = Failure.of(error)
         except Exception as error:  # noqa: BLE001 - else the session would wait for ever
@@ -303,7 +375,7 @@ class NodeExchange:
 class _Batch:
     """What one message tells: columns that grow together."""
 
-    __slots__ = ("attempts", "causes", "contents", "drops", "states")
+    __slots__ = ("attempts", "causes", "contents", "drops", "states", "streams")
 
     def __init__(self) -> None:
         self.drops: list[int] = []
@@ -311,6 +383,7 @@ class _Batch:
         self.attempts: list[int] = []
         self.causes: list[int] = []
         self.contents: list[Content] = []
+        self.streams: list[Stream] = []
 
     def add(self, drop: int, state: int, attempt: int, cause: int) -> None:
         """One more row."""
@@ -318,6 +391,13 @@ class _Batch:
         self.states.append(state)
         self.attempts.append(attempt)
         self.causes.append(cause)
+
+
+def _batch_for(node: int, batches: dict[int, _Batch]) -> _Batch:
+    batch = batches.get(node)
+    if batch is None:
+        batch = batches[node] = _Batch()
+    return batch
 
 
 class _Letter:

@@ -12,6 +12,7 @@ import msgspec
 
 from dropflow.apps.registry import check
 from dropflow.apps.runners import make_runner
+from dropflow.apps.streams import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.keeper import LocalKeeper
 from dropflow.engine.journal import Journal, JournalHeader
@@ -28,6 +29,7 @@ from dropflow.states import SessionState
 from managers.deployment import Deployment
 from managers.links import Links
 from managers.node import picture
+from managers.node.bells import Bells
 from managers.node.chronicle import Chronicle
 from managers.node.exchange import NodeExchange
 from managers.node.fetchers import Fetchers
@@ -58,6 +60,8 @@ class HostedSession:
         Of this process.
     fetchers : Fetchers
         Threads that fetch contents from other nodes.
+    bells : Bells
+        Hears when data that other nodes follow grow.
     clock : Clock
         Time.
     runner : str
@@ -87,6 +91,7 @@ class HostedSession:
         *,
         links: Links,
         fetchers: Fetchers,
+        bells: Bells,
         clock: Clock,
         runner: str = "processes",
         pool: WorkerPool,
@@ -109,6 +114,7 @@ class HostedSession:
         self._text = ""
         self._forsaken: threading.Timer | None = None
         refuse_errors(check(piece.graph.templates), name=piece.graph.name)
+        streams = streaming_links(piece.graph)
         self._make_directory()
         try:
             self._keeper = LocalKeeper(directory, self.name, clock)
@@ -119,7 +125,9 @@ class HostedSession:
                 epoch=self.epoch,
                 links=links,
                 fetchers=fetchers,
+                bells=bells,
                 workspace=self._keeper.workspace,
+                clock=clock,
                 in_place=in_place,
             )
             self.session = Session(
@@ -129,8 +137,9 @@ class HostedSession:
                 session=self.name,
                 directory=str(directory),
                 clock=clock,
+                streams=streams,
                 exchange=self.exchange,
-                journal=self._journal(piece),
+                journal=self._journal(piece, streams),
                 instruments=(Chronicle(piece.graph, self.name),),
                 on_statistics=self._on_statistics,
                 check_invariants=deployment.check,
@@ -369,8 +378,8 @@ class HostedSession:
         except OSError as error:
             raise StorageError(f"cannot be written: {error.strerror}", where=str(self.directory)) from error
 
-    def _journal(self, piece: Slice) -> Journal:
-        header = JournalHeader(self.name, digest(piece.graph), self._clock.now())
+    def _journal(self, piece: Slice, streams: tuple[int, ...]) -> Journal:
+        header = JournalHeader(self.name, digest(piece.graph), self._clock.now(), streams)
         return Journal(self.directory / "journal.dfj", header)
 
     def _write_end(self) -> None:

@@ -50,6 +50,7 @@ from managers.keys import ClusterKey
 from managers.links import Delivery, LinkChange, LinkEvent, Links, LinkSettings, Source
 from managers.messages import PROTOCOL, Events, Stop
 from managers.node import picture
+from managers.node.bells import Bells
 from managers.node.downloads import content_download, file_download
 from managers.node.fetchers import Fetchers
 from managers.node.hosting import HostedSession
@@ -138,6 +139,7 @@ class NodeManager:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self._root)) from error
         self._pool = WorkerPool(self._workers, logs=self._root)
         self._fetchers = Fetchers()
+        self._bells = Bells()
         self._links = Links(
             name,
             bind=links_bind,
@@ -410,6 +412,7 @@ class NodeManager:
         self._links.flush(2.0)
         self._links.close()
         self._fetchers.close()
+        self._bells.close()
 
     # The links' side.
 
@@ -446,11 +449,11 @@ class NodeManager:
                 )
                 hosted.lose(peer, failure, before=before)
 
-    def _open(self, session: str, drop: int, _attempt: int, producer: int) -> Source:
+    def _open(self, session: str, drop: int, attempt: int, producer: int) -> Source:
         hosted = self._sessions.get(session)
         if hosted is None:
             raise GoneError(f"session {session!r} is not on node {self.name} any more")
-        return hosted.exchange.source(drop, producer)
+        return hosted.exchange.source(drop, attempt, producer)
 
     # Its sessions.
 
@@ -463,6 +466,7 @@ class NodeManager:
             self._root / "sessions" / deployment.session,
             links=self._links,
             fetchers=self._fetchers,
+            bells=self._bells,
             clock=self._clock,
             runner=self._runner,
             pool=self._pool,

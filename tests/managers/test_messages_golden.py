@@ -57,6 +57,7 @@ EXAMPLES: list[Packet | Message] = [
                 1, Handle(kind="file", location="/n/files/x", final="./files/x", size=9), 7, (3, 9, 1 << 60)
             ),
         ),
+        streams=(messages.Stream(5, 2, 4, Handle(kind="stream", final="./files/y")), messages.Stream(6, 1)),
     ),
     messages.Stop("s-1", 1, "by hand", "node-2", _FAILURE),
     messages.Leave("shutting down"),
