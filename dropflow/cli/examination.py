@@ -92,7 +92,7 @@ def examine_cluster(
         tried = dict(zip(links, pool.map(lambda address: _try(address, timeout), links.values()), strict=True))
         seen = [msgspec.structs.replace(sight, links=tried.get(sight.url, "")) for sight in seen]
         plan = plan_ways(seen, peers=peers)
-        answers = pool.map(lambda row: _ways(*row, connect, timeout), plan.targets.items())
+        answers = pool.map(lambda near: _ways(near, plan.targets[near], connect, timeout), plan.targets)
         found = dict(zip(plan.targets, answers, strict=True))
     managers = tuple(
         msgspec.structs.replace(sight, mute=found[sight.url][1]) if sight.url in found else sight for sight in seen
