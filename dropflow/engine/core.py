@@ -223,6 +223,10 @@ class Core:
         """Whether the attempt of an application reads inputs that are not complete, so that its outcome must wait."""
         return drop in self._ahead
 
+    def restarts(self, drop: int) -> int:
+        """How many attempts of an application were stopped because what they read was withdrawn."""
+        return self._restarts.get(drop, 0)
+
     def opened(self, drop: int) -> int:
         """Attempt of the producer whose output consumers may read while it grows; 0 if the drop is not open."""
         return self._opened.get(drop, 0)

@@ -1,5 +1,7 @@
 """Why a drop is where it is: what it waits for, and what put it there."""
 
+from collections.abc import Iterator, Sequence
+
 import msgspec
 
 from dropflow.engine.core import Core
@@ -45,27 +47,53 @@ def explain(core: Core, drop: int) -> Explanation:
     waiting = tuple(other for other in inputs if not core.state(other).is_terminal)
     noun = "application" if template.kind is Kind.APP else "data"
     lines = [f"{noun} drop of {template.name!r}, {state.name}"]
-    errors, skips = core.told(drop)
     if state is DropState.INITIALIZED and inputs:
-        wanted = (
-            inputs if template.kind is Kind.DATA else range(effective_inputs(template.effective_inputs, len(inputs)))
-        )
-        what = "producers" if template.kind is Kind.DATA else "inputs"
-        lines.append(
-            f"waits for {core.awaited(drop)} of {len(wanted)} {what}; "
-            f"of those that reported, {errors} failed and {skips} were skipped"
-        )
-        lines += [f"  {oid(graph, other)} is {core.state(other).name}" for other in waiting[:_SHOWN]]
-        if len(waiting) > _SHOWN:
-            lines.append(f"  and {len(waiting) - _SHOWN} more")
+        lines += _waiting(core, drop, inputs, waiting)
     elif state is DropState.WRITING:
-        running = drop in core.running
-        lines.append(f"attempt {core.attempt(drop)} is running" if running else "its parts are being put together")
+        lines += _writing(core, drop, waiting)
     elif state is DropState.ERROR and cause is not None:
         own = cause == drop
         lines.append("it failed itself" if own else f"the error started at {oid(graph, cause)}" if cause >= 0 else "")
     elif state is DropState.SKIPPED:
+        skips = core.told(drop)[1]
         lines.append(f"{skips} of its {len(inputs)} predecessors were skipped" if skips else "its producer left it out")
     return Explanation(
         oid=oid(graph, drop), state=state, waiting_for=waiting, cause=cause, lines=tuple(line for line in lines if line)
     )
+
+
+def _waiting(core: Core, drop: int, inputs: Sequence[int], waiting: Sequence[int]) -> Iterator[str]:
+    template = core.graph.templates[core.graph.template[drop]]
+    is_data = template.kind is Kind.DATA
+    wanted = len(inputs) if is_data else effective_inputs(template.effective_inputs, len(inputs))
+    errors, skips = core.told(drop)
+    yield (
+        f"waits for {core.awaited(drop)} of {wanted} {'producers' if is_data else 'inputs'}; "
+        f"of those that reported, {errors} failed and {skips} were skipped"
+    )
+    yield from _states(core, waiting)
+
+
+def _writing(core: Core, drop: int, waiting: Sequence[int]) -> Iterator[str]:
+    if core.is_ahead(drop):
+        yield (
+            f"attempt {core.attempt(drop)} reads inputs that are still being written; "
+            "what comes of it counts when they are complete"
+        )
+        yield from _states(core, waiting)
+    elif drop in core.running:
+        yield f"attempt {core.attempt(drop)} is running"
+    elif core.opened(drop):
+        yield f"attempt {core.opened(drop)} of its producer writes it, and consumers may read what is there"
+    else:
+        yield "its parts are being put together"
+    restarts = core.restarts(drop)
+    if restarts:
+        yield f"{restarts} of its attempts began again because what they read was withdrawn; they do not count as tries"
+
+
+def _states(core: Core, drops: Sequence[int]) -> Iterator[str]:
+    for other in drops[:_SHOWN]:
+        yield f"  {oid(core.graph, other)} is {core.state(other).name}"
+    if len(drops) > _SHOWN:
+        yield f"  and {len(drops) - _SHOWN} more"

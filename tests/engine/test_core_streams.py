@@ -1,0 +1,195 @@
+"""The core and data that are read while they are written: each step of the course, one by one."""
+
+import pytest
+
+from dropflow.engine.core import Core
+from dropflow.engine.events import (
+    NO_CAUSE,
+    NO_PRODUCER,
+    Abort,
+    Accept,
+    Assembled,
+    Begin,
+    Failed,
+    Finish,
+    Finished,
+    Opened,
+    Release,
+    Reported,
+    Run,
+    Tell,
+    Withdraw,
+    Withdrawn,
+)
+from dropflow.engine.explain import explain
+from dropflow.engine.invariants import check
+from dropflow.failure import Failure
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.states import DropState, SessionState
+from dropflow.testing.drawing import draw, row
+
+BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
+
+
+def begun(drawing: str, *, streams: bool = True, **fields: dict[str, object]) -> tuple[PhysicalGraph, Core]:
+    """A drawing all of whose links stream, and its core, running."""
+    graph = draw(drawing, **fields)
+    core = Core(graph, streams=range(len(graph.links)) if streams else ())
+    core.handle([Begin()])
+    return graph, core
+
+
+def test_a_consumer_runs_as_soon_as_its_input_is_open() -> None:
+    """It runs ahead, and its outcome is refused until the input is complete, which is said."""
+    graph, core = begun("A -> x -> B -> y")
+    a, x, b = row(graph, "A"), row(graph, "x"), row(graph, "B")
+
+    assert core.handle([Opened(x, a, 1)]) == [Run(b, 1)]
+    assert core.state(x) is DropState.WRITING
+    assert core.is_ahead(b)
+    assert core.handle([Finished(b, 1)]) == []
+    assert core.handle([Finished(a, 1)]) == [Accept(b, 1)]
+    assert core.handle([Finished(b, 1)]) == [Release(x), Finish(SessionState.FINISHED)]
+    check(core)
+
+
+def test_links_that_do_not_stream_wait() -> None:
+    """Without streaming links the news change nothing but the state of the drop."""
+    graph, core = begun("A -> x -> B", streams=False)
+    assert core.handle([Opened(row(graph, "x"), row(graph, "A"), 1)]) == []
+    assert core.handle([Finished(row(graph, "A"), 1)]) == [Run(row(graph, "B"), 1)]
+
+
+def test_a_consumer_waits_for_the_inputs_that_are_not_open() -> None:
+    """All of its inputs must be complete or open."""
+    graph, core = begun("A -> x -> C, B -> y -> C")
+
+    assert core.handle([Opened(row(graph, "x"), row(graph, "A"), 1)]) == []
+    assert core.handle([Finished(row(graph, "B"), 1)]) == [Run(row(graph, "C"), 1)]
+    check(core)
+
+
+@pytest.mark.parametrize("tries", [1, 2])
+def test_a_consumer_starts_over_when_its_producer_fails(tries: int) -> None:
+    """Its attempt is stopped; what comes next is what would have come had it waited."""
+    graph, core = begun("A -> x -> B -> y", A={"tries": tries}, B={"error_threshold": 100.0})
+    a, x, b = row(graph, "A"), row(graph, "x"), row(graph, "B")
+    core.handle([Opened(x, a, 1)])
+    actions = core.handle([Failed(a, 1, BOOM)])
+
+    assert actions[:2] == [Abort(b, 1), Withdraw(x, 1)]
+    assert core.restarts(b) == 1
+    if tries == 1:
+        assert Run(b, 2) in actions, "the threshold allows it to run without"
+        assert core.state(x) is DropState.ERROR
+    else:
+        assert actions[2:] == [Run(a, 2)]
+        assert core.state(b) is DropState.INITIALIZED
+        assert core.handle([Opened(x, a, 2)]) == [Run(b, 2)]
+    check(core)
+
+
+def test_a_restart_is_no_try() -> None:
+    """An application that may fail twice may do so after it had to start over, too."""
+    graph, core = begun("A -> x -> B -> y", A={"tries": 2}, B={"tries": 2})
+    a, x, b = row(graph, "A"), row(graph, "x"), row(graph, "B")
+    core.handle([Opened(x, a, 1), Failed(a, 1, BOOM), Finished(a, 2)])
+
+    assert core.attempt(b) == 2
+    assert core.handle([Failed(b, 2, BOOM)]) == [Run(b, 3)]
+    core.handle([Failed(b, 3, BOOM)])
+    assert core.state(b) is DropState.ERROR
+
+
+def test_a_whole_chain_starts_over() -> None:
+    """Who reads what an aborted attempt wrote is aborted too, however long the chain."""
+    length = 300
+    drawing = "".join(f"A{n} -> x{n} -> " for n in range(length)) + "Z"
+    graph, core = begun(drawing, A0={"tries": 2})
+    for number in range(length):
+        core.handle([Opened(row(graph, f"x{number}"), row(graph, f"A{number}"), 1)])
+    assert len(core.running) == length + 1
+    actions = core.handle([Failed(row(graph, "A0"), 1, BOOM)])
+
+    assert sum(isinstance(action, Abort) for action in actions) == length
+    assert core.running == {row(graph, "A0")}
+    check(core)
+
+
+@pytest.mark.parametrize(
+    "event", [Opened(1, 0, 2), Opened(1, 0, 0), Opened(1, 2, 1)], ids=["future", "no attempt", "not its producer"]
+)
+def test_what_nobody_writes_is_not_open(event: Opened) -> None:
+    """Only the current attempt of the producer can open a drop."""
+    _, core = begun("A -> x -> B -> y")
+
+    assert core.handle([event]) == []
+    assert core.refused == 1
+
+
+def test_a_drop_of_several_producers_is_never_open() -> None:
+    """None of the parts is the content."""
+    graph, core = begun("A -> x, B -> x -> C")
+
+    assert core.handle([Opened(row(graph, "x"), row(graph, "A"), 1)]) == []
+    assert core.refused == 1
+
+
+def test_an_open_drop_is_not_put_together() -> None:
+    """News of parts that nobody asked to be put together are refused."""
+    graph, core = begun("A -> x -> B")
+    core.handle([Opened(row(graph, "x"), row(graph, "A"), 1)])
+
+    assert core.handle([Assembled(row(graph, "x"))]) == []
+    assert core.refused == 1
+
+
+def test_an_application_that_needs_only_some_inputs_waits() -> None:
+    """With effective inputs it acts on those that are complete first, as ever."""
+    graph, core = begun("A -> x -> C, B -> y -> C", C={"effective_inputs": 1})
+
+    assert core.handle([Opened(row(graph, "x"), row(graph, "A"), 1)]) == []
+    assert Run(row(graph, "C"), 1) in core.handle([Finished(row(graph, "B"), 1)])
+
+
+def test_what_is_written_for_another_node_is_told_to_it() -> None:
+    """The drop's own node opens it; a failed attempt takes it back."""
+    graph = draw("A -> x -> B", A={"tries": 2})
+    a, x, b = row(graph, "A"), row(graph, "x"), row(graph, "B")
+    core = Core(graph, remote=[x], streams=range(2))
+    core.handle([Begin()])
+
+    assert core.handle([Opened(x, a, 1)]) == [Tell(x, DropState.WRITING, NO_CAUSE, 1)]
+    assert core.handle([Opened(x, NO_PRODUCER, 1)]) == [Run(b, 1)], "also for consumers beside the producer"
+    told = core.handle([Failed(a, 1, BOOM)])
+    assert Tell(x, DropState.INITIALIZED, NO_CAUSE, 1) in told
+    assert Abort(b, 1) in told, "who is beside the producer need not wait for the news from the drop's node"
+    assert core.handle([Withdrawn(x, 1)]) == []
+    assert core.handle([Opened(x, NO_PRODUCER, 2)]) == [Run(b, 2)]
+    check(core)
+
+
+def test_news_of_withdrawn_attempts_are_refused() -> None:
+    """What another node says of an attempt after it has taken it back, or twice, changes nothing."""
+    graph = draw("x -> B")
+    x, b = row(graph, "x"), row(graph, "B")
+    core = Core(graph, remote=[x], streams=[0])
+    core.handle([Begin(), Opened(x, NO_PRODUCER, 1), Withdrawn(x, 1)])
+
+    assert core.handle([Opened(x, NO_PRODUCER, 1), Withdrawn(x, 1), Withdrawn(x, 1)]) == []
+    assert core.handle([Opened(x, NO_PRODUCER, 2)]) == [Run(b, 2)]
+    assert core.handle([Opened(x, NO_PRODUCER, 2)]) == []
+    assert core.handle([Reported(x, DropState.COMPLETED)]) == [Accept(b, 2)]
+
+
+def test_people_are_told_why_drops_write() -> None:
+    """The words for a drop say who reads what, and what is waited for."""
+    graph, core = begun("A -> x -> B -> y", A={"tries": 2})
+    a, x, b = row(graph, "A"), row(graph, "x"), row(graph, "B")
+    core.handle([Opened(x, a, 1), Failed(a, 1, BOOM), Opened(x, a, 2)])
+    of_data, of_app = explain(core, x).lines, explain(core, b).lines
+
+    assert "attempt 2 of its producer writes it, and consumers may read what is there" in of_data
+    assert any("reads inputs that are still being written" in line for line in of_app)
+    assert "  drawing_x_0 is WRITING" in of_app
+    assert any(line.startswith("1 of its attempts began again") for line in of_app)
