@@ -72,7 +72,7 @@ class Attempt:
         self._cancelled = False
         self._event: threading.Event | None = None
         self._command: Command | None = None
-        self._wakers: list[Callable[[], None]] = []
+        self._wakers: tuple[Callable[[], None], ...] = ()
 
     @property
     def oid(self) -> str:
@@ -114,7 +114,7 @@ class Attempt:
         """The inputs, in the order of the graph."""
         if self._inputs is None:
             self._inputs = [
-                OpenInput(self, edge) if edge.state is DropState.WRITING else AttemptInput(self, edge)
+                OpenInput(self, edge) if edge.state is DropState.WRITING and edge.handle else AttemptInput(self, edge)
                 for edge in self.task.inputs
             ]
         return self._inputs
@@ -190,12 +190,12 @@ class Attempt:
             event.set()
         if command is not None:
             command.stop()
-        for wake in tuple(self._wakers):
+        for wake in self._wakers:
             wake()
 
     def on_stop(self, wake: Callable[[], None]) -> None:
         """Have something called when the attempt is stopped, so that who waits wakes and `check`s; at once if it is."""
-        self._wakers.append(wake)
+        self._wakers = (*self._wakers, wake)
         if self._cancelled:
             wake()
 

@@ -147,6 +147,46 @@ class Session:
         The graph has a cycle.
     """
 
+    # See `dropflow.engine.core.Core`.
+    __slots__ = (
+        "_announced",
+        "_asking",
+        "_began",
+        "_check_invariants",
+        "_clock",
+        "_directory",
+        "_early",
+        "_exchange",
+        "_failures",
+        "_handles",
+        "_has_aborted",
+        "_in_flight",
+        "_inbox",
+        "_instruments",
+        "_is_unseen",
+        "_journal",
+        "_keeper",
+        "_lost",
+        "_on_statistics",
+        "_outgoing",
+        "_over",
+        "_owned",
+        "_parts",
+        "_persisting",
+        "_published",
+        "_ready",
+        "_reason",
+        "_runner",
+        "_session",
+        "_streams",
+        "_tasks",
+        "_template_of",
+        "_told",
+        "core",
+        "graph",
+        "notes",
+    )
+
     def __init__(
         self,
         graph: PhysicalGraph,
@@ -198,6 +238,7 @@ class Session:
         self._began = 0.0
         self._published = 0.0
         self._is_unseen = False
+        self._has_aborted = False
         self._over = False
 
     def cancel(self, reason: str = "") -> None:
@@ -426,6 +467,7 @@ class Session:
         early = self._early.pop(drop, None)
         if isinstance(action, Accept):
             return [] if early is None else self._settled(early)
+        self._has_aborted = True
         if early is None:
             self._runner.abort(drop, attempt)
         else:
@@ -458,14 +500,14 @@ class Session:
 
     def _feed(self) -> None:
         """Give the runner as many tasks as it has room for."""
+        if self._has_aborted:
+            # Not only is it of no use: an attempt that nobody waits for may want inputs that are gone.
+            self._ready = deque(run for run in self._ready if self.core.is_current(run.drop, run.attempt))
+            self._has_aborted = False
         room = self._runner.window - self._in_flight
         if room <= 0 or not self._ready:
             return
-        batch: list[Run] = []
-        while self._ready and len(batch) < room:
-            run = self._ready.popleft()
-            if self.core.is_current(run.drop, run.attempt):  # or it was aborted while it waited
-                batch.append(run)
+        batch = [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
         tasks = self._tasks.build(batch, self.core, self._handles, self._streams)
         self._in_flight += len(tasks)
         self._runner.submit(tasks)
