@@ -91,6 +91,8 @@ class Command:
             with self._start() as process:
                 status = self._follow(process)
         finally:
+            if self._source is not None:
+                self._source.close()
             with self._lock:
                 self._open = False
                 os.close(self._wake_read)
@@ -108,7 +110,7 @@ class Command:
                 stderr=subprocess.STDOUT if self._output is None else subprocess.PIPE,
                 cwd=self._directory,
                 env=dict(self._environment),
-                start_new_session=True,
+                process_group=0,  # in the session of this process: who kills that (a pool its worker) kills it too
             )
         except (OSError, ValueError) as error:
             raise AppError(

@@ -1,6 +1,8 @@
 """Passing a content on to the standard input of a command, while it is being written."""
 
 import contextlib
+import os
+import select
 import threading
 from typing import IO, BinaryIO
 
@@ -21,21 +23,27 @@ class Feeder:
     """
 
     def __init__(self, source: BinaryIO, pipe: IO[bytes]) -> None:
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         """Why `source` could not be read to its end."""
         self._source = source
         self._pipe = pipe
         self._ending = False
+        # The process may be gone and its input still be held, full, by something that it left behind.
+        os.set_blocking(pipe.fileno(), False)
+        self._woken, self._wake = os.pipe()
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """The process is gone: stop waiting for more, and close the source."""
+        """The process is gone: stop waiting, and close the source."""
         self._ending = True
+        os.write(self._wake, b"!")
         stop = getattr(getattr(self._source, "raw", None), "stop", None)
         if stop is not None:
             stop()
         self._thread.join()
+        os.close(self._wake)
+        os.close(self._woken)
         self._source.close()
 
     def _run(self) -> None:
@@ -44,7 +52,18 @@ class Feeder:
             # A process that wants no more is free to close its input.
             with contextlib.suppress(BrokenPipeError), self._pipe:
                 while not self._ending and (block := read(_BLOCK)):
-                    self._pipe.write(block)
-                    self._pipe.flush()
-        except BaseException as error:  # noqa: BLE001 - raised again where the command was run, as a cancel is
+                    self._push(block)
+        except Exception as error:  # noqa: BLE001 - raised again where the command was run
             self.error = error
+
+    def _push(self, block: bytes) -> None:
+        pipe = self._pipe.fileno()
+        poll = select.poll()
+        poll.register(pipe, select.POLLOUT)
+        poll.register(self._woken, select.POLLIN)
+        left = memoryview(block)
+        while left and not self._ending:
+            try:
+                left = left[os.write(pipe, left) :]
+            except BlockingIOError:
+                poll.poll()

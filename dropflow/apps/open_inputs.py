@@ -1,10 +1,11 @@
 """An input that is still being written when the attempt begins."""
 
 import io
+import mmap
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from dropflow.apps.inputs import AttemptInput
 from dropflow.data.faults import storage
@@ -26,12 +27,13 @@ class OpenInput(AttemptInput):
     `open` gives a stream that waits for what comes. Everything that needs the whole content waits for its end.
     """
 
-    __slots__ = ("_readers", "_stream")
+    __slots__ = ("_end", "_readers", "_stream")
 
     def __init__(self, attempt: "Attempt", edge: Input) -> None:
         super().__init__(attempt, edge)
         assert edge.handle is not None  # noqa: S101 - what is open has a stream
         self._stream: Handle = edge.handle
+        self._end: Handle | None = None
         self._readers: list[StreamReader] = []
 
     @property
@@ -56,17 +58,25 @@ class OpenInput(AttemptInput):
 
     @property
     def is_text(self) -> bool:
-        """Whether the content is text by design, as far as it was written when the attempt began."""
-        return self._stream.text
+        """Whether the content is text by design, as far as is known: what it begins with until it is complete."""
+        return (self._end or self._stream).text
 
     @property
     def in_memory(self) -> bool:
         """Whether it is a memory drop."""
         return not self._stream.final
 
+    def value(self, encoding: str | None = None) -> Any:
+        """The content decoded, once it is complete."""
+        self._wait()
+        return super().value(encoding)
+
     def view(self) -> memoryview:
-        """The whole content, once it is complete."""
-        return memoryview(self.read())
+        """The whole content without a copy, once it is complete."""
+        if not self._wait().size:
+            return memoryview(b"")
+        with self.reader() as reader, storage("read", self.name):
+            return memoryview(mmap.mmap(reader.descriptor, 0, access=mmap.ACCESS_READ))
 
     def read(self) -> bytes:
         """The whole content, once it is complete."""
@@ -88,12 +98,11 @@ class OpenInput(AttemptInput):
     def path(self) -> Path:
         """A file with the content, once it is complete."""
         if self._path is None:
-            with self.reader() as reader:
-                content = reader.wait_for_end()
-                name = safe_name(Path(content.final or self.name).name, fallback="content")
-                path = Path(self._attempt.scratch(), name)
-                with storage("read", content.location):
-                    _keep(reader.fileno(), path)
+            content = self._wait()
+            name = safe_name(Path(content.final or self.name).name, fallback="content")
+            path = Path(self._attempt.scratch(), name)
+            with self.reader() as reader, storage("read", content.location):
+                _keep(reader.descriptor, path)
             self._path = path
         return self._path
 
@@ -108,8 +117,10 @@ class OpenInput(AttemptInput):
             reader.close()
 
     def _wait(self) -> Handle:
-        with self.reader() as reader:
-            return reader.wait_for_end()
+        if self._end is None:
+            with self.reader() as reader:
+                self._end = reader.wait_for_end()
+        return self._end
 
 
 def _keep(descriptor: int, path: Path) -> None:

@@ -25,7 +25,19 @@ _BUFFER = 1 << 16
 class AttemptOutput:
     """`dropflow.apps.api.OutputData` of one attempt."""
 
-    __slots__ = ("_attempt", "_edge", "_number", "_part", "_path", "_store", "_streams", "name", "oid", "port")
+    __slots__ = (
+        "_abandoned",
+        "_attempt",
+        "_edge",
+        "_number",
+        "_part",
+        "_path",
+        "_store",
+        "_streams",
+        "name",
+        "oid",
+        "port",
+    )
 
     def __init__(self, attempt: "Attempt", edge: Output, number: int) -> None:
         plans = attempt.plans
@@ -36,6 +48,7 @@ class AttemptOutput:
         self._part: Part | None = None
         self._path: Path | None = None
         self._streams: list[BinaryIO] = []
+        self._abandoned = False
         self.port = plans.links[edge.link].source_port
         self.oid = edge.oid
         self.name = plans.templates[edge.template].name
@@ -60,6 +73,10 @@ class AttemptOutput:
         self._attempt.check()
         part = self._part or (self._begin_stream() if self.streams else self._begin())
         return part.write(data.encode(), text=True) if isinstance(data, str) else part.write(data)
+
+    def append(self, block: memoryview) -> int:
+        """As `write`, for the streams from `open`, whose buffers outlive an output that is abandoned."""
+        return len(block) if self._abandoned else self.write(block)
 
     def open(self) -> BinaryIO:
         """A writable stream that appends to the content; closed at the end of the attempt at the latest."""
@@ -108,7 +125,10 @@ class AttemptOutput:
         return (self._part or self._begin()).finish()
 
     def abandon(self) -> None:
-        """Throw away what was written."""
+        """Throw away what was written, and what may still be in the buffers of streams."""
+        self._abandoned = True
+        for stream in self._streams:
+            stream.close()
         if self._part is not None:
             self._part.abandon()
             self._part = None
@@ -178,4 +198,4 @@ class _Appender(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        return self._output.write(memoryview(data).cast("B"))
+        return self._output.append(memoryview(data).cast("B"))

@@ -19,7 +19,9 @@ Nobody polls: who waits is woken through its FIFO.
 """
 
 import contextlib
+import errno
 import io
+import math
 import os
 import select
 import struct
@@ -35,6 +37,7 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.data.faults import refused, storage
 from dropflow.data.store import GrowingPart
 from dropflow.engine.api import Handle
+from dropflow.errors import AppError
 
 __all__ = ["AHEAD", "PATIENCE", "StreamReader", "StreamWriter", "StreamedPart"]
 
@@ -47,6 +50,7 @@ PATIENCE = 10.0
 _STEP = 1 << 20
 _POSITION = struct.Struct("<Q")
 _DRAINED = 1 << 16
+_NOBODY = (errno.ENXIO, errno.ENOENT, errno.ENOTDIR)
 
 
 class StreamWriter:
@@ -81,18 +85,32 @@ class StreamWriter:
             self._bell = _Bell(f"{folder}/writer")
 
     def grown(self, size: int) -> None:
-        """The file has `size` bytes now. Waits while that is too far ahead of a reader that moves."""
-        self._ring_readers()
-        if size - self._seen > AHEAD - _STEP:
-            self._seen = self._pace(size)
+        """The file has `size` bytes now. Waits while that is too far ahead of a reader that moves.
+
+        Raises
+        ------
+        StorageError
+            The readers cannot be told.
+        """
+        with storage("tell the readers of", self._folder):
+            self._ring_readers()
+            if size - self._seen > AHEAD - _STEP:
+                self._seen = self._pace(size)
 
     def end(self, content: Handle) -> None:
-        """The file is complete, and about to be committed as `content`."""
+        """The file is complete, and about to be committed as `content`.
+
+        Raises
+        ------
+        StorageError
+            The readers cannot be told.
+        """
         with storage("end the stream", self._folder):
-            passing = Path(self._folder, "end.new")
-            passing.write_bytes(msgspec.msgpack.encode(content))
-            passing.replace(Path(self._folder, "end"))
-        self._ring_readers()
+            with contextlib.suppress(FileNotFoundError):  # nobody wants it any more
+                passing = Path(self._folder, "end.new")
+                passing.write_bytes(msgspec.msgpack.encode(content))
+                passing.replace(Path(self._folder, "end"))
+            self._ring_readers()
         self._bell.close()
 
     def wake(self) -> None:
@@ -104,45 +122,49 @@ class StreamWriter:
         self._bell.close()
 
     def _ring_readers(self) -> None:
+        for name in self._names(".reader"):
+            _ring(f"{self._folder}/{name}")
+
+    def _pace(self, size: int) -> int:
+        """Wait for readers that move; how far the slowest one that counts has come."""
+        stands: dict[str, tuple[int, float]] = {}
+        while True:
+            places = self._places()
+            behind = {name: place for name, place in places.items() if size - place > AHEAD}
+            if not behind:
+                return min(places.values(), default=size)
+            now = self._clock.monotonic()
+            stands = {name: _since(place, now, stands.get(name)) for name, place in behind.items()}
+            lost = {
+                name: place
+                for name, (place, began) in stands.items()
+                if now - began >= PATIENCE or not _ring(f"{self._folder}/{name.removesuffix('.at')}.reader")
+            }
+            if lost:
+                self._unwaited |= lost
+                continue
+            # Asked before each wait: whoever says stop before it is heard here, and rings after it.
+            self._check()
+            self._bell.wait(min(began for _, began in stands.values()) + PATIENCE - now)
+
+    def _places(self) -> dict[str, int]:
+        """How far each reader has come that is waited for."""
+        found = ((name, self._position(name)) for name in self._names(".at"))
+        return {name: place for name, place in found if place is not None and self._unwaited.get(name) != place}
+
+    def _names(self, suffix: str) -> list[str]:
         try:
             names = os.listdir(self._folder)  # noqa: PTH208 - on the path of every write
         except FileNotFoundError:
-            return  # nobody wants it any more
-        for name in names:
-            if name.endswith(".reader"):
-                _ring(f"{self._folder}/{name}")
-
-    def _pace(self, size: int) -> int:
-        """Wait for readers; how far the slowest one that counts has come."""
-        while True:
-            slowest, position = self._slowest(size)
-            if size - position <= AHEAD:
-                return position
-            deadline = self._clock.monotonic() + PATIENCE
-            while self._position(slowest) == position:
-                left = deadline - self._clock.monotonic()
-                if left <= 0:
-                    self._unwaited[slowest] = position
-                    break
-                self._bell.wait(left)
-                self._check()
-
-    def _slowest(self, size: int) -> tuple[str, int]:
-        """The reader that is furthest behind, of those that are waited for; the writer itself if there is none."""
-        try:
-            names = [name for name in os.listdir(self._folder) if name.endswith(".at")]  # noqa: PTH208 - as above
-        except FileNotFoundError:
-            names = []
-        places = [(name, self._position(name)) for name in names]
-        waited = [(name, place) for name, place in places if place is not None and self._unwaited.get(name) != place]
-        return min(((name, place) for name, place in waited), key=lambda pair: pair[1], default=("", size))
+            return []  # nobody wants it any more
+        return [name for name in names if name.endswith(suffix)]
 
     def _position(self, name: str) -> int | None:
         """How far a reader has come; None if it is gone, or has not begun."""
         try:
             with open(f"{self._folder}/{name}", "rb") as stream:  # noqa: PTH123 - as above
                 data = stream.read(_POSITION.size)
-        except OSError:
+        except FileNotFoundError:
             return None
         return int(_POSITION.unpack(data)[0]) if len(data) == _POSITION.size else None
 
@@ -150,7 +172,8 @@ class StreamWriter:
 class StreamReader(io.RawIOBase):
     """The reading end: a file that has no end before its writer says so; reading waits for more.
 
-    Used by one thread, but for `wake` and `stop`.
+    Used by one thread, but for `wake` and `stop`. It has no `fileno`: whoever reads the file behind it, past this
+    object, takes the end of what is there already for the end of the content.
 
     Parameters
     ----------
@@ -174,29 +197,40 @@ class StreamReader(io.RawIOBase):
         self._offset = 0
         name = uuid.uuid4().hex
         self._mark = f"{folder}/{name}.at"
-        with storage("read the stream", folder):
+        self._held = contextlib.ExitStack()
+        with storage("read the stream", folder), contextlib.ExitStack() as held:
+            # The bell first: from here on nothing is missed that is not there yet.
             self._bell = _Bell(f"{folder}/{name}.reader")
-            try:
-                self._position = open(self._mark, "wb", buffering=0)  # noqa: SIM115, PTH123 - closed by close
-                self._position.write(_POSITION.pack(0))
-                self._content = self._open()
-            except BaseException:
-                self._bell.close()
-                raise
+            held.callback(self._bell.close)
+            self._content = held.enter_context(self._open())
+            self._position = held.enter_context(open(self._mark, "wb", buffering=0))  # noqa: PTH123 - on a hot path
+            held.callback(_remove, self._mark)
+            self._position.write(_POSITION.pack(0))
+            self._held = held.pop_all()
 
     def readable(self) -> bool:
         """Always."""
         return True
 
-    def fileno(self) -> int:
+    @property
+    def descriptor(self) -> int:
         """Of the file that grows."""
         return self._content.fileno()
 
     def readinto(self, buffer: Any) -> int:
-        """Read what there is; waits while there is nothing. 0 at the end, and after `stop`."""
+        """Read what there is; waits while there is nothing. 0 at the end, and after `stop`.
+
+        Raises
+        ------
+        StorageError
+            It cannot be read.
+        """
         while True:
             is_last = self.is_ended
-            count = self._content.readinto(buffer) or 0
+            try:
+                count = self._content.readinto(buffer) or 0
+            except OSError as error:
+                raise refused("read the stream", self._folder, error) from error
             if count or is_last or self._stopped:
                 self._offset += count
                 self._note()
@@ -216,9 +250,13 @@ class StreamReader(io.RawIOBase):
     def is_ended(self) -> bool:
         """Whether nothing more comes."""
         if self._end is None:
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 self._end = _read_end(self._folder)
-        return self._end is not None
+            except FileNotFoundError:
+                return False
+            except OSError as error:
+                raise refused("read the end of the stream", self._folder, error) from error
+        return True
 
     @property
     def bell(self) -> int:
@@ -250,12 +288,9 @@ class StreamReader(io.RawIOBase):
     def close(self) -> None:
         """Let the writer know that this reader needs nothing more."""
         if not self.closed:
-            self._bell.close()
+            self._held.close()
             with contextlib.suppress(OSError):
-                os.unlink(self._mark)  # noqa: PTH108 - text, as everywhere here
-            self._position.close()
-            self._content.close()
-            _ring(f"{self._folder}/writer")
+                _ring(f"{self._folder}/writer")
         super().close()
 
     def _open(self) -> io.FileIO:
@@ -266,8 +301,10 @@ class StreamReader(io.RawIOBase):
         return open(end.final or end.location, "rb", buffering=0)  # noqa: PTH123 - as above
 
     def _note(self) -> None:
-        os.pwrite(self._position.fileno(), _POSITION.pack(self._offset), 0)
-        _ring(f"{self._folder}/writer")
+        # Where it fails the writer takes this reader for one that does not move, and goes on after a while.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._position.fileno(), _POSITION.pack(self._offset), 0)
+            _ring(f"{self._folder}/writer")
 
 
 class StreamedPart:
@@ -297,6 +334,8 @@ class StreamedPart:
         self._clock = clock
         self._writer: StreamWriter | None = None
         self._size = 0
+        self._text = True
+        self._file = (0, 0)
 
     def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:
         """Append, and tell the readers. Waits for readers that are far behind.
@@ -308,10 +347,14 @@ class StreamedPart:
         """
         count = self._part.write(data, text=text)
         self._size += count
-        if self._writer is None:
+        self._text = self._text and text
+        if self._writer is None and self._size:
+            found = Path(self._part.location).stat()
+            self._file = found.st_dev, found.st_ino
             self._writer = StreamWriter(self._folder, self._part.location, self._check, self._clock)
-            self._on_open(Handle(kind="stream", location=self._folder, final=self._part.final, text=text))
-        self._writer.grown(self._size)
+            self._on_open(Handle(kind="stream", location=self._folder, final=self._part.final, text=self._text))
+        if self._writer is not None:
+            self._writer.grown(self._size)
         return count
 
     def path(self) -> str:
@@ -319,9 +362,18 @@ class StreamedPart:
         return self._part.path()
 
     def finish(self) -> Handle:
-        """End writing."""
+        """End writing.
+
+        Raises
+        ------
+        StorageError
+            The disk refuses.
+        AppError
+            A program has put something else in the place of what was streamed already.
+        """
         handle = self._part.finish()
         if self._writer is not None:
+            self._refuse_another(handle)
             self._writer.end(handle)
         return handle
 
@@ -337,6 +389,16 @@ class StreamedPart:
             self._writer.close()
         self._part.abandon()
 
+    def _refuse_another(self, handle: Handle) -> None:
+        """Readers hold on to the file that they have begun: it must be the one that is committed, and no shorter."""
+        with storage("finish writing", handle.location):
+            found = Path(handle.location).stat()
+        if (found.st_dev, found.st_ino) != self._file or found.st_size < self._size:
+            raise AppError(
+                f"a program replaced {handle.location}, of which others have read {self._size} bytes already",
+                hint="write it all through the output, or all through its path; or make its links not streaming",
+            )
+
 
 class _Bell:
     """A FIFO that wakes the thread that waits for it. It has its name only once somebody listens."""
@@ -347,7 +409,11 @@ class _Bell:
         passing = f"{path}.new"
         os.mkfifo(passing, 0o600)
         self.fileno = os.open(passing, os.O_RDWR | os.O_NONBLOCK)
-        os.rename(passing, path)  # noqa: PTH104 - text, as everywhere here
+        try:
+            os.rename(passing, path)  # noqa: PTH104 - text, as everywhere here
+        except OSError:
+            os.close(self.fileno)
+            raise
         self._poll = select.poll()
         self._poll.register(self.fileno, select.POLLIN)
         self._is_open = True
@@ -360,7 +426,7 @@ class _Bell:
 
     def wait(self, seconds: float | None) -> None:
         """Sleep until it rings, or has rung since it was cleared; then it is cleared."""
-        self._poll.poll(None if seconds is None else max(0, int(seconds * 1000)))
+        self._poll.poll(None if seconds is None else max(0, math.ceil(seconds * 1000)))
         self.clear()
 
     def clear(self) -> None:
@@ -374,26 +440,38 @@ class _Bell:
         with self._lock:
             if self._is_open:
                 self._is_open = False
-                with contextlib.suppress(OSError):
-                    os.unlink(self._path)  # noqa: PTH108 - as above
+                _remove(self._path)
                 os.close(self.fileno)
 
 
-def _ring(path: str) -> None:
-    """Wake whoever listens to the FIFO at `path`; nobody does if it was killed, or is gone."""
+def _since(place: int, now: float, before: tuple[int, float] | None) -> tuple[int, float]:
+    """Where a reader stands, and since when."""
+    return before if before is not None and before[0] == place else (place, now)
+
+
+def _ring(path: str) -> bool:
+    """Wake whoever listens to the FIFO at `path`; False if nobody does: it was killed, or is gone."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:
-        return
+    except OSError as error:
+        if error.errno in _NOBODY:
+            return False
+        raise  # somebody listens, and would wait for ever
     try:
         _strike(descriptor)
     finally:
         os.close(descriptor)
+    return True
 
 
 def _strike(descriptor: int) -> None:
     with contextlib.suppress(BlockingIOError, BrokenPipeError):  # it is full: who listens has enough to hear
         os.write(descriptor, b"!")
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)  # noqa: PTH108 - text, as everywhere here
 
 
 def _read_end(folder: str) -> Handle:

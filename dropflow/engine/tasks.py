@@ -50,7 +50,10 @@ class TaskBuilder:
         def content_or_stream(drop: int) -> Handle | None:
             return handles.get(drop) or streams.find(drop, core.opened(drop))
 
-        handle = content_or_stream if streams else handles.get
+        def handle(app: int) -> Callable[[int], Handle | None]:
+            # Who does not run ahead acts on what is complete: nobody would tell it that an open drop is withdrawn.
+            return content_or_stream if core.is_ahead(app) else handles.get
+
         before, after = self._before_ptr, self._after_ptr
         inputs: list[Sequence[int]] = []
         outputs: list[Sequence[int]] = []
@@ -74,7 +77,7 @@ class TaskBuilder:
                 self._template[run.drop],
                 next(names),
                 self._index(run.drop),
-                self._inputs(run.drop, taken, names, core, handle) if taken else (),
+                self._inputs(run.drop, taken, names, core, handle(run.drop)) if taken else (),
                 self._outputs(run.drop, given, names) if given else (),
                 core.is_ahead(run.drop),
             )

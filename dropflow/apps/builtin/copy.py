@@ -2,7 +2,8 @@
 
 import shutil
 from codecs import getincrementaldecoder
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from dropflow.apps.api import App, Context, InputData, OutputData
@@ -69,14 +70,32 @@ def copy_all(context: Context, inputs: Sequence[InputData], outputs: Sequence[Ou
 
 
 def _copy_stream(context: Context, data: InputData, outputs: Sequence[OutputData], bufsize: int) -> None:
-    # What is text stays text, also if a block ends in the middle of a character.
-    decode = getincrementaldecoder("utf-8")().decode if data.is_text else bytes
     with data.open() as stream:
-        read = getattr(stream, "read1", stream.read)  # what is there, rather than waiting until a block is full
-        while block := read(bufsize):
+        # What is there, rather than waiting until a block is full.
+        blocks = iter(partial(getattr(stream, "read1", stream.read), bufsize), b"")
+        for block in _as_text(blocks) if data.is_text else blocks:
             for output in outputs:
-                output.write(decode(block))
+                output.write(block)
             context.wait(0)  # lets a cancel through
+
+
+def _as_text(blocks: Iterator[bytes]) -> Iterator[str | bytes]:
+    """Decoded, so that what is text stays text, also if a block ends in the middle of a character.
+
+    What is still being written may begin as text and turn out to be none: from there on it is passed on as it is.
+    """
+    decoder = getincrementaldecoder("utf-8")()
+    for block in blocks:
+        begun = decoder.getstate()[0]
+        try:
+            yield decoder.decode(block)
+        except UnicodeDecodeError:
+            yield begun + block
+            yield from blocks
+            return
+    rest = decoder.getstate()[0]
+    if rest:
+        yield rest
 
 
 def _copy_into(data: InputData, folder: Path) -> None:
