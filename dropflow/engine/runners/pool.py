@@ -2,7 +2,8 @@
 
 One thread owns all sockets and all bookkeeping; the other methods only leave it a command and wake it. A worker gets
 as many attempts ahead as it works off in a few milliseconds, and one at a time when they are long, so that small ones
-cost little and long ones are spread evenly; runners take turns.
+cost little and long ones are spread evenly; runners take turns. An attempt that takes part in a stream waits for a
+worker that has nothing to do, and has it to itself: while it waits, nobody is given anything ahead.
 
 The death of a worker fails the one attempt that it was at (the marker in shared memory says which); what it had been
 given ahead goes back into the queue. See `dropflow.engine.runners.worker` for the other side.
@@ -24,7 +25,7 @@ from dropflow.clock import SystemClock
 from dropflow.engine.api import Delivery, ExecutorSpec, Opening, Outcome, Task
 from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.wire import AbortTask, Bye, FromWorker, Hello, Opened, Outcomes, Refused, frame
-from dropflow.engine.runners.worker_process import MOST_AHEAD, WorkerProcess, kill_session
+from dropflow.engine.runners.worker_process import MOST_AHEAD, WorkerProcess, kill_session, lasts
 from dropflow.errors import InternalError, WorkerDiedError
 from dropflow.failure import Failure
 
@@ -58,6 +59,7 @@ class WorkerPool:
         self._numbers = itertools.count()
         self._runners: dict[int, PooledRunner] = {}
         self._turns: deque[PooledRunner] = deque()
+        self._next: PooledRunner | None = None
         self._workers: list[WorkerProcess] = []
         self._started = 0
         self._stillborn = 0
@@ -120,10 +122,13 @@ class WorkerPool:
             runner.pending.remove(task)
             runner.deliver([aborted(task)])
         for worker in self._workers:
-            if any(is_that(number, task) for number, task in worker.assigned.values()):
+            found = [at for at, (number, task) in worker.assigned.items() if is_that(number, task)]
+            if found:
+                worker.unwanted.update(found)
                 worker.outgoing += frame(AbortTask(runner.number, drop, attempt))
-                current = worker.assigned.get(worker.current())
-                if current is not None and is_that(*current):
+                # No current one: it is about to begin what it was given first, unless that is over already.
+                current = worker.current() if worker.current() in worker.assigned else next(iter(worker.assigned))
+                if current in found:
                     worker.deadline = worker.deadline or self._clock.monotonic() + _GRACE_SECONDS
 
     def leave(self, runner: "PooledRunner") -> None:
@@ -243,52 +248,33 @@ class WorkerPool:
             for runner in self._turns:
                 runner.fail_pending(self._broken)
             return
-        self._end_reservations()
+        if self._next is not None and not self._next.wants_one_alone:
+            self._next = None  # what waited for a worker was aborted, or its runner has left
         waiting = sum(bool(runner.pending) for runner in self._turns)
         while waiting:
-            runner = self._turns[0]
-            self._turns.rotate(-1)
+            runner = self._next or self._take_turn()
             if not runner.pending:
                 continue
-            if runner.pending[0].is_ahead:
-                worker = self._alone_for(runner)
-                if worker is None:
-                    waiting -= 1  # the others have their turns in the meantime
-                    continue
+            if runner.wants_one_alone:
+                worker = next((worker for worker in self._workers if worker.is_idle), None)
+                self._next = runner if worker is None else None
                 count = 1
             else:
                 worker = max(self._workers, key=WorkerProcess.room)
-                room = worker.room()
-                if room <= 0:
-                    return
                 # What is waiting is spread over the workers, and none of the runners fills them all.
                 share = -(-len(runner.pending) // len(self._workers))
-                count = min(max(room // waiting, 1), share)
+                count = min(max(worker.room() // waiting, 1), share)
+            if worker is None or worker.room() <= 0:
+                return
             if runner.number not in worker.known:
                 worker.known.add(runner.number)
                 worker.outgoing += frame(Hello(runner.number, self._factory, runner.spec))
             worker.give(runner.number, runner.take(count))
             waiting -= not runner.pending
 
-    def _alone_for(self, runner: "PooledRunner") -> WorkerProcess | None:
-        """A worker with nothing to do, for an attempt that lasts as long as its inputs grow: nothing waits behind it.
-
-        If there is none, the one that will be so soonest is kept for it.
-        """
-        mine = next((worker for worker in self._workers if worker.reserved_for == runner.number), None)
-        if mine is None:
-            mine = max(self._workers, key=WorkerProcess.room)
-            if mine.room() > 0:
-                mine.reserved_for = runner.number
-        return mine if mine.reserved_for == runner.number and not mine.assigned else None
-
-    def _end_reservations(self) -> None:
-        """Workers that were kept for attempts which do not wait any more are for all again."""
-        for worker in self._workers:
-            if worker.reserved_for is not None:
-                runner = self._runners.get(worker.reserved_for)
-                if runner is None or not runner.pending or not runner.pending[0].is_ahead:
-                    worker.reserved_for = None
+    def _take_turn(self) -> "PooledRunner":
+        self._turns.rotate(-1)
+        return self._turns[-1]
 
     def _kill_overdue(self) -> None:
         now = self._clock.monotonic()
@@ -305,8 +291,10 @@ class WorkerPool:
         kill_session(worker.process.pid)
         ended = worker.how_it_ended()
         guilty = worker.assigned.pop(current, None)
-        for number, task in reversed(worker.assigned.values()):
-            if number in self._runners and not self._runners[number].leaving:
+        for at, (number, task) in reversed(worker.assigned.items()):
+            if at in worker.unwanted:
+                self._hand_over([(number, aborted(task))])
+            elif number in self._runners and not self._runners[number].leaving:
                 self._runners[number].pending.appendleft(task)
         if guilty is not None:
             error = WorkerDiedError(
@@ -416,10 +404,15 @@ class PooledRunner:
             self._pool.command(lambda: self._pool.leave(self))
             self.gone.wait()
 
+    @property
+    def wants_one_alone(self) -> bool:
+        """Whether what waits first is to have a worker to itself."""
+        return bool(self.pending) and lasts(self.pending[0])
+
     def take(self, most: int) -> list[Task]:
         """Some of what waits, in order: up to an attempt that wants a worker to itself, or only that."""
         tasks = [self.pending.popleft()]
-        while len(tasks) < most and not tasks[-1].is_ahead and not self.pending[0].is_ahead:
+        while len(tasks) < most and not lasts(tasks[-1]) and not lasts(self.pending[0]):
             tasks.append(self.pending.popleft())
         return tasks
 

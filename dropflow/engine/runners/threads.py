@@ -64,10 +64,12 @@ class ThreadRunner:
 
         A thread whose attempt cannot be stopped (Python code that computes) is left behind as a daemon.
         """
-        if self._closed:
-            return
-        self._closed = True
-        for drop, attempt in tuple(self._running):
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True  # from here on nothing begins
+            running = tuple(self._running)
+        for drop, attempt in running:
             self._executor.abort(drop, attempt)
         for _ in self._threads:
             self._queue.put(None)
@@ -78,17 +80,18 @@ class ThreadRunner:
 
     def _work(self) -> None:
         while (task := self._queue.get()) is not None:
-            if self._closed:
-                return
             key = (task.drop, task.attempt)
             with self._lock:
+                if self._closed:
+                    return
                 is_wanted = key in self._waiting
                 self._waiting.discard(key)
                 if is_wanted:
                     self._running.add(key)
             if is_wanted:
                 outcome = self._executor.execute(task)
-                self._running.discard(key)
+                with self._lock:
+                    self._running.discard(key)
             else:
                 outcome = aborted(task)
             self._deliver([outcome])

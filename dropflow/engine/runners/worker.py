@@ -2,8 +2,9 @@
 
 It runs attempts of several sessions, whose executors it keeps until it is told that nothing follows. The main thread
 runs attempts one after another. A second thread reads the socket, so that an abort gets through while
-an attempt runs. The marker is a page of memory shared with the pool, where the number of the current attempt stands:
-should this process die, the pool knows which attempt to blame, even though outcomes are sent in batches.
+an attempt runs; a third sends the outcomes of short attempts that wait behind a long one. The marker is a page of
+memory shared with the pool, where the number of the current attempt stands: should this process die, the pool knows
+which attempt to blame, even though outcomes are sent in batches.
 """
 
 import importlib
@@ -41,6 +42,7 @@ __all__ = ["main"]
 
 _READ = 1 << 20
 _FLUSH_SECONDS = 0.002
+_HELD_SECONDS = 0.02
 _MARKER = struct.Struct("<q")
 _IDLE = -1
 _NOTHING = (-1, -1, -1)
@@ -62,34 +64,45 @@ class _Worker:
         self._current = _NOTHING
         self._aborted: set[tuple[int, int, int]] = set()
         self._sending = threading.Lock()
+        self._unsent: deque[Outcome] = deque()
+        self._flushing = threading.Lock()
+        self._has_unsent = threading.Event()
+        self._pause = threading.Event()
         self._clock = SystemClock()
 
     def run(self) -> None:
-        reader = threading.Thread(target=self._read, name="reader", daemon=True)
-        reader.start()
-        unsent: list[Outcome] = []
+        threading.Thread(target=self._read, name="reader", daemon=True).start()
+        threading.Thread(target=self._send_held, name="sender", daemon=True).start()
         flushed = self._clock.monotonic()
         while True:
             if not self._queue:
-                self._send(unsent)
+                self._flush()
                 self._filled.wait()
                 self._filled.clear()
                 continue
-            item = self._queue.popleft()
+            item = self._queue[0]
             if isinstance(item, Bye):
+                self._queue.popleft()
                 self._say_goodbye(item.runner)
                 continue
-            unsent.append(self._execute(item))
+            # Current before it leaves the queue: `_abort` finds it in one of the two places.
+            _, runner, task = item
+            self._current = (runner, task.drop, task.attempt)
+            self._queue.popleft()
+            self._unsent.append(self._execute(item))
             now = self._clock.monotonic()
             if now - flushed > _FLUSH_SECONDS:
-                self._send(unsent)
+                self._flush()
                 flushed = now
+            elif not self._has_unsent.is_set():
+                self._has_unsent.set()
 
     def _execute(self, attempt: "_Attempt") -> Outcome:
         number, runner, task = attempt
-        key = (runner, task.drop, task.attempt)
+        key = self._current
         executor = self._executors.get(runner)
         if executor is None or key in self._aborted:
+            self._current = _NOTHING
             self._aborted.discard(key)
             return aborted(task)
         folder = self._folders[runner]
@@ -98,7 +111,6 @@ class _Worker:
             os.chdir(folder)  # noqa: TID251
             self._folder = folder
         _MARKER.pack_into(self._marker, 0, number)
-        self._current = key
         outcome = executor.execute(task)
         self._current = _NOTHING
         _MARKER.pack_into(self._marker, 0, _IDLE)
@@ -111,17 +123,32 @@ class _Worker:
         if self._folders.pop(runner) == self._folder:
             os.chdir("/")  # noqa: TID251 - what is to be removed must not be anybody's working directory
             self._folder = ""
-        self._aborted = {key for key in self._aborted if key[0] != runner}
+        for key in tuple(self._aborted):  # the other thread adds to it
+            if key[0] == runner:
+                self._aborted.discard(key)
         executor.close()
 
+    def _send_held(self) -> None:
+        """Send outcomes that the main thread does not come to send, because it is at a long attempt."""
+        while True:
+            self._has_unsent.wait()
+            self._pause.wait(_HELD_SECONDS)
+            self._has_unsent.clear()
+            self._flush()
+
+    def _flush(self) -> None:
+        with self._flushing:  # until they are sent: their order says what they are the outcomes of
+            outcomes = []
+            while self._unsent:
+                outcomes.append(self._unsent.popleft())
+            if outcomes:
+                self._send(outcomes)
+
     def _send(self, outcomes: list[Outcome]) -> None:
-        if not outcomes:
-            return
         try:
             message = frame(Outcomes(tuple(outcomes)))
         except Exception:  # noqa: BLE001 - whatever an application put into its outcome that cannot be sent
             message = frame(Outcomes(tuple(_sendable(outcome) for outcome in outcomes)))
-        outcomes.clear()
         self._put(message)
 
     def _tell(self, message: FromWorker) -> None:
@@ -163,12 +190,15 @@ class _Worker:
 
     def _abort(self, message: AbortTask) -> None:
         key = (message.runner, message.drop, message.attempt)
-        if key == self._current:
-            self._executors[message.runner].abort(message.drop, message.attempt)
-            return
+        # Noted first: what leaves the queue from here on sees it, and what has left before is current or over.
+        self._aborted.add(key)
         queued = (item for item in tuple(self._queue) if not isinstance(item, Bye))
         if any((runner, task.drop, task.attempt) == key for _, runner, task in queued):
-            self._aborted.add(key)
+            return
+        executor = self._executors.get(message.runner)
+        if key == self._current and executor is not None:
+            executor.abort(message.drop, message.attempt)
+        self._aborted.discard(key)
 
     def _build(self, hello: Hello) -> None:
         try:

@@ -17,7 +17,7 @@ import psutil
 from dropflow.engine.api import Outcome, Task
 from dropflow.engine.runners.wire import Buffer, Tasks, frame
 
-__all__ = ["Assigned", "WorkerProcess", "kill_session"]
+__all__ = ["MOST_AHEAD", "Assigned", "WorkerProcess", "kill_session", "lasts"]
 
 _MARKER = struct.Struct("<q")
 _IDLE = -1
@@ -52,7 +52,7 @@ class WorkerProcess:
         self.buffer = Buffer()
         self.outgoing = bytearray()
         self.next_number = 0
-        self.reserved_for: int | None = None
+        self.unwanted: set[int] = set()
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         self.link = ours
@@ -73,8 +73,8 @@ class WorkerProcess:
 
     def room(self) -> int:
         """How many more attempts it should be given now, by any runner."""
-        is_alone = any(task.is_ahead for _, task in itertools.islice(self.assigned.values(), 1))
-        if is_alone or self.deadline is not None or self.reserved_for is not None:
+        is_alone = any(lasts(task) for _, task in itertools.islice(self.assigned.values(), 1))
+        if is_alone or self.deadline is not None:
             return 0
         if self.seconds is None or self.seconds >= _LONG_SECONDS:
             ahead = 1
@@ -82,17 +82,22 @@ class WorkerProcess:
             ahead = max(2, min(MOST_AHEAD, int(_AHEAD_SECONDS / max(self.seconds, 1e-6))))
         return ahead - len(self.assigned)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has nothing to do."""
+        return not self.assigned and self.deadline is None
+
     def give(self, runner: int, tasks: Sequence[Task]) -> None:
         """Send it attempts of a runner that it knows."""
         self.outgoing += frame(Tasks(runner, self.next_number, tuple(tasks)))
         for task in tasks:
             self.assigned[self.next_number] = (runner, task)
             self.next_number += 1
-        self.reserved_for = None
 
     def take(self, outcomes: Sequence[Outcome]) -> Iterator[tuple[int, Outcome]]:
         """Cross off what it has done, which comes in the order of the tasks; each with the number of its runner."""
         for outcome, number in zip(outcomes, list(self.assigned), strict=False):
+            self.unwanted.discard(number)
             yield self.assigned.pop(number)[0], outcome
             spent = outcome.seconds
             self.seconds = spent if self.seconds is None else 0.7 * self.seconds + 0.3 * spent
@@ -120,6 +125,11 @@ class WorkerProcess:
         self.marker.close()
         if self.log.exists() and not self.log.stat().st_size:
             self.log.unlink()
+
+
+def lasts(task: Task) -> bool:
+    """Whether an attempt takes part in a stream: it may last as long as that, and nothing is to wait behind it."""
+    return task.is_ahead or any(output.streams for output in task.outputs)
 
 
 def kill_session(leader: int) -> None:
