@@ -23,7 +23,7 @@ class Feeder:
     """
 
     def __init__(self, source: BinaryIO, pipe: IO[bytes]) -> None:
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         """Why `source` could not be read to its end."""
         self._source = source
         self._pipe = pipe
@@ -53,7 +53,7 @@ class Feeder:
             with contextlib.suppress(BrokenPipeError), self._pipe:
                 while not self._ending and (block := read(_BLOCK)):
                     self._push(block)
-        except Exception as error:  # noqa: BLE001 - raised again where the command was run
+        except BaseException as error:  # noqa: BLE001 - raised again where the command was run; a cancel is one too
             self.error = error
 
     def _push(self, block: bytes) -> None:
