@@ -1,0 +1,556 @@
+"""Contents that are read while they are written."""
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dropflow.clock import Clock, SystemClock
+from dropflow.data import streams
+from dropflow.data.parts import FilePart
+from dropflow.data.streams import StreamedPart, StreamReader, StreamWriter
+from dropflow.engine.api import Handle
+from dropflow.errors import AppError, CancelledRunError, StorageError
+from dropflow.testing.clock import VirtualClock
+
+SECONDS = 60
+
+READS = """
+import sys
+from dropflow.data.streams import StreamReader
+reader = StreamReader(sys.argv[1])
+print(len(reader.read(int(sys.argv[2]))), flush=True)
+sys.stdin.readline()
+while block := reader.read(1 << 16):
+    sys.stdout.buffer.write(block)
+reader.close()
+"""
+"""A reader in a process of its own, which waits for a line after its first bytes."""
+
+
+class Written:
+    """A growing file with its stream, written step by step.
+
+    Parameters
+    ----------
+    directory : Path
+        Where.
+    check : callable, optional
+        Of the writer.
+    """
+
+    def __init__(self, directory: Path, check: Callable[[], None] = lambda: None, clock: Clock | None = None) -> None:
+        self.file = directory / "part"
+        self.final = directory / "final"
+        self.folder = str(directory / "part.stream")
+        self._stream = self.file.open("ab", buffering=0)
+        self.size = 0
+        self.writer = StreamWriter(self.folder, str(self.file), check, clock)
+
+    def write(self, data: bytes) -> None:
+        """Append, as a part does."""
+        self._stream.write(data)
+        self.size += len(data)
+        self.writer.grown(self.size)
+
+    def end(self) -> None:
+        """No more comes."""
+        self._stream.close()
+        self.writer.end(Handle(kind="file", location=str(self.file), final=str(self.final), size=self.size))
+
+    def commit(self) -> None:
+        """What a keeper does."""
+        self.file.replace(self.final)
+
+    def close(self) -> None:
+        """Give all back."""
+        self._stream.close()
+        self.writer.close()
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Iterator[Written]:
+    """A stream that begins."""
+    found = Written(tmp_path)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def readers() -> Iterator[ThreadPoolExecutor]:
+    """Threads to read in."""
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+@contextlib.contextmanager
+def few_files(more: int) -> Iterator[None]:
+    """While this lasts, this process can open only so many files more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() + 100, before[1]))
+    spare: list[int] = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                spare.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(more):
+            os.close(spare.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for descriptor in spare:
+            os.close(descriptor)
+
+
+def descriptors() -> int:
+    """How many files this process has open."""
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - not a place of ours
+
+
+def all_of(folder: str, step: int = 1 << 16) -> bytes:
+    """What a reader gets from beginning to end."""
+    with StreamReader(folder) as reader:
+        return b"".join(iter(lambda: reader.read(step), b""))
+
+
+def test_a_reader_gets_all_whenever_it_comes(written: Written, readers: ThreadPoolExecutor) -> None:
+    """Before the end, after it, and after the content has its own name: everybody gets all of it."""
+    written.write(b"one ")
+    early = StreamReader(written.folder)
+    assert early.read(100) == b"one "
+    waiting = readers.submit(all_of, written.folder)
+    written.write(b"two ")
+    written.end()
+    ended = all_of(written.folder)
+    written.commit()
+
+    assert early.readall() == b"two "
+    early.close()
+    assert waiting.result(SECONDS) == ended == all_of(written.folder) == b"one two "
+
+
+def test_a_reader_that_waits_is_woken(written: Written, readers: ThreadPoolExecutor) -> None:
+    """Who has read all there is gets what comes next, and the end."""
+    asked = threading.Semaphore(0)
+    with StreamReader(written.folder, asked.release) as reader:
+        for block in (b"first", b"second"):
+            got = readers.submit(reader.read, 100)
+            assert asked.acquire(timeout=SECONDS)
+            written.write(block)
+            assert got.result(SECONDS) == block
+        got = readers.submit(reader.read, 100)
+        assert asked.acquire(timeout=SECONDS)
+        written.end()
+        assert got.result(SECONDS) == b""
+        assert reader.wait_for_end().size == written.size
+
+
+def test_readers_in_other_processes(written: Written) -> None:
+    """Processes read side by side while this one writes."""
+    command = [sys.executable, "-c", READS, written.folder, "3"]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    written.write(b"abc")
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "3\n"
+    for _ in range(1000):
+        written.write(b"x" * 100)
+    written.end()
+    written.commit()
+
+    assert [process.communicate("go\n", timeout=SECONDS)[0] for process in processes] == ["x" * 100_000] * 3
+
+
+def test_a_commit_between_two_looks_is_no_matter(tmp_path: Path, readers: ThreadPoolExecutor) -> None:
+    """Readers that begin at the very moment of the commit find the content under one name or the other."""
+    for number in range(40):
+        (tmp_path / str(number)).mkdir()
+        written = Written(tmp_path / str(number))
+        written.write(b"content")
+        got = [readers.submit(all_of, written.folder) for _ in range(4)]
+        written.end()
+        written.commit()
+
+        assert [each.result(SECONDS) for each in got] == [b"content"] * 4
+        assert all_of(written.folder) == b"content"
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(
+    chunks=st.lists(st.binary(max_size=300), max_size=12),
+    plans=st.lists(st.tuples(st.integers(0, 12), st.integers(1, 200)), min_size=1, max_size=4),
+    ahead=st.integers(1, 1000),
+)
+def test_any_chunks_arrive_whole_and_in_order(
+    chunks: Sequence[bytes],
+    plans: Sequence[tuple[int, int]],
+    ahead: int,
+    tmp_path_factory: pytest.TempPathFactory,
+    readers: ThreadPoolExecutor,
+) -> None:
+    """Whatever is written in whichever pieces, each reader gets it all, in order, in steps of its own."""
+    written = Written(tmp_path_factory.mktemp("stream"))
+    got: list[Future[bytes]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams, "AHEAD", ahead)
+        for number, chunk in enumerate((*chunks, b"")):
+            got += [readers.submit(all_of, written.folder, step) for start, step in plans if start == number]
+            written.write(chunk)
+        written.end()
+        got += [readers.submit(all_of, written.folder, step) for start, step in plans if start > len(chunks)]
+
+        assert [each.result(SECONDS) for each in got] == [b"".join(chunks)] * len(plans)
+
+
+def test_stopping_is_the_end_of_what_is_there(written: Written, readers: ThreadPoolExecutor) -> None:
+    """A reader that is stopped while it waits, or before, has what is there already, and then the end."""
+    written.write(b"there")
+    asked = threading.Event()
+    with StreamReader(written.folder, asked.set) as reader, StreamReader(written.folder) as other:
+        got = readers.submit(reader.readall)
+        assert asked.wait(SECONDS)
+        reader.stop()
+        other.stop()
+
+        assert got.result(SECONDS) == other.readall() == b"there"
+        with pytest.raises(EOFError):
+            other.wait_for_end()
+
+
+def test_a_reader_stops_waiting_when_its_check_says_so(written: Written, readers: ThreadPoolExecutor) -> None:
+    """Woken while it waits, or told before, a reader raises what its check raises."""
+    asked, stop = threading.Event(), threading.Event()
+
+    def check() -> None:
+        asked.set()
+        if stop.is_set():
+            raise CancelledRunError
+
+    with StreamReader(written.folder, check) as reader:
+        for read in (reader.readall, reader.wait_for_end):
+            stop.clear()
+            asked.clear()
+            got = readers.submit(read)
+            assert asked.wait(SECONDS)
+            stop.set()
+            reader.wake()
+            with pytest.raises(CancelledRunError):
+                got.result(SECONDS)
+        with pytest.raises(CancelledRunError):
+            reader.readall()
+
+
+def test_ranges_are_read_without_waiting(written: Written) -> None:
+    """Who reads by ranges gets what there is of them, hears when there is more, and has come as far as it asked."""
+    written.write(b"0123456789")
+    with StreamReader(written.folder) as reader:
+        assert reader.pread(0, 4) == b"0123"
+        assert reader.pread(8, 100) == b"89"
+        assert reader.pread(10, 100) == b""
+        reader.hear()
+        written.write(b"x")
+        assert os.read(reader.bell, 1)
+        assert reader.pread(10, 100) == b"x"
+        assert not reader.is_ended
+        assert list(written.writer._places().values()) == [10]
+
+
+def test_a_reader_has_no_descriptor_for_programs(written: Written) -> None:
+    """A program that got the growing file itself would take its present end for the end: it is refused."""
+    written.write(b"not all of it")
+    with StreamReader(written.folder) as reader, pytest.raises(OSError, match="fileno"):
+        subprocess.run(["/bin/cat"], stdin=reader, check=True, timeout=SECONDS)  # type: ignore[call-overload]
+
+
+class Waits:
+    """A check that tells when the writer is about to wait, and what it has written then."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Semaphore(0)
+        self.cancelled = False
+
+    def __call__(self) -> None:
+        """Be asked whether to stop."""
+        self.asked.release()
+        if self.cancelled:
+            raise CancelledRunError
+
+    def wait(self) -> None:
+        """Until the writer waits."""
+        assert self.asked.acquire(timeout=SECONDS)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    """Time that a test moves."""
+    return VirtualClock()
+
+
+@pytest.fixture
+def waits() -> Waits:
+    """The check of `paced`."""
+    return Waits()
+
+
+@pytest.fixture
+def paced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: Waits, clock: VirtualClock) -> Iterator[Written]:
+    """A stream whose writer gets no more than 1,000 bytes ahead, and whose clock stands still."""
+    monkeypatch.setattr(streams, "AHEAD", 1000)
+    found = Written(tmp_path, waits, clock)
+    yield found
+    found.close()
+
+
+def test_a_writer_waits_for_a_reader_that_moves(paced: Written, waits: Waits, readers: ThreadPoolExecutor) -> None:
+    """However fast it could write, it is never further ahead than it may be; whoever reads lets it go on."""
+    with StreamReader(paced.folder) as reader:
+        got = 0
+        for _ in range(10):
+            while waits.asked.acquire(blocking=False):
+                pass
+            writing = readers.submit(paced.write, bytes(1500))
+            waits.wait()
+            assert not writing.done()
+            got += len(reader.read(paced.size - got - 1000))
+            writing.result(SECONDS)
+            assert paced.size - got == 1000
+
+
+def test_nobody_is_waited_for_who_has_left(paced: Written, waits: Waits, readers: ThreadPoolExecutor) -> None:
+    """A reader that closes lets the writer go; without readers it never waits."""
+    reader = StreamReader(paced.folder)
+    writing = readers.submit(paced.write, bytes(5000))
+    waits.wait()
+    reader.close()
+    writing.result(SECONDS)
+    paced.write(bytes(5000))
+
+    assert not waits.asked.acquire(blocking=False)
+
+
+def test_a_writer_gives_way_to_readers_that_do_not_move(
+    paced: Written, waits: Waits, clock: VirtualClock, readers: ThreadPoolExecutor
+) -> None:
+    """Once they have not moved for so long they all are not waited for any more, until they move again."""
+    with StreamReader(paced.folder) as one, StreamReader(paced.folder) as two:
+        writing = readers.submit(paced.write, bytes(5000))
+        waits.wait()
+        clock.advance(streams.PATIENCE)
+        paced.writer.wake()
+        writing.result(SECONDS)
+        paced.write(bytes(5000))
+        assert not waits.asked.acquire(blocking=False)
+        one.read(10)
+        writing = readers.submit(paced.write, b"x")
+        waits.wait()
+        assert not writing.done()
+        one.read(9500)
+        writing.result(SECONDS)
+        assert two.read(1) == b"\0"
+
+
+def test_a_reader_that_was_killed_is_not_waited_for(paced: Written) -> None:
+    """The kernel knows that nobody listens any more: no time has to pass."""
+    command = [sys.executable, "-c", READS, paced.folder, "10"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        paced.write(bytes(100))
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"10\n"
+        process.send_signal(signal.SIGKILL)
+        process.wait(SECONDS)
+        paced.write(bytes(5000))
+
+        assert paced.size == 5100
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_a_writer_that_waits_can_be_stopped(
+    paced: Written, waits: Waits, readers: ThreadPoolExecutor, when: str
+) -> None:
+    """Woken while it waits, or told before, a writer raises what its check raises."""
+    with StreamReader(paced.folder):
+        waits.cancelled = when == "before"
+        writing = readers.submit(paced.write, bytes(5000))
+        waits.wait()
+        waits.cancelled = True
+        paced.writer.wake()
+        with pytest.raises(CancelledRunError):
+            writing.result(SECONDS)
+
+
+def test_nothing_stays_open(tmp_path: Path) -> None:
+    """Readers and writers that are closed, once or twice, leave no descriptor and no reader's files behind."""
+    before = descriptors()
+    written = Written(tmp_path)
+    readers = [StreamReader(written.folder) for _ in range(5)]
+    for reader in (*readers, *readers):
+        reader.close()
+    written.end()
+    written.close()
+    written.close()
+
+    assert descriptors() == before
+    assert sorted(os.listdir(written.folder)) == ["content", "end"]  # noqa: PTH208 - names
+
+
+def test_a_stream_that_is_gone_cannot_be_read(written: Written) -> None:
+    """Without its content, or altogether, a stream is refused, and nothing of the reader is left."""
+    before = descriptors()
+    written.file.unlink()
+    with pytest.raises(StorageError, match="cannot read the stream"):
+        StreamReader(written.folder)
+    with pytest.raises(StorageError, match="cannot read the stream"):
+        StreamReader(written.folder + "s")
+
+    assert descriptors() == before
+    assert sorted(os.listdir(written.folder)) == ["content", "writer"]  # noqa: PTH208 - names
+
+
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_too_many_open_files_are_told(written: Written, more: int) -> None:
+    """A reader that finds no descriptor says so and what to do, at whichever step; it leaves nothing open."""
+    before = descriptors()
+    with few_files(more), pytest.raises(StorageError, match="Too many open files") as caught:
+        StreamReader(written.folder)
+
+    assert "ulimit" in caught.value.hint
+    assert descriptors() == before
+
+
+def test_no_reader_is_forgotten_for_want_of_descriptors(written: Written) -> None:
+    """A writer that cannot wake its readers fails, for they would wait for ever."""
+    with StreamReader(written.folder) as reader:
+        with few_files(0), pytest.raises(StorageError, match="Too many open files"):
+            written.writer.end(Handle())
+        assert not reader.is_ended
+
+
+def test_a_file_system_without_fifos_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no FIFO can be made, that is the error."""
+
+    def refuse(path: str, mode: int) -> None:
+        del mode
+        raise PermissionError(1, "Operation not permitted", path)
+
+    monkeypatch.setattr(os, "mkfifo", refuse)
+    with pytest.raises(StorageError, match="cannot make the stream"):
+        StreamWriter(str(tmp_path / "stream"), str(tmp_path / "file"), lambda: None)
+
+
+def test_what_nobody_wants_any_more_can_be_written_to_its_end(written: Written) -> None:
+    """A stream that was removed is no matter to its writer."""
+    for path in Path(written.folder).iterdir():
+        path.unlink()
+    Path(written.folder).rmdir()
+    written.write(b"more")
+    written.end()
+
+    assert written.file.read_bytes() == b"more"
+
+
+# A part that is a stream.
+
+
+@pytest.fixture
+def opened() -> list[Handle]:
+    """The streams that parts have opened."""
+    return []
+
+
+@pytest.fixture
+def part(tmp_path: Path, opened: list[Handle]) -> Iterator[StreamedPart]:
+    """A part that others may read."""
+    growing = FilePart(str(tmp_path / "part"), final=str(tmp_path / "final"))
+    found = StreamedPart(growing, str(tmp_path / "part.stream"), opened.append, lambda: None, SystemClock())
+    yield found
+    found.abandon()
+
+
+def test_a_part_is_open_from_its_first_byte(part: StreamedPart, opened: list[Handle]) -> None:
+    """What has nothing in it is told to nobody; then it is told once, and whoever asks gets it."""
+    part.write(b"")
+    assert opened == []
+    part.write(b"some text")
+    part.write(b" and more")
+    (stream,) = opened
+    handle = part.finish()
+
+    assert (stream.kind, Path(stream.final).name) == ("stream", "final")
+    assert all_of(stream.location) == b"some text and more"
+    assert handle.size == 18
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_text_is_told_from_the_beginning(part: StreamedPart, opened: list[Handle], *, first: bool) -> None:
+    """Readers know at once whether the content is text as far as it goes, and at the end whether it was."""
+    part.write(b"a", text=first)
+    part.write(b"b", text=False)
+
+    assert opened[0].text is first
+    assert not part.finish().text
+
+
+def test_a_program_may_append_to_what_was_streamed(part: StreamedPart, opened: list[Handle]) -> None:
+    """Readers see at the end what a program added."""
+    part.write(b"head ")
+    with open(part.path(), "ab") as file:  # noqa: PTH123 - as a program does
+        file.write(b"tail")
+    part.finish()
+
+    assert all_of(opened[0].location) == b"head tail"
+
+
+@pytest.mark.parametrize("how", ["replaced", "shortened"])
+def test_a_program_must_not_replace_what_was_streamed(part: StreamedPart, opened: list[Handle], how: str) -> None:
+    """Others have read it already: another content is refused, with the way out, and has no end."""
+    part.write(b"what others have read")
+    path = Path(part.path())
+    if how == "replaced":
+        path.with_name("other").write_bytes(b"something else, and longer than it")
+        path.with_name("other").replace(path)
+    else:
+        path.write_bytes(b"short")
+    with pytest.raises(AppError, match="21 bytes already") as caught:
+        part.finish()
+
+    assert "not streaming" in caught.value.hint
+    with StreamReader(opened[0].location) as reader:
+        assert not reader.is_ended
+
+
+def test_a_full_disk_is_told(tmp_path: Path, opened: list[Handle]) -> None:
+    """What cannot be written is an error of the writer and opens nothing."""
+    (tmp_path / "part").symlink_to("/dev/full")
+    growing = FilePart(str(tmp_path / "part"))
+    part = StreamedPart(growing, str(tmp_path / "part.stream"), opened.append, lambda: None, SystemClock())
+    with pytest.raises(StorageError, match="No space left"):
+        part.write(b"x")
+    part.abandon()
+
+    assert opened == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_abandoned_has_no_end(part: StreamedPart, opened: list[Handle], tmp_path: Path) -> None:
+    """Who reads it gets what there is and waits; who comes later is refused."""
+    before = descriptors()
+    part.write(b"begun")
+    with StreamReader(opened[0].location) as reader:
+        part.abandon()
+        assert reader.read(100) == b"begun"
+        assert not reader.is_ended
+    with pytest.raises(StorageError):
+        StreamReader(opened[0].location)
+
+    assert not (tmp_path / "part").exists()
+    assert descriptors() == before
