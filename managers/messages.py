@@ -15,6 +15,8 @@ know and ignore the rest; anything else raises `PROTOCOL`, which the handshake c
 each record are committed beside the tests.
 """
 
+import sys
+from array import array
 from typing import Annotated
 
 import msgspec
@@ -355,6 +357,9 @@ class Leave(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
 Message = Events | Stop | Leave
 """What rides in the numbered stream."""
 
+_CODES = {"<i4": "i", "<u1": "B", "<u2": "H"}
+"""Type codes of `array.array` for those of numpy."""
+
 _encoder = msgspec.msgpack.Encoder()
 _packets: msgspec.msgpack.Decoder[Packet] = msgspec.msgpack.Decoder(Packet)
 _messages: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
@@ -395,10 +400,20 @@ def decode_message(body: bytes | bytearray | memoryview) -> Message:
 
 def _column(values: ArrayLike, kind: str) -> bytes:
     """Bytes of `values` as a little-endian array; never wraps a value that does not fit."""
+    if isinstance(values, list):
+        # Most messages tell of one or two drops, for which this takes a tenth of the time.
+        try:
+            column = array(_CODES[kind], values)
+        except (OverflowError, TypeError):
+            pass  # what is wrong is said below
+        else:
+            if sys.byteorder == "big":
+                column.byteswap()
+            return column.tobytes()
     wanted = np.dtype(kind)
-    array = np.asarray(values)
-    if array.dtype != wanted and array.size:
+    given = np.asarray(values)
+    if given.dtype != wanted and given.size:
         limits = np.iinfo(wanted)
-        if array.dtype.kind not in "iub" or int(array.min()) < limits.min or int(array.max()) > limits.max:
-            raise OverflowError(f"values from {array.min()} to {array.max()} do not fit {wanted.name}")
-    return array.astype(wanted, copy=False).tobytes()
+        if given.dtype.kind not in "iub" or int(given.min()) < limits.min or int(given.max()) > limits.max:
+            raise OverflowError(f"values from {given.min()} to {given.max()} do not fit {wanted.name}")
+    return given.astype(wanted, copy=False).tobytes()

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import cast
 
 import numpy as np
 
@@ -35,6 +36,7 @@ _log = logging.getLogger(__name__)
 _STATES = tuple(DropState)
 _SKIPPED = int(DropState.SKIPPED)
 _FETCH_SECONDS = 60.0
+_FEW = 16
 
 
 class NodeExchange:
@@ -200,9 +202,9 @@ class NodeExchange:
         ProtocolError
             It tells of drops that are not here.
         """
-        drops, states, attempts, causes = events.columns()
-        places = np.searchsorted(self.rows, drops)
-        if len(drops) and not (self.rows[np.minimum(places, len(self.rows) - 1)] == drops).all():
+        drops, states, attempts, causes = (column.tolist() for column in events.columns())
+        places = self._places(events, drops)
+        if places is None:
             raise ProtocolError(f"node {peer} told of drops that are not in this slice of session {self._session}")
         by_owner: dict[int, list[Content]] = {}
         for content in events.contents:
@@ -210,9 +212,7 @@ class NodeExchange:
         arrivals = [withdrawn for stream in events.streams for withdrawn in self._open_stream(peer, stream)]
         skipped: dict[int, list[int]] = {}
         fetch = self._fetcher(peer)
-        for drop, row, state, attempt, cause in zip(
-            places.tolist(), drops.tolist(), states.tolist(), attempts.tolist(), causes.tolist(), strict=True
-        ):
+        for drop, row, state, attempt, cause in zip(places, drops, states, attempts, causes, strict=True):
             if self._own[drop]:
                 skipped.setdefault(cause, []).append(drop)
                 continue
@@ -324,6 +324,18 @@ class NodeExchange:
 
     def _fetch_and_pass(self, peer: str, event: Reported, row: int, contents: Sequence[Content], fetch: Fetch) -> None:
         self._pass([_Fetched(peer, [self._arrival(peer, event, row, contents, fetch)])])
+
+    def _places(self, events: Events, drops: Sequence[int]) -> Sequence[int] | None:
+        """Rows here of drops of the whole graph; None if one of them is not here."""
+        if len(drops) <= _FEW:
+            # One by one: numpy's search lets other threads in, and this one waits until they have done what they do.
+            found = [self._piece.local(drop) for drop in drops]
+            return None if None in found else cast(list[int], found)
+        rows = events.columns()[0]
+        places = np.searchsorted(self.rows, rows)
+        if not (self.rows[np.minimum(places, len(self.rows) - 1)] == rows).all():
+            return None
+        return cast(list[int], places.tolist())
 
     def _arrival(self, peer: str, event: Reported, row: int, contents: Sequence[Content], fetch: Fetch) -> Arrival:
         """What `event`, of drop `row` of the whole graph, brings along."""

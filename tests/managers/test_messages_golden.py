@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -155,3 +156,13 @@ def test_values_that_do_not_fit_are_refused(attempts: list[float]) -> None:
     """A value outside its column's type raises; it never wraps round."""
     with pytest.raises(OverflowError, match="do not fit uint16"):
         Events.of("s", 1, 1, drops=[1], states=[2], attempts=attempts, causes=[-1])
+
+
+@given(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=40))
+def test_columns_do_not_depend_on_what_they_were_given_as(causes: list[int]) -> None:
+    """Lists and arrays of the same numbers are the same message."""
+    ones = [1] * len(causes)
+    given_lists = Events.of("s", 1, 1, drops=ones, states=ones, attempts=ones, causes=causes)
+    arrays = [np.array(column, np.int64) for column in (ones, causes)]
+
+    assert given_lists == Events.of("s", 1, 1, drops=arrays[0], states=ones, attempts=arrays[0], causes=arrays[1])

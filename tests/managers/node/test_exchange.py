@@ -1,0 +1,44 @@
+"""What a node makes of the drops that others tell it of."""
+
+from collections.abc import Callable
+
+import pytest
+
+from dropflow.errors import ProtocolError
+from dropflow.testing.shapes import relay
+from managers.messages import Events
+from managers.node.exchange import NodeExchange
+from tests.managers.node.conftest import Cluster
+
+
+@pytest.fixture
+def exchange(make_cluster: Callable[..., Cluster]) -> NodeExchange:
+    """That of a session on two nodes, which has not begun."""
+    cluster = make_cluster(2)
+    deployment = cluster.cut(relay(100, 2), session="s")
+    cluster["a"].prepare(deployment, seconds=10.0)
+    return cluster["a"]._sessions["s"].exchange
+
+
+def _events(drops: list[int]) -> Events:
+    ones = [1] * len(drops)
+    return Events.of("s", 1, 1, drops=drops, states=[2] * len(drops), attempts=ones, causes=[-1] * len(drops))
+
+
+@pytest.mark.parametrize("count", [0, 1, 16, 17, 40])
+def test_rows_are_those_of_the_slice(exchange: NodeExchange, count: int) -> None:
+    """However many drops a message tells of, each is found under its row of the slice."""
+    ghosts = exchange.remote.tolist()[:count]
+    told = [int(exchange.rows[ghost]) for ghost in ghosts]
+
+    assert [arrival.event.drop for arrival in exchange.open("b", _events(told))] == ghosts
+
+
+@pytest.mark.parametrize("count", [1, 40])
+@pytest.mark.parametrize("stranger", [-1, 10**6])
+def test_drops_of_nowhere_are_refused(exchange: NodeExchange, count: int, stranger: int) -> None:
+    """A drop that is not in the slice is a `ProtocolError`, in a short message and in a long one."""
+    told = [int(exchange.rows[ghost]) for ghost in exchange.remote.tolist()[: count - 1]]
+
+    with pytest.raises(ProtocolError, match="not in this slice"):
+        exchange.open("b", _events([*told, stranger]))
