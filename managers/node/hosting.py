@@ -15,11 +15,12 @@ from dropflow.apps.runners import make_runner
 from dropflow.apps.streams import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.keeper import LocalKeeper
+from dropflow.engine.events import Lost
 from dropflow.engine.journal import Journal, JournalHeader
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.session import Session, SessionResult
 from dropflow.engine.statistics import Statistics, snapshot
-from dropflow.errors import ConflictError, StorageError
+from dropflow.errors import ConflictError, InternalError, StorageError
 from dropflow.failure import Failure
 from dropflow.graph.digest import digest
 from dropflow.graph.slicing import Slice, dump_slice
@@ -253,6 +254,12 @@ class HostedSession:
 
     def _broken(self, error: Exception) -> SessionResult:
         self._text = f"the engine failed: {error}"
+        # For the other nodes it is as if this one were gone: its drops will never be settled.
+        text = f"the engine of node {self.piece.node} failed: {error}"
+        failure = Failure(
+            code=InternalError.code, kind=type(error).__name__, text=text, hint="see the log of that node"
+        )
+        self.exchange.give_up("", Lost(self.piece.node, failure))
         return SessionResult(
             session=self.name,
             status=SessionState.FAILED,

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+from dropflow.engine.session import Session
 from dropflow.errors import GoneError, LinkError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
@@ -288,21 +289,23 @@ def test_a_peer_that_nobody_needed_for_a_while_is_not_lost_when_it_is_needed_aga
     assert watch.watch._wanted == {"b": {"again"}}
 
 
-def test_a_session_that_ends_while_it_is_looked_at_is_told_consistently(make_cluster: Make) -> None:
+def test_a_session_that_ends_while_it_is_looked_at_is_told_consistently(
+    make_cluster: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody sees the counts of before with the state of after: a session that is over has all its drops settled."""
     cluster = make_cluster(1)
     drawing = GraphBuilder("short").app("A", **_function("def f(): return 1")).data("d")
     cluster.start(drawing.connect("A", "d", source_port="out").build())
     hosted = cluster["a"]._sessions["s"]
-    ask = hosted.session.ask
+    ask = Session.ask
 
-    def late(question: Callable[[object], object]) -> object:
-        answer = ask(question)
+    def late(live: Session, question: Callable[[object], object]) -> object:
+        answer = ask(live, question)
         if threading.current_thread() is not hosted._thread:
             hosted._thread.join()
         return answer
 
-    hosted.session.ask = late  # type: ignore[method-assign,assignment]
+    monkeypatch.setattr(Session, "ask", late)
     before = cluster["a"].session("s")
     after = cluster["a"].session("s")
 
@@ -310,6 +313,24 @@ def test_a_session_that_ends_while_it_is_looked_at_is_told_consistently(make_clu
         if detail.status == "FINISHED":
             assert (detail.settled, detail.running, bool(detail.finished)) == (detail.drops, 0, True)
     assert after.status == "FINISHED"
+
+
+def test_an_engine_that_fails_is_told_to_the_other_nodes(
+    make_cluster: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody waits for a node whose engine broke down: the session fails everywhere, and says where it began."""
+    cluster = make_cluster(2)
+    deployment = cluster.cut(_spraying(3))
+    cluster.prepare(deployment)
+    broken = cluster["a"]._sessions["s"]
+    monkeypatch.setattr(broken.exchange, "tell", lambda _: 1 // 0)
+    for name in ("a", "b"):
+        cluster[name].start("s", deployment.epoch)
+    ended = cluster.end()
+
+    assert {detail.status for detail in ended.values()} == {"FAILED"}
+    assert "the engine of node a failed: integer division" in ended["b"].text
+    assert "this is a bug of dropflow" in caplog.text
 
 
 def test_news_of_sessions_that_are_not_here_do_no_harm(make_cluster: Make) -> None:
