@@ -79,6 +79,7 @@ class StreamWriter:
         self._clock = clock or SystemClock()
         self._seen = 0
         self._unwaited: dict[str, int] = {}
+        self._hurried = False
         with storage("make the stream", folder):
             Path(folder).mkdir(parents=True)
             Path(folder, "content").symlink_to(path)
@@ -94,7 +95,7 @@ class StreamWriter:
         """
         with storage("tell the readers of", self._folder):
             self._ring_readers()
-            if size - self._seen > AHEAD - _STEP:
+            if not self._hurried and size - self._seen > AHEAD - _STEP:
                 self._seen = self._pace(size)
 
     def end(self, content: Handle) -> None:
@@ -112,6 +113,11 @@ class StreamWriter:
                 passing.replace(Path(self._folder, "end"))
             self._ring_readers()
         self._bell.close()
+
+    def hurry(self) -> None:
+        """Wait for no reader any more; from any thread."""
+        self._hurried = True
+        self._bell.ring()
 
     def wake(self) -> None:
         """Let it ask again whether to stop; from any thread."""
@@ -131,7 +137,7 @@ class StreamWriter:
         while True:
             places = self._places()
             behind = {name: place for name, place in places.items() if size - place > AHEAD}
-            if not behind:
+            if self._hurried or not behind:
                 return min(places.values(), default=size)
             now = self._clock.monotonic()
             stands = {name: _since(place, now, stands.get(name)) for name, place in behind.items()}
@@ -333,6 +339,7 @@ class StreamedPart:
         self._check = check
         self._clock = clock
         self._writer: StreamWriter | None = None
+        self._hurried = False
         self._size = 0
         self._text = True
         self._file = (0, 0)
@@ -352,6 +359,8 @@ class StreamedPart:
             found = Path(self._part.location).stat()
             self._file = found.st_dev, found.st_ino
             self._writer = StreamWriter(self._folder, self._part.location, self._check, self._clock)
+            if self._hurried:
+                self._writer.hurry()
             self._on_open(Handle(kind="stream", location=self._folder, final=self._part.final, text=self._text))
         if self._writer is not None:
             self._writer.grown(self._size)
@@ -376,6 +385,13 @@ class StreamedPart:
             self._refuse_another(handle)
             self._writer.end(handle)
         return handle
+
+    def hurry(self) -> None:
+        """Wait for no reader any more; from any thread."""
+        self._hurried = True  # before the writer is looked for: it is made and then asks
+        writer = self._writer
+        if writer is not None:
+            writer.hurry()
 
     def wake(self) -> None:
         """Let it ask again whether to stop; from any thread."""

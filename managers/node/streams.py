@@ -242,7 +242,11 @@ class _Copy:
         threading.Thread(target=self._run, args=(links, peer, session), name=name, daemon=True).start()
 
     def wait(self, content: Handle) -> Handle | None:
-        """The copy, once it is complete, if it is as `content` says."""
+        """The copy, once it is complete, if it is as `content` says.
+
+        That is no reason any more to wait for readers here: whoever wants the whole has to wait for this.
+        """
+        self._part.hurry()
         self._done.wait()
         copy = self._content
         if copy is None:
