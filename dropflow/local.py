@@ -17,7 +17,8 @@ from dropflow.apps.streams import streaming_links
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.keeper import LocalKeeper
 from dropflow.engine.journal import Journal, JournalHeader
-from dropflow.engine.session import Session, SessionResult
+from dropflow.engine.reports import SessionResult
+from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import ConflictError, StorageError
 from dropflow.graph.codec import save

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dropflow import local
-from dropflow.engine.session import SessionResult
+from dropflow.engine.reports import SessionResult
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument

@@ -14,7 +14,8 @@ from dropflow.cli.output import Output, OutputKind
 from dropflow.cli.progress import progress_for
 from dropflow.cli.source import note_problems, translate_source
 from dropflow.cli.tables import plural, readable_seconds
-from dropflow.engine.session import FailureReport, Session, SessionResult
+from dropflow.engine.reports import FailureReport, SessionResult
+from dropflow.engine.session import Session
 from dropflow.states import SessionState
 from translator.options import PartitionOptions
 from translator.partition.registry import partition

@@ -11,10 +11,8 @@ Ready drops wait as integers. Their tasks are built when the runner has room for
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 
 from dropflow.clock import Clock
@@ -40,75 +38,29 @@ from dropflow.engine.events import (
     Tell,
     Withdraw,
     Withdrawn,
-    row_of_foreign,
 )
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument, Instruments
 from dropflow.engine.invariants import check
 from dropflow.engine.journal import Journal
+from dropflow.engine.question import Question
+from dropflow.engine.reports import FailureReport, Reporter, SessionResult
 from dropflow.engine.statistics import Statistics, snapshot, totals
 from dropflow.engine.streams import Streams
 from dropflow.engine.tasks import TaskBuilder
-from dropflow.errors import DropflowError, WorldError
+from dropflow.errors import DropflowError
 from dropflow.failure import Failure
 from dropflow.graph.names import oid, oids
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
-from dropflow.ids import drop_file_name
 from dropflow.states import DropState, SessionState
 
-__all__ = ["FailureReport", "Session", "SessionResult"]
+__all__ = ["Session"]
 
 _PUBLISH_SECONDS = 0.1
-_ANSWER_SECONDS = 20.0
-_NAMED = 20
 
 T = TypeVar("T")
-
-
-class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One root cause: the drop that failed by itself, and how many ended in ERROR because of it, itself included.
-
-    Of a cause on another node only its `row` in the whole graph is known for certain, and the `count` on this node;
-    `text` is empty. A lost node is a cause without a `drop`; `drops` are the first of its drops that were not settled.
-    """
-
-    drop: str
-    name: str
-    code: str
-    kind: str
-    text: str
-    hint: str = ""
-    detail: str = ""
-    count: int = 1
-    attempts: int = 1
-    log: str = ""
-    row: int = -1
-    drops: tuple[str, ...] = ()
-
-
-class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a session ended.
-
-    Attributes
-    ----------
-    states : dict
-        Number of drops by the name of their state.
-    failures : tuple of FailureReport
-        By root cause, the most harmful first.
-    notes : tuple of str
-        What went wrong beside the drops: a journal that could not be written, an instrument that was removed.
-    """
-
-    session: str
-    status: SessionState
-    drops: int
-    states: dict[str, int]
-    seconds: float
-    failures: tuple[FailureReport, ...]
-    directory: str
-    notes: tuple[str, ...] = ()
 
 
 class Session:
@@ -176,6 +128,7 @@ class Session:
         "_published",
         "_ready",
         "_reason",
+        "_reporter",
         "_runner",
         "_session",
         "_streams",
@@ -217,12 +170,13 @@ class Session:
         self._instruments = Instruments(instruments, self.notes.append)
         self._on_statistics = on_statistics
         self._check_invariants = check_invariants
-        self._inbox: Inbox[Opening | Outcome | Mail | Lost | Cancel | _Question[Any]] = Inbox()
+        self._inbox: Inbox[Opening | Outcome | Mail | Lost | Cancel | Question[Any, Any]] = Inbox()
         self._tasks = TaskBuilder(graph, streams)
         self._template_of = np.ascontiguousarray(graph.template).data
         self._handles: dict[int, Handle] = {}
         self._parts: dict[int, dict[int, Handle]] = {}
         self._failures: dict[int, Failure] = {}
+        self._reporter = Reporter(graph, self.core, directory, exchange)
         self._persisting: list[int] = []
         self._outgoing: dict[int, dict[int, Handle]] = {}
         self._streams = Streams(keeper.discard)
@@ -259,7 +213,7 @@ class Session:
         WorldError
             The session has not come to it in twenty seconds: it waits for a disk, or for a node that takes nothing.
         """
-        asked = _Question(question)
+        asked = Question(question)
         with self._asking:
             if self._owned:
                 self._inbox.put([asked])
@@ -281,7 +235,7 @@ class Session:
                 self._owned = False
             # Whoever asked in the meantime was promised an answer.
             for item in self._inbox.drain(0):
-                if isinstance(item, _Question):
+                if isinstance(item, Question):
                     item.answer(self)
 
     def _execute(self) -> None:
@@ -319,7 +273,7 @@ class Session:
         self._tell()
         self._publish()
 
-    def _accept(self, items: Sequence["Opening | Outcome | Mail | Lost | Cancel | _Question[Any]"]) -> list[Event]:
+    def _accept(self, items: Sequence["Opening | Outcome | Mail | Lost | Cancel | Question[Any, Any]"]) -> list[Event]:
         """Events for what came in. The core has not seen them yet, so what they settle is remembered here."""
         events: list[Event] = []
         answered: set[int] = set()
@@ -334,7 +288,7 @@ class Session:
                 events += self._settled(item)
             elif isinstance(item, Opening):
                 events += self._opened_here(item)
-            elif isinstance(item, _Question):
+            elif isinstance(item, Question):
                 item.answer(self)
             elif isinstance(item, Lost | Cancel):
                 if isinstance(item, Lost):
@@ -589,85 +543,7 @@ class Session:
 
     def reports(self) -> tuple[FailureReport, ...]:
         """The root causes of failures so far, lost nodes first, then the most harmful. For the session's own thread."""
-        harmed: dict[int, int] = {}
-        for drop, cause in self.core.causes.items():
-            if drop not in self.core.remote:  # those are counted where they live
-                harmed[cause] = harmed.get(cause, 0) + 1
-        caused = (self._report(cause, count) for cause, count in sorted(harmed.items(), key=_most_harmful))
-        return (*(self._lost_report(lost) for lost in self._lost), *caused)
-
-    def _lost_report(self, lost: Lost) -> FailureReport:
-        there = () if self._exchange is None else self._exchange.on_node(lost.node)
-        unsettled = [drop for drop in there if not self.core.state(drop).is_terminal]
-        return FailureReport(
-            drop="",
-            name=lost.node,
-            code=lost.failure.code,
-            kind=lost.failure.kind,
-            text=lost.failure.text,
-            hint=lost.failure.hint,
-            count=len(unsettled),
-            drops=tuple(oid(self.graph, drop) for drop in unsettled[:_NAMED]),
-        )
-
-    def _report(self, cause: int, count: int) -> FailureReport:
-        if cause < 0:
-            return FailureReport(drop="", name="", code="", kind="", text="", count=count, row=row_of_foreign(cause))
-        row = cause if self._exchange is None else int(self._exchange.rows[cause])
-        name = oid(self.graph, cause)
-        failure = self._failures.get(cause)
-        if failure is None:
-            return FailureReport(
-                drop=name, name=self._template(cause).name, code="", kind="", text="", count=count, row=row
-            )
-        log = Path(self._directory, "logs", f"{drop_file_name(name)}.log")
-        return FailureReport(
-            drop=name,
-            name=self._template(cause).name,
-            code=failure.code,
-            kind=failure.kind,
-            text=failure.text,
-            hint=failure.hint,
-            detail=failure.detail,
-            count=count,
-            attempts=self.core.attempt(cause),
-            log=str(log) if log.exists() else "",
-            row=row,
-        )
+        return self._reporter.reports(self._failures, self._lost)
 
     def _template(self, drop: int) -> Template:
         return self.graph.templates[self._template_of[drop]]
-
-
-def _most_harmful(item: tuple[int, int]) -> tuple[int, int]:
-    cause, count = item
-    return -count, cause
-
-
-class _Question(Generic[T]):
-    """Something that another thread wants to know of a session."""
-
-    def __init__(self, question: Callable[[Session], T]) -> None:
-        self._question = question
-        self._answered = threading.Event()
-        self._answer: T | None = None
-        self._error: Exception | None = None
-
-    def answer(self, session: Session) -> None:
-        """Answer it; what goes wrong is raised where it was asked."""
-        try:
-            self._answer = self._question(session)
-        except Exception as error:  # noqa: BLE001 - raised again by `wait`
-            self._error = error
-        self._answered.set()
-
-    def wait(self) -> T:
-        """The answer."""
-        if not self._answered.wait(_ANSWER_SECONDS):
-            raise WorldError(
-                f"the session has not answered for {_ANSWER_SECONDS:g} s",
-                hint="it waits for a disk, or for another node; try again",
-            )
-        if self._error is not None:
-            raise self._error
-        return cast(T, self._answer)

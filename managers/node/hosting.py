@@ -17,8 +17,9 @@ from dropflow.clock import Clock
 from dropflow.data.keeper import LocalKeeper
 from dropflow.engine.events import Lost
 from dropflow.engine.journal import Journal, JournalHeader
+from dropflow.engine.reports import SessionResult
 from dropflow.engine.runners.pool import WorkerPool
-from dropflow.engine.session import Session, SessionResult
+from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics, snapshot
 from dropflow.errors import ConflictError, InternalError, StorageError
 from dropflow.failure import Failure

@@ -22,7 +22,7 @@ from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
 from dropflow.engine.events import Failed, Lost
 from dropflow.engine.journal import read
-from dropflow.engine.session import FailureReport
+from dropflow.engine.reports import FailureReport
 from dropflow.engine.statistics import snapshot
 from dropflow.errors import ConflictError, DropflowError, LinkError, StorageError
 from dropflow.failure import Failure

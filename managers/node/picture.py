@@ -12,7 +12,7 @@ from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
 from dropflow.engine.events import row_of_foreign
 from dropflow.engine.explain import explain
-from dropflow.engine.session import FailureReport
+from dropflow.engine.reports import FailureReport
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import NotFoundError, UsageError
 from dropflow.graph.names import find_drop, oid, oids

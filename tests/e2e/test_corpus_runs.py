@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dropflow import local
-from dropflow.engine.session import SessionResult
+from dropflow.engine.reports import SessionResult
 from dropflow.errors import BadGraphError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Template

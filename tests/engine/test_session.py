@@ -11,7 +11,8 @@ from dropflow.engine.api import Handle, Outcome, Task
 from dropflow.engine.events import Action, Event
 from dropflow.engine.instruments import Instrument
 from dropflow.engine.journal import Journal, JournalHeader, read, replay
-from dropflow.engine.session import Session, SessionResult
+from dropflow.engine.reports import SessionResult
+from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import BadFileError, StorageError
 from dropflow.failure import Failure

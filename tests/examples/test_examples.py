@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dropflow import local
-from dropflow.engine.session import SessionResult
+from dropflow.engine.reports import SessionResult
 from dropflow.problems import Severity
 from dropflow.states import SessionState
 from translator.pipeline import check, translate

@@ -1,19 +1,28 @@
 """A pool of worker processes that several sessions share."""
 
+import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from queue import SimpleQueue
+from typing import TypeVar
 
 import pytest
 
 from dropflow.clock import SystemClock
-from dropflow.engine.api import ExecutorSpec
+from dropflow.engine.api import ExecutorSpec, Opening, Outcome, Output, Runner, Task
+from dropflow.engine.reports import SessionResult
 from dropflow.engine.runners.pool import WorkerPool
-from dropflow.engine.session import Session, SessionResult
+from dropflow.engine.runners.threads import ThreadRunner
+from dropflow.engine.session import Session
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind, Template
 from dropflow.states import SessionState
 from dropflow.testing.drawing import draw
+from dropflow.testing.executors import ScriptedExecutor
 from dropflow.testing.recorder import FakeKeeper
+
+T = TypeVar("T")
 
 FACTORY = "dropflow.testing.executors:build"
 WIDE = ", ".join(f"a{number} -> B{number} -> c{number}" for number in range(20))
@@ -95,3 +104,241 @@ def test_a_broken_pool_fails_its_sessions(
     assert [result.status for result in results] == [SessionState.FAILED] * 2
     assert "cannot be served any more: integer division" in results[0].failures[0].text
     assert "this is a bug of dropflow" in caplog.text
+
+
+# Attempts one by one, without a session.
+
+
+class Answers:
+    """What a runner delivers, to be waited for."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+        self._changed = threading.Condition()
+
+    def deliver(self, said: Sequence[Opening | Outcome]) -> None:
+        """Take it in."""
+        with self._changed:
+            self.outcomes += [each for each in said if isinstance(each, Outcome)]
+            self._changed.notify_all()
+
+    def wait(self, *drops: int) -> list[Outcome]:
+        """The outcomes of these drops, in this order, once all are there."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: set(drops) <= {each.drop for each in self.outcomes}, timeout=60)
+            return [next(each for each in self.outcomes if each.drop == drop) for drop in drops]
+
+
+SCRIPTS = ("short", "hang", "deaf")
+
+
+class Attempts:
+    """A runner and what it answers; its attempts are named by a script and a number that is their drop.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the runner from a spec.
+    """
+
+    def __init__(self, make: Callable[[ExecutorSpec], Runner], directory: Path) -> None:
+        for name in ("files", "logs"):
+            (directory / name).mkdir(parents=True)
+        templates = tuple(Template(key=name, name=name, kind=Kind.APP, component=name) for name in SCRIPTS)
+        spec = ExecutorSpec(session="s", directory=str(directory), templates=templates, links=())
+        self.answers = Answers()
+        self.runner = make(spec)
+        self.runner.start(self.answers.deliver)
+
+    def submit(self, *named: tuple[str, int], ahead: bool = False) -> None:
+        """Hand over attempts in one batch."""
+        tasks = [Task(drop, 1, SCRIPTS.index(script), f"d{drop}", (), is_ahead=ahead) for script, drop in named]
+        self.runner.submit(tasks)
+
+    def abort(self, *drops: int) -> None:
+        """Abort them."""
+        for drop in drops:
+            self.runner.abort(drop, 1)
+
+
+@pytest.fixture
+def attempts(pool: WorkerPool, tmp_path: Path) -> Iterator[Attempts]:
+    """In the pool."""
+    found = Attempts(pool.runner, tmp_path / "one")
+    yield found
+    found.runner.close()
+
+
+@pytest.fixture
+def others(pool: WorkerPool, tmp_path: Path) -> Iterator[Attempts]:
+    """Of another session in the same pool."""
+    found = Attempts(pool.runner, tmp_path / "two")
+    yield found
+    found.runner.close()
+
+
+def seen(pool: WorkerPool, what: Callable[[WorkerPool], T]) -> T:
+    """Look at the pool in its own thread, after it has worked off what it was told before."""
+    answer: SimpleQueue[T] = SimpleQueue()
+    turned = threading.Event()
+    pool.command(turned.set)
+    assert turned.wait(60)
+    pool.command(lambda: answer.put(what(pool)))
+    return answer.get(timeout=60)
+
+
+def warm(attempts: Attempts) -> None:
+    """Teach the pool that attempts are short: from now on workers are given many ahead."""
+    drops = range(10_000, 10_200)
+    attempts.submit(*(("short", drop) for drop in drops))
+    attempts.answers.wait(*drops)
+
+
+def busy(pool: WorkerPool, attempts: Attempts, *drops: int) -> None:
+    """Keep as many workers busy, until these are aborted."""
+    for drop in drops:
+        attempts.submit(("hang", drop), ahead=True)
+    while seen(pool, lambda pool: sum(worker.current() >= 0 for worker in pool._workers)) < len(drops):
+        pass
+
+
+def test_nothing_waits_behind_an_attempt_that_reads_a_stream(pool: WorkerPool, attempts: Attempts) -> None:
+    """It may last as long as the stream: all else goes to the other workers."""
+    warm(attempts)
+    attempts.submit(("hang", 1), ahead=True)
+    attempts.submit(*(("short", drop) for drop in range(2, 300)))
+    attempts.answers.wait(*range(2, 300))
+
+    assert seen(pool, lambda pool: sorted(len(worker.assigned) for worker in pool._workers)) == [0, 1]
+    attempts.abort(1)
+    attempts.answers.wait(1)
+
+
+def test_nothing_waits_behind_an_attempt_that_writes_a_stream(pool: WorkerPool, attempts: Attempts) -> None:
+    """Nor behind its producer, which lasts as long."""
+    warm(attempts)
+    output = Output(50, "d50", 0, 0, streams=True)
+    attempts.runner.submit([Task(1, 1, SCRIPTS.index("hang"), "d1", (), outputs=(output,))])
+    attempts.submit(*(("short", drop) for drop in range(2, 300)))
+    attempts.answers.wait(*range(2, 300))
+
+    assert seen(pool, lambda pool: sorted(len(worker.assigned) for worker in pool._workers)) == [0, 1]
+    attempts.abort(1)
+
+
+def test_an_idle_worker_is_taken_for_it_whatever_the_busy_ones_could_take(pool: WorkerPool, attempts: Attempts) -> None:
+    """A worker that is at a long attempt, perhaps the very producer, is not kept for it while another one is idle."""
+    warm(attempts)
+    attempts.submit(("hang", 1))
+    while not seen(pool, lambda pool: any(worker.current() >= 0 for worker in pool._workers)):
+        pass
+
+    def slow_down(pool: WorkerPool) -> None:
+        for worker in pool._workers:
+            worker.seconds = 1.0 if worker.is_idle else 1e-6
+
+    seen(pool, slow_down)
+    attempts.submit(("short", 2), ahead=True)
+    attempts.answers.wait(2)
+    attempts.abort(1)
+    attempts.answers.wait(1)
+
+
+def test_it_waits_for_a_worker_and_others_follow(pool: WorkerPool, attempts: Attempts, others: Attempts) -> None:
+    """While all workers are busy it is next, and of two sessions none is left out."""
+    busy(pool, attempts, 1, 2)
+    attempts.submit(("short", 3), ahead=True)
+    attempts.submit(("short", 4), ahead=True)
+    others.submit(("short", 5))
+    attempts.abort(1)
+    attempts.answers.wait(1, 3, 4)
+    others.answers.wait(5)
+    attempts.abort(2)
+
+
+@pytest.mark.parametrize("how", ["aborted", "closed"])
+def test_no_worker_is_kept_for_what_does_not_wait_any_more(
+    pool: WorkerPool, attempts: Attempts, others: Attempts, how: str
+) -> None:
+    """When the one that is next is aborted, or its session leaves, the others go on."""
+    busy(pool, others, 1, 2)
+    attempts.submit(("hang", 3), ahead=True)
+    assert seen(pool, lambda pool: pool._next is attempts.runner)
+    if how == "aborted":
+        attempts.abort(3)
+        (outcome,) = attempts.answers.wait(3)
+        assert outcome.failure is not None
+    else:
+        attempts.runner.close()
+    others.submit(("short", 4))
+    others.abort(1)
+    others.answers.wait(4)
+
+    assert seen(pool, lambda pool: pool._next) is None
+    others.abort(2)
+
+
+def test_no_outcome_waits_for_the_attempt_after_it(attempts: Attempts) -> None:
+    """Outcomes are sent in batches, but a short attempt is answered while a long one behind it still runs."""
+    warm(attempts)
+    for first in range(0, 60, 3):
+        attempts.submit(("short", first), ("hang", first + 1), ("short", first + 2))
+        attempts.answers.wait(first)
+        attempts.abort(first + 1)
+        attempts.answers.wait(first + 1, first + 2)
+
+
+def test_what_was_aborted_does_not_begin_again(
+    pool: WorkerPool, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt that was aborted while it waited in a worker is not run by another when that worker dies."""
+    monkeypatch.setattr("dropflow.engine.runners.pool._GRACE_SECONDS", 0.05)
+    warm(attempts)
+    seen(pool, lambda pool: setattr(pool._workers[0], "seconds", 1e9))
+    attempts.submit(("deaf", 1), ("deaf", 2), ("short", 3), ("short", 4), ("short", 5))
+    attempts.abort(3)
+    attempts.abort(1, 2)
+    outcomes = attempts.answers.wait(1, 2, 3, 4, 5)
+
+    assert [outcome.failure is None for outcome in outcomes] == [False, False, False, True, True]
+
+
+RUNNERS = {
+    "pool": lambda pool: pool.runner,
+    "threads": lambda _: lambda spec: ThreadRunner(ScriptedExecutor(spec), threads=2),
+}
+
+
+@pytest.mark.parametrize("kind", RUNNERS)
+def test_an_abort_is_never_lost(kind: str, pool: WorkerPool, tmp_path: Path) -> None:
+    """However soon after it was submitted an attempt is aborted, it ends."""
+    attempts = Attempts(RUNNERS[kind](pool), tmp_path / "s")
+    for drop in range(500):
+        attempts.submit(("hang", drop), ahead=bool(drop % 2))
+        attempts.abort(drop)
+        attempts.answers.wait(drop)
+    attempts.runner.close()
+
+    assert len(attempts.answers.outcomes) == 500
+
+
+@pytest.mark.parametrize("kind", RUNNERS)
+@pytest.mark.parametrize("seed", range(3))
+def test_every_attempt_is_answered_once(kind: str, seed: int, pool: WorkerPool, tmp_path: Path) -> None:
+    """Aborted or not, before they begin or after: there are as many outcomes as there were attempts."""
+    chance = random.Random(seed)  # noqa: S311 - not a secret
+    attempts = Attempts(RUNNERS[kind](pool), tmp_path / "s")
+    drops = list(range(300))
+    unwanted = []
+    for drop in drops:
+        script = chance.choice(["short", "short", "short", "hang"])
+        attempts.submit((script, drop), ahead=chance.random() < 0.3)
+        if script == "hang" or chance.random() < 0.3:
+            unwanted.append(drop)
+        if chance.random() < 0.5 and unwanted:
+            attempts.abort(unwanted.pop(chance.randrange(len(unwanted))))
+    attempts.abort(*unwanted)
+    attempts.answers.wait(*drops)
+    attempts.runner.close()
+
+    assert sorted(outcome.drop for outcome in attempts.answers.outcomes) == drops

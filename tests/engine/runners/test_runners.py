@@ -10,11 +10,12 @@ import pytest
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import ExecutorSpec, Outcome, Runner
+from dropflow.engine.reports import SessionResult
 from dropflow.engine.runners.inline import InlineRunner
 from dropflow.engine.runners.mixed import MixedRunner
 from dropflow.engine.runners.processes import ProcessRunner
 from dropflow.engine.runners.threads import ThreadRunner
-from dropflow.engine.session import Session, SessionResult
+from dropflow.engine.session import Session
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import SessionState
 from dropflow.testing.drawing import draw
