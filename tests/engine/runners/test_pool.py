@@ -281,11 +281,12 @@ def test_no_worker_is_kept_for_what_does_not_wait_any_more(
 def test_no_outcome_waits_for_the_attempt_after_it(attempts: Attempts) -> None:
     """Outcomes are sent in batches, but a short attempt is answered while a long one behind it still runs."""
     warm(attempts)
-    for first in range(0, 60, 3):
-        attempts.submit(("short", first), ("hang", first + 1), ("short", first + 2))
-        attempts.answers.wait(first)
-        attempts.abort(first + 1)
-        attempts.answers.wait(first + 1, first + 2)
+    for first in range(0, 200, 10):
+        one, two = range(first, first + 5), range(first + 5, first + 10)  # one half for each worker
+        attempts.submit(*(("hang" if drop in (one[-1], two[-1]) else "short", drop) for drop in (*one, *two)))
+        attempts.answers.wait(*one[:-1], *two[:-1])
+        attempts.abort(one[-1], two[-1])
+        attempts.answers.wait(one[-1], two[-1])
 
 
 def test_what_was_aborted_does_not_begin_again(
@@ -296,8 +297,9 @@ def test_what_was_aborted_does_not_begin_again(
     warm(attempts)
     seen(pool, lambda pool: setattr(pool._workers[0], "seconds", 1e9))
     attempts.submit(("deaf", 1), ("deaf", 2), ("short", 3), ("short", 4), ("short", 5))
-    attempts.abort(3)
-    attempts.abort(1, 2)
+    while seen(pool, lambda pool: sum(len(worker.assigned) for worker in pool._workers)) < 5:
+        pass
+    attempts.abort(3, 1, 2)
     outcomes = attempts.answers.wait(1, 2, 3, 4, 5)
 
     assert [outcome.failure is None for outcome in outcomes] == [False, False, False, True, True]
