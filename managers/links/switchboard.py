@@ -149,7 +149,9 @@ class Switchboard:
         if outbound is None:
             transfer.fail(LinkError(f"the link to node {transfer.peer!r} was closed"))
             return
-        self._transfers[transfer.request] = transfer
+        if transfer.request not in self._transfers:
+            self._transfers[transfer.request] = transfer
+            transfer.nudge()  # whoever nudged all before this did not reach it
         if outbound.state is OutboundState.IDLE and outbound.address:
             self._do(transfer.peer, outbound.connect(outbound.address, now), now)
         elif outbound.state is OutboundState.REFUSED:

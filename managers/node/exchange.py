@@ -120,6 +120,8 @@ class NodeExchange:
                 self._tell_stream(one, row, batches)
                 continue
             cause = self._cause_out(one.cause)
+            for target, handle in one.handles.items():
+                self._streams.complete(rows[target], handle)
             for node, wants in own.of(one.drop):
                 batch = _batch_for(node, batches)
                 for target in one.skipped:
@@ -222,7 +224,8 @@ class NodeExchange:
             if contents is None:
                 arrivals.append(Arrival(event))
             elif any(self._contents.needs_fetching(content) for content in contents):
-                self._fetchers.submit(peer, partial(self._fetch_and_pass, peer, event, row, contents, fetch))
+                job = partial(self._fetch_and_pass, peer, event, row, contents, fetch)
+                self._streams.once_copied(contents, partial(self._fetchers.submit, peer, job))
             else:
                 arrivals.append(self._arrival(peer, event, row, contents, fetch))
         return arrivals
@@ -304,15 +307,20 @@ class NodeExchange:
 
     def _open_stream(self, peer: str, stream: Stream) -> list[Arrival]:
         """Follow a stream, of which the session hears once something is there; or let it know that it is no more."""
-        drop = self._local(stream.drop, peer)
+        drop, producer = self._local(stream.drop, peer), NO_PRODUCER
+        before = self._piece.graph.predecessors
+        producers = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
+        if stream.producer >= 0:
+            producer = self._local(stream.producer, peer)
+        writer = drop if producer == NO_PRODUCER else producer
+        if self._routes.nodes[self._routes.home(writer)] != peer or not (producer in producers or writer == drop):
+            raise ProtocolError(f"node {peer} told of a stream of drop {stream.drop}, which it does not write")
         withdrawn = Arrival(Withdrawn(drop, stream.attempt))
         if stream.handle is None:
             self._streams.unfollow(stream.drop, stream.attempt)
             return [withdrawn]
-        producer = NO_PRODUCER if stream.producer < 0 else self._local(stream.producer, peer)
-        before = self._piece.graph.predecessors
         # Of several producers each writes a part, and none of them is the content.
-        if producer == NO_PRODUCER or before.ptr[drop + 1] - before.ptr[drop] == 1:
+        if producer == NO_PRODUCER or len(producers) == 1:
             opened = Opened(drop, producer, stream.attempt)
             self._streams.follow(
                 peer,

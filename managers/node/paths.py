@@ -27,8 +27,10 @@ def here(handle: Handle, workspace: Workspace) -> Handle:
     Raises
     ------
     StorageError
-        It leaves the session's directory.
+        It leaves the session's directory, or is none.
     """
+    if "\0" in handle.final:
+        raise StorageError(f"{handle.final!r} is no path")
     if not handle.final.startswith(_RELATIVE):
         return handle
     final = f"{workspace.directory}/{handle.final[len(_RELATIVE) :]}"
