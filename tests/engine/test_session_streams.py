@@ -1,0 +1,216 @@
+"""The session and data that are read while they are written: what it holds back, throws away and hands over."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from dropflow.engine.api import Handle, Opening, Outcome, Task
+from dropflow.engine.events import Event, Failed, Finished
+from dropflow.engine.instruments import Instrument
+from dropflow.engine.reports import SessionResult
+from dropflow.engine.session import Session
+from dropflow.failure import Failure
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.states import DropState, SessionState
+from dropflow.testing.clock import VirtualClock
+from dropflow.testing.drawing import draw, row
+from dropflow.testing.recorder import FakeKeeper, FakeRunner
+
+BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
+Said = Opening | Outcome
+
+
+class Stage(FakeRunner):
+    """A runner that says what the script has for each attempt, by name and number, when it gets it.
+
+    Attempts without lines succeed at once.
+    """
+
+    def __init__(self, script: dict[tuple[str, int], Callable[[Task], Sequence[Said]]]) -> None:
+        super().__init__()
+        self.script = script
+        self.given: dict[tuple[str, int], Task] = {}
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Play."""
+        for task in tasks:
+            key = task.oid.split("_")[1], task.attempt
+            self.given[key] = task
+            self.deliver(self.script.get(key, lambda task: [success(task)])(task))  # type: ignore[arg-type]
+
+
+class Camera(Instrument):
+    """Remembers what came of attempts, in the order in which the core was told."""
+
+    def __init__(self) -> None:
+        self.seen: list[Event] = []
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Look."""
+        self.seen += [event for event in events if isinstance(event, Finished | Failed)]
+
+
+def success(task: Task) -> Outcome:
+    """Every output gets the id and the attempt of the drop that wrote it."""
+    part = Handle(body=f"{task.oid} {task.attempt}".encode())
+    return Outcome(task.drop, task.attempt, {output.drop: part for output in task.outputs})
+
+
+def failure(task: Task) -> Outcome:
+    """It fails."""
+    return Outcome(task.drop, task.attempt, failure=BOOM)
+
+
+def opening(task: Task) -> Opening:
+    """Its first output may be read."""
+    return Opening(task.drop, task.attempt, task.outputs[0].drop, stream_of(task.attempt))
+
+
+def stream_of(attempt: int) -> Handle:
+    """What the opening of an attempt tells."""
+    return Handle(kind="stream", location=f"/nowhere/{attempt}")
+
+
+def run(graph: PhysicalGraph, stage: Stage, keeper: FakeKeeper, *instruments: Instrument) -> SessionResult:
+    """Run it, with checks after every step; all links stream."""
+    session = Session(
+        graph,
+        keeper,
+        stage,
+        session="s",
+        directory="/nowhere",
+        clock=VirtualClock(),
+        streams=range(len(graph.links)),
+        instruments=instruments,
+        check_invariants=True,
+    )
+    return session.run()
+
+
+def test_an_outcome_that_comes_too_soon_waits_for_its_inputs() -> None:
+    """What ran ahead is committed after its inputs, and the core hears of it after their producer."""
+    graph = draw("A -> x -> B -> y")
+    producer: list[Task] = []
+    stage = Stage(
+        {
+            ("A", 1): lambda task: (producer.append(task), [opening(task)])[1],
+            ("B", 1): lambda task: [success(task), success(producer[0])],
+        }
+    )
+    keeper, camera = FakeKeeper(), Camera()
+    result = run(graph, stage, keeper, camera)
+    (given,) = stage.given["B", 1].inputs
+
+    assert result.status is SessionState.FINISHED
+    assert stage.given["B", 1].is_ahead
+    assert (given.state, given.handle) == (DropState.WRITING, stream_of(1))
+    assert list(keeper.committed) == [row(graph, "x"), row(graph, "y")]
+    assert camera.seen == [Finished(row(graph, "A"), 1), Finished(row(graph, "B"), 1)]
+    assert stream_of(1) in keeper.discarded
+
+
+def test_a_failure_that_comes_too_soon_counts_afterwards() -> None:
+    """It uses up a try once the inputs are complete, and the next one gets them as they are then."""
+    graph = draw("A -> x -> B -> y", B={"tries": 2})
+    producer: list[Task] = []
+    stage = Stage(
+        {
+            ("A", 1): lambda task: (producer.append(task), [opening(task)])[1],
+            ("B", 1): lambda task: [failure(task), success(producer[0])],
+        }
+    )
+    keeper, camera = FakeKeeper(), Camera()
+    result = run(graph, stage, keeper, camera)
+
+    assert result.status is SessionState.FINISHED
+    assert [(type(event), event.drop) for event in camera.seen] == [  # type: ignore[union-attr]
+        (Finished, row(graph, "A")),
+        (Failed, row(graph, "B")),
+        (Finished, row(graph, "B")),
+    ]
+    assert not stage.given["B", 2].is_ahead
+    assert stage.given["B", 2].inputs[0].handle == Handle(body=b"drawing_A_0 1")
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_what_ran_ahead_of_an_attempt_that_fails_starts_over(*, is_early: bool) -> None:
+    """Its outcome is thrown away, or it is aborted; that costs none of its tries, and it reads the new stream."""
+    graph = draw("A -> x -> B -> y", A={"tries": 2})
+    writers: list[Task] = []
+
+    def begin(task: Task) -> list[Said]:
+        writers.append(task)
+        return [opening(task)]
+
+    def read(task: Task) -> list[Said]:
+        if task.attempt == 1:
+            return [success(task), failure(writers[0])] if is_early else [failure(writers[0])]
+        return [success(writers[1]), success(task)]
+
+    stage = Stage({("A", 1): begin, ("A", 2): begin, ("B", 1): read, ("B", 2): read})
+    if not is_early:
+        # Whoever is aborted is answered all the same.
+        stage.abort = lambda drop, attempt: stage.deliver([Outcome(drop, attempt, failure=BOOM)])  # type: ignore[method-assign]
+    keeper = FakeKeeper()
+    result = run(graph, stage, keeper)
+
+    assert result.status is SessionState.FINISHED
+    assert keeper.committed[row(graph, "y")] == (2, Handle(body=b"drawing_B_0 2"))
+    assert (Handle(body=b"drawing_B_0 1") in keeper.discarded) is is_early
+    assert {stream_of(1), stream_of(2)} <= set(keeper.discarded)
+    assert stage.given["B", 2].inputs[0].handle == stream_of(2)
+
+
+def test_what_ran_ahead_of_a_producer_that_is_lost_ends_as_without_streams() -> None:
+    """It is aborted, and in ERROR because of the producer, though it had done its work."""
+    graph = draw("A -> x -> B -> y")
+    producer: list[Task] = []
+    stage = Stage(
+        {
+            ("A", 1): lambda task: (producer.append(task), [opening(task)])[1],
+            ("B", 1): lambda task: [success(task), failure(producer[0])],
+        }
+    )
+    keeper = FakeKeeper()
+    result = run(graph, stage, keeper)
+
+    assert result.states["ERROR"] == 4
+    assert [(report.drop, report.count) for report in result.failures] == [("drawing_A_0", 4)]
+    assert keeper.committed == {}
+
+
+def test_a_stream_of_an_attempt_that_does_not_count_is_thrown_away() -> None:
+    """News of an attempt that has failed already change nothing."""
+    graph = draw("A -> x -> B", A={"tries": 2})
+    late: list[Opening] = []
+    stage = Stage(
+        {
+            ("A", 1): lambda task: (late.append(opening(task)), [failure(task)])[1],
+            ("A", 2): lambda task: [late[0], success(task)],
+        }
+    )
+    keeper = FakeKeeper()
+    result = run(graph, stage, keeper)
+
+    assert result.status is SessionState.FINISHED
+    assert keeper.discarded == [stream_of(1)]
+
+
+def test_who_acts_before_all_inputs_are_complete_gets_no_stream() -> None:
+    """Nobody would tell it that the stream is withdrawn: it sees that the data is being written, and no content."""
+    graph = draw("A -> x -> B -> y, x -> D, C -> z -> B", B={"effective_inputs": 1})
+    producer: list[Task] = []
+    stage = Stage(
+        {
+            ("A", 1): lambda task: (producer.append(task), [opening(task)])[1],
+            ("B", 1): lambda task: [success(task), success(producer[0])],
+        }
+    )
+    result = run(graph, stage, FakeKeeper())
+
+    assert result.status is SessionState.FINISHED
+    assert [(each.state, each.handle is None) for each in stage.given["B", 1].inputs] == [
+        (DropState.WRITING, True),
+        (DropState.COMPLETED, False),
+    ]
+    assert stage.given["D", 1].is_ahead
