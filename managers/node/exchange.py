@@ -257,8 +257,8 @@ class NodeExchange:
             nodes = [self._routes.home(one.drop)]
             producer = self._rows[before.neighbour[before.ptr[one.drop]]]
         if one.state is DropState.WRITING:
-            if one.drop not in one.handles:
-                return
+            if one.drop not in one.handles or not nodes:
+                return  # what is offered to nobody would be a reader that never moves
             try:
                 stream = self._streams.offer(row, one.attempt, producer, one.handles[one.drop])
             except DropflowError as error:

@@ -79,14 +79,14 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     quick = LinkSettings(beat=0.1, silence=1.0, redial_limit=0.1)
     with ExitStack() as stack:
 
-        def make(count: int, *, in_place: bool = False, lost_after: float = 10.0) -> Cluster:
+        def make(count: int, *, in_place: bool = False, lost_after: float = 10.0, workers: int = 2) -> Cluster:
             nodes = {}
             for name in "abcd"[:count]:
                 manager = NodeManager(
                     name,
                     root=tmp_path / name,
                     runner="threads",
-                    workers=2,
+                    workers=workers,
                     in_place=in_place,
                     suspect_after=lost_after / 4,
                     lost_after=lost_after,

@@ -1,43 +1,38 @@
 """Streams across nodes: data are read on one node while they are written on another."""
 
+import shutil
+import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from dropflow.data import streams
 from dropflow.graph.builder import GraphBuilder
-from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.rest.schema import Download
-from tests.managers.node.conftest import Cluster
+from dropflow.rest.schema import DropQuery
+from managers.links import Links
+from managers.links.fetching import Transfer
+from managers.messages import Chunk
+from managers.node.following import Copy
+from managers.node.manager import NodeManager
+from tests.managers.node.conftest import Cluster, until
+from tests.streaming_graphs import (
+    FILE,
+    MEMORY,
+    bash,
+    content,
+    crossing,
+    fan,
+    filters,
+    line,
+    settled,
+    written,
+)
 
 Make = Callable[..., Cluster]
-
-FILE = "dlg.data.drops.file.FileDROP"
-MEMORY = "dlg.data.drops.memory.InMemoryDROP"
-
-
-def bash(kind: str, command: str, **fields: object) -> dict[str, object]:
-    """Fields of a shell command."""
-    arguments = (Argument(name="command", value=command, type="String"),)
-    return {"component": f"dlg.apps.bash_shell_app.{kind}", "arguments": arguments, **fields}
-
-
-def line(make: str, take: str, places: tuple[int, int, int], *, data: str = FILE, tries: int = 1) -> PhysicalGraph:
-    """MAKE -> data -> TAKE -> result, over a streaming link; the first three on these nodes, the result with TAKE."""
-    drawing = GraphBuilder("line")
-    drawing.app("MAKE", part=places[0], **bash("StreamingOutputBashApp", make, tries=tries))  # type: ignore[arg-type]
-    drawing.data("data", component=data, part=places[1])
-    drawing.app("TAKE", part=places[2], **bash("StreamingInputOutputBashApp", take))  # type: ignore[arg-type]
-    drawing.data("result", part=places[2])
-    drawing.connect("MAKE", "data").connect("data", "TAKE", streaming=True).connect("TAKE", "result")
-    return drawing.build()
-
-
-def content(download: Download) -> bytes:
-    """All of it."""
-    return b"".join(download.chunks)
-
 
 PLACES = [(0, 0, 1), (0, 1, 1), (1, 0, 1), (0, 1, 0), (0, 1, 2)]
 
@@ -74,3 +69,271 @@ def test_a_consumer_starts_over_with_its_producer(
 
     assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
     assert content(cluster["abc"[places[2]]].data("s", "line_result_0")) == b"right\n"
+
+
+# Back-pressure ---------------------------------------------------------------------------------------------------
+
+
+MB = 1 << 20
+WAITS = "until test -e {sign}; do sleep 0.02; done; cat | wc -c"
+
+
+def _state(node: NodeManager, drop: str, session: str = "s") -> str:
+    return node.drop(session, drop).state
+
+
+@pytest.mark.parametrize("places", PLACES)
+def test_a_producer_waits_for_a_consumer_elsewhere(
+    places: tuple[int, int, int], make_cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets no further ahead than each copy on the way may, wherever the data live, and goes on when it is read."""
+    monkeypatch.setattr(streams, "AHEAD", MB)
+    monkeypatch.setattr(streams, "PATIENCE", 1000.0)
+    sign = tmp_path / "sign"
+    cluster = make_cluster(max(places) + 1)
+    cluster.start(line("head -c 30000000 /dev/zero", WAITS.format(sign=sign), places))
+    first = tmp_path / "abc"[places[0]]
+    ahead = settled(lambda: written(first), threading.Event().wait, least=MB)
+    sign.touch()
+    ended = cluster.end()
+
+    # At each of at most three nodes AHEAD, a range of the data plane, and what pipes and buffers hold.
+    assert ahead < 3 * (MB + 2 * MB) + MB
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert content(cluster["abc"[places[2]]].data("s", "line_result_0")) == b"30000000\n"
+
+
+def test_a_producer_gives_way_to_a_consumer_that_does_not_move(
+    make_cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends its work though its consumer elsewhere reads nothing at all, which then finds everything."""
+    monkeypatch.setattr(streams, "AHEAD", MB)
+    monkeypatch.setattr(streams, "PATIENCE", 0.1)
+    sign = tmp_path / "sign"
+    cluster = make_cluster(2)
+    cluster.start(line("head -c 30000000 /dev/zero", WAITS.format(sign=sign), (0, 0, 1)))
+    until(cluster["a"], "s", lambda detail: detail.states.get("COMPLETED") == 2)
+    before = _state(cluster["b"], "line_TAKE_0")
+    sign.touch()
+    ended = cluster.end()
+
+    assert before == "WRITING"
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert content(cluster["b"].data("s", "line_result_0")) == b"30000000\n"
+
+
+@pytest.mark.parametrize("places", [(0, 0, 1), (0, 1, 1), (0, 1, 2)])
+def test_streams_read_in_another_order_than_they_are_written_end(
+    places: tuple[int, int, int], make_cluster: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of x is written before y, and all of y is read before x: what would be a deadlock of bounded channels."""
+    monkeypatch.setattr(streams, "AHEAD", MB)
+    monkeypatch.setattr(streams, "PATIENCE", 0.1)
+    cluster = make_cluster(max(places) + 1)
+    ended = cluster.run(crossing(8 * MB, places))
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert content(cluster["abc"[places[2]]].data("s", "crossing_sizes_0")) == b"8388608 8388608"
+
+
+# Shapes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [FILE, MEMORY])
+def test_all_of_a_chain_across_three_nodes_runs_at_once(data: str, make_cluster: Make, tmp_path: Path) -> None:
+    """The last filter of four gives the sign for which the first application waits in the middle of its output."""
+    sign = tmp_path / "sign"
+    make = f"echo one; until test -e {sign}; do sleep 0.02; done; echo two"
+    passes = "while read word; do echo $word.; done"
+    last = f"read word; touch {sign}; echo $word; cat"
+    cluster = make_cluster(3)
+    ended = cluster.run(filters(make, passes, passes, last, places=(0, 1, 2, 0), data=data))
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert content(cluster["a"].data("s", "filters_d3_0")) == b"one..\ntwo..\n"
+
+
+def test_one_stream_goes_to_consumers_on_three_nodes(make_cluster: Make, tmp_path: Path) -> None:
+    """Those with streaming links begin while it is written, the others when it is complete; all get all of it."""
+    signs = [tmp_path / f"sign{at}" for at in range(3)]
+    waits = "; ".join(f"until test -e {sign}; do sleep 0.02; done" for sign in signs)
+    reads = [(f"read word; touch {sign}; echo $word; cat", at, True) for at, sign in enumerate(signs)]
+    cluster = make_cluster(3)
+    ended = cluster.run(fan(f"echo one; {waits}; echo two", [*reads, ("cat", 1, False), ("cat", 2, False)]))
+    found = [content(cluster["abc"[part]].data("s", f"fan_r{at}_0")) for at, part in enumerate((0, 1, 2, 1, 2))]
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert found == [b"one\ntwo\n"] * 5
+
+
+def test_a_copy_ends_as_the_file_does(make_cluster: Make) -> None:
+    """Programs look at the ends of names, whether a file was copied as it grew or afterwards."""
+    drawing = GraphBuilder("named")
+    name = (Argument(name="filepath", value="sky.fits"),)
+    drawing.app("MAKE", **bash("StreamingOutputBashApp", "echo 1"))  # type: ignore[arg-type]
+    drawing.data("data", component=FILE, arguments=name).connect("MAKE", "data")
+    for app, streaming in (("READ", True), ("LOOK", False)):
+        command = "cat" if streaming else "echo {data}"
+        kind = "StreamingInputOutputBashApp" if streaming else "StreamingOutputBashApp"
+        drawing.app(app, part=1, **bash(kind, command)).data(app.lower(), part=1)  # type: ignore[arg-type]
+        drawing.connect("data", app, target_port="data", streaming=streaming).connect(app, app.lower())
+    cluster = make_cluster(2)
+    ended = cluster.run(drawing.build())
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert content(cluster["b"].data("s", "named_look_0")).endswith(b"sky.fits\n")
+
+
+# Limits ----------------------------------------------------------------------------------------------------------
+
+
+def test_copies_that_are_not_complete_keep_no_other_content_waiting(
+    make_cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many streams of a node are complete there and slow to come here, its other contents come through."""
+    count = 5  # of which a node fetches four at a time from another one
+    sign, copy = tmp_path / "sign", Copy._copy
+
+    def late(follower: Copy, links: Links, peer: str, session: str) -> None:
+        assert settled(lambda: int(sign.exists()), threading.Event().wait, least=1)
+        copy(follower, links, peer, session)
+
+    monkeypatch.setattr(Copy, "_copy", late)
+    drawing = GraphBuilder("slow").app("LAST", component="dlg.apps.simple.CopyApp").data("last", component=FILE)
+    for at in range(count):
+        make, data, take = f"MAKE{at}", f"data{at}", f"TAKE{at}"
+        drawing.app(make, **bash("StreamingOutputBashApp", f"echo {at}")).data(data, component=FILE)  # type: ignore[arg-type]
+        drawing.app(take, part=1, **bash("StreamingInputOutputBashApp", "cat")).data(f"result{at}", part=1)  # type: ignore[arg-type]
+        drawing.connect(make, data).connect(data, take, streaming=True).connect(take, f"result{at}")
+        drawing.connect(data, "LAST")
+    # It is made when all of those are complete, and who wants it gives the sign for which they wait.
+    drawing.app("SIGN", part=1, **bash("StreamingInputOutputBashApp", f"cat > {sign}")).data("end", part=1)  # type: ignore[arg-type]
+    drawing.connect("LAST", "last").connect("last", "SIGN").connect("SIGN", "end")
+    ended = make_cluster(2).run(drawing.build())
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+
+
+def test_streams_that_are_complete_hold_no_descriptors(make_cluster: Make, tmp_path: Path) -> None:
+    """A gather of many streams on another node costs the node that offers them none for those that are complete."""
+    sign, count = tmp_path / "sign", 40
+    drawing = GraphBuilder("gather")
+    drawing.app("GATHER", component="dlg.apps.simple.CopyApp", part=1).data("all", component=FILE, part=1)
+    for at in range(count):
+        drawing.app(f"M{at}", **bash("StreamingOutputBashApp", f"echo {at}"))  # type: ignore[arg-type]
+        drawing.data(f"d{at}", component=FILE).connect(f"M{at}", f"d{at}").connect(f"d{at}", "GATHER", streaming=True)
+    wait = f"echo last; until test -e {sign}; do sleep 0.02; done"
+    drawing.app("LAST", **bash("StreamingOutputBashApp", wait)).data("last", component=FILE)  # type: ignore[arg-type]
+    drawing.connect("LAST", "last").connect("last", "GATHER", streaming=False).connect("GATHER", "all")
+    cluster = make_cluster(2)
+    cluster.start(drawing.build())
+    until(cluster["a"], "s", lambda detail: detail.states.get("COMPLETED") == 2 * count)
+    offers = cluster["a"]._sessions["s"].exchange._streams._offered
+    held = [offer for offer in list(offers.values()) if not offer.reader.closed]
+    sign.touch()
+    ended = cluster.end()
+
+    assert len(held) <= 1
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert len(content(cluster["b"].data("s", "gather_all_0")).split()) == count + 1
+
+
+# Ends ------------------------------------------------------------------------------------------------------------
+
+
+ENDLESS = "while true; do echo more; sleep 0.01; done"
+
+
+def _alive() -> list[str]:
+    """The threads that copy streams."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("stream-")]
+
+
+@pytest.mark.parametrize("where", ["a", "b", "c"])
+@pytest.mark.parametrize("places", [(0, 0, 1), (0, 1, 2)])
+@pytest.mark.parametrize("how", ["cancel", "delete"])
+def test_a_session_ends_in_mid_stream(
+    how: str, places: tuple[int, int, int], where: str, make_cluster: Make, tmp_path: Path
+) -> None:
+    """Wherever it is cancelled or deleted, it ends on all nodes, and nothing of its streams is left on any."""
+    if where == "c" and max(places) < 2:
+        pytest.skip("there is no such node here")
+    sign = tmp_path / "sign"
+    cluster = make_cluster(max(places) + 1)
+    cluster.start(line(ENDLESS, f"read word; touch {sign}; cat", places))
+    assert settled(lambda: int(sign.exists()), threading.Event().wait, least=1)
+    getattr(cluster[where], how)("s")
+    ended = cluster.end()
+    again = cluster.run(line("echo 1", "cat", places), session="again")
+
+    assert {detail.status for detail in ended.values()} == {"CANCELLED"}
+    assert not _alive()
+    for name, node in cluster.nodes.items():
+        assert not list((tmp_path / name).glob("sessions/s/tmp/*"))
+        assert (how == "delete" and name == where) != (tmp_path / name / "sessions" / "s").exists()
+        assert not node._links._server._parked
+    assert {detail.status for detail in again.values()} == {"FINISHED"}
+
+
+def test_a_node_that_leaves_ends_the_session_in_mid_stream(make_cluster: Make, tmp_path: Path) -> None:
+    """A session whose consumer's node is gone fails and names it; nothing of the stream is left."""
+    sign = tmp_path / "sign"
+    cluster = make_cluster(2, lost_after=1.0)
+    cluster.start(line(ENDLESS, f"read word; touch {sign}; cat", (0, 0, 1)))
+    assert settled(lambda: int(sign.exists()), threading.Event().wait, least=1)
+    cluster["b"]._links.close()
+    detail = until(cluster["a"], "s", lambda detail: bool(detail.finished))
+
+    assert detail.status == "FAILED"
+    assert "node b is lost" in detail.text
+    assert not list((tmp_path / "a").glob("sessions/s/tmp/*"))
+
+
+# Faults ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("places", [(0, 0, 1), (0, 1, 1), (0, 1, 2)])
+def test_a_damaged_copy_reaches_no_result(
+    places: tuple[int, int, int], make_cluster: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What differs from the content in the end is fetched again, and who had read it starts over."""
+    take = Transfer._take_chunk
+    damaged: list[int] = []
+
+    def flip(transfer: Transfer, chunk: Chunk, raw: bytes, now: float) -> None:
+        if transfer._what[2] and not damaged:  # of what an attempt is writing
+            damaged.append(len(raw))
+            raw = bytes([raw[0] ^ 1]) + bytes(raw[1:])
+            chunk = msgspec.structs.replace(chunk, checksum=-1)
+        take(transfer, chunk, raw, now)
+
+    monkeypatch.setattr(Transfer, "_take_chunk", flip)
+    cluster = make_cluster(max(places) + 1)
+    ended = cluster.run(line("seq 100000", "cat", places))
+    expected = "".join(f"{number}\n" for number in range(1, 100_001)).encode()
+
+    assert damaged
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert content(cluster["abc"[places[2]]].data("s", "line_result_0")) == expected
+
+
+def test_what_a_restarted_node_tells_of_streams(make_cluster: Make, tmp_path: Path) -> None:
+    """A session that was killed in mid-stream is told by the node's next life as far as its journal goes."""
+    sign = tmp_path / "sign"
+    cluster = make_cluster(2)
+    cluster.start(line(ENDLESS, f"read word; touch {sign}; cat", (0, 0, 1)))
+    assert settled(lambda: int(sign.exists()), threading.Event().wait, least=1)
+    for name in "ab":
+        root = tmp_path / name
+        shutil.copytree(root, tmp_path / f"{name}2", ignore=shutil.ignore_patterns("tmp", "*.sock"))
+    cluster["a"].cancel("s")
+    cluster.end()
+    states = {}
+    for name in "ab":
+        with closing(NodeManager(name, root=tmp_path / f"{name}2", runner="threads", workers=1)) as node:
+            states[name] = (
+                node.session("s").status,
+                sorted({drop.state for drop in node.drops("s", DropQuery()).drops}),
+            )
+
+    assert states == {"a": ("FAILED", ["CANCELLED"]), "b": ("FAILED", ["CANCELLED"])}
