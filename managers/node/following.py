@@ -87,7 +87,11 @@ class Copy:
         self._thread = thread
 
     def once_done(self, then: Callable[[], None]) -> None:
-        """Call this when nothing more comes: in the copy's thread, or now."""
+        """Call this when nothing more comes: in the copy's thread, or now.
+
+        Its original is complete then, and no reason any more to wait for readers here: others wait for the whole.
+        """
+        self._part.hurry()
         with self._lock:
             if not self._is_done:
                 self._waiting.append(then)

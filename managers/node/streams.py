@@ -192,7 +192,7 @@ class NodeStreams:
     def once_copied(self, contents: Sequence[Content], then: Callable[[], None]) -> None:
         """Call `then`, which does not wait, when nothing more comes of those contents that are followed: perhaps now.
 
-        So that nobody waits for copies: they take as long as those who read them.
+        So that nobody waits for copies: there may be many, and the links to their node slow.
         """
         for content in contents:
             copy = self._copy_of(content)

@@ -187,6 +187,21 @@ def test_a_copy_ends_as_the_file_does(make_cluster: Make) -> None:
 # Limits ----------------------------------------------------------------------------------------------------------
 
 
+def test_slow_readers_of_a_stream_hold_up_no_others(
+    make_cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it is complete where it is written, who wants it whole gets it, though others here are slow to read it."""
+    monkeypatch.setattr(streams, "AHEAD", 4 * MB)
+    monkeypatch.setattr(streams, "PATIENCE", 1000.0)
+    sign = tmp_path / "sign"
+    takes = [(WAITS.format(sign=sign), 1, True), (f"cat | wc -c; touch {sign}", 1, False)]
+    cluster = make_cluster(2)
+    ended = cluster.run(fan("head -c 7000000 /dev/zero", takes))
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert content(cluster["b"].data("s", "fan_r0_0")) == content(cluster["b"].data("s", "fan_r1_0")) == b"7000000\n"
+
+
 def test_copies_that_are_not_complete_keep_no_other_content_waiting(
     make_cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
