@@ -144,7 +144,7 @@ def random_graph(seed: int, apps: int, *, marks: Path, failing: float = 0.0) -> 
     """
     rng = random.Random(seed)  # noqa: S311 - to be the same each time
     drawing = GraphBuilder(f"random{seed}")
-    drawing.app("A0", **bash("StreamingOutputBashApp", "seq 200"))  # type: ignore[arg-type]
+    drawing.app("A0", **bash("StreamingOutputBashApp", "seq 5000"))  # type: ignore[arg-type]
     drawing.data("d0", component=FILE).connect("A0", "d0")
     for at in range(1, apps):
         sources = rng.sample(range(at), min(at, rng.choice((1, 1, 1, 2, 3))))

@@ -1,0 +1,105 @@
+"""The thread that hears when streams grow."""
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from managers.node.bells import Bells
+
+SECONDS = 20.0
+
+
+class Pipe:
+    """A pipe that is watched, and how often it was heard."""
+
+    def __init__(self, bells: Bells) -> None:
+        self.reader, self.writer = os.pipe()
+        self._heard = threading.Semaphore(0)
+        bells.watch(self.reader, self._hear)
+
+    def _hear(self) -> None:
+        os.read(self.reader, 1)
+        self._heard.release()
+
+    def ring(self) -> None:
+        """Make it readable."""
+        os.write(self.writer, b"!")
+
+    def is_heard(self, seconds: float = SECONDS) -> bool:
+        """Whether it is heard once more."""
+        return self._heard.acquire(timeout=seconds)
+
+    def close(self) -> None:
+        """Close both ends."""
+        os.close(self.reader)
+        os.close(self.writer)
+
+
+@pytest.fixture
+def bells() -> Iterator[Bells]:
+    """Closed at the end."""
+    opened = Bells()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def pipes(bells: Bells) -> Iterator[list[Pipe]]:
+    """A few that are watched."""
+    found = [Pipe(bells) for _ in range(5)]
+    yield found
+    bells.close()
+    for pipe in found:
+        pipe.close()
+
+
+def test_each_is_heard_as_often_as_it_rings(pipes: list[Pipe]) -> None:
+    """Nothing is lost, however many ring at once and whenever they were added."""
+    for _ in range(100):
+        for pipe in pipes:
+            pipe.ring()
+
+    assert all(pipe.is_heard() for pipe in pipes for _ in range(100))
+
+
+def test_who_is_forgotten_is_not_heard(bells: Bells, pipes: list[Pipe]) -> None:
+    """The others are; and forgetting again, or somebody unknown, is no error."""
+    first, *others = pipes
+    bells.forget(first.reader)
+    bells.forget(first.reader)
+    for pipe in pipes:
+        pipe.ring()
+
+    assert all(pipe.is_heard() for pipe in others)
+    assert not first.is_heard(0)
+
+
+def test_a_number_that_is_used_again_is_another_one(bells: Bells, pipes: list[Pipe]) -> None:
+    """A descriptor that was forgotten and closed may be watched anew under the same number."""
+    first = pipes.pop(0)
+    bells.forget(first.reader)
+    first.close()
+    again = Pipe(bells)
+    pipes.append(again)
+    again.ring()
+
+    assert again.is_heard()
+    assert not first.is_heard(0)
+
+
+def test_it_can_be_closed_before_and_after_it_has_begun(bells: Bells) -> None:
+    """Again is no error, and to watch after it is nothing; its thread is gone."""
+    Bells().close()
+    pipe = Pipe(bells)
+    bells.close()
+    bells.close()
+    late = Pipe(bells)
+    late.ring()
+    bells.forget(late.reader)
+
+    assert not late.is_heard(0)
+    assert "bells" not in [thread.name for thread in threading.enumerate()]
+    pipe.close()
+    late.close()

@@ -1,0 +1,88 @@
+"""What a peer can do by telling nonsense of streams: fail the session that it shares, by its own name, and no more."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dropflow.engine.api import Handle
+from dropflow.errors import GoneError
+from managers.messages import Events, Stream
+from tests.managers.node.conftest import Cluster, until
+from tests.streaming_graphs import content, line, settled
+
+Make = Callable[..., Cluster]
+
+MAKE, DATA, TAKE, RESULT = range(4)
+"""Rows of a `line`; the first two on a, the others on b."""
+
+NONSENSE = {
+    "of a drop that there is not": ("a", "b", Stream(99, 1, -1, Handle(kind="stream"))),
+    "of a drop that is not in the slice": ("b", "a", Stream(RESULT, 1, -1, Handle(kind="stream"))),
+    "of a drop of the receiver": ("b", "a", Stream(DATA, 1, -1, Handle(kind="stream"))),
+    "of a producer of the receiver": ("b", "a", Stream(DATA, 1, MAKE, Handle(kind="stream"))),
+    "of a consumer as a producer": ("b", "a", Stream(DATA, 1, TAKE, Handle(kind="stream"))),
+    "of a producer that there is not": ("a", "b", Stream(DATA, 1, 99, Handle(kind="stream"))),
+    "that it is withdrawn by who does not write it": ("b", "a", Stream(DATA, 1, -1)),
+    "that leaves the directory": ("a", "b", Stream(DATA, 7, -1, Handle(kind="stream", final="./../../../stolen"))),
+    "with a path that is none": ("a", "b", Stream(DATA, 7, -1, Handle(kind="stream", final="./x\0y"))),
+}
+
+
+def _begun(make_cluster: Make, folder: Path) -> tuple[Cluster, int]:
+    """A line whose producer waits for a sign in mid-stream, and whose consumer has read what there is."""
+    cluster = make_cluster(2)
+    make = f"echo one; until test -e {folder}/go; do sleep 0.02; done; echo two"
+    epoch = cluster.start(line(make, f"read word; touch {folder}/read; echo $word; cat", (0, 0, 1))).epoch
+    assert settled(lambda: int((folder / "read").exists()), threading.Event().wait, least=1)
+    return cluster, epoch
+
+
+def _tell(cluster: Cluster, epoch: int, liar: str, peer: str, *told: Stream) -> None:
+    events = Events.of("s", epoch, 9, drops=[], states=[], attempts=[], causes=[], streams=told)
+    cluster[liar]._links.send(peer, events)
+    assert cluster[liar]._links.flush(10.0)
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_a_peer_that_tells_nonsense_of_a_stream_fails_the_session(
+    what: str, make_cluster: Make, tmp_path: Path
+) -> None:
+    """The node that was told it says who told it; nothing is written outside of the session's directory."""
+    liar, peer, stream = NONSENSE[what]
+    cluster, epoch = _begun(make_cluster, tmp_path)
+    _tell(cluster, epoch, liar, peer, stream)
+    detail = until(cluster[peer], "s", lambda detail: bool(detail.finished))
+
+    assert detail.status == "FAILED"
+    assert [failure.name for failure in detail.failures if not failure.drop] == [liar]
+    assert not list(tmp_path.glob("**/stolen*"))
+
+
+@pytest.mark.parametrize("attempt", [1, 5])
+def test_a_stream_that_is_told_again_changes_no_result(attempt: int, make_cluster: Make, tmp_path: Path) -> None:
+    """Of the same attempt it is not copied anew; of one that is not offered, who read it gets the whole later."""
+    cluster, epoch = _begun(make_cluster, tmp_path)
+    _tell(cluster, epoch, "a", "b", Stream(DATA, attempt, -1, Handle(kind="stream", final="./files/data")))
+    _tell(cluster, epoch, "a", "b", Stream(DATA, 3, -1), Stream(DATA, 2, -1, Handle(kind="stream")))
+    (tmp_path / "go").touch()
+    ended = cluster.end()
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert content(cluster["b"].data("s", "line_result_0")) == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("drop", "attempt", "producer"), [(DATA, 2, -1), (DATA, 1, MAKE), (RESULT, 1, -1), (99, 1, -1)]
+)
+def test_a_peer_gets_nothing_that_is_not_offered(
+    drop: int, attempt: int, producer: int, make_cluster: Make, tmp_path: Path
+) -> None:
+    """Who asks for the stream of another drop, attempt or producer is told that it is gone."""
+    cluster, _ = _begun(make_cluster, tmp_path)
+    with pytest.raises(GoneError):
+        cluster["b"]._links.fetch("a", "s", drop, lambda *_: None, attempt=attempt, producer=producer, timeout=10.0)
+    (tmp_path / "go").touch()
+
+    assert {detail.status for detail in cluster.end().values()} == {"FINISHED"}
