@@ -1,0 +1,311 @@
+"""Streams across nodes of real processes, of which some are killed, stopped, cut off or full in the middle of them."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from dropflow.clock import SystemClock
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.client import Client
+from dropflow.rest.schema import DropQuery
+from dropflow.testing.proxy import Cruelty
+from managers.node.manager import NodeManager
+from tests.e2e.cluster import LOST_AFTER, Cluster, content, finished, placed, port_of, submit, until
+from tests.e2e.test_proxy import Badly, badly  # noqa: F401 - the latter is a fixture
+from tests.managers.node.conftest import Cluster as Together
+from tests.managers.node.test_stream_graphs import alone
+from tests.processes import Running, gone, run
+from tests.streaming_graphs import filters, line, random_graph, scattered
+
+pytestmark = pytest.mark.slow
+
+_MB = 1 << 20
+_ANSWER = 6.0
+_BIG = 300_000_000
+
+
+def _waiting(sign: Path, *, text: str = "one") -> str:
+    """A producer that writes a word, waits for a sign, and writes another one."""
+    return f"echo {text}; until test -e {sign}; do sleep 0.05; done; echo two"
+
+
+def _reading(sign: Path) -> str:
+    """A consumer that gives a sign when it has read a word, and passes everything on."""
+    return f"read word; touch {sign}; echo $word; cat"
+
+
+def _on(graph: PhysicalGraph, **places: str) -> PhysicalGraph:
+    """The graph with its drops on these nodes."""
+    return placed(graph, places, next(iter(places.values())))
+
+
+def _two(make: str, take: str, producer: str = "a", consumer: str = "b", tries: int = 1) -> PhysicalGraph:
+    """A line with its data where they are made."""
+    where = {"MAKE": producer, "data": producer, "TAKE": consumer, "result": consumer}
+    return _on(line(make, take, (0, 0, 0), tries=tries), **where)
+
+
+def test_no_process_grows_with_a_stream(tmp_path: Path) -> None:
+    """300 MB go through two nodes and a filter, and neither their managers nor their workers hold more than a part."""
+    with Cluster(tmp_path) as cluster:
+        nodes = cluster.nodes("a", "b")
+        client = cluster.client(cluster.island(*nodes))
+        graph = filters(f"head -c {_BIG} /dev/zero", "cat", "cksum", places=(0, 0, 0))
+        submit(client, _on(graph, MAKE="a", d0="a", F1="b", d1="b", F2="a", d2="a"), "s")
+        before = sum(_resident(node) for node in nodes)
+        most, version, detail = 0, 0, client.session("s")
+        while not detail.finished:
+            detail = client.watch("s", version=version, seconds=0.2)
+            version = detail.version
+            most = max(most, sum(_resident(node) for node in nodes))
+        told = content(client, "s", "filters_d2_0")
+
+    assert detail.status == "FINISHED"
+    assert told.split()[1] == str(_BIG).encode()
+    assert most - before < 200 * _MB
+
+
+def _resident(node: Running) -> int:
+    """Bytes of memory of a node manager and its workers."""
+    total = 0
+    for process in node.family():
+        try:
+            total += process.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+@pytest.mark.parametrize("victim", ["producer", "consumer"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_node_that_is_lost_in_mid_stream_fails_its_sessions_only(
+    number: signal.Signals, victim: str, tmp_path: Path
+) -> None:
+    """They are FAILED within the deadline, name it and leave nothing; streams between other nodes go on."""
+    signs = {name: tmp_path / name for name in ("doomed", "fine", "go")}
+    with Cluster(tmp_path) as cluster:
+        nodes = dict(zip("abc", cluster.nodes(*"abc"), strict=True))
+        client = cluster.client(cluster.island(*nodes.values()))
+        ends = ("a", "b") if victim == "producer" else ("b", "a")
+        submit(client, _two(_waiting(tmp_path / "never"), _reading(signs["doomed"]), *ends), "doomed")
+        submit(client, _two(_waiting(signs["go"]), _reading(signs["fine"]), "b", "c"), "fine")
+        assert until(lambda: signs["doomed"].exists() and signs["fine"].exists())
+        began = SystemClock().monotonic()
+        family = nodes["a"].family()
+        nodes["a"].process.send_signal(number)
+        detail = finished(client, "doomed")
+        elapsed = SystemClock().monotonic() - began
+        signs["go"].touch()
+        fine = finished(client, "fine")
+        told = content(client, "fine", "line_result_0")
+        left = [path for path in cluster.home.rglob("sessions/doomed/tmp/*") if "/b/" in str(path)]
+        nodes["a"].process.send_signal(signal.SIGCONT)
+        is_gone = number is signal.SIGSTOP or gone(family)
+
+    assert (detail.status, fine.status, told) == ("FAILED", "FINISHED", b"one\ntwo\n")
+    assert "node a is lost" in detail.text
+    assert elapsed < LOST_AFTER + _ANSWER
+    assert left == []
+    assert is_gone
+
+
+def _with_tries(graph: PhysicalGraph, name: str, tries: int) -> PhysicalGraph:
+    return replace(
+        graph,
+        templates=tuple(
+            msgspec.structs.replace(each, tries=tries) if each.name == name else each for each in graph.templates
+        ),
+    )
+
+
+@pytest.mark.parametrize("tries", [1, 2])
+@pytest.mark.parametrize("victim", ["producer", "consumer"])
+def test_a_worker_that_is_killed_in_mid_stream_costs_one_attempt(victim: str, tries: int, tmp_path: Path) -> None:
+    """What it was at is tried again where the graph allows it, and fails alone where not; the result is right."""
+    pid, sign = tmp_path / "pid", tmp_path / "sign"
+    mark = f"test -e {pid} || echo $PPID > {pid}"
+    make, take = _waiting(sign), _reading(tmp_path / "read")
+    if victim == "producer":
+        make = f"{make.split(';')[0]}; {mark}; {make.split(';', 1)[1]}"
+    else:
+        take = f"{mark}; {take}"
+    graph = _with_tries(_two(make, take), {"producer": "MAKE", "consumer": "TAKE"}[victim], tries)
+    with Cluster(tmp_path) as cluster:
+        client = cluster.client(cluster.island(*cluster.nodes("a", "b")))
+        submit(client, graph, "s")
+        assert until(lambda: pid.exists() and pid.read_text().endswith("\n") and (tmp_path / "read").exists())
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+        sign.touch()
+        detail = finished(client, "s")
+        left = [*tmp_path.rglob("sessions/s/tmp/*")]
+        told = content(client, "s", "line_result_0") if tries > 1 else b""
+
+    if tries > 1:
+        assert (detail.status, told) == ("FINISHED", b"one\ntwo\n")
+    else:
+        assert (detail.status, detail.failures[0].code) == ("FAILED", "DF202")
+    assert left == []
+
+
+@pytest.mark.parametrize("killed", ["island", "master", "island and master"])
+def test_managers_above_may_be_killed_in_mid_stream(killed: str, tmp_path: Path) -> None:
+    """The stream goes on to its end, and managers that are started again show it."""
+    sign, read = tmp_path / "sign", tmp_path / "read"
+    with Cluster(tmp_path) as cluster:
+        a, b = cluster.nodes("a", "b")
+        island = cluster.island(a, b)
+        master = cluster.master(island)
+        submit(cluster.client(master), _two(_waiting(sign), _reading(read)), "s")
+        assert until(read.exists)
+        for victim in (island, master):
+            if victim.ready["role"] in killed:
+                victim.process.kill()
+                victim.process.wait()
+        if "island" in killed:
+            island = cluster.island(a, b, port=port_of(island))
+        if "master" in killed:
+            master = cluster.master(island, port=port_of(master))
+        client = cluster.client(master)
+        assert until(lambda: [info.status for info in client.sessions()] == ["RUNNING"])
+        sign.touch()
+        detail = finished(client, "s")
+        told = content(client, "s", "line_result_0")
+
+    assert (detail.status, told) == ("FINISHED", b"one\ntwo\n")
+
+
+# A bad network ---------------------------------------------------------------------------------------------------
+
+
+_CRUELTIES = {
+    "cuts": Cruelty(cut_every=100_000),
+    "large cuts": Cruelty(cut_every=1_000_000),
+    "stalls": Cruelty(stall=0.3),
+    "everything": Cruelty(cut_every=800_000, delay=0.005, stall=0.1, rate=20_000_000),
+}
+
+
+@pytest.mark.parametrize(
+    "badly",
+    [
+        pytest.param((cruelty, 300 + at), id=f"{name}, seed {300 + at}")
+        for at, (name, cruelty) in enumerate(_CRUELTIES.items())
+    ],
+    indirect=True,
+)
+def test_a_bad_network_changes_no_result_of_streams(badly: Badly, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+    """Long streams through three nodes, and many at random, are what they are in one process."""
+    long = filters("seq 300000", "sed s/1/one/", "tac", "cat", places=(0, 1, 2, 0))
+    many = random_graph(7, 20, marks=tmp_path)
+    graphs = {
+        "long": placed(long, {"F1": "b", "d1": "b", "F2": "c", "d2": "c"}, "a"),
+        "many": replace(scattered(many, 3, 7), places=("a", "b", "c")),
+    }
+    for name, graph in graphs.items():
+        assert badly.run(graph, name) == alone(graph, tmp_path / f"alone-{name}")
+
+
+@pytest.mark.parametrize("badly", [pytest.param((Cruelty(), 0), id="cut by hand")], indirect=True)
+def test_a_link_that_is_down_for_seconds_in_mid_stream(badly: Badly, tmp_path: Path) -> None:  # noqa: F811 - as above
+    """All connections break again and again while data flow, and all bytes arrive, once and in their order."""
+    make = "for number in $(seq 400); do seq $number 4000; sleep 0.005; done"
+    graph = placed(filters(make, "cat", "cat", places=(0, 1, 2)), {"F1": "b", "d1": "b", "F2": "c", "d2": "c"}, "a")
+    told: list[object] = []
+    runner = threading.Thread(target=lambda: told.append(badly.run(graph, "s")))
+    runner.start()
+    while runner.is_alive():
+        for proxy in badly.proxies.values():
+            proxy.cut()
+        runner.join(0.1)
+
+    assert told == [alone(graph, tmp_path / "alone")]
+
+
+# A full disk -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of four megabytes."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount, umount = shutil.which("mount"), shutil.which("umount")
+    if os.geteuid() != 0 or mount is None or umount is None:
+        pytest.skip("mounting a small file system needs root")
+    done = subprocess.run([mount, "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.decode().strip()}")
+    yield folder
+    subprocess.run([umount, "-l", folder], check=True)
+
+
+def test_a_full_disk_where_a_stream_is_read_is_told(small_disk: Path, tmp_path: Path) -> None:
+    """What does not fit fails there with the path and the space that is left; nothing of it stays."""
+    with ExitStack() as stack:
+        roots = {"a": tmp_path / "a", "b": small_disk}
+        cluster = Together(
+            {
+                name: stack.enter_context(
+                    closing(NodeManager(name, root=root, runner="threads", workers=2, in_place=False))
+                )
+                for name, root in roots.items()
+            }
+        )
+        ended = cluster.run(line("head -c 10000000 /dev/zero", "wc -c", (0, 0, 1)))
+        failures = cluster["b"].failures("s")
+        left = [*small_disk.rglob("tmp/*")]
+        again = cluster.run(line("head -c 1000000 /dev/zero", "wc -c", (0, 0, 1)), "again")
+
+    assert ended["b"].status == "FAILED"
+    assert "space" in failures[0].text + failures[0].hint
+    assert left == []
+    assert {detail.status for detail in again.values()} == {"FINISHED"}
+
+
+# The front door --------------------------------------------------------------------------------------------------
+
+
+def test_people_see_that_a_drop_is_being_written(tmp_path: Path) -> None:
+    """From a graph's file to its results: meanwhile command and page show the data drop as WRITING."""
+    sign, read = tmp_path / "sign", tmp_path / "read"
+    with Running(tmp_path, "up", "--nodes", 2, "--port", 0) as up:
+        with Client(up.ready["master"], token=up.ready["token"]) as client:
+            first, second = sorted(node.name for node in client.nodes())
+            submit(client, _two(_waiting(sign), _reading(read), first, second), "s")
+            assert until(read.exists)
+            # Nobody reads the result as it comes, so it is none until it is complete.
+            assert until(lambda: client.session("s").states == {"WRITING": 3, "INITIALIZED": 1})
+            states = {drop.name: drop.state for drop in client.drops("s", DropQuery()).drops}
+        status = run(tmp_path, "status", "s", "--output", "json")
+        explained = run(tmp_path, "explain", "s", "line_data_0")
+        page = _page(up, "sessions/s/drops/line_data_0")
+        sign.touch()
+        run(tmp_path, "watch", "s", "--output", "json")
+        fetched = run(tmp_path, "fetch", "s", "-o", tmp_path / "fetched")
+
+    assert states == dict.fromkeys(("MAKE", "data", "TAKE"), "WRITING") | {"result": "INITIALIZED"}
+    assert json.loads(status.stdout)["session"]["states"] == {"WRITING": 3, "INITIALIZED": 1}
+    assert "WRITING" in explained.stdout
+    assert "WRITING" in page
+    assert fetched.returncode == 0, fetched.stderr
+    assert [path.read_text() for path in (tmp_path / "fetched").rglob("line_result_0*")] == ["one\ntwo\n"]
+
+
+def _page(up: Running, path: str) -> str:
+    request = urllib.request.Request(  # noqa: S310 - our own server
+        f"{up.ready['master']}/{path}", headers={"Authorization": f"Bearer {up.ready['token']}", "Accept": "text/html"}
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - as above
+        return str(answer.read().decode())
