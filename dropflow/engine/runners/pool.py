@@ -124,24 +124,19 @@ class WorkerPool:
         for worker in self._workers:
             found = [at for at, (number, task) in worker.assigned.items() if is_that(number, task)]
             if found:
-                worker.unwanted.update(found)
                 worker.outgoing += frame(AbortTask(runner.number, drop, attempt))
-                # No current one: it is about to begin what it was given first, unless that is over already.
-                current = worker.current() if worker.current() in worker.assigned else next(iter(worker.assigned))
-                if current in found:
-                    worker.deadline = worker.deadline or self._clock.monotonic() + _GRACE_SECONDS
+                worker.doom(found, self._clock.monotonic() + _GRACE_SECONDS)
 
     def leave(self, runner: "PooledRunner") -> None:
         """Forget a runner: nothing of it is started any more, and what runs is stopped within a second."""
         runner.pending.clear()
         runner.leaving = True
         for worker in self._workers:
-            mine = [task for number, task in worker.assigned.values() if number == runner.number]
-            for task in mine:
+            mine = {at: task for at, (number, task) in worker.assigned.items() if number == runner.number}
+            for task in mine.values():
                 worker.outgoing += frame(AbortTask(runner.number, task.drop, task.attempt))
-            current = worker.assigned.get(worker.current())
-            if current is not None and current[0] == runner.number:
-                worker.deadline = worker.deadline or self._clock.monotonic() + _CLOSE_SECONDS
+            if mine:
+                worker.doom(mine, self._clock.monotonic() + _CLOSE_SECONDS)
             if runner.number in worker.known:
                 worker.known.discard(runner.number)
                 worker.outgoing += frame(Bye(runner.number))
@@ -281,7 +276,10 @@ class WorkerPool:
         for worker in self._workers:
             if worker.deadline is not None and worker.deadline <= now:
                 worker.deadline = None
-                kill_session(worker.process.pid)  # its socket closes, and it is buried like any other
+                if worker.is_stuck:
+                    kill_session(worker.process.pid)  # its socket closes, and it is buried like any other
+                else:
+                    worker.doom((), now + _GRACE_SECONDS)
 
     def _bury(self, worker: WorkerProcess) -> None:
         """Blame the attempt that a dead worker was at, queue again what it had been given ahead, and replace it."""
@@ -292,7 +290,7 @@ class WorkerPool:
         ended = worker.how_it_ended()
         guilty = worker.assigned.pop(current, None)
         for at, (number, task) in reversed(worker.assigned.items()):
-            if at in worker.unwanted:
+            if worker.is_unwanted(at):
                 self._hand_over([(number, aborted(task))])
             elif number in self._runners and not self._runners[number].leaving:
                 self._runners[number].pending.appendleft(task)

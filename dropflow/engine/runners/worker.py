@@ -43,6 +43,7 @@ __all__ = ["main"]
 _READ = 1 << 20
 _FLUSH_SECONDS = 0.002
 _HELD_SECONDS = 0.02
+_LEAVE_SECONDS = 0.8
 _MARKER = struct.Struct("<q")
 _IDLE = -1
 _NOTHING = (-1, -1, -1)
@@ -68,6 +69,8 @@ class _Worker:
         self._flushing = threading.Lock()
         self._has_unsent = threading.Event()
         self._pause = threading.Event()
+        self._leaving = threading.Event()
+        self._stopped = threading.Event()
         self._clock = SystemClock()
 
     def run(self) -> None:
@@ -101,7 +104,7 @@ class _Worker:
         number, runner, task = attempt
         key = self._current
         executor = self._executors.get(runner)
-        if executor is None or key in self._aborted:
+        if executor is None or key in self._aborted or self._leaving.is_set():
             self._current = _NOTHING
             self._aborted.discard(key)
             return aborted(task)
@@ -113,6 +116,8 @@ class _Worker:
         _MARKER.pack_into(self._marker, 0, number)
         outcome = executor.execute(task)
         self._current = _NOTHING
+        if self._leaving.is_set():
+            self._stopped.set()
         _MARKER.pack_into(self._marker, 0, _IDLE)
         return outcome
 
@@ -213,10 +218,16 @@ class _Worker:
         self._tell(Ready(hello.runner))
 
     def _leave(self) -> None:
-        """End at once: the pool is gone, or has closed the socket to say that it is done with us."""
+        """End soon: the pool is gone, or has closed the socket to say that it is done with us."""
+        self._leaving.set()
         runner, drop, attempt = self._current
-        if runner in self._executors:
-            self._executors[runner].abort(drop, attempt)
+        executor = self._executors.get(runner)
+        if executor is not None:
+            executor.abort(drop, attempt)
+            if not self._stopped.wait(_LEAVE_SECONDS):
+                from dropflow.engine.runners.worker_process import kill_session  # noqa: PLC0415 - rarely needed
+
+                kill_session(os.getpid())
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -52,7 +52,8 @@ class WorkerProcess:
         self.buffer = Buffer()
         self.outgoing = bytearray()
         self.next_number = 0
-        self.unwanted: set[int] = set()
+        self._unwanted: set[int] = set()
+        self._suspect = _IDLE
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         self.link = ours
@@ -97,11 +98,28 @@ class WorkerProcess:
     def take(self, outcomes: Sequence[Outcome]) -> Iterator[tuple[int, Outcome]]:
         """Cross off what it has done, which comes in the order of the tasks; each with the number of its runner."""
         for outcome, number in zip(outcomes, list(self.assigned), strict=False):
-            self.unwanted.discard(number)
+            self._unwanted.discard(number)
             yield self.assigned.pop(number)[0], outcome
             spent = outcome.seconds
             self.seconds = spent if self.seconds is None else 0.7 * self.seconds + 0.3 * spent
-        self.deadline = None
+        if not self._unwanted:
+            self.deadline = None
+
+    def doom(self, numbers: Iterable[int], deadline: float) -> None:
+        """These attempts were aborted: if it is at the same one of them then as now, it `is_stuck`."""
+        self._unwanted.update(numbers)
+        self._suspect = self.current()
+        if self.deadline is None or deadline < self.deadline:
+            self.deadline = deadline
+
+    def is_unwanted(self, number: int) -> bool:
+        """Whether an attempt that it was given has been aborted."""
+        return number in self._unwanted
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it has been at an attempt that was aborted since it was last told so."""
+        return self.current() == self._suspect and self._suspect in self._unwanted
 
     def current(self) -> int:
         """Number of the attempt that it is at, or was at when it died."""
@@ -133,10 +151,10 @@ def lasts(task: Task) -> bool:
 
 
 def kill_session(leader: int) -> None:
-    """Kill every process of the session that `leader` leads: a worker, and the commands that it started."""
+    """Kill every process but this one of the session that `leader` leads: a worker, and the commands that it runs."""
     for process in psutil.process_iter():
         try:
-            if os.getsid(process.pid) == leader:
+            if os.getsid(process.pid) == leader and process.pid != os.getpid():
                 process.kill()
         except (ProcessLookupError, PermissionError, psutil.Error):
             continue

@@ -187,6 +187,12 @@ def seen(pool: WorkerPool, what: Callable[[WorkerPool], T]) -> T:
     return answer.get(timeout=60)
 
 
+def until(pool: WorkerPool, is_so: Callable[[WorkerPool], bool]) -> None:
+    """Look at it again and again."""
+    while not seen(pool, is_so):
+        threading.Event().wait(0.01)
+
+
 def warm(attempts: Attempts) -> None:
     """Teach the pool that attempts are short: from now on workers are given many ahead."""
     drops = range(10_000, 10_200)
@@ -198,8 +204,7 @@ def busy(pool: WorkerPool, attempts: Attempts, *drops: int) -> None:
     """Keep as many workers busy, until these are aborted."""
     for drop in drops:
         attempts.submit(("hang", drop), ahead=True)
-    while seen(pool, lambda pool: sum(worker.current() >= 0 for worker in pool._workers)) < len(drops):
-        pass
+    until(pool, lambda pool: sum(worker.current() >= 0 for worker in pool._workers) == len(drops))
 
 
 def test_nothing_waits_behind_an_attempt_that_reads_a_stream(pool: WorkerPool, attempts: Attempts) -> None:
@@ -230,8 +235,7 @@ def test_an_idle_worker_is_taken_for_it_whatever_the_busy_ones_could_take(pool: 
     """A worker that is at a long attempt, perhaps the very producer, is not kept for it while another one is idle."""
     warm(attempts)
     attempts.submit(("hang", 1))
-    while not seen(pool, lambda pool: any(worker.current() >= 0 for worker in pool._workers)):
-        pass
+    until(pool, lambda pool: any(worker.current() >= 0 for worker in pool._workers))
 
     def slow_down(pool: WorkerPool) -> None:
         for worker in pool._workers:
@@ -297,8 +301,7 @@ def test_what_was_aborted_does_not_begin_again(
     warm(attempts)
     seen(pool, lambda pool: setattr(pool._workers[0], "seconds", 1e9))
     attempts.submit(("deaf", 1), ("deaf", 2), ("short", 3), ("short", 4), ("short", 5))
-    while seen(pool, lambda pool: sum(len(worker.assigned) for worker in pool._workers)) < 5:
-        pass
+    until(pool, lambda pool: sum(len(worker.assigned) for worker in pool._workers) == 5)
     attempts.abort(3, 1, 2)
     outcomes = attempts.answers.wait(1, 2, 3, 4, 5)
 
