@@ -1,0 +1,157 @@
+"""Applications that read and write streams in ways of their own."""
+
+import resource
+import zlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dropflow.apps.api import App, Context, InputData
+from dropflow.engine.component import Component
+from dropflow.errors import AppError
+from dropflow.graph.templates import Argument, Kind
+
+__all__ = ["Beginner", "Flood", "Mixer", "Reader", "Skipper", "fields"]
+
+_BLOCK = 1 << 20
+
+
+def fields(name: str, **values: Any) -> dict[str, Any]:
+    """Fields of a template that runs one of these."""
+    arguments = tuple(Argument(name=key, value=value, type="Json") for key, value in values.items())
+    return {"component": f"tests.streaming_apps.{name}", "arguments": arguments}
+
+
+def _component(name: str) -> Component:
+    return Component(
+        name=name,
+        kind=Kind.APP,
+        category="DALiuGEApp",
+        dropclass=f"tests.streaming_apps.{name}",
+        description="For tests.",
+    )
+
+
+class _Trial(App):
+    """With its fields as they are."""
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Value of each field."""
+        return {argument.name: argument.value for argument in self.template.arguments}
+
+    def wait_for(self, context: Context, sign: str) -> None:
+        """Until a file is there."""
+        while not Path(sign).exists():
+            context.wait(0.01)
+
+
+class Beginner(_Trial):
+    """Writes the text `begin`, waits for the file `sign`, then writes `rest`: text, or the numbers of bytes."""
+
+    component = _component("Beginner")
+
+    def run(self, context: Context) -> None:
+        """Write."""
+        rest = self.values["rest"]
+        for output in context.outputs:
+            output.write(self.values["begin"])
+        self.wait_for(context, self.values["sign"])
+        for output in context.outputs:
+            output.write(rest if isinstance(rest, str) else bytes(rest))
+
+
+class Skipper(_Trial):
+    """Writes to all outputs, waits for the file `sign`, and then skips the first one."""
+
+    component = _component("Skipper")
+
+    def run(self, context: Context) -> None:
+        """Begin, and take it back."""
+        for output in context.outputs:
+            output.write("begun")
+        self.wait_for(context, self.values["sign"])
+        context.outputs[0].skip()
+
+
+def _streamed(data: InputData) -> bytes:
+    with data.open() as stream:
+        return stream.read()
+
+
+_USES: Mapping[str, Callable[[InputData], Any]] = {
+    "open": _streamed,
+    "read": lambda data: data.read(),
+    "view": lambda data: bytes(data.view()),
+    "raw": lambda data: data.value("raw"),
+    "text": lambda data: data.value("utf-8"),
+    "path": lambda data: data.path.read_bytes(),
+    "url": lambda data: Path(data.url.removeprefix("file://")).read_bytes(),
+    "size": lambda data: str(data.size),
+    "kind": lambda data: f"{data.size} {data.is_text} {data.is_directory} {data.in_memory}",
+}
+
+
+class Reader(_Trial):
+    """Makes the file `sign` when it runs, then reads its inputs in the manner `how`, and writes what it got."""
+
+    component = _component("Reader")
+    streams = True
+
+    def run(self, context: Context) -> None:
+        """Read."""
+        Path(self.values["sign"]).touch()
+        got = [_USES[self.values["how"]](data) for data in context.inputs]
+        for output in context.outputs:
+            for each in got:
+                output.write(each)
+
+
+class Flood(_Trial):
+    """Reads what there is and writes as much, or `megabytes` of its own; the second output is the memory it took."""
+
+    component = _component("Flood")
+    streams = True
+
+    def run(self, context: Context) -> None:
+        """Pass on."""
+        flow, memory = context.outputs
+        for _ in range(self.values.get("megabytes", 0)):
+            flow.write(bytes(_BLOCK))
+        for data in context.inputs:
+            with data.open() as stream:
+                for block in iter(partial(stream.read, _BLOCK), b""):
+                    flow.write(block)
+        memory.write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+
+
+class Mixer(_Trial):
+    """Writes its id, then of each input a checksum, as soon as it has read it; `fails` before the end, `skips` some."""
+
+    component = _component("Mixer")
+    streams = True
+
+    def run(self, context: Context) -> None:
+        """Mix."""
+        outputs = context.outputs
+        for output in outputs:
+            output.write(f"{context.oid}\n")
+        for number, data in enumerate(context.inputs):
+            line = f"{data.state.name}\n" if not data.ok else f"{self._checksum(data, number)}\n"
+            for output in outputs:
+                output.write(line if number % 2 else line.encode())
+        if self.values["fails"]:
+            raise AppError("as it was told", hint="do not tell it")
+        for number in self.values["skips"]:
+            if number < len(outputs):
+                outputs[number].skip()
+
+    def _checksum(self, data: InputData, number: int) -> int:
+        if number % 3 == 1:
+            return zlib.crc32(data.read())
+        checksum = 0
+        with data.open() as stream:
+            for block in iter(partial(stream.read, 7), b""):
+                checksum = zlib.crc32(block, checksum)
+        return checksum
