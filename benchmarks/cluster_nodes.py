@@ -33,11 +33,18 @@ class Run:
         self.seen = seen
 
 
-def _node(pipe: Connection, root: Path, key: ClusterKey | None, runner: str, watcher: Watcher | None) -> None:
+def _node(  # noqa: PLR0917 - arguments of a process
+    pipe: Connection,
+    root: Path,
+    key: ClusterKey | None,
+    runner: str,
+    watcher: Watcher | None,
+    in_place: bool,  # noqa: FBT001 - as above
+) -> None:
     """A node manager that takes orders from a pipe: a deployment to prepare and run."""
     seen = None if watcher is None else watcher()
     name = root.name
-    manager = NodeManager(name, root=root, key=key, runner=runner)
+    manager = NodeManager(name, root=root, key=key, runner=runner, in_place=in_place)
     pipe.send(Place(name, manager.links_address, manager.info().incarnation))
     while data := pipe.recv():
         deployment = unpack(data)
@@ -59,13 +66,24 @@ def _node(pipe: Connection, root: Path, key: ClusterKey | None, runner: str, wat
 class Nodes:
     """So many node managers, each in a process of its own; see `nodes`."""
 
-    def __init__(self, count: int, key: ClusterKey | None, root: Path, *, runner: str, watcher: Watcher | None) -> None:
+    def __init__(
+        self,
+        count: int,
+        key: ClusterKey | None,
+        root: Path,
+        *,
+        runner: str,
+        watcher: Watcher | None,
+        in_place: bool = True,
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipes: list[Connection] = []
         self.processes = []
         for number in range(count):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_node, args=(theirs, root / f"node{number}", key, runner, watcher))
+            process = context.Process(
+                target=_node, args=(theirs, root / f"node{number}", key, runner, watcher, in_place)
+            )
             process.start()
             self.pipes.append(ours)
             self.processes.append(process)
@@ -126,11 +144,16 @@ def _answer(pipe: Connection) -> Any:
 
 @contextmanager
 def nodes(
-    count: int, key: ClusterKey | None, *, runner: str = "processes", watcher: Watcher | None = None
+    count: int,
+    key: ClusterKey | None,
+    *,
+    runner: str = "processes",
+    watcher: Watcher | None = None,
+    in_place: bool = True,
 ) -> Iterator[Nodes]:
-    """So many node managers, and nothing left of them afterwards."""
+    """So many node managers, and nothing left of them afterwards; `in_place` as for `NodeManager`."""
     with tempfile.TemporaryDirectory() as root:
-        found = Nodes(count, key, Path(root), runner=runner, watcher=watcher)
+        found = Nodes(count, key, Path(root), runner=runner, watcher=watcher, in_place=in_place)
         try:
             yield found
         finally:

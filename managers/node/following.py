@@ -57,6 +57,7 @@ class Copy:
         name = f"from-{stream.drop}-{stream.producer}-{stream.attempt}-{Path(handle.final).name[-_NAME:]}"
         path = f"{workspace.tmp}/{name}"
         self.attempt = stream.attempt
+        self.producer = stream.producer
         self._stream = stream
         self._text = handle.text
         self._on_failure = on_failure
@@ -151,6 +152,7 @@ class Copy:
             lambda _, data: self._part.write(data, text=self._text),
             attempt=stream.attempt,
             producer=stream.producer,
+            check=False,  # see take
             give_up=lambda: self._given_up,
         )
         self._content = self._part.finish()

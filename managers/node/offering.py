@@ -1,5 +1,6 @@
 """One stream that this node offers to others."""
 
+import contextlib
 import os
 import threading
 
@@ -78,7 +79,8 @@ class Offer:
                 return
             self._content = content
             if self._is_wanted:  # who is in the middle of it finds it though something else gets its name
-                self._file = os.dup(self.reader.descriptor)
+                with contextlib.suppress(OSError):  # or finds what has the name, where there are no descriptors left
+                    self._file = os.dup(self.reader.descriptor)
             self.reader.close()
 
     def end(self) -> None:

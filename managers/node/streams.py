@@ -1,9 +1,10 @@
 """Streams on their way between nodes: data that are fetched while they are being written.
 
-A node that offers a stream reads it as far as it is asked, like any consumer: so the writer waits for the nodes as it
-waits for consumers. A node that follows one writes what comes into a growing file of its own, from which its consumers,
-and further nodes, read, and asks for no more than they keep up with. A transfer has a thread of its own as long as the
-data grow, for it must not take turns with those of whole contents: they could never get through.
+A node that offers a stream reads it as far as it is asked, like any consumer: so the writer waits for the first of the
+nodes as it waits for consumers, and those behind read from the disk what it has written. A node that follows one writes
+what comes into a growing file of its own, from which its consumers, and further nodes, read, and asks for no more than
+they keep up with. A transfer has a thread of its own as long as the data grow, for it must not take turns with those of
+whole contents: they could never get through.
 """
 
 import logging
@@ -58,8 +59,9 @@ class NodeStreams:
         self._bells = bells
         self._clock = clock
         self._lock = threading.Lock()
-        self._offered: dict[tuple[int, int, int], Offer] = {}
-        self._copies: dict[tuple[int, int], Copy] = {}
+        self._offered: dict[int, dict[tuple[int, int], Offer]] = {}
+        """By drop, then by attempt and producer."""
+        self._copies: dict[int, Copy] = {}
         self._running: list[Copy] = []
         self._kept: dict[int, str] = {}
 
@@ -78,31 +80,31 @@ class NodeStreams:
         StorageError
             It cannot be read.
         """
-        key = (drop, attempt, producer)
-        if key not in self._offered:
+        key = (attempt, producer)
+        if key not in self._offered.get(drop, ()):
             offer = Offer(StreamReader(handle.location))
             with self._lock:
-                self._offered[key] = offer
+                self._offered.setdefault(drop, {})[key] = offer
             self._bells.watch(offer.bell, lambda: self._heard(drop, offer.reader))
         told = msgspec.structs.replace(portable(handle, self._workspace), location="")
         return Stream(drop, attempt, producer, told)
 
     def complete(self, drop: int, content: Handle) -> None:
         """What is offered of a drop, if anything, has become this content."""
-        if not self._offered:
-            return
-        for offer in [offer for key, offer in self._offered.items() if key[0] == drop]:
+        for offer in self._offered.get(drop, {}).values():
             self._bells.forget(offer.bell)
             offer.complete(content)
             self._links.grown(self._session, drop)
 
     def withdraw(self, drop: int, attempt: int | None = None) -> None:
         """Offer no longer what this attempt writes, or any attempt; who waits for more of it is told so."""
-        if not self._offered:
+        offered = self._offered.get(drop)
+        if offered is None:
             return
         with self._lock:
-            gone = [key for key in self._offered if key[0] == drop and attempt in (None, key[1])]
-            offers = [self._offered.pop(key) for key in gone]
+            offers = [offered.pop(key) for key in list(offered) if attempt in (None, key[0])]
+            if not offered:
+                del self._offered[drop]
         for offer in offers:
             self._bells.forget(offer.bell)
             offer.end()
@@ -119,7 +121,7 @@ class NodeStreams:
             It is offered no longer.
         """
         with self._lock:
-            offer = self._offered.get((drop, attempt, producer))
+            offer = self._offered.get(drop, {}).get((attempt, producer))
         if offer is None:
             raise GoneError(GONE)
         return offer
@@ -152,8 +154,8 @@ class NodeStreams:
         assert stream.handle is not None  # noqa: S101 - it is open
         handle = here(stream.handle, self._workspace)
         with self._lock:
-            known = max((copy.attempt for key, copy in self._copies.items() if key[0] == stream.drop), default=0)
-        if known >= stream.attempt:
+            known = self._copies.get(stream.drop)
+        if known is not None and known.attempt >= stream.attempt:
             _log.warning("node %s writes attempt %s of drop %s again", peer, stream.attempt, stream.drop)
             return
         self.unfollow(stream.drop)
@@ -167,27 +169,25 @@ class NodeStreams:
         )
         self._running = [known for known in self._running if not known.is_done]
         with self._lock:
-            self._copies[stream.drop, stream.producer] = copy
+            self._copies[stream.drop] = copy
         try:
             copy.start(self._links, peer, self._session)
         except RuntimeError as error:
             _log.warning("drop %s is fetched when it is complete: %s", stream.drop, error)
             with self._lock:
-                del self._copies[stream.drop, stream.producer]
+                del self._copies[stream.drop]
         else:
             self._running.append(copy)
 
     def unfollow(self, drop: int, attempt: int | None = None) -> None:
         """Copy no longer what this attempt writes, or any attempt, and remove what there is of the copy."""
-        if not self._copies:
-            return
         with self._lock:
-            found = [key for key, copy in self._copies.items() if key[0] == drop and attempt in (None, copy.attempt)]
-            copies = [self._copies.pop(key) for key in found]
-        for copy in copies:
-            copy.give_up()
-        if copies:
-            self._links.nudge()
+            copy = self._copies.get(drop)
+            if copy is None or attempt not in (None, copy.attempt):
+                return
+            del self._copies[drop]
+        copy.give_up()
+        self._links.nudge()
 
     def once_copied(self, contents: Sequence[Content], then: Callable[[], None]) -> None:
         """Call `then`, which does not wait, when nothing more comes of those contents that are followed: perhaps now.
@@ -211,7 +211,8 @@ class NodeStreams:
             return None
         handle = copy.take(here(content.handle, self._workspace))
         with self._lock:
-            self._copies.pop((content.drop, content.producer), None)
+            if self._copies.get(content.drop) is copy:
+                del self._copies[content.drop]
             if handle is not None and content.producer < 0:
                 self._kept[content.drop] = handle.location
         return handle
@@ -228,7 +229,7 @@ class NodeStreams:
     def close(self) -> None:
         """Offer and follow nothing any more, and write nothing; idempotent."""
         with self._lock:
-            drops = {key[0] for key in (*self._offered, *self._copies)}
+            drops = {*self._offered, *self._copies}
         for drop in drops:
             self.withdraw(drop)
             self.unfollow(drop)
@@ -240,11 +241,12 @@ class NodeStreams:
 
     def _copy_of(self, content: Content) -> Copy | None:
         with self._lock:
-            return self._copies.get((content.drop, content.producer))
+            copy = self._copies.get(content.drop)
+        return copy if copy is not None and copy.producer == content.producer else None
 
     def _failed(self, stream: Stream, on_failure: Callable[[], None]) -> None:
         with self._lock:
-            copy = self._copies.get((stream.drop, stream.producer))
+            copy = self._copies.get(stream.drop)
             if copy is not None and copy.attempt == stream.attempt:
-                del self._copies[stream.drop, stream.producer]
+                del self._copies[stream.drop]
         on_failure()

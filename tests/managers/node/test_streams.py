@@ -244,7 +244,7 @@ def test_streams_that_are_complete_hold_no_descriptors(make_cluster: Make, tmp_p
     cluster.start(drawing.build())
     until(cluster["a"], "s", lambda detail: detail.states.get("COMPLETED") == 2 * count)
     offers = cluster["a"]._sessions["s"].exchange._streams._offered
-    held = [offer for offer in list(offers.values()) if not offer.reader.closed]
+    held = [offer for of_drop in list(offers.values()) for offer in of_drop.values() if not offer.reader.closed]
     sign.touch()
     ended = cluster.end()
 
