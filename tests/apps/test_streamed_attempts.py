@@ -1,0 +1,200 @@
+"""What attempts write to streams, and what they leave when they fail."""
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dropflow.apps.api import App, Context
+from dropflow.apps.builtin.copy import CopyApp
+from dropflow.apps.execute import LocalExecutor
+from dropflow.apps.streams import streaming_links
+from dropflow.data.streams import StreamReader
+from dropflow.engine.api import ExecutorSpec, Handle, Input, Opening, Outcome, Output, Task
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.templates import Kind, Link, Template
+from dropflow.states import DropState
+
+APP, IN, OUT = 0, 1, 2
+DROPS = {
+    "memory": "dlg.data.drops.memory.InMemoryDROP",
+    "file": "dlg.data.drops.file.FileDROP",
+    "null": "dlg.data.drops.data_base.NullDROP",
+    "directory": "dlg.data.drops.directory.DirectoryDROP",
+}
+
+
+class Does(App):
+    """An application that is given as a function."""
+
+    def __init__(self, run: Callable[[Context], None]) -> None:
+        self._run = run
+
+    def run(self, context: Context) -> None:
+        """Do it."""
+        self._run(context)
+
+
+class Bench:
+    """One application with one open input and one output whose consumers stream."""
+
+    def __init__(self, directory: Path, target: str = "memory") -> None:
+        self.tmp = directory / "tmp"
+        self.tmp.mkdir(parents=True)
+        templates = (
+            Template(key="a", name="a", kind=Kind.APP),
+            Template(key="i", name="i", kind=Kind.DATA, component=DROPS["memory"]),
+            Template(key="o", name="o", kind=Kind.DATA, component=DROPS[target]),
+        )
+        links = (Link(source=IN, target=APP), Link(source=APP, target=OUT))
+        self.executor = LocalExecutor(
+            ExecutorSpec(session="s", directory=str(directory), templates=templates, links=links)
+        )
+        self.openings: list[Opening] = []
+        self.executor.on_opening = self.openings.append
+
+    def run(self, app: App | Callable[[Context], None], *streams: Handle) -> Outcome:
+        """One attempt."""
+        self.executor._apps[APP] = app if isinstance(app, App) else Does(app)
+        inputs = tuple(Input(IN, "i", IN, 0, DropState.WRITING, stream) for stream in streams)
+        task = Task(7, 1, APP, "a", (), inputs, (Output(OUT, "o", OUT, 1, streams=True),), is_ahead=bool(streams))
+        return self.executor.execute(task)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """For a memory drop."""
+    return Bench(tmp_path)
+
+
+def test_what_is_appended_can_be_read_at_once(bench: Bench) -> None:
+    """An output is told of when something is in it, once, and holds it all before the attempt is over."""
+    seen: list[bytes] = []
+
+    def app(context: Context) -> None:
+        (output,) = context.outputs
+        output.write("first")
+        with StreamReader(bench.openings[0].handle.location) as reader, output.open() as stream:
+            seen.append(reader.read(100))
+            stream.write(b" second")
+            stream.flush()
+            seen.append(reader.read(100))
+
+    outcome = bench.run(app)
+
+    assert outcome.failure is None
+    assert seen == [b"first", b" second"]
+    assert [(opening.drop, opening.attempt, opening.target) for opening in bench.openings] == [(7, 1, OUT)]
+    assert Path(outcome.handles[OUT].location).read_bytes() == b"first second"
+
+
+@pytest.mark.parametrize("how", ["put", "path", "nothing"])
+def test_what_is_not_appended_is_told_at_the_end(bench: Bench, how: str) -> None:
+    """A value, a program's own file, or nothing at all: there is nothing to read before it is complete."""
+
+    def app(context: Context) -> None:
+        (output,) = context.outputs
+        if how == "put":
+            output.put({"a": 1}, "json")
+        elif how == "path":
+            output.path.write_bytes(b"content")
+
+    assert bench.run(app).failure is None
+    assert bench.openings == []
+
+
+@pytest.mark.parametrize("target", ["null", "directory"])
+def test_some_data_cannot_be_read_while_they_are_written(tmp_path: Path, target: str) -> None:
+    """What has no bytes of its own says so."""
+    bench = Bench(tmp_path, target)
+    said: list[bool] = []
+    bench.run(lambda context: said.append(context.outputs[0].streams))
+
+    assert said == [False]
+
+
+def test_a_failure_leaves_nothing_behind(bench: Bench) -> None:
+    """Neither the content nor what was still in a buffer, which is thrown away; the stream is for others to remove."""
+
+    def app(context: Context) -> None:
+        (output,) = context.outputs
+        output.write(b"begun")
+        output.open().write(b"still in its buffer")
+        raise ValueError("boom")
+
+    outcome = bench.run(app)
+    gc.collect()
+
+    assert outcome.failure is not None
+    assert [path.name for path in bench.tmp.iterdir()] == [Path(bench.openings[0].handle.location).name]
+
+
+def test_an_attempt_that_is_aborted_while_it_writes_ends(bench: Bench) -> None:
+    """The next write is refused, and so is one that waits."""
+
+    def app(context: Context) -> None:
+        context.outputs[0].write(b"begun")
+        bench.executor.abort(7, 1)
+        context.outputs[0].write(b"more")
+        raise AssertionError("it went on")
+
+    outcome = bench.run(app)
+
+    assert outcome.failure is not None
+    assert outcome.failure.kind == "CancelledRunError"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "is_text"),
+    [
+        (["gr\u00fc", "\u00dfe"], True),
+        (["gr\u00fc", b"\xff", "\u00dfe".encode()], False),
+        (["gr\u00fc", b"\xc3"], False),
+        ([b"gr", "\u00fc"], False),
+    ],
+    ids=["text", "bytes in it", "bytes at its end", "bytes first"],
+)
+def test_a_copy_is_what_was_written(tmp_path: Path, blocks: list[str | bytes], *, is_text: bool) -> None:
+    """Block by block, whether it is text, begins as text, or ends in the middle of a character."""
+    source, target = Bench(tmp_path / "source"), Bench(tmp_path / "target")
+    copies: list[Outcome] = []
+
+    def app(context: Context) -> None:
+        for block in blocks:
+            context.outputs[0].write(block)
+
+    written = source.run(app)
+    stream = source.openings[0].handle
+    node = Template(key="c", name="c", kind=Kind.APP, component="dlg.apps.simple.CopyApp")
+    copies.append(target.run(CopyApp(node), stream))
+    whole = b"".join(block.encode() if isinstance(block, str) else block for block in blocks)
+    copy = copies[0].handles[OUT]
+
+    assert Path(copy.location).read_bytes() == whole
+    assert written.handles[OUT].text is is_text
+    if is_text:
+        assert copy.text
+
+
+@pytest.mark.parametrize(
+    ("app", "data", "declared", "streams"),
+    [
+        ("dlg.apps.simple.CopyApp", "memory", True, True),
+        ("dlg.apps.simple.CopyApp", "file", True, True),
+        ("dlg.apps.simple.CopyApp", "memory", False, False),
+        ("dlg.apps.simple.CopyApp", "directory", True, False),
+        ("dlg.apps.simple.CopyApp", "null", True, False),
+        ("dlg.apps.simple.GenericGatherApp", "memory", True, False),
+        ("dlg.apps.bash_shell_app.BashShellApp", "memory", True, False),
+        ("dlg.apps.bash_shell_app.StreamingInputBashApp", "memory", True, True),
+        ("dlg.apps.bash_shell_app.StreamingInputOutputBashApp", "memory", True, True),
+        ("dlg.apps.crc.CRCStreamApp", "memory", True, True),
+    ],
+)
+def test_which_links_stream(app: str, data: str, *, declared: bool, streams: bool) -> None:
+    """Those that the graph declares, if the data can be read while they grow and the application reads as it comes."""
+    builder = GraphBuilder("links").app("A").data("x", component=DROPS[data]).app("B", component=app)
+    graph = builder.connect("A", "x", streaming=True).connect("x", "B", streaming=declared).build()
+
+    assert streaming_links(graph) == ((1,) if streams else ())
