@@ -2,7 +2,8 @@
 
 One thread owns all sockets and all bookkeeping; the other methods only leave it a command and wake it. A worker gets
 as many attempts ahead as it works off in a few milliseconds, and one at a time when they are long, so that small ones
-cost little and long ones are spread evenly; runners take turns. An attempt that takes part in a stream waits for a
+cost little and long ones are spread evenly; runners take turns. What waits behind an attempt that turns out to be long
+is taken back as soon as another worker has nothing to do. An attempt that takes part in a stream waits for a
 worker that has nothing to do, and has it to itself: while it waits, nobody is given anything ahead.
 
 The death of a worker fails the one attempt that it was at (the marker in shared memory says which); what it had been
@@ -17,6 +18,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 import msgspec
@@ -24,8 +26,19 @@ import msgspec
 from dropflow.clock import SystemClock
 from dropflow.engine.api import Delivery, ExecutorSpec, Opening, Outcome, Task
 from dropflow.engine.runners.aborted import aborted
-from dropflow.engine.runners.wire import AbortTask, Bye, FromWorker, Hello, Opened, Outcomes, Refused, frame
-from dropflow.engine.runners.worker_process import MOST_AHEAD, WorkerProcess, kill_session, lasts
+from dropflow.engine.runners.wire import (
+    AbortTask,
+    Bye,
+    FromWorker,
+    Hello,
+    Opened,
+    Outcomes,
+    Recall,
+    Refused,
+    Returned,
+    frame,
+)
+from dropflow.engine.runners.worker_process import MOST_AHEAD, SLOW_SECONDS, WorkerProcess, kill_session, lasts
 from dropflow.errors import InternalError, WorkerDiedError
 from dropflow.failure import Failure
 
@@ -165,8 +178,10 @@ class WorkerPool:
         while self._commands:
             self._commands.popleft()()
         if not self._closing:
-            self._kill_overdue()
-            self._assign()
+            now = self._clock.monotonic()
+            self._kill_overdue(now)
+            self._assign(now)
+            self._recall(now)
             for worker in self._workers:
                 self._flush(worker)
 
@@ -189,6 +204,9 @@ class WorkerPool:
 
     def _patience(self) -> float | None:
         deadlines = [worker.deadline for worker in self._workers if worker.deadline is not None]
+        if any(worker.is_idle for worker in self._workers):
+            waiting = (worker for worker in self._workers if len(worker.assigned) > 1 and not worker.is_recalled)
+            deadlines += [worker.since + SLOW_SECONDS for worker in waiting]
         return max(0.0, min(deadlines) - self._clock.monotonic()) if deadlines else None
 
     def _hire(self) -> None:
@@ -212,17 +230,21 @@ class WorkerPool:
             return
         worker.buffer.add(data)
         for body in worker.buffer.frames():
-            message = msgspec.msgpack.decode(body, type=FromWorker)
-            if isinstance(message, Outcomes):
-                self._stillborn = 0
-                self._hand_over(tuple(worker.take(message.outcomes)))
-                self._let_go()
-            elif isinstance(message, Opened):
-                runner = self._runners.get(message.runner)
-                if runner is not None and not runner.leaving:
-                    runner.deliver([message.opening])
-            elif isinstance(message, Refused) and message.runner in self._runners:
-                self._break(self._runners[message.runner], message.text)
+            self._take_in(worker, msgspec.msgpack.decode(body, type=FromWorker))
+
+    def _take_in(self, worker: WorkerProcess, message: FromWorker) -> None:
+        if isinstance(message, Outcomes):
+            self._stillborn = 0
+            self._hand_over(tuple(worker.take(message.outcomes, self._clock.monotonic())))
+            self._let_go()
+        elif isinstance(message, Returned):
+            self._take_back(worker, message.numbers)
+        elif isinstance(message, Opened):
+            runner = self._runners.get(message.runner)
+            if runner is not None and not runner.leaving:
+                runner.deliver([message.opening])
+        elif isinstance(message, Refused) and message.runner in self._runners:
+            self._break(self._runners[message.runner], message.text)
 
     def _flush(self, worker: WorkerProcess) -> None:
         while worker.outgoing:
@@ -238,7 +260,7 @@ class WorkerPool:
         if self._selector.get_key(worker.link).events != wanted:
             self._selector.modify(worker.link, wanted, worker)
 
-    def _assign(self) -> None:
+    def _assign(self, now: float) -> None:
         if self._broken is not None:
             for runner in self._turns:
                 runner.fail_pending(self._broken)
@@ -253,26 +275,49 @@ class WorkerPool:
             if runner.wants_one_alone:
                 worker = next((worker for worker in self._workers if worker.is_idle), None)
                 self._next = runner if worker is None else None
-                count = 1
+                room, count = int(worker is not None), 1
             else:
-                worker = max(self._workers, key=WorkerProcess.room)
+                room, worker = max(((one.room(now), one) for one in self._workers), key=itemgetter(0))
                 # What is waiting is spread over the workers, and none of the runners fills them all.
                 share = -(-len(runner.pending) // len(self._workers))
-                count = min(max(worker.room() // waiting, 1), share)
-            if worker is None or worker.room() <= 0:
+                count = min(max(room // waiting, 1), share)
+            if worker is None or room <= 0:
                 return
             if runner.number not in worker.known:
                 worker.known.add(runner.number)
                 worker.outgoing += frame(Hello(runner.number, self._factory, runner.spec))
-            worker.give(runner.number, runner.take(count))
+            worker.give(runner.number, runner.take(count), now)
             waiting -= not runner.pending
 
     def _take_turn(self) -> "PooledRunner":
         self._turns.rotate(-1)
         return self._turns[-1]
 
-    def _kill_overdue(self) -> None:
-        now = self._clock.monotonic()
+    def _recall(self, now: float) -> None:
+        """Where a worker has nothing to do, let no attempt wait behind a long one of another."""
+        if any(worker.is_idle for worker in self._workers) and not any(runner.pending for runner in self._turns):
+            for worker in self._workers:
+                if len(worker.assigned) > 1 and worker.is_slow(now) and not worker.is_recalled:
+                    worker.is_recalled = True
+                    worker.outgoing += frame(Recall(len(worker.assigned) - 1))
+
+    def _take_back(self, worker: WorkerProcess, numbers: Sequence[int]) -> None:
+        """Queue again what a worker has given back."""
+        worker.is_recalled = False
+        for at in numbers:
+            self._queue_again(worker, at)
+        self._let_go()
+
+    def _queue_again(self, worker: WorkerProcess, at: int) -> None:
+        """Put an attempt that a worker was given first in its runner's queue, unless nobody wants it any more."""
+        is_unwanted = worker.is_unwanted(at)
+        number, task = worker.lose(at)
+        if is_unwanted:
+            self._hand_over([(number, aborted(task))])
+        elif number in self._runners and not self._runners[number].leaving:
+            self._runners[number].pending.appendleft(task)
+
+    def _kill_overdue(self, now: float) -> None:
         for worker in self._workers:
             if worker.deadline is not None and worker.deadline <= now:
                 worker.deadline = None
@@ -289,11 +334,8 @@ class WorkerPool:
         kill_session(worker.process.pid)
         ended = worker.how_it_ended()
         guilty = worker.assigned.pop(current, None)
-        for at, (number, task) in reversed(worker.assigned.items()):
-            if worker.is_unwanted(at):
-                self._hand_over([(number, aborted(task))])
-            elif number in self._runners and not self._runners[number].leaving:
-                self._runners[number].pending.appendleft(task)
+        for at in reversed(tuple(worker.assigned)):
+            self._queue_again(worker, at)
         if guilty is not None:
             error = WorkerDiedError(
                 f"the worker process {ended}",
@@ -410,7 +452,7 @@ class PooledRunner:
     def take(self, most: int) -> list[Task]:
         """Some of what waits, in order: up to an attempt that wants a worker to itself, or only that."""
         tasks = [self.pending.popleft()]
-        while len(tasks) < most and not lasts(tasks[-1]) and not lasts(self.pending[0]):
+        while len(tasks) < most and not lasts(self.pending[0]):
             tasks.append(self.pending.popleft())
         return tasks
 

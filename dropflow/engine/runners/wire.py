@@ -16,7 +16,9 @@ __all__ = [
     "Opened",
     "Outcomes",
     "Ready",
+    "Recall",
     "Refused",
+    "Returned",
     "Tasks",
     "ToWorker",
     "frame",
@@ -49,6 +51,12 @@ class AbortTask(msgspec.Struct, frozen=True, tag="abort"):
     attempt: int
 
 
+class Recall(msgspec.Struct, frozen=True, tag="recall"):
+    """Give back up to so many attempts that have not begun, from the end of the queue."""
+
+    most: int
+
+
 class Bye(msgspec.Struct, frozen=True, tag="bye"):
     """Nothing of this runner follows: give back its executor."""
 
@@ -74,6 +82,12 @@ class Outcomes(msgspec.Struct, frozen=True, tag="outcomes"):
     outcomes: tuple[Outcome, ...]
 
 
+class Returned(msgspec.Struct, frozen=True, tag="returned"):
+    """Answer to `Recall`: the numbers of the attempts that this process will not run, the last one first."""
+
+    numbers: tuple[int, ...]
+
+
 class Opened(msgspec.Struct, frozen=True, tag="opened"):
     """What the attempt that runs has opened."""
 
@@ -81,8 +95,8 @@ class Opened(msgspec.Struct, frozen=True, tag="opened"):
     opening: Opening
 
 
-ToWorker = Hello | Tasks | AbortTask | Bye
-FromWorker = Ready | Refused | Opened | Outcomes
+ToWorker = Hello | Tasks | AbortTask | Recall | Bye
+FromWorker = Ready | Refused | Opened | Returned | Outcomes
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -31,7 +31,9 @@ from dropflow.engine.runners.wire import (
     Opened,
     Outcomes,
     Ready,
+    Recall,
     Refused,
+    Returned,
     Tasks,
     ToWorker,
     frame,
@@ -58,6 +60,7 @@ class _Worker:
         self._marker = marker
         self._decode = msgspec.msgpack.Decoder(ToWorker).decode
         self._queue: deque[_Attempt | Bye] = deque()
+        self._queueing = threading.Lock()
         self._filled = threading.Event()
         self._executors: dict[int, Executor] = {}
         self._folders: dict[int, str] = {}
@@ -88,10 +91,13 @@ class _Worker:
                 self._queue.popleft()
                 self._say_goodbye(item.runner)
                 continue
-            # Current before it leaves the queue: `_abort` finds it in one of the two places.
-            _, runner, task = item
-            self._current = (runner, task.drop, task.attempt)
-            self._queue.popleft()
+            with self._queueing:
+                if not self._queue:
+                    continue  # it was given back
+                # Current before it leaves the queue: `_abort` finds it in one of the two places.
+                _, runner, task = item
+                self._current = (runner, task.drop, task.attempt)
+                self._queue.popleft()
             self._unsent.append(self._execute(item))
             now = self._clock.monotonic()
             if now - flushed > _FLUSH_SECONDS:
@@ -190,8 +196,23 @@ class _Worker:
         elif isinstance(message, Bye):
             self._queue.append(message)
             self._filled.set()
+        elif isinstance(message, Recall):
+            self._give_back(message.most)
         else:
             self._abort(message)
+
+    def _give_back(self, most: int) -> None:
+        """Attempts that wait behind a long one are run by another worker."""
+        numbers: list[int] = []
+        with self._queueing:
+            while self._queue and len(numbers) < most:
+                item = self._queue[-1]
+                if isinstance(item, Bye):
+                    break
+                self._queue.pop()
+                numbers.append(item[0])
+                self._aborted.discard((item[1], item[2].drop, item[2].attempt))
+        self._tell(Returned(tuple(numbers)))
 
     def _abort(self, message: AbortTask) -> None:
         key = (message.runner, message.drop, message.attempt)

@@ -17,12 +17,14 @@ import psutil
 from dropflow.engine.api import Outcome, Task
 from dropflow.engine.runners.wire import Buffer, Tasks, frame
 
-__all__ = ["MOST_AHEAD", "Assigned", "WorkerProcess", "kill_session", "lasts"]
+__all__ = ["MOST_AHEAD", "SLOW_SECONDS", "Assigned", "WorkerProcess", "kill_session", "lasts"]
 
 _MARKER = struct.Struct("<q")
 _IDLE = -1
 _AHEAD_SECONDS = 0.02
 _LONG_SECONDS = 0.05
+SLOW_SECONDS = 0.25
+"""How long an attempt may take before others do not wait behind it, if there is another worker for them."""
 MOST_AHEAD = 512
 """Attempts that a worker is given ahead at most."""
 _TAIL = 2000
@@ -52,6 +54,8 @@ class WorkerProcess:
         self.buffer = Buffer()
         self.outgoing = bytearray()
         self.next_number = 0
+        self.since = 0.0
+        self.is_recalled = False
         self._unwanted: set[int] = set()
         self._suspect = _IDLE
         ours, theirs = socket.socketpair()
@@ -72,31 +76,38 @@ class WorkerProcess:
                 start_new_session=True,
             )
 
-    def room(self) -> int:
+    def room(self, now: float) -> int:
         """How many more attempts it should be given now, by any runner."""
         is_alone = any(lasts(task) for _, task in itertools.islice(self.assigned.values(), 1))
         if is_alone or self.deadline is not None:
             return 0
-        if self.seconds is None or self.seconds >= _LONG_SECONDS:
+        if self.seconds is None or self.seconds >= _LONG_SECONDS or self.is_slow(now):
             ahead = 1
         else:
             ahead = max(2, min(MOST_AHEAD, int(_AHEAD_SECONDS / max(self.seconds, 1e-6))))
         return ahead - len(self.assigned)
+
+    def is_slow(self, now: float) -> bool:
+        """Whether it has been at an attempt for so long that others should not wait behind it."""
+        return bool(self.assigned) and now - self.since >= SLOW_SECONDS
 
     @property
     def is_idle(self) -> bool:
         """Whether it has nothing to do."""
         return not self.assigned and self.deadline is None
 
-    def give(self, runner: int, tasks: Sequence[Task]) -> None:
+    def give(self, runner: int, tasks: Sequence[Task], now: float) -> None:
         """Send it attempts of a runner that it knows."""
+        if not self.assigned:
+            self.since = now
         self.outgoing += frame(Tasks(runner, self.next_number, tuple(tasks)))
         for task in tasks:
             self.assigned[self.next_number] = (runner, task)
             self.next_number += 1
 
-    def take(self, outcomes: Sequence[Outcome]) -> Iterator[tuple[int, Outcome]]:
+    def take(self, outcomes: Sequence[Outcome], now: float) -> Iterator[tuple[int, Outcome]]:
         """Cross off what it has done, which comes in the order of the tasks; each with the number of its runner."""
+        self.since = now
         for outcome, number in zip(outcomes, list(self.assigned), strict=False):
             self._unwanted.discard(number)
             yield self.assigned.pop(number)[0], outcome
@@ -104,6 +115,13 @@ class WorkerProcess:
             self.seconds = spent if self.seconds is None else 0.7 * self.seconds + 0.3 * spent
         if not self._unwanted:
             self.deadline = None
+
+    def lose(self, number: int) -> Assigned:
+        """Take an attempt away that it has not begun, and will not."""
+        self._unwanted.discard(number)
+        if not self._unwanted:
+            self.deadline = None
+        return self.assigned.pop(number)
 
     def doom(self, numbers: Iterable[int], deadline: float) -> None:
         """These attempts were aborted: if it is at the same one of them then as now, it `is_stuck`."""
@@ -147,7 +165,12 @@ class WorkerProcess:
 
 def lasts(task: Task) -> bool:
     """Whether an attempt takes part in a stream: it may last as long as that, and nothing is to wait behind it."""
-    return task.is_ahead or any(output.streams for output in task.outputs)
+    if task.is_ahead:
+        return True
+    for output in task.outputs:  # noqa: SIM110 - asked of every attempt: a generator would treble the price
+        if output.streams:
+            return True
+    return False
 
 
 def kill_session(leader: int) -> None:

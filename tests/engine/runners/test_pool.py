@@ -95,7 +95,7 @@ def test_a_broken_pool_fails_its_sessions(
 ) -> None:
     """Whatever goes wrong in the pool itself, nobody waits for ever: sessions fail and say why, later ones too."""
     fine = _session(draw(WIDE), pool, tmp_path / "fine").run()
-    monkeypatch.setattr(pool, "_assign", lambda: 1 // 0)
+    monkeypatch.setattr(pool, "_assign", lambda _: 1 // 0)
     results: list[SessionResult] = []
     for name in ("first", "second"):
         _start(_session(draw("A -> b"), pool, tmp_path / name), results).join(30)
@@ -347,3 +347,41 @@ def test_every_attempt_is_answered_once(kind: str, seed: int, pool: WorkerPool, 
     attempts.runner.close()
 
     assert sorted(outcome.drop for outcome in attempts.answers.outcomes) == drops
+
+
+def test_nothing_waits_behind_an_attempt_that_turns_out_long(attempts: Attempts) -> None:
+    """What a worker was given ahead is run by another one that has nothing to do, while the long one goes on."""
+    warm(attempts)
+    attempts.submit(("hang", 1), *(("short", drop) for drop in range(2, 300)))
+    attempts.answers.wait(*range(2, 300))
+
+    assert 1 not in {each.drop for each in attempts.answers.outcomes}
+    attempts.abort(1)
+    attempts.answers.wait(1)
+    drops = [each.drop for each in attempts.answers.outcomes]
+    assert len(drops) == len(set(drops)), "nothing was run twice"
+
+
+def test_who_is_at_a_long_attempt_is_given_nothing_more(attempts: Attempts) -> None:
+    """Also what comes later does not wait behind it."""
+    warm(attempts)
+    attempts.submit(("hang", 1), ("short", 2))
+    attempts.answers.wait(2)
+    for drop in range(3, 60):
+        attempts.submit(("short", drop))
+        attempts.answers.wait(drop)
+    attempts.abort(1)
+    attempts.answers.wait(1)
+
+
+def test_what_was_aborted_is_answered_though_it_was_taken_back(attempts: Attempts) -> None:
+    """An attempt that is aborted behind a long one does not begin, wherever it is by then, and is answered once."""
+    warm(attempts)
+    attempts.submit(("hang", 1), *(("hang", drop) for drop in range(2, 40)))
+    attempts.abort(*range(2, 40))
+    attempts.answers.wait(*range(2, 40))
+    attempts.abort(1)
+    attempts.answers.wait(1)
+    drops = [each.drop for each in attempts.answers.outcomes]
+
+    assert len(drops) == len(set(drops))
