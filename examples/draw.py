@@ -43,6 +43,11 @@ class Drawing:
         category = "Branch" if dropclass.endswith(".Branch") else "DALiuGEApp"
         self._add(name, category, (x, y), inside, self._app_fields(name, dropclass, values))
 
+    def command(self, name: str, x: int, y: int, command: str, *, kind: str = "BashShellApp") -> None:
+        """A shell command: a `kind` that says what its standard input and output are."""
+        fields = self._app_fields(name, f"dlg.apps.bash_shell_app.{kind}", {"command": command})
+        self._add(name, "BashShellApp", (x, y), "", fields)
+
     def function(self, name: str, x: int, y: int, function: str, *, inside: str = "", **values: Any) -> None:
         """An application that calls `function` of functions.py; its ports are called like its parameters."""
         fields = self._app_fields(name, FUNCTION, {"func_name": function, "func_code": source_of(function), **values})
@@ -124,7 +129,7 @@ class Drawing:
             self.nodes[name]["parent_id"] = self._id(inside)
 
     def _app_fields(self, owner: str, dropclass: str, values: dict[str, Any]) -> list[Field]:
-        kinds = {"func_name": "ComponentParameter", "func_code": "ComponentParameter"}
+        kinds = dict.fromkeys(("func_name", "func_code", "command"), "ComponentParameter")
         return [
             self._field(owner, "dropclass", dropclass),
             self._field(owner, "execution_time", 1, parameter_type="ConstraintParameter"),
@@ -381,7 +386,35 @@ def imaging() -> Drawing:
     return graph
 
 
-EXAMPLES = (hello, nested_scatter_gather, corner_turn, array_loop, error_threshold, imaging)
+RECEIVE = """for block in 0 1 2 3 4 5 6 7; do
+  awk -v first=$((256 * block)) 'BEGIN {
+    for (n = first; n < first + 256; n++) printf "%d %.6f\\n", n, sin(0.2515728 * n) + 3 * (n % 2)
+  }'
+  sleep 0.05
+done"""
+AVERAGE = """awk '{ printf "%d %.6f\\n", $1, ($2 + last) / 2; last = $2; fflush() }'"""
+
+
+def live_receiver() -> Drawing:
+    """A receiver whose samples are filtered, and summed up, while it still writes them."""
+    graph = Drawing("live-receiver", "Filters the samples of a receiver while they come, and finds the tone in them.")
+    graph.command("Receive", 2, 6, RECEIVE, kind="StreamingOutputBashApp")
+    graph.data("Samples", 7, 6, category="File", filepath="samples.txt", streaming=True)
+    graph.command("Remove interference", 12, 6, AVERAGE, kind="StreamingInputOutputBashApp")
+    graph.data("Filtered", 17, 6, streaming=True)
+    graph.app("Checksum", 22, 3, "dlg.apps.crc.CRCApp")
+    graph.data("Sum", 27, 3, category="File", filepath="crc.txt")
+    graph.function("Find tone", 22, 8, "find_tone")
+    graph.data("Tone", 27, 8, category="File", filepath="tone.txt")
+    _chain(graph, ["Receive", "Samples", "Remove interference", "Filtered"])
+    graph.link("Filtered", "Checksum", ports=("", "data"))
+    graph.link("Checksum", "Sum", ports=("crc", ""), encoding="utf-8")
+    graph.link("Filtered", "Find tone", ports=("", "samples"), encoding="utf-8")
+    graph.link("Find tone", "Tone", encoding="utf-8")
+    return graph
+
+
+EXAMPLES = (hello, nested_scatter_gather, corner_turn, array_loop, error_threshold, imaging, live_receiver)
 
 
 def files() -> dict[str, bytes]:

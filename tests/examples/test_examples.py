@@ -1,7 +1,9 @@
 """The examples do what they say, wherever they run."""
 
 import importlib.util
+import zlib
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -9,6 +11,8 @@ import numpy as np
 import pytest
 
 from dropflow import local
+from dropflow.engine.events import Opened
+from dropflow.engine.journal import read
 from dropflow.engine.reports import SessionResult
 from dropflow.problems import Severity
 from dropflow.states import SessionState
@@ -78,6 +82,14 @@ def _imaging(result: SessionResult, directory: Path) -> None:
     assert _picture_shape(directory / "run" / "files" / "sky.png") == (768, 1544, 3)
 
 
+def _live_receiver(result: SessionResult, directory: Path) -> None:
+    assert result.states == {"COMPLETED": 8, "ERROR": 0, "SKIPPED": 0}
+    assert text(directory, "tone.txt").startswith("2048 samples\ntone at 0.0400 cycles a sample")
+    values = [0.0, *(float(line.split()[1]) for line in text(directory, "samples.txt").splitlines())]
+    filtered = "".join(f"{at} {(now + last) / 2:.6f}\n" for at, (last, now) in enumerate(pairwise(values)))
+    assert text(directory, "crc.txt") == str(zlib.crc32(filtered.encode()))
+
+
 def _picture_shape(path: Path) -> tuple[int, ...]:
     image = pytest.importorskip("PIL.Image")
     with image.open(path) as picture:
@@ -94,6 +106,7 @@ CHECKS: dict[str, Callable[[SessionResult, Path], None]] = {
     "array-loop": _array_loop,
     "error-threshold": _error_threshold,
     "imaging": _imaging,
+    "live-receiver": _live_receiver,
 }
 
 
@@ -122,6 +135,17 @@ def test_fewer_channels_find_the_same_sources(tmp_path: Path) -> None:
 
     assert result.drops == 35
     assert text(tmp_path, "catalogue.txt").endswith("all 7 sources found\n")
+
+
+def test_the_filter_listens_while_the_receiver_sends(tmp_path: Path) -> None:
+    """What the receiver writes is open to its reader before it is complete."""
+    result = run("live-receiver", tmp_path, runner="processes")
+    events = [event for batch in read(tmp_path / "run" / "journal.dfj")[1] for event in batch]
+    graph = translate(EXAMPLES / "live-receiver.graph").graph
+    opened = {graph.templates[graph.template[event.drop]].name for event in events if isinstance(event, Opened)}
+
+    assert result.status is SessionState.FINISHED
+    assert "Samples" in opened
 
 
 def _drawing_script() -> ModuleType:
