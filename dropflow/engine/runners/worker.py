@@ -86,18 +86,18 @@ class _Worker:
                 self._filled.wait()
                 self._filled.clear()
                 continue
-            item = self._queue[0]
-            if isinstance(item, Bye):
-                self._queue.popleft()
-                self._say_goodbye(item.runner)
-                continue
             with self._queueing:
                 if not self._queue:
                     continue  # it was given back
-                # Current before it leaves the queue: `_abort` finds it in one of the two places.
-                _, runner, task = item
-                self._current = (runner, task.drop, task.attempt)
+                item = self._queue[0]
+                if not isinstance(item, Bye):
+                    # Current before it leaves the queue: `_abort` finds it in one of the two places.
+                    _, runner, task = item
+                    self._current = (runner, task.drop, task.attempt)
                 self._queue.popleft()
+            if isinstance(item, Bye):
+                self._say_goodbye(item.runner)
+                continue
             self._unsent.append(self._execute(item))
             now = self._clock.monotonic()
             if now - flushed > _FLUSH_SECONDS:
