@@ -1,4 +1,4 @@
-"""The code in the guide to applications runs, and its tests pass."""
+"""The code in the guides runs, and its tests pass."""
 
 import os
 import re
@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = ROOT / "docs" / "howto" / "write-an-application.md"
+GUIDES = ROOT / "docs" / "howto"
 _BLOCK = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.slow
-def test_the_tests_in_the_guide_pass(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("guide", "tests"), [("write-an-application.md", 5), ("streaming.md", 1)])
+def test_the_tests_in_the_guide_pass(guide: str, tests: int, tmp_path: Path) -> None:
     """Every Python block is a file, as its first line says; together they are a directory whose tests pass."""
-    text = GUIDE.read_text(encoding="utf-8")
+    text = (GUIDES / guide).read_text(encoding="utf-8")
     blocks = _BLOCK.findall(text)
     for name, code in blocks:
         (tmp_path / name).write_text(code)
@@ -32,4 +33,4 @@ def test_the_tests_in_the_guide_pass(tmp_path: Path) -> None:
 
     assert len(blocks) == text.count("```python")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 passed" in done.stdout
+    assert f"{tests} passed" in done.stdout
