@@ -65,11 +65,13 @@ def test_a_stream_that_is_told_again_changes_no_result(attempt: int, make_cluste
     """Of the same attempt it is not copied anew; of one that is not offered, who read it gets the whole later."""
     cluster, epoch = _begun(make_cluster, tmp_path)
     _tell(cluster, epoch, "a", "b", Stream(DATA, attempt, -1, Handle(kind="stream", final="./files/data")))
-    _tell(cluster, epoch, "a", "b", Stream(DATA, 3, -1), Stream(DATA, 2, -1, Handle(kind="stream")))
+    if attempt > 1:
+        _tell(cluster, epoch, "a", "b", Stream(DATA, 3, -1), Stream(DATA, 2, -1, Handle(kind="stream")))
     (tmp_path / "go").touch()
     ended = cluster.end()
 
     assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert (cluster["b"].drop("s", "line_TAKE_0").attempt == 1) == (attempt == 1)
     assert content(cluster["b"].data("s", "line_result_0")) == b"one\ntwo\n"
 
 

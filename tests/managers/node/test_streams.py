@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from dropflow.data import streams
+from dropflow.errors import GoneError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.rest.schema import DropQuery
@@ -288,6 +289,29 @@ def test_a_session_ends_in_mid_stream(
         assert (how == "delete" and name == where) != (tmp_path / name / "sessions" / "s").exists()
         assert not node._links._server._parked
     assert {detail.status for detail in again.values()} == {"FINISHED"}
+
+
+def test_a_copy_that_ends_late_does_not_make_the_directory_again(
+    make_cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a session that was deleted nothing comes back, though its copies were about to write."""
+    begun = threading.Event()
+
+    def late(copy: Copy, *_: object) -> None:
+        begun.set()
+        settled(lambda: int(copy._given_up), threading.Event().wait, least=1)
+        copy._part.write(b"late")
+        raise GoneError("a test")
+
+    monkeypatch.setattr(Copy, "_copy", late)
+    cluster = make_cluster(2)
+    cluster.start(line(ENDLESS, "cat", (0, 0, 1)))
+    assert begun.wait(20.0)
+    cluster["b"].delete("s")
+    cluster.end()
+    settled(lambda: int(not _alive()), threading.Event().wait, least=1)
+
+    assert not (tmp_path / "b" / "sessions" / "s").exists()
 
 
 def test_a_node_that_leaves_ends_the_session_in_mid_stream(make_cluster: Make, tmp_path: Path) -> None:

@@ -1,0 +1,91 @@
+"""What of a stream can be read by other nodes, from its first bytes to its end."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dropflow.clock import SystemClock
+from dropflow.data.parts import FilePart
+from dropflow.data.streams import StreamedPart, StreamReader
+from dropflow.engine.api import Handle
+from dropflow.errors import GoneError, StorageError
+from managers.node.offering import Offer
+
+Made = tuple[StreamedPart, Offer]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """A stream with four bytes, and its offer."""
+    opened: list[Handle] = []
+    part = StreamedPart(
+        FilePart(str(tmp_path / "part")), str(tmp_path / "s"), opened.append, lambda: None, SystemClock()
+    )
+    part.write(b"0123")
+    return part, Offer(StreamReader(opened[0].location))
+
+
+def test_what_grows_has_no_size_and_is_read_as_far_as_it_is(made: Made) -> None:
+    """Beyond its present end there is nothing, until there is."""
+    part, offer = made
+    before = (offer.size, offer.read(2, 10), offer.read(4, 10))
+    part.write(b"45")
+    after = offer.read(4, 10)
+    size = part.finish().size
+    offer_size = offer.size
+    offer.end()
+
+    assert (before, after) == ((None, b"23", b""), b"45")
+    assert offer_size == size == 6
+
+
+def test_what_is_complete_is_read_where_it_is_then(made: Made, tmp_path: Path) -> None:
+    """After its commit under another name too, and again after the data plane has closed it."""
+    part, offer = made
+    handle = part.finish()
+    final = Path(handle.location).rename(tmp_path / "final")
+    offer.complete(_moved(handle, final))
+    offer.complete(_moved(handle, final))
+    found = []
+    for _ in range(3):
+        found.append((offer.size, offer.read(1, 2)))
+        held = offer._file
+        offer.close()
+        assert held >= 0 > offer._file
+    offer.end()
+
+    assert found == [(4, b"12")] * 3
+    assert offer.reader.closed
+
+
+def test_who_is_in_the_middle_of_it_reads_on(made: Made, tmp_path: Path) -> None:
+    """Though something else gets the name of the content meanwhile."""
+    part, offer = made
+    offer.read(0, 2)
+    handle = part.finish()
+    final = Path(handle.location).rename(tmp_path / "final")
+    offer.complete(_moved(handle, final))
+    final.unlink()
+    final.write_bytes(b"else")
+    read = offer.read(2, 2)
+    offer.end()
+
+    assert read == b"23"
+
+
+def test_what_is_lost_or_ended_is_said_so(made: Made, tmp_path: Path) -> None:
+    """A file that is gone cannot be read; an offer that has ended is gone, complete or not, and ends but once."""
+    part, offer = made
+    offer.complete(_moved(part.finish(), tmp_path / "nowhere"))
+    with pytest.raises(StorageError, match="nowhere"):
+        offer.read(0, 1)
+    offer.end()
+    offer.end()
+    offer.complete(_moved(part.finish(), tmp_path / "part"))
+    with pytest.raises(GoneError):
+        offer.read(0, 1)
+
+
+def _moved(handle: Handle, path: Path) -> Handle:
+    return msgspec.structs.replace(handle, location=str(path))
