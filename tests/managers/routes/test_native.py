@@ -135,7 +135,7 @@ _CHECKS = [
         ("POST", "/api/v1/sessions", b"\x1f\x8bnonsense", 400),
         ("POST", "/api/v1/sessions", b"x" * 100_001, 413),
         ("POST", "/api/v1/sessions", b"[" * 21, 400),
-        ("POST", "/api/v1/sessions", gzip.compress(b"[" * 21), 400),
+        ("POST", "/api/v1/sessions", gzip.compress(b"[" * 21, mtime=0), 400),
         ("POST", "/api/v1/sessions/running/cancel", b'{"reason": ' + b"[" * 20, 400),
         ("POST", "/api/v1/children", b" " * 1001, 413),
         ("PUT", "/api/v1/sessions/s/deployment", b"nonsense", 400),
