@@ -33,7 +33,6 @@ from dropflow.engine.runners.wire import (
     Hello,
     Opened,
     Outcomes,
-    Recall,
     Refused,
     Returned,
     frame,
@@ -150,6 +149,7 @@ class WorkerPool:
                 worker.outgoing += frame(AbortTask(runner.number, task.drop, task.attempt))
             if mine:
                 worker.doom(mine, self._clock.monotonic() + _CLOSE_SECONDS)
+                worker.recall()  # what waits behind an attempt of another runner would wait for the end of that
             if runner.number in worker.known:
                 worker.known.discard(runner.number)
                 worker.outgoing += frame(Bye(runner.number))
@@ -297,9 +297,8 @@ class WorkerPool:
         """Where a worker has nothing to do, let no attempt wait behind a long one of another."""
         if any(worker.is_idle for worker in self._workers) and not any(runner.pending for runner in self._turns):
             for worker in self._workers:
-                if len(worker.assigned) > 1 and worker.is_slow(now) and not worker.is_recalled:
-                    worker.is_recalled = True
-                    worker.outgoing += frame(Recall(len(worker.assigned) - 1))
+                if worker.is_slow(now):
+                    worker.recall()
 
     def _take_back(self, worker: WorkerProcess, numbers: Sequence[int]) -> None:
         """Queue again what a worker has given back."""

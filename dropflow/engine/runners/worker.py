@@ -205,13 +205,15 @@ class _Worker:
         """Attempts that wait behind a long one are run by another worker."""
         numbers: list[int] = []
         with self._queueing:
+            kept: list[Bye] = []
             while self._queue and len(numbers) < most:
-                item = self._queue[-1]
+                item = self._queue.pop()
                 if isinstance(item, Bye):
-                    break
-                self._queue.pop()
-                numbers.append(item[0])
-                self._aborted.discard((item[1], item[2].drop, item[2].attempt))
+                    kept.append(item)
+                else:
+                    numbers.append(item[0])
+                    self._aborted.discard((item[1], item[2].drop, item[2].attempt))
+            self._queue.extend(reversed(kept))
         self._tell(Returned(tuple(numbers)))
 
     def _abort(self, message: AbortTask) -> None:

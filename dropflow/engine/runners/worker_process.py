@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from dropflow.engine.api import Outcome, Task
-from dropflow.engine.runners.wire import Buffer, Tasks, frame
+from dropflow.engine.runners.wire import Buffer, Recall, Tasks, frame
 
 __all__ = ["MOST_AHEAD", "SLOW_SECONDS", "Assigned", "WorkerProcess", "kill_session", "lasts"]
 
@@ -115,6 +115,12 @@ class WorkerProcess:
             self.seconds = spent if self.seconds is None else 0.7 * self.seconds + 0.3 * spent
         if not self._unwanted:
             self.deadline = None
+
+    def recall(self) -> None:
+        """Ask for the attempts that it has not begun; it does not answer for the one that it is at."""
+        if len(self.assigned) > 1 and not self.is_recalled:
+            self.is_recalled = True
+            self.outgoing += frame(Recall(len(self.assigned)))
 
     def lose(self, number: int) -> Assigned:
         """Take an attempt away that it has not begun, and will not."""

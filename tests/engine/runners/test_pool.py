@@ -385,3 +385,19 @@ def test_what_was_aborted_is_answered_though_it_was_taken_back(attempts: Attempt
     drops = [each.drop for each in attempts.answers.outcomes]
 
     assert len(drops) == len(set(drops))
+
+
+def test_a_runner_leaves_though_another_is_at_long_attempts(
+    pool: WorkerPool, attempts: Attempts, others: Attempts
+) -> None:
+    """What it has waiting behind attempts of others does not keep it: its session can end, and be deleted."""
+    warm(attempts)
+    others.submit(("hang", 1), ("hang", 2))
+    attempts.submit(*(("short", drop) for drop in range(200)), *(("hang", drop) for drop in range(200, 210)))
+    while seen(pool, lambda pool: sum(worker.current() >= 0 for worker in pool._workers)) < 2:
+        pass
+    attempts.runner.close()
+
+    assert attempts.runner.gone.is_set()  # type: ignore[attr-defined]
+    others.abort(1, 2)
+    others.answers.wait(1, 2)
