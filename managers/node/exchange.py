@@ -7,7 +7,7 @@ side and those of the whole graph on the wire.
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import cast
 
@@ -60,6 +60,8 @@ class NodeExchange:
         The session's directories.
     clock : Clock
         Time.
+    streams : collection of int
+        Links whose data can be read by their consumers while it is written.
     in_place : bool
         Whether to read files of other nodes where they lie, if they are seen from here.
     """
@@ -75,6 +77,7 @@ class NodeExchange:
         bells: Bells,
         workspace: Workspace,
         clock: Clock,
+        streams: Collection[int] = (),
         in_place: bool = True,
     ) -> None:
         self.rows = piece.drop
@@ -85,6 +88,7 @@ class NodeExchange:
         self._routes = Routes(piece)
         self._session = session
         self._epoch = epoch
+        self._streaming = frozenset(streams)
         self._links = links
         self._fetchers = fetchers
         self._contents = Contents(workspace, in_place=in_place)
@@ -320,7 +324,7 @@ class NodeExchange:
             self._streams.unfollow(stream.drop, stream.attempt)
             return [withdrawn]
         # Of several producers each writes a part, and none of them is the content.
-        if producer == NO_PRODUCER or len(producers) == 1:
+        if self._is_read_here(drop) if producer == NO_PRODUCER else len(producers) == 1:
             opened = Opened(drop, producer, stream.attempt)
             self._streams.follow(
                 peer,
@@ -329,6 +333,13 @@ class NodeExchange:
                 lambda: self._pass([_Fetched(peer, [withdrawn])]),
             )
         return []
+
+    def _is_read_here(self, drop: int) -> bool:
+        """Whether a consumer here reads a drop as it comes; to others it is of use when it is complete."""
+        after = self._piece.graph.successors
+        edges = slice(after.ptr[drop], after.ptr[drop + 1])
+        pairs = zip(after.neighbour[edges].tolist(), after.link[edges].tolist(), strict=True)
+        return any(link in self._streaming and self._own[app] for app, link in pairs)
 
     def _fetch_and_pass(self, peer: str, event: Reported, row: int, contents: Sequence[Content], fetch: Fetch) -> None:
         self._pass([_Fetched(peer, [self._arrival(peer, event, row, contents, fetch)])])

@@ -130,6 +130,7 @@ class HostedSession:
                 bells=bells,
                 workspace=self._keeper.workspace,
                 clock=clock,
+                streams=streams,
                 in_place=in_place,
             )
             self.session = Session(

@@ -10,15 +10,17 @@ import msgspec
 import pytest
 
 from dropflow.data import streams
+from dropflow.engine.api import Handle
 from dropflow.errors import GoneError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.rest.schema import DropQuery
 from managers.links import Links
 from managers.links.fetching import Transfer
-from managers.messages import Chunk
+from managers.messages import Chunk, Stream
 from managers.node.following import Copy
 from managers.node.manager import NodeManager
+from managers.node.streams import NodeStreams
 from tests.managers.node.conftest import Cluster, until
 from tests.streaming_graphs import (
     FILE,
@@ -165,6 +167,26 @@ def test_one_stream_goes_to_consumers_on_three_nodes(make_cluster: Make, tmp_pat
 
     assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
     assert found == [b"one\ntwo\n"] * 5
+
+
+def test_nodes_that_need_the_whole_do_not_follow(make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node none of whose consumers reads as it comes gets the content once, when it is complete."""
+    followed: list[str] = []
+    follow = NodeStreams.follow
+
+    def noted(
+        one: NodeStreams, peer: str, stream: Stream, on_open: Callable[[Handle], None], on_failure: Callable[[], None]
+    ) -> None:
+        followed.append(peer)
+        follow(one, peer, stream, on_open, on_failure)
+
+    monkeypatch.setattr(NodeStreams, "follow", noted)
+    cluster = make_cluster(3)
+    ended = cluster.run(fan("echo one; echo two", [("cat", 1, True), ("cat", 2, False)]))
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert content(cluster["b"].data("s", "fan_r0_0")) == content(cluster["c"].data("s", "fan_r1_0")) == b"one\ntwo\n"
+    assert followed == ["a"]
 
 
 def test_a_copy_ends_as_the_file_does(make_cluster: Make) -> None:
