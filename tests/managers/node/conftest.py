@@ -16,7 +16,7 @@ from managers.deployment import Deployment, subset
 from managers.links import LinkSettings
 from managers.node.manager import NodeManager
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Cluster:

@@ -8,7 +8,7 @@ import pytest
 
 from managers.node.bells import Bells
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Pipe:
