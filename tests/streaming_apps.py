@@ -1,6 +1,5 @@
 """Applications that read and write streams in ways of their own."""
 
-import resource
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -123,7 +122,9 @@ class Flood(_Trial):
             with data.open() as stream:
                 for block in iter(partial(stream.read, _BLOCK), b""):
                     flow.write(block)
-        memory.write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+        # Not ru_maxrss of getrusage(2), which a process has from its parent.
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        memory.write(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")))
 
 
 class Mixer(_Trial):

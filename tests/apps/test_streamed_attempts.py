@@ -1,7 +1,8 @@
 """What attempts write to streams, and what they leave when they fail."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -62,10 +63,26 @@ class Bench:
         return self.executor.execute(task)
 
 
+Make = Callable[..., Bench]
+
+
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def make_bench(tmp_path: Path) -> Iterator[Make]:
+    """Makes benches that give back the standard streams."""
+    with ExitStack() as stack:
+
+        def make(name: str = "", target: str = "memory") -> Bench:
+            found = Bench(tmp_path / name, target)
+            stack.callback(found.executor.close)
+            return found
+
+        yield make
+
+
+@pytest.fixture
+def bench(make_bench: Make) -> Bench:
     """For a memory drop."""
-    return Bench(tmp_path)
+    return make_bench()
 
 
 def test_what_is_appended_can_be_read_at_once(bench: Bench) -> None:
@@ -105,9 +122,9 @@ def test_what_is_not_appended_is_told_at_the_end(bench: Bench, how: str) -> None
 
 
 @pytest.mark.parametrize("target", ["null", "directory"])
-def test_some_data_cannot_be_read_while_they_are_written(tmp_path: Path, target: str) -> None:
+def test_some_data_cannot_be_read_while_they_are_written(make_bench: Make, target: str) -> None:
     """What has no bytes of its own says so."""
-    bench = Bench(tmp_path, target)
+    bench = make_bench(target=target)
     said: list[bool] = []
     bench.run(lambda context: said.append(context.outputs[0].streams))
 
@@ -155,9 +172,9 @@ def test_an_attempt_that_is_aborted_while_it_writes_ends(bench: Bench) -> None:
     ],
     ids=["text", "bytes in it", "bytes at its end", "bytes first"],
 )
-def test_a_copy_is_what_was_written(tmp_path: Path, blocks: list[str | bytes], *, is_text: bool) -> None:
+def test_a_copy_is_what_was_written(make_bench: Make, blocks: list[str | bytes], *, is_text: bool) -> None:
     """Block by block, whether it is text, begins as text, or ends in the middle of a character."""
-    source, target = Bench(tmp_path / "source"), Bench(tmp_path / "target")
+    source, target = make_bench("source"), make_bench("target")
     copies: list[Outcome] = []
 
     def app(context: Context) -> None:
