@@ -254,7 +254,7 @@ class NodeExchange:
     def _tell_stream(self, one: Told, row: int, batches: dict[int, "_Batch"]) -> None:
         """A drop here that is open, or not any more, to its consumers; one that is written here, to its own node."""
         if self._own[one.drop]:
-            nodes = [node for node, wants in self._routes.of(one.drop) if wants]
+            nodes = self._followers(one.drop)
             producer = NO_PRODUCER
         else:
             before = self._piece.graph.predecessors
@@ -275,6 +275,13 @@ class NodeExchange:
             stream = Stream(row, one.attempt, producer)
         for node in nodes:
             _batch_for(node, batches).streams.append(stream)
+
+    def _followers(self, drop: int) -> list[int]:
+        """The nodes of consumers elsewhere that read a drop as it comes; to others it is of use when it is complete."""
+        after = self._piece.graph.successors
+        edges = slice(after.ptr[drop], after.ptr[drop + 1])
+        pairs = zip(after.neighbour[edges].tolist(), after.link[edges].tolist(), strict=True)
+        return sorted({self._routes.home(app) for app, link in pairs if link in self._streaming and not self._own[app]})
 
     def _send(self, node: str, batch: "_Batch") -> None:
         number = self._sequence.get(node, 0) + 1
@@ -324,7 +331,7 @@ class NodeExchange:
             self._streams.unfollow(stream.drop, stream.attempt)
             return [withdrawn]
         # Of several producers each writes a part, and none of them is the content.
-        if self._is_read_here(drop) if producer == NO_PRODUCER else len(producers) == 1:
+        if producer == NO_PRODUCER or len(producers) == 1:
             opened = Opened(drop, producer, stream.attempt)
             self._streams.follow(
                 peer,
@@ -333,13 +340,6 @@ class NodeExchange:
                 lambda: self._pass([_Fetched(peer, [withdrawn])]),
             )
         return []
-
-    def _is_read_here(self, drop: int) -> bool:
-        """Whether a consumer here reads a drop as it comes; to others it is of use when it is complete."""
-        after = self._piece.graph.successors
-        edges = slice(after.ptr[drop], after.ptr[drop + 1])
-        pairs = zip(after.neighbour[edges].tolist(), after.link[edges].tolist(), strict=True)
-        return any(link in self._streaming and self._own[app] for app, link in pairs)
 
     def _fetch_and_pass(self, peer: str, event: Reported, row: int, contents: Sequence[Content], fetch: Fetch) -> None:
         self._pass([_Fetched(peer, [self._arrival(peer, event, row, contents, fetch)])])

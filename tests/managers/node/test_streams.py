@@ -170,7 +170,9 @@ def test_one_stream_goes_to_consumers_on_three_nodes(make_cluster: Make, tmp_pat
 
 
 def test_nodes_that_need_the_whole_do_not_follow(make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node none of whose consumers reads as it comes gets the content once, when it is complete."""
+    """A node none of whose consumers reads as it comes gets the content when it is complete, and holds up nobody."""
+    monkeypatch.setattr(streams, "AHEAD", 4096)
+    monkeypatch.setattr(streams, "PATIENCE", 3600.0)
     followed: list[str] = []
     follow = NodeStreams.follow
 
@@ -182,10 +184,10 @@ def test_nodes_that_need_the_whole_do_not_follow(make_cluster: Make, monkeypatch
 
     monkeypatch.setattr(NodeStreams, "follow", noted)
     cluster = make_cluster(3)
-    ended = cluster.run(fan("echo one; echo two", [("cat", 1, True), ("cat", 2, False)]))
+    ended = cluster.run(fan("head -c 3000000 /dev/zero", [("wc -c", 1, True), ("wc -c", 2, False)]))
 
     assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
-    assert content(cluster["b"].data("s", "fan_r0_0")) == content(cluster["c"].data("s", "fan_r1_0")) == b"one\ntwo\n"
+    assert content(cluster["b"].data("s", "fan_r0_0")) == content(cluster["c"].data("s", "fan_r1_0")) == b"3000000\n"
     assert followed == ["a"]
 
 
