@@ -312,8 +312,8 @@ class Core:
                 self._run(drop, 1)
 
     def _on_finished(self, event: Finished) -> None:
-        drop, ahead = event.drop, self._ahead
-        if not self.is_current(drop, event.attempt) or (ahead and drop in ahead):
+        drop = event.drop
+        if not self.is_current(drop, event.attempt) or drop in self._ahead:
             self.refused += 1
             return
         self._running.remove(drop)
@@ -326,7 +326,8 @@ class Core:
             return
         tries = self.graph.templates[self._template[drop]].tries
         if may_retry(event.failure, attempt=event.attempt - self._restarts.get(drop, 0), tries=tries):
-            self._withdraw_outputs([drop])
+            if self._opened or self._announced:
+                self._withdraw(self._succ[self._succ_ptr[drop] : self._succ_ptr[drop + 1]].tolist())
             self._attempts[drop] = event.attempt + 1
             self._actions.append(Run(drop, event.attempt + 1))
             return
@@ -416,6 +417,7 @@ class Core:
         self._actions.append(Finish(status))
 
     def _run(self, drop: int, attempt: int) -> None:
+        # What `_move` does, spelled out: every drop that runs comes through here, and all of them live here.
         counts = self._counts[self._template[drop]]
         counts[self._state[drop]] -= 1
         counts[_WRITING] += 1
@@ -489,10 +491,6 @@ class Core:
                 self._actions.append(Tell(drop, DropState.INITIALIZED, _NO_CAUSE, attempt))
             drops += self._retract(drop)
 
-    def _withdraw_outputs(self, apps: list[int]) -> None:
-        if self._opened or self._announced:
-            self._withdraw([out for app in apps for out in self._succ[self._succ_ptr[app] : self._succ_ptr[app + 1]]])
-
     def _start_over(self, apps: list[int]) -> list[int]:
         """Stop those of `apps` that run ahead, as if they had not begun; the drops that they write."""
         written: list[int] = []
@@ -511,11 +509,11 @@ class Core:
     # How changes spread.
 
     def _spread(self) -> None:
-        work, opened = self._work, self._opened
+        work = self._work
         while work:
             drop, state, cause, skipped = work.pop()
             self._settle(drop, state, cause)
-            if opened and drop in opened:
+            if drop in self._opened:
                 self._end_stream(drop, state)
             if self._border[drop]:
                 told = cause if state == _ERROR else _NO_CAUSE
