@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dropflow.apps.absent import fate
 from dropflow.apps.api import Context, InputData, OutputData
 from dropflow.engine.parameters import Unusable, convert, fold, is_empty
 from dropflow.errors import AppError, BadParameterError
@@ -190,7 +191,7 @@ class _Call:
             if port in without or port in self.written or is_event(self.arguments, port):
                 continue
             if not data.ok:
-                self.context.log(f"input '{port or data.name}' failed; working without it", "WARNING")
+                self.context.log(f"input '{port or data.name}' {fate(data.state)}; working without it", "WARNING")
             elif port not in self.signature.names or port in self.connected:
                 self.spare.append((port, self.read(data)))
             elif data.is_directory or data.size or not data.in_memory:

@@ -1,14 +1,15 @@
 """How the generic applications take values from their inputs and give them to their outputs.
 
-Two rules serve them all. *An input that failed is left out, and the log says so*: an application that runs at all was
-allowed by its error threshold to run without some inputs. *A value keeps its kind*: it is written with the encoding of
-the port where that encoding can hold it, and pickled otherwise, as DALiuGE's generic applications always do.
+Two rules serve them all. *An input without content is left out, and the log says so*: an application that runs at all
+was allowed by its error threshold to run without some inputs. *A value keeps its kind*: it is written with the encoding
+of the port where that encoding can hold it, and pickled otherwise, as DALiuGE's generic applications always do.
 """
 
 import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from dropflow.apps.absent import tally
 from dropflow.apps.api import Context, InputData, OutputData
 from dropflow.errors import AppError, UsageError
 
@@ -24,7 +25,7 @@ _SHOWN = 5
 
 
 def usable(context: Context) -> list[InputData]:
-    """The inputs with content, in order; if some are without, the log says which and what fraction.
+    """The inputs with content, in order; if some have none, the log says which, and how many failed or were skipped.
 
     Raises
     ------
@@ -35,14 +36,13 @@ def usable(context: Context) -> list[InputData]:
     found = [data for data in inputs if data.ok]
     lost = [data for data in inputs if not data.ok]
     if lost:
-        names = ", ".join(data.name or data.oid for data in lost[:_SHOWN])
-        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
-        share = f"{len(lost)} of {len(inputs)} inputs ({100 * len(lost) / len(inputs):.3g} %)"
         if not found:
             raise AppError(
-                f"no input has content: {share} failed", hint="lower input_error_threshold, or mend its producers"
+                f"no input has content: {tally(inputs)}", hint="lower input_error_threshold, or correct its producers"
             )
-        context.log(f"working without {share}: {names}{more}", "WARNING")
+        names = ", ".join(data.name or data.oid for data in lost[:_SHOWN])
+        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+        context.log(f"{tally(inputs)}; working without {names}{more}", "WARNING")
     return found
 
 

@@ -9,6 +9,7 @@ where their class cannot be imported, so classes defined in ``func_code`` work.
 from collections.abc import Callable
 from typing import Any
 
+from dropflow.apps.absent import fate
 from dropflow.apps.api import Context
 from dropflow.apps.binding import Bound, Signature, bind
 from dropflow.apps.function import FUNCTION_PARAMETERS, PyFuncApp, deliver
@@ -53,7 +54,7 @@ class PythonMemberFunction(PyFuncApp):
             _deliver(context, function(*bound.args, **bound.kwargs), None, bound)
             return
         if not data.ok:
-            raise AppError("the object at port 'self' is missing: what should have made it failed")
+            raise AppError(f"the object at port 'self' is missing: '{data.name}' {fate(data.state)}")
         target = data.value()
         method = self._method(target)
         bound = bind(Signature(method), context, self.values, self.defaults, without=(SELF,))

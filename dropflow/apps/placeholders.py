@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from dropflow.apps.absent import tally
 from dropflow.apps.api import Context, InputData, OutputData
 from dropflow.apps.binding import encoding_of, is_event
 from dropflow.apps.quoting import Fill, places, substitute
@@ -53,7 +54,7 @@ class Filling:
         inputs = [data for data in context.inputs if data.port == name and not is_event(context.arguments, name)]
         if inputs:
             if not any(data.ok for data in inputs):
-                raise AppError(f"the command needs the input '{name}', which failed")
+                raise AppError(f"the command needs the input '{name}': {tally(inputs)}")
             fills = tuple(self._content(data) for data in inputs if data.ok)
             own = context.arguments.get(name)
             # An input without content leaves the field its own value.

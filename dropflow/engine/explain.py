@@ -54,6 +54,12 @@ def explain(core: Core, drop: int) -> Explanation:
     elif state is DropState.ERROR and cause is not None:
         own = cause == drop
         lines.append("it failed itself" if own else f"the error started at {oid(graph, cause)}" if cause >= 0 else "")
+        errors, skips = core.told(drop)
+        if errors and not own and template.kind is Kind.APP:
+            lines.append(
+                f"of its {len(inputs)} inputs {errors} failed and {skips} were skipped; "
+                f"it tolerates {template.error_threshold:g} % of failed inputs"
+            )
     elif state is DropState.SKIPPED:
         skips = core.told(drop)[1]
         lines.append(f"{skips} of its {len(inputs)} predecessors were skipped" if skips else "its producer left it out")

@@ -4,6 +4,9 @@ The model is DALiuGE's (specification of the engine, sections 1.3 and 1.6 to 1.8
 of completions, errors and skips arrives, a decision is reached, and reached once.
 """
 
+from fractions import Fraction
+from functools import lru_cache
+
 from dropflow.failure import Failure
 from dropflow.states import DropState
 
@@ -33,14 +36,15 @@ def effective_inputs(wanted: int, inputs: int) -> int:
 def decide_app(*, errors: int, skips: int, effective: int, threshold: float, block_skip: bool) -> DropState:
     """What becomes of an application whose effective inputs have all reported.
 
-    The share of failed inputs is compared exactly, not floored: one error in 200 exceeds a threshold of 0.
+    The share of failed inputs is compared exactly with the threshold as it is written in decimal: one error in 200
+    exceeds a threshold of 0, and 69 of 375 do not exceed 18.4.
 
     Returns
     -------
     DropState
         WRITING to run it, ERROR or SKIPPED otherwise.
     """
-    if 100 * errors > threshold * effective:
+    if errors and 100 * errors > _as_written(threshold) * effective:
         return _ERROR
     if skips and (skips == effective or not block_skip):
         return _SKIPPED
@@ -59,3 +63,9 @@ def decide_data(*, errors: int, skips: int, producers: int, block_skip: bool) ->
 def may_retry(failure: Failure, *, attempt: int, tries: int) -> bool:
     """Whether a failed attempt is followed by another one."""
     return failure.retryable and attempt < tries
+
+
+@lru_cache(maxsize=1024)
+def _as_written(percentage: float) -> Fraction:
+    """The decimal number that a person wrote: the shortest one that is stored as this float."""
+    return Fraction(str(percentage))

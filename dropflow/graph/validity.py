@@ -1,5 +1,7 @@
 """What must hold for the columns of every physical graph, checked all at once."""
 
+import math
+
 import numpy as np
 
 from dropflow.graph.physical import PhysicalGraph
@@ -21,6 +23,8 @@ def faults(graph: PhysicalGraph) -> list[str]:
 
 def _row_faults(graph: PhysicalGraph) -> list[str]:
     found = []
+    if not all(math.isfinite(template.error_threshold) for template in graph.templates):
+        found.append("a template has an error threshold that is not a number")
     drops, templates = graph.drops, len(graph.templates)
     parts = len(graph.places) or _MOST_PARTS
     columns = {"instance": graph.instance, "part": graph.part}

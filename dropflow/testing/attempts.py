@@ -15,10 +15,15 @@ from dropflow.graph.templates import Argument, Kind, Link, Template
 from dropflow.ids import drop_file_name
 from dropflow.states import DropState
 
-__all__ = ["FAILED", "Attempted", "Given", "Wanted", "try_app"]
+__all__ = ["FAILED", "SKIPPED", "Attempted", "Given", "Wanted", "try_app"]
 
 FAILED: Any = object()
 """Content of an input whose producer failed."""
+
+SKIPPED: Any = object()
+"""Content of an input that was skipped."""
+
+_WITHOUT = {FAILED: DropState.ERROR, SKIPPED: DropState.SKIPPED}
 
 _MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 _ITSELF = 0
@@ -186,8 +191,8 @@ def _with_ports(arguments: list[Argument], inputs: list[str], outputs: list[str]
 
 def _input(number: int, given: Given) -> Input:
     oid = given.oid or f"t_in{number}_0"
-    if given.content is FAILED:
-        return Input(1 + number, oid, 1 + number, number, DropState.ERROR)
+    if given.content is FAILED or given.content is SKIPPED:
+        return Input(1 + number, oid, 1 + number, number, _WITHOUT[given.content])
     return Input(1 + number, oid, 1 + number, number, DropState.COMPLETED, _handle(given.content))
 
 

@@ -1,6 +1,7 @@
 """What must become of every drop, worked out recursively and slowly from the rules as the design states them."""
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
@@ -49,7 +50,7 @@ def outcome(
             return attempt(drop)
         errors, skips = reports.count(E), reports.count(S)
         is_app = template.kind is Kind.APP
-        too_many = 100 * errors / len(reports) > template.error_threshold if is_app else errors > 0
+        too_many = 100 * errors > Decimal(str(template.error_threshold)) * len(reports) if is_app else errors > 0
         if too_many:
             return E
         if skips == len(reports) or (skips and not template.block_skip):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dropflow.data.content import read
 from dropflow.graph.templates import Argument
-from dropflow.testing.attempts import FAILED, Attempted, Given, Wanted, try_app
+from dropflow.testing.attempts import FAILED, SKIPPED, Attempted, Given, Wanted, try_app
 
 CLASS = "dlg.apps.pyfunc.PyFuncApp"
 FILE = "dlg.data.drops.file.FileDROP"
@@ -140,6 +140,14 @@ def test_a_failed_input_leaves_the_default(tmp_path: Path) -> None:
 
     assert got.values == [1]
     assert "input 'x' failed" in got.log
+
+
+def test_a_skipped_input_is_not_called_a_failed_one(tmp_path: Path) -> None:
+    """The log says what happened to an input that has no content."""
+    got = call(tmp_path, "def f(x=1): return x", inputs=[("x", SKIPPED)])
+
+    assert got.values == [1]
+    assert "input 'x' was skipped" in got.log
 
 
 def test_empty_data_do_not_override(tmp_path: Path) -> None:

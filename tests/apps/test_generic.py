@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dropflow.graph.templates import Argument
-from dropflow.testing.attempts import FAILED, Given, Wanted, try_app
+from dropflow.testing.attempts import FAILED, SKIPPED, Given, Wanted, try_app
 
 SIMPLE = "dlg.apps.simple."
 DIRECTORY = "dlg.data.drops.directory.DirectoryDROP"
@@ -64,20 +64,30 @@ def test_a_directory_cannot_become_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["CopyApp", "GenericGatherApp", "ArrayGatherApp", "DictGatherApp"])
 def test_lost_inputs_are_left_out_aloud(tmp_path: Path, name: str) -> None:
-    """An application that is allowed to run without some inputs says which fraction was lost."""
+    """An application that is allowed to run without some inputs says which, and how many."""
     inputs = [Given("a", 1), Given("a", FAILED, name="broken"), Given("a", 2), Given("a", 3)]
 
     got = try_app(SIMPLE + name, tmp_path, inputs=inputs, outputs=["x"])
 
     assert got.outcome.failure is None
-    assert "working without 1 of 4 inputs (25 %): broken" in got.log
+    assert "1 of 4 inputs failed; working without broken" in got.log
 
 
 def test_nothing_but_lost_inputs_is_a_failure(tmp_path: Path) -> None:
     """With no content at all there is nothing to do."""
     got = try_app(f"{SIMPLE}CopyApp", tmp_path, inputs=[Given("a", FAILED)] * 2, outputs=["x"])
 
-    assert "no input has content: 2 of 2 inputs (100 %) failed" in got.failure.text
+    assert "no input has content: 2 of 2 inputs failed" in got.failure.text
+
+
+def test_errors_and_skips_are_counted_apart(tmp_path: Path) -> None:
+    """A skipped input is not called a failed one, neither in a failure nor in the log."""
+    lost = [Given("a", FAILED, name="broken"), Given("a", SKIPPED, name="left out")]
+    nothing = try_app(f"{SIMPLE}ArrayGatherApp", tmp_path, inputs=lost, outputs=["x"])
+    something = try_app(f"{SIMPLE}ArrayGatherApp", tmp_path, inputs=[*lost, lost[1], Given("a", 1)], outputs=["x"])
+
+    assert nothing.failure.text == "no input has content: 1 of 2 inputs failed, 1 was skipped"
+    assert "1 of 4 inputs failed, 2 were skipped; working without broken, left out, left out" in something.log
 
 
 def test_doing_nothing(tmp_path: Path) -> None:

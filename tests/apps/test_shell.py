@@ -70,7 +70,7 @@ def test_several_inputs_at_one_port_follow_each_other(tmp_path: Path) -> None:
 
 def test_an_input_that_failed_cannot_be_filled_in(tmp_path: Path) -> None:
     """A command that names a failed input does not run."""
-    assert "input 'x', which failed" in run(tmp_path, "echo {x}", inputs=[("x", FAILED)]).failure.text
+    assert "input 'x': the only input failed" in run(tmp_path, "echo {x}", inputs=[("x", FAILED)]).failure.text
 
 
 def test_values_are_values(tmp_path: Path) -> None:

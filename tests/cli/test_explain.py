@@ -35,6 +35,13 @@ def test_an_error_is_traced_to_its_root(dropflow: Dropflow, strict_run: Path) ->
     assert any("the error started at" in reason for reason in answer["reasons"])
 
 
+def test_errors_and_skips_among_inputs_are_counted_apart(dropflow: Dropflow, strict_run: Path) -> None:
+    """An application that did not run because of its inputs says how many failed, and what it tolerates."""
+    answer = dropflow("explain", strict_run, _drop(dropflow, strict_run, "Collect"), "--output", "json").json
+
+    assert "of its 10 inputs 2 failed and 0 were skipped; it tolerates 0 % of failed inputs" in answer["reasons"]
+
+
 def test_the_end_of_an_id_is_enough(dropflow: Dropflow, strict_run: Path) -> None:
     """Nobody has to type a whole id where its end tells."""
     report = _drop(dropflow, strict_run, "Report")

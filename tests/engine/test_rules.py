@@ -1,5 +1,8 @@
 """The tables by which drops advance."""
 
+from decimal import Decimal
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +23,25 @@ def test_the_threshold_is_exact(errors: int, inputs: int, threshold: float, expe
     decided = decide_app(errors=errors, skips=0, effective=inputs, threshold=threshold, block_skip=False)
 
     assert decided is expected
+
+
+@given(st.integers(1, 5000), st.integers(0, 10**6))
+def test_the_threshold_is_the_decimal_that_was_written(inputs: int, millionths: int) -> None:
+    """A threshold with decimals is compared as written: exactly that share of errors runs, and one more error fails."""
+    written = Decimal(millionths) / 10_000
+    most = int(written * inputs / 100)
+
+    def decide(errors: int) -> DropState:
+        return decide_app(errors=errors, skips=0, effective=inputs, threshold=float(written), block_skip=False)
+
+    assert decide(most) is RUN
+    assert most == inputs or decide(most + 1) is ERROR
+
+
+def test_69_of_375_do_not_exceed_18_4_percent() -> None:
+    """The nearest binary fraction of 18.4 is a little less than 18.4: it does not decide."""
+    assert decide_app(errors=69, skips=0, effective=375, threshold=18.4, block_skip=False) is RUN
+    assert decide_app(errors=70, skips=0, effective=375, threshold=18.4, block_skip=False) is ERROR
 
 
 @pytest.mark.parametrize(
@@ -71,7 +93,7 @@ def test_every_mix_of_inputs_is_decided(data: st.DataObject, inputs: int, thresh
     decided = decide_app(errors=errors, skips=skips, effective=inputs, threshold=threshold, block_skip=block_skip)
 
     assert decided in (RUN, ERROR, SKIPPED)
-    assert decided is not RUN or 100 * errors <= threshold * inputs
+    assert decided is not RUN or 100 * errors <= Fraction(str(threshold)) * inputs
 
 
 @pytest.mark.parametrize(("wanted", "inputs", "expected"), [(-1, 3, 3), (2, 3, 2), (3, 3, 3), (0, 3, 3), (9, 3, 3)])

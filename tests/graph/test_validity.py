@@ -50,6 +50,7 @@ def _template(row: int, **changed: Any) -> PhysicalGraph:
         (_edges(neighbour=_column(2, 4, 4, 5, 6, 6)), "an edge joins drops of other templates than its link"),
         (_edges(ptr=np.array([0, 2, 2, 3, 4, 5, 6, 6]), neighbour=_column(3, 2, 4, 5, 6, 6)), "are not sorted"),
         (_template(1, kind=Kind.DATA), "a link joins two templates of the same kind"),
+        (_template(1, error_threshold=float("nan")), "an error threshold that is not a number"),
         (replace(GRAPH, links=(Link(source=0, target=9),)), "a link ends on a template that does not exist"),
     ],
 )

@@ -1,0 +1,34 @@
+"""Inputs without content, in words: how many failed, how many were skipped, how many are not complete."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from dropflow.apps.api import InputData
+from dropflow.states import DropState
+
+__all__ = ["fate", "tally"]
+
+_FATES = {DropState.ERROR: "failed", DropState.SKIPPED: "skipped", DropState.CANCELLED: "cancelled"}
+_OPEN = "not complete"
+"""Of inputs that an application does not wait for because of `n_effective_inputs`."""
+
+
+def fate(state: DropState) -> str:
+    """What happened to an input in `state`: ``failed``, ``was skipped``..."""
+    return _verb(_FATES.get(state, _OPEN), 1)
+
+
+def tally(inputs: Sequence[InputData]) -> str:
+    """How many of `inputs` have no content, by reason: ``1 of 3 inputs failed, 1 was skipped``."""
+    counts = Counter(_FATES.get(data.state, _OPEN) for data in inputs if not data.ok)
+    (reason, count), *others = sorted(counts.items())
+    if len(inputs) == 1:
+        return f"the only input {_verb(reason, 1)}"
+    first = f"{count} of {len(inputs)} inputs {_verb(reason, count)}"
+    return ", ".join((first, *(f"{count} {_verb(reason, count)}" for reason, count in others)))
+
+
+def _verb(reason: str, count: int) -> str:
+    if reason == "failed":
+        return reason
+    return f"{'was' if count == 1 else 'were'} {reason}"
