@@ -10,6 +10,7 @@
     │   ├── BadParameterError       a parameter whose value cannot be used
     │   ├── NotFoundError           no session, node or drop of that name
     │   ├── ConflictError           it exists already, or is in a state that does not allow this
+    │   ├── AmbiguousError          a short name that several drops answer to
     │   ├── AppError                the code of an application raised, or its command failed
     │   ├── MissingDependencyError  an optional package is not installed
     │   ├── ProtocolError           bytes of another process that are no message of ours, or a peer that refuses us
@@ -29,6 +30,7 @@ cannot swallow a cancel.
 from typing import ClassVar
 
 __all__ = [
+    "AmbiguousError",
     "AppError",
     "BadFileError",
     "BadGraphError",
@@ -137,6 +139,12 @@ class ConflictError(UsageError):
     """It exists already, or is in a state that does not allow what was asked."""
 
     code = "DF108"
+
+
+class AmbiguousError(UsageError):
+    """A short name that several drops answer to, or may answer to."""
+
+    code = "DF109"
 
 
 class ProtocolError(UsageError):

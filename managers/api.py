@@ -126,7 +126,15 @@ class Manager(Protocol):
         ...
 
     def drop(self, session: str, drop: str) -> DropDetail:
-        """One drop, by its id, its row in the whole graph as digits, or the end of an id that only it has."""
+        """Return one drop, by its id or the end of an id that no other drop of the session has.
+
+        The same holds for `log` and `data`. Rows are found by `drops`.
+
+        Raises
+        ------
+        AmbiguousError
+            Several drops of the session end so, or may.
+        """
         ...
 
     def failures(self, session: str) -> tuple[FailureInfo, ...]:

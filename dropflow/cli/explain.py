@@ -25,12 +25,13 @@ def explain(output: "Output", *, target: "Target", run: str, drop: str) -> Exit:
     """Explain the state of DROP in RUN, the directory of a run, or a session of a manager.
 
     DROP is a text id as reports show it, or the end of one if only one drop ends so. In a directory the journal is
-    replayed, so this works for runs that failed, were cancelled, died or still go on. Where there is no directory of
-    that name, or with --to, RUN is a session.
+    replayed, so this works for runs that failed, were cancelled, died or still go on. Where there is no directory of a
+    run of that name, or with --to, RUN is a session.
     """
     from pathlib import Path
 
-    here = target.url is None and (Path(run).exists() or "/" in run)
+    # 'dropflow fetch' makes a directory of the session's name, which is not that of a run.
+    here = target.url is None and (Path(run, "journal.dfj").exists() or "/" in run)
     output.answer(_of_directory(run, drop) if here else _of_session(target, run, drop))
     return Exit.FINISHED
 

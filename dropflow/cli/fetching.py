@@ -67,7 +67,7 @@ def fetch_results(output: Output, client: Client, session: str, drop: str | None
         root.mkdir(parents=True, exist_ok=True)
         for result, path in _named(wanted):
             try:
-                download = client.data(session, str(result.drop) if drop is None else result.oid)
+                download = client.data(session, result.oid)
                 size = _store(download, root, path, is_directory=result.is_directory)
             except DropflowError as error:
                 if isinstance(error, StorageError) and error.where.startswith(str(root)):

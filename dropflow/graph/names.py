@@ -11,16 +11,28 @@ from typing import cast
 
 import numpy as np
 
-from dropflow.errors import UsageError
+from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.ids import DropId
 
-__all__ = ["drop_of", "find_drop", "human_key", "iid", "index_of", "instance_iid", "oid", "oids"]
+__all__ = [
+    "ambiguous",
+    "drop_of",
+    "find_drop",
+    "human_key",
+    "iid",
+    "index_of",
+    "instance_iid",
+    "oid",
+    "oids",
+    "row_of",
+]
 
 _FEW = 16
 _CANDIDATES = 5000
 _SHORT = 4
+_SHOWN = 3
 
 
 def oid(graph: PhysicalGraph, drop: int) -> str:
@@ -91,52 +103,76 @@ def _index(shape: Sequence[int], instance: int) -> tuple[int, ...]:
     return tuple(reversed(index))
 
 
+def row_of(graph: PhysicalGraph, oid: str) -> int | None:
+    """Return the row of the drop with this text id, or None."""
+    if graph.oids is not None:
+        try:
+            return graph.oids.index(oid)
+        except ValueError:
+            return None
+    tail = oid.rpartition("_")[2]
+    for row in _templates_of(graph, oid):
+        instance = _parse(graph.templates[row].shape, tail)
+        found = np.flatnonzero((graph.template == row) & (graph.instance == instance))
+        if len(found):
+            return int(found[0])
+    return None
+
+
 def drop_of(graph: PhysicalGraph, oid: str) -> DropId:
     """The drop that a text id names.
 
     Raises
     ------
-    UsageError
+    NotFoundError
         No drop has this id; the nearest ids are suggested.
     """
+    row = row_of(graph, oid)
+    if row is not None:
+        return DropId(row)
     if graph.oids is not None:
-        try:
-            return DropId(graph.oids.index(oid))
-        except ValueError:
-            raise _unknown(graph, oid, _some(graph.oids)) from None
-    head, _, tail = oid.rpartition("_")
-    rows = [row for row, template in enumerate(graph.templates) if f"{graph.prefix}_{template.key}" == head]
-    for row in rows:
-        instance = _parse(graph.templates[row].shape, tail)
-        found = np.flatnonzero((graph.template == row) & (graph.instance == instance))
-        if len(found):
-            return DropId(int(found[0]))
+        raise _unknown(graph, oid, _some(graph.oids))
+    rows = _templates_of(graph, oid)
     if rows:
         last = np.flatnonzero(np.isin(graph.template, rows))[-1:]
         close = oids(graph, last.astype(np.int32))
-        raise UsageError(f"there is no drop {oid!r}", hint=f"its last instance is {close[0]}" if close else "")
+        raise NotFoundError(f"there is no drop {oid!r}", hint=f"its last instance is {close[0]}" if close else "")
     first = np.unique(graph.template, return_index=True)[1][:_CANDIDATES]
     raise _unknown(graph, oid, oids(graph, first.astype(np.int32)))
 
 
+def _templates_of(graph: PhysicalGraph, oid: str) -> list[int]:
+    """Return the templates whose drops have ids that begin as `oid` does."""
+    head = oid.rpartition("_")[0]
+    return [row for row, template in enumerate(graph.templates) if f"{graph.prefix}_{template.key}" == head]
+
+
 def find_drop(graph: PhysicalGraph, text: str) -> DropId:
-    """The drop whose text id is `text`, or the only one whose id ends so: what a person can be asked to type.
+    """Return the drop whose text id is `text`, or the only one whose id ends in it.
 
     Raises
     ------
-    UsageError
-        There is no such drop, or there are several.
+    NotFoundError
+        There is no such drop.
+    AmbiguousError
+        There are several.
     """
     try:
         return drop_of(graph, text)
-    except UsageError:
+    except NotFoundError:
+        # Spells every id of the graph, in its order.
         ending = [row for row, name in enumerate(oids(graph, range(graph.drops))) if name.endswith(text)]
         if len(ending) == 1:
             return DropId(ending[0])
         if not ending:
             raise
-    examples = ", ".join(oids(graph, ending[:3]))
-    raise UsageError(f"{len(ending)} drops end in {text!r}", hint=f"such as {examples}")
+    raise ambiguous(text, len(ending), oids(graph, ending[:_SHOWN]))
+
+
+def ambiguous(text: str, count: int, candidates: Sequence[str]) -> AmbiguousError:
+    """Return the error for an id that is the end of `count` ids, with the first of them."""
+    more = "" if count <= len(candidates) else " or another"
+    return AmbiguousError(f"{count} drops end in {text!r}", hint=f"give the whole id: {' or '.join(candidates)}{more}")
 
 
 def _parse(shape: tuple[int, ...], tail: str) -> int:
@@ -158,10 +194,10 @@ def _some(names: Sequence[str]) -> Sequence[str]:
     return names[::step]
 
 
-def _unknown(graph: PhysicalGraph, oid: str, candidates: Sequence[str]) -> UsageError:
+def _unknown(graph: PhysicalGraph, oid: str, candidates: Sequence[str]) -> NotFoundError:
     close = get_close_matches(oid, candidates, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else f"graph {graph.name} has {graph.drops} drops"
-    return UsageError(f"there is no drop {oid!r}", hint=hint)
+    return NotFoundError(f"there is no drop {oid!r}", hint=hint)
 
 
 def human_key(oid: str) -> str:

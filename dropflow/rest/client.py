@@ -230,7 +230,7 @@ class Client:
         return self._get(f"/sessions/{_segment(session)}/drops", DropPage, _given(query or DropQuery()))
 
     def drop(self, session: str, drop: str) -> DropDetail:
-        """One drop, by its id, its row in the whole graph, or the end of an id that only it has."""
+        """Return one drop, by its id or the end of an id that no other drop of the session has."""
         return self._get(f"/sessions/{_segment(session)}/drops/{_segment(drop)}", DropDetail)
 
     def failures(self, session: str) -> tuple[FailureInfo, ...]:

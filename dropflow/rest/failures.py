@@ -45,6 +45,7 @@ _STATUS: dict[type[DropflowError], int] = {
     errors.MissingDependencyError: 422,
     errors.NotFoundError: 404,
     errors.ConflictError: 409,
+    errors.AmbiguousError: 409,
     errors.ClockSkewError: 401,
     errors.GoneError: 410,
     errors.WorldError: 503,

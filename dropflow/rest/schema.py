@@ -323,12 +323,21 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Name of a node manager.
     text : str
         Part of the drop's id or of its logical node's name, whatever the case.
+    oid : str
+        The whole id of a drop.
+    ending : str
+        How the drop's id ends.
+    row : int
+        Row of a drop in the whole graph; -1 for any.
     """
 
     state: Annotated[str, Meta(max_length=200)] = ""
     key: Annotated[str, Meta(max_length=200)] = ""
     node: Annotated[str, Meta(max_length=255)] = ""
     text: Annotated[str, Meta(max_length=200)] = ""
+    oid: Annotated[str, Meta(max_length=1024)] = ""
+    ending: Annotated[str, Meta(max_length=1024)] = ""
+    row: Annotated[int, Meta(ge=-1, le=2**53)] = -1
     offset: _Natural = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
@@ -349,13 +358,25 @@ class DropInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DropPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of drops, and how many match in all. `missing` names the nodes that could not be asked."""
+    """A page of drops.
+
+    Attributes
+    ----------
+    total : int
+        How many drops match in all.
+    missing : tuple of str
+        Nodes that could not be asked.
+    held, whole : int
+        Drops of the session on the nodes that were asked, and on all its nodes. A manager below others may hold fewer.
+    """
 
     drops: tuple[DropInfo, ...]
     total: int
     offset: int = 0
     limit: int = 100
     missing: tuple[str, ...] = ()
+    held: int = 0
+    whole: int = 0
 
 
 class Neighbour(msgspec.Struct, frozen=True, kw_only=True):

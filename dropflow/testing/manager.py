@@ -18,6 +18,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice, join, parse_slice, slice_by_place
 from dropflow.graph.templates import Kind
 from dropflow.ids import drop_file_name, safe_name
+from dropflow.rest.naming import locate
 from dropflow.rest.schema import (
     Child,
     Download,
@@ -312,6 +313,9 @@ class FakeManager:
             and query.key in ("", row.key)
             and query.node in ("", row.node)
             and (text in row.oid.casefold() or text in row.name.casefold())
+            and query.oid in ("", row.oid)
+            and row.oid.endswith(query.ending)
+            and query.row in (-1, row.drop)
         ]
         page = tuple(found[query.offset : query.offset + query.limit])
         return DropPage(drops=page, total=len(found), offset=query.offset, limit=query.limit)
@@ -320,7 +324,7 @@ class FakeManager:
         """One drop with its neighbours."""
         self._check("drop")
         found = self._find(session)
-        row = _row(found, drop)
+        row = self._row(found, drop)
         template = found.graph.templates[found.graph.template[row.drop]]
         return DropDetail(
             **msgspec.structs.asdict(row),
@@ -342,7 +346,7 @@ class FakeManager:
         """The log of a drop that failed."""
         self._check("log")
         found = self._find(session)
-        row = _row(found, drop)
+        row = self._row(found, drop)
         if row.drop not in found.logs:
             raise NotFoundError(f"drop {row.oid!r} wrote no log", where=session)
         return _download(f"{drop_file_name(row.oid)}.log", "text/plain; charset=utf-8", found.logs[row.drop])
@@ -351,7 +355,7 @@ class FakeManager:
         """What `write` wrote."""
         self._check("data")
         found = self._find(session)
-        row = _row(found, drop)
+        row = self._row(found, drop)
         if row.state in ("EXPIRED", "DELETED"):
             raise GoneError(f"the content of {row.oid!r} was released", where=session)
         if row.drop not in found.content:
@@ -413,6 +417,10 @@ class FakeManager:
         if found is None:
             raise NotFoundError(f"there is no session {session!r}", where=self.name, hint="see the list of sessions")
         return found
+
+    def _row(self, session: _Session, drop: str) -> DropInfo:
+        named = locate(lambda query: self.drops(session.name, query), drop, session=session.name)
+        return next(row for row in session.rows if row.oid == named.oid)
 
     def _put(self, session: _Session) -> None:
         with self._changed:
@@ -476,18 +484,6 @@ def _rows(graph: PhysicalGraph, first: int, node: str) -> tuple[DropInfo, ...]:
         )
         for row, template in enumerate(graph.template.tolist())
     )
-
-
-def _row(session: _Session, drop: str) -> DropInfo:
-    if drop.isdecimal() and int(drop) < len(session.rows):
-        return session.rows[int(drop)]
-    found = [row for row in session.rows if row.oid == drop] or [
-        row for row in session.rows if drop and row.oid.endswith(drop)
-    ]
-    if len(found) == 1:
-        return found[0]
-    text = f"{len(found)} drops end in {drop!r}" if found else f"there is no drop {drop!r}"
-    raise NotFoundError(text, where=session.name)
 
 
 def _size(row: DropInfo, state: str) -> int | None:

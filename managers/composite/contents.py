@@ -1,14 +1,15 @@
 """What is in a session: drops, logs, data, results, journals and graphs, from whichever child has them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from dropflow.errors import LinkError, UsageError
+from dropflow.errors import LinkError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice, join
+from dropflow.rest.naming import locate
 from dropflow.rest.schema import Download, DropDetail, DropInfo, DropPage, DropQuery, FailureInfo, ResultInfo
 from managers.api import Manager
 from managers.composite.archive import bundle, close
@@ -41,35 +42,49 @@ class Contents:
             replies.raise_unless_answered(f"session {session!r}")
         if not replies.values and replies.refusals:
             raise replies.refusals[0][1]
-        totals = [page.total for _, page in replies.values]
-        rows, late = self._rows(session, query, [view for view, _ in replies.values], totals)
+        rows, late = self._rows(session, query, replies.values)
         return DropPage(
             drops=rows,
-            total=sum(totals),
+            total=sum(page.total for _, page in replies.values),
             offset=query.offset,
             limit=query.limit,
             missing=tuple(sorted({*missing, *late, *(view.name for view, _ in replies.refusals)})),
+            held=sum(page.held for _, page in replies.values),
+            whole=max((page.whole for _, page in replies.values), default=0),
         )
 
     def _rows(
-        self, session: str, query: DropQuery, views: list[ChildView], totals: list[int]
+        self, session: str, query: DropQuery, told: Sequence[tuple[ChildView, DropPage]]
     ) -> tuple[tuple[DropInfo, ...], list[str]]:
-        """The rows of a page, and the children that did not give theirs."""
+        """The rows of a page, and the children that did not give theirs.
+
+        Parameters
+        ----------
+        told : sequence of (ChildView, DropPage)
+            The first row of each child, and how many there are.
+        """
         wanted: dict[str, Callable[[], DropPage]] = {}
-        by_url = {view.url: view for view in views}
-        for window in windows(totals, query):
-            view = views[window.child]
+        found: dict[str, DropPage] = {}
+        for window in windows([page.total for _, page in told], query):
+            view, first = told[window.child]
+            if window.offset + window.limit <= len(first.drops):
+                found[view.url] = first
+                continue
             part = msgspec.structs.replace(query, offset=window.offset, limit=window.limit)
             wanted[view.url] = partial(view.manager.drops, session, part)
-        replies = self._asker.ask_each(wanted, views=by_url)
-        rows = tuple(row for _, page in replies.values for row in page.drops)
+        replies = self._asker.ask_each(wanted, views={view.url: view for view, _ in told})
+        found |= {view.url: page for view, page in replies.values}
+        rows = tuple(row for view, _ in told if view.url in found for row in found[view.url].drops)
         late = [view.name for view, _ in (*replies.missing, *replies.refusals)]
-        below = [name for _, page in replies.values for name in page.missing]
+        below = [name for page in (*found.values(), *(page for _, page in told)) for name in page.missing]
         return rows, [*late, *below]
 
     def drop(self, session: str, drop: str) -> DropDetail:
         """One drop, from the node that holds it."""
-        return self._locate(session, drop)[1]
+        view, found = self._locate(session, drop)
+        replies = self._asker.ask(lambda child: child.drop(session, found.oid), among=[view])
+        replies.raise_unless_answered(f"drop {found.oid!r} in session {session!r}")
+        return replies.values[0][1]
 
     def log(self, session: str, drop: str) -> Download:
         """The log of a drop, from the node that holds it."""
@@ -121,23 +136,13 @@ class Contents:
         """The graph, as far as the children that answer hold it."""
         return join(self.slices(session))
 
-    def _locate(self, session: str, drop: str) -> tuple[ChildView, DropDetail]:
-        """The child that holds a drop, and what it tells about it."""
-        replies = self._asker.ask(lambda child: child.drop(session, drop))
-        found = _holders(replies)
-        if not found:
-            missing = self._missing(session, replies)
-            if missing and not replies.refusals:
-                raise LinkError(
-                    f"drop {drop!r} of session {session!r} is on no node that answers",
-                    where=self._name,
-                    hint=f"it may be on {', '.join(missing)}, which does not answer",
-                )
-            replies.raise_unless_answered(f"drop {drop!r} in session {session!r}")
-        if len(found) > 1:
-            examples = ", ".join(sorted(found)[:3])
-            raise UsageError(f"{len(found)} drops end in {drop!r}", where=session, hint=f"such as {examples}")
-        return next(iter(found.values()))
+    def _locate(self, session: str, drop: str) -> tuple[ChildView, DropInfo]:
+        """Return the child that holds the drop that `drop` names, and the drop in a row."""
+        found = locate(partial(self.drops, session), drop, session=session)
+        for view in self._children.views():
+            if found.node in {node.name for node in view.nodes}:
+                return view, found
+        raise LinkError(f"node {found.node} of drop {found.oid!r} is below no child any more", where=self._name)
 
     def _open(self, view: ChildView, call: Callable[[Manager], Download], what: str) -> Download:
         replies = self._asker.ask(call, among=[view], seconds=_LONG, discard=close)
@@ -148,13 +153,3 @@ class Contents:
         """Children that hold a part of the session, as far as is known, and were not asked or did not answer."""
         holders = self._sightings.holders(session)
         return sorted(view.name for view, _ in replies.missing if view.url in holders)
-
-
-def _holders(replies: Replies[DropDetail]) -> dict[str, tuple[ChildView, DropDetail]]:
-    """Who tells about which drop, by its id; of several that know a drop, the one whose node has it."""
-    found: dict[str, tuple[ChildView, DropDetail]] = {}
-    for view, detail in replies.values:
-        known = found.get(detail.oid)
-        if known is None or detail.node in {node.name for node in view.nodes}:
-            found[detail.oid] = (view, detail)
-    return found

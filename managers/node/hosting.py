@@ -103,6 +103,7 @@ class HostedSession:
         self.piece = piece
         self.name = deployment.session
         self.epoch = deployment.epoch
+        self.whole = deployment.drops
         self.directory = directory
         self.result: SessionResult | None = None
         self._deployment = msgspec.structs.replace(deployment, slices={})

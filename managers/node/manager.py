@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import threading
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -23,11 +24,12 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.failure import Failure
-from dropflow.graph.names import oid
+from dropflow.graph.names import oid, row_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice, join, parse_slice
 from dropflow.ids import drop_file_name
 from dropflow.rest.about import about
+from dropflow.rest.naming import locate
 from dropflow.rest.schema import (
     Child,
     Download,
@@ -329,12 +331,11 @@ class NodeManager:
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """A page of the drops that match."""
         hosted = self._find(session)
-        return picture.page(hosted.session, hosted.piece, query)
+        return picture.page(hosted.session, hosted.piece, query, whole=hosted.whole)
 
     def drop(self, session: str, drop: str) -> DropDetail:
         """One drop."""
-        hosted = self._find(session)
-        row = picture.row_of(hosted.piece, drop)
+        hosted, row = self._find(session), self._row(session, drop)
         return picture.detail_of(hosted.session, hosted.piece, row, hosted.directory / "logs")
 
     def failures(self, session: str) -> tuple[FailureInfo, ...]:
@@ -345,7 +346,7 @@ class NodeManager:
     def log(self, session: str, drop: str) -> Download:
         """What a drop wrote to its log."""
         hosted = self._find(session)
-        name = oid(hosted.piece.graph, picture.row_of(hosted.piece, drop))
+        name = oid(hosted.piece.graph, self._row(session, drop))
         path = hosted.directory / "logs" / f"{drop_file_name(name)}.log"
         if not path.exists():
             raise NotFoundError(f"drop {name} has written no log", where=session)
@@ -353,8 +354,7 @@ class NodeManager:
 
     def data(self, session: str, drop: str) -> Download:
         """Content of a data drop."""
-        hosted = self._find(session)
-        row = picture.row_of(hosted.piece, drop)
+        hosted, row = self._find(session), self._row(session, drop)
         name = oid(hosted.piece.graph, row)
         handle = hosted.session.ask(lambda live: live.handle(row))
         if handle is None:
@@ -507,6 +507,16 @@ class NodeManager:
         if found is None:
             raise NotFoundError(f"there is no session {session!r} on node {self.name}")
         return found
+
+    def _row(self, session: str, drop: str) -> int:
+        """Return the row in the slice of the drop that `drop` names."""
+        piece = self._find(session).piece
+        row = row_of(piece.graph, drop)
+        if row is None:
+            row = row_of(piece.graph, locate(partial(self.drops, session), drop, session=session).oid)
+        if row is None or not piece.is_own[row]:
+            raise NotFoundError(f"drop {drop!r} is not on node {self.name}", where=session)
+        return row
 
     def _all(self) -> tuple[HostedSession, ...]:
         with self._lock:

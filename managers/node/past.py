@@ -127,6 +127,7 @@ class PastSession:
         self.directory = directory
         self.name = deployment.session
         self.epoch = deployment.epoch
+        self.whole = deployment.drops
         self.end = end
         self.state = SessionState[end.detail.status]
 

@@ -14,8 +14,8 @@ from dropflow.engine.events import row_of_foreign
 from dropflow.engine.explain import explain
 from dropflow.engine.reports import FailureReport
 from dropflow.engine.statistics import Statistics
-from dropflow.errors import NotFoundError, UsageError
-from dropflow.graph.names import find_drop, oid, oids
+from dropflow.errors import UsageError
+from dropflow.graph.names import oid, oids, row_of
 from dropflow.graph.slicing import Slice
 from dropflow.graph.templates import Kind
 from dropflow.ids import drop_file_name
@@ -31,7 +31,7 @@ from dropflow.rest.schema import (
 )
 from dropflow.states import DropState
 
-__all__ = ["detail_of", "failure_info", "logical_nodes", "page", "results", "row_of", "totals"]
+__all__ = ["detail_of", "failure_info", "logical_nodes", "page", "results", "totals"]
 
 _PARAMETER = 2000
 _NEIGHBOURS = 1000
@@ -95,8 +95,8 @@ def failure_info(report: FailureReport, node: str) -> FailureInfo:
     """A root cause as seen from this node; when it is another node's, without `FailureInfo.node`."""
     if not report.text:
         return FailureInfo(
-            drop=report.drop or str(report.row),
-            name=report.name or f"drop {report.row}",
+            drop=report.drop or f"#{report.row}",
+            name=report.name or f"drop in row {report.row}",
             node="",
             code="",
             kind="",
@@ -121,35 +121,13 @@ def failure_info(report: FailureReport, node: str) -> FailureInfo:
     )
 
 
-def row_of(piece: Slice, text: str) -> int:
-    """Own drop of the slice that a person means: an id, the end of one, or a row of the whole graph in digits.
-
-    Raises
-    ------
-    NotFoundError
-        There is no such drop on this node.
-    UsageError
-        There are several.
-    """
-    row = piece.local(int(text)) if text.isdecimal() and len(text) < len(str(2**31)) else None
-    if row is None:
-        try:
-            row = find_drop(piece.graph, text)
-        except UsageError as error:
-            if "drops end in" in error.text:
-                raise
-            raise NotFoundError(error.text, hint=error.hint) from error
-    if not piece.is_own[row]:
-        raise NotFoundError(f"drop {text!r} is not on node {piece.node}")
-    return int(row)
-
-
-def page(session: Asked, piece: Slice, query: DropQuery) -> DropPage:
-    """A page of the drops of this node."""
-    states = np.frombuffer(session.ask(lambda live: live.core.states), dtype=np.uint8)
+def page(session: Asked, piece: Slice, query: DropQuery, *, whole: int) -> DropPage:
+    """A page of the drops of this node; `whole` is how many drops the session has on all nodes."""
+    held = int(piece.is_own.sum())
     if query.node and query.node != piece.node:
-        return DropPage(drops=(), total=0, offset=query.offset, limit=query.limit)
-    matching = piece.is_own.copy()
+        return DropPage(drops=(), total=0, offset=query.offset, limit=query.limit, held=held, whole=whole)
+    states = np.frombuffer(session.ask(lambda live: live.core.states), dtype=np.uint8)
+    matching = _named(piece, query)
     if query.state:
         wanted = [DropState[name].value for name in _state_names(query.state)]
         matching &= np.isin(states, wanted)
@@ -165,13 +143,30 @@ def page(session: Asked, piece: Slice, query: DropQuery) -> DropPage:
         hits = by_name[graph.template[found]]
         hits |= np.fromiter((wanted_text in name.lower() for name in names), dtype=np.bool_, count=len(names))
         found = found[hits]
+    if query.ending:
+        names = oids(graph, found.astype(np.int32))
+        found = found[np.fromiter((name.endswith(query.ending) for name in names), dtype=np.bool_, count=len(names))]
     shown = found[query.offset : query.offset + query.limit].tolist()
     facts = session.ask(lambda live: {row: (live.core.attempt(row), live.handle(row)) for row in shown})
     names = oids(graph, np.array(shown, dtype=np.int32))
     drops = tuple(
         _info(piece, row, int(states[row]), *facts[row], name=name) for row, name in zip(shown, names, strict=True)
     )
-    return DropPage(drops=drops, total=len(found), offset=query.offset, limit=query.limit)
+    return DropPage(drops=drops, total=len(found), offset=query.offset, limit=query.limit, held=held, whole=whole)
+
+
+def _named(piece: Slice, query: DropQuery) -> npt.NDArray[np.bool_]:
+    """Which own drops have the row and the id that are asked for, shape (drops here,)."""
+    matching = piece.is_own.copy()
+    wanted = [piece.local(query.row)] if query.row >= 0 else []
+    if query.oid:
+        wanted.append(row_of(piece.graph, query.oid))
+    for row in wanted:
+        is_that = np.zeros_like(matching)
+        if row is not None:
+            is_that[row] = True
+        matching &= is_that
+    return matching
 
 
 def _state_names(text: str) -> list[str]:

@@ -5,12 +5,13 @@ own page (`managers.web.actions`).
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from dropflow.errors import NotFoundError
+from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.rest.assets import STATIC, asset_routes
 from dropflow.rest.kit import Answer, Call, Route, Streams
 from dropflow.rest.schema import DropQuery
@@ -19,7 +20,7 @@ from managers.api import Manager
 from managers.web.actions import action_routes
 from managers.web.answers import page_answer
 from managers.web.preview import PICTURE_LIMIT, picture_type, read_start
-from managers.web.templates import Pages, drops_url, session_api, session_url, sessions_url
+from managers.web.templates import Pages, drop_url, drops_url, picture_url, session_api, session_url, sessions_url
 from managers.web.views import (
     DropView,
     SessionQuery,
@@ -91,14 +92,27 @@ def _lists(manager: Manager, pages: Pages) -> list[Route]:
 def _details(manager: Manager, pages: Pages) -> list[Route]:
     def session(call: Call) -> object:
         query = call.query
-        view, is_twin = _either(lambda name: session_view(manager, name, query), call.path["session"])
+
+        def find(name: str) -> SessionView:
+            return session_view(manager, name, query)
+
+        view, is_twin = _either(find, find, call.path["session"])
         if is_twin:
             return view
         # What the stream of changes has told already is not told again: most of a page of many logical nodes.
         return page_answer(_session_page(pages, view, is_brief=_BRIEF in call.headers), call)
 
     def drop(call: Call) -> object:
-        view, is_twin = _either(lambda name: drop_view(manager, call.path["session"], name), call.path["drop"])
+        def find(name: str) -> DropView:
+            return drop_view(manager, call.path["session"], name)
+
+        def find_whole(name: str) -> DropView:
+            view = find(name)
+            if view.drop.oid != name:  # the name of the twin may be the id of another drop
+                raise NotFoundError(f"there is no drop {name!r}")
+            return view
+
+        view, is_twin = _either(find, find_whole, call.path["drop"])
         return view if is_twin else page_answer(_drop_page(pages, view), call)
 
     return [
@@ -116,13 +130,11 @@ def _page(
     return Route(method="GET", path=path, handler=handler, summary=summary, query=query, tag="pages")
 
 
-def _either(find: Callable[[str], _T], name: str) -> tuple[_T, bool]:
+def _either(find: Callable[[str], _T], find_twin: Callable[[str], _T], name: str) -> tuple[_T, bool]:
     """What `name` names, and whether its twin was asked for: names may themselves end like a twin's."""
     if name.endswith(_TWIN):
-        try:
-            return find(name.removesuffix(_TWIN)), True
-        except NotFoundError:
-            pass
+        with suppress(NotFoundError, AmbiguousError):
+            return find_twin(name.removesuffix(_TWIN)), True
     return find(name), False
 
 
@@ -141,8 +153,8 @@ def _session_page(pages: Pages, view: SessionView, *, is_brief: bool) -> str:
 
 
 def _drop_page(pages: Pages, view: DropView) -> str:
-    page = session_url(view.session.session)
-    twin, picture = f"{page}/drops/{view.drop.drop}{_TWIN}", f"{page}/pictures/{view.drop.drop}"
+    name, oid = view.session.session, view.drop.oid
+    twin, picture = drop_url(name, oid) + _TWIN, picture_url(name, oid)
     return pages.render("drop", manager=view.manager, twin=twin, view=view, picture=picture)
 
 

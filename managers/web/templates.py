@@ -9,13 +9,23 @@ from urllib.parse import quote, urlencode
 
 import bottle
 
-from dropflow.rest.schema import DropQuery, ManagerInfo
+from dropflow.rest.schema import DropQuery, FailureInfo, ManagerInfo
 from managers.web.bars import GROUPS, grouped, segments, session_style, state_style, state_word
 from managers.web.causes import causes
 from managers.web.views import SessionQuery, is_over
 from managers.web.wording import count, per_second, shown, size, span, stamp
 
-__all__ = ["Pages", "api_url", "drop_url", "drops_url", "session_api", "session_url", "sessions_url"]
+__all__ = [
+    "Pages",
+    "api_url",
+    "drop_url",
+    "drops_url",
+    "failure_url",
+    "picture_url",
+    "session_api",
+    "session_url",
+    "sessions_url",
+]
 
 _FOLDER = Path(__file__).with_name("templates")
 
@@ -29,9 +39,19 @@ def session_url(session: str) -> str:
     return f"/sessions/{_quoted(session)}"
 
 
-def drop_url(session: str, drop: str | int) -> str:
-    """Page of a drop, by its row or its id."""
-    return f"{session_url(session)}/drops/{_quoted(drop)}"
+def drop_url(session: str, oid: str) -> str:
+    """Return the page of a drop."""
+    return f"{session_url(session)}/drops/{_quoted(oid)}"
+
+
+def picture_url(session: str, oid: str) -> str:
+    """Return the address of a drop's content, if that is a picture."""
+    return f"{session_url(session)}/pictures/{_quoted(oid)}"
+
+
+def failure_url(session: str, failure: FailureInfo) -> str:
+    """Return the page of the drop that failed, or the list that shows it if only its row is known."""
+    return drop_url(session, failure.drop) if failure.node else drops_url(session, DropQuery(row=failure.row))
 
 
 def session_api(session: str) -> str:
@@ -39,9 +59,9 @@ def session_api(session: str) -> str:
     return f"/api/v1/sessions/{_quoted(session)}"
 
 
-def api_url(session: str, drop: str | int, what: str) -> str:
+def api_url(session: str, oid: str, what: str) -> str:
     """``log`` or ``data`` of a drop in the API."""
-    return f"{session_api(session)}/drops/{_quoted(drop)}/{what}"
+    return f"{session_api(session)}/drops/{_quoted(oid)}/{what}"
 
 
 def drops_url(session: str, query: DropQuery) -> str:
@@ -91,6 +111,7 @@ _SHARED: dict[str, object] = {
     "causes": causes,
     "count": count,
     "drop_url": drop_url,
+    "failure_url": failure_url,
     "grouped": grouped,
     "groups": GROUPS,
     "over": is_over,

@@ -201,9 +201,8 @@ def drop_view(manager: Manager, session: str, drop: str) -> DropView:
         There is no such session, or no such drop in it.
     """
     detail, around = manager.drop(session, drop), _Around()
-    row = str(detail.drop)
-    log = around.ask(lambda: tail_of(manager.log(session, row)), None) if detail.has_log else None
-    data = around.ask(lambda: preview_of(manager.data(session, row)), None) if detail.has_data else None
+    log = around.ask(lambda: tail_of(manager.log(session, detail.oid)), None) if detail.has_log else None
+    data = around.ask(lambda: preview_of(manager.data(session, detail.oid)), None) if detail.has_data else None
     return DropView(
         manager=manager.info(),
         session=msgspec.convert(manager.session(session), SessionInfo, from_attributes=True),

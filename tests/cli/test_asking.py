@@ -92,7 +92,7 @@ def test_sessions_are_listed_the_youngest_first(ask: Ask) -> None:
 
 def test_every_command_answers_json(ask: Ask) -> None:
     """With --output json there is one object with an ok, and nothing beside it."""
-    for arguments in (["sessions"], ["nodes"], ["status", "running"], ["log", "failed", "1"]):
+    for arguments in (["sessions"], ["nodes"], ["status", "running"], ["log", "failed", "fan_a_0-0"]):
         answer = ask(*arguments, "--output", "json")
 
         assert answer.json["ok"] is True, arguments
@@ -173,14 +173,14 @@ def test_cancel_and_delete_do_so(ask: Ask, manager: FakeManager) -> None:
 
 def test_the_log_comes_as_it_is(ask: Ask, manager: FakeManager) -> None:
     """Standard output has the bytes of the log and nothing else."""
-    wanted = b"".join(manager.log("failed", "1").chunks)
+    wanted = b"".join(manager.log("failed", "fan_a_0-0").chunks)
 
-    assert ask("log", "failed", "1").out == wanted
+    assert ask("log", "failed", "fan_a_0-0").out == wanted
 
 
 def test_explain_tells_the_reasons(ask: Ask, manager: FakeManager) -> None:
     """The reasons are those that the node gives."""
-    drop = manager.drop("failed", "1")
+    drop = manager.drop("failed", "fan_a_0-0")
     answer = ask("explain", "failed", drop.oid, "--output", "json")
 
     assert (answer.json["drop"], answer.json["state"]) == (drop.oid, "ERROR")
@@ -201,11 +201,11 @@ def test_results_are_fetched_with_their_bytes(ask: Ask, manager: FakeManager, tm
 
 def test_one_drop_is_fetched_alone(ask: Ask, manager: FakeManager, tmp_path: Path) -> None:
     """With DROP, only its content comes."""
-    answer = ask("fetch", "finished", "21", "-o", "here")
+    answer = ask("fetch", "finished", "fan_d_0-0", "-o", "here")
     files = [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
 
     assert answer.status == 0
-    assert [path.read_bytes() for path in files] == [b"".join(manager.data("finished", "21").chunks)]
+    assert [path.read_bytes() for path in files] == [b"".join(manager.data("finished", "fan_d_0-0").chunks)]
 
 
 def test_what_cannot_be_fetched_is_named(ask: Ask, manager: FakeManager) -> None:

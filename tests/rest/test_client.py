@@ -93,7 +93,7 @@ def test_answers_are_the_managers_own(client: Client, manager: FakeManager, ques
 @pytest.mark.parametrize(
     "download",
     [
-        lambda manager: manager.log("failed", "1"),
+        lambda manager: manager.log("failed", "fan_a_0-0"),
         lambda manager: manager.data("finished", "fan_d_0-0"),
         lambda manager: manager.journal("running"),
     ],

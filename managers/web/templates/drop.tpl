@@ -47,7 +47,7 @@
 <thead><tr><th scope="col">Drop</th><th scope="col">State</th><th scope="col" class="at-middle">Port</th></tr></thead>
 <tbody>
 % for other in neighbours[:200]:
-<tr data-row="{{other.drop}}"><th scope="row"><a href="{{drop_url(name, other.drop)}}"><bdi class="clip">{{shown(other.name, 120)}}</bdi></a><span class="sub mono clip"><bdi>{{shown(other.oid, 120)}}</bdi></span></th><td><span class="state {{state_style(other.state)}}" title="{{other.state}}">{{state_word(other.state)}}</span></td><td class="at-middle short"><bdi>{{shown(other.port, 80) if other.port else "–"}}</bdi></td></tr>
+<tr data-row="{{other.drop}}"><th scope="row"><a href="{{drop_url(name, other.oid)}}"><bdi class="clip">{{shown(other.name, 120)}}</bdi></a><span class="sub mono clip"><bdi>{{shown(other.oid, 120)}}</bdi></span></th><td><span class="state {{state_style(other.state)}}" title="{{other.state}}">{{state_word(other.state)}}</span></td><td class="at-middle short"><bdi>{{shown(other.port, 80) if other.port else "–"}}</bdi></td></tr>
 % end
 </tbody></table></div>
 % if len(neighbours) > 200:
@@ -61,7 +61,7 @@
 </div>
 % if view.data:
 <section class="block" aria-labelledby="data-title">
-<div class="section-head"><h2 id="data-title">Content</h2><span class="muted">{{size(view.data.size)}}{{", the beginning" if view.data.is_cut else ""}}</span><a href="{{api_url(name, drop.drop, "data")}}" download>Download</a></div>
+<div class="section-head"><h2 id="data-title">Content</h2><span class="muted">{{size(view.data.size)}}{{", the beginning" if view.data.is_cut else ""}}</span><a href="{{api_url(name, drop.oid, "data")}}" download>Download</a></div>
 % if view.data.kind == "picture":
 <img class="preview" src="{{picture}}" alt="Content of {{shown(drop.name, 120)}}">
 % elif view.data.kind == "nothing":
@@ -79,7 +79,7 @@
 % elif view.log.is_cut:
 <span class="muted">the end of it</span>
 % end
-<a href="{{api_url(name, drop.drop, "log")}}" download>Download</a></div>
+<a href="{{api_url(name, drop.oid, "log")}}" download>Download</a></div>
 % if view.log.text:
 <pre tabindex="0">{{view.log.text}}</pre>
 % else:

@@ -3,7 +3,7 @@
 <article class="note error" data-row="{{cause.row}}">
 <header><h3>
 % if failure.drop:
-<a href="{{drop_url(session, failure.drop)}}"><bdi>{{shown(failure.name, 120)}}</bdi></a>\\
+<a href="{{failure_url(session, failure)}}"><bdi>{{shown(failure.name, 120)}}</bdi></a>\\
 % if alike > 1:
  <span class="muted">and {{count(alike - 1)}} alike</span>\\
 % end
@@ -35,7 +35,7 @@ Node <bdi>{{shown(failure.name, 120)}}</bdi>
 <details data-row="alike"><summary>{{count(alike - 1)}} alike</summary>
 <ul class="plain small">
 % for other in cause.rest:
-<li data-row="{{other.drop}}"><a class="mono" href="{{drop_url(session, other.drop)}}"><bdi>{{shown(other.drop, 120)}}</bdi></a> <span class="muted">{{count(other.count)}} in error</span></li>
+<li data-row="{{other.drop}}"><a class="mono" href="{{failure_url(session, other)}}"><bdi>{{shown(other.drop, 120)}}</bdi></a> <span class="muted">{{count(other.count)}} in error</span></li>
 % end
 </ul></details>
 % end

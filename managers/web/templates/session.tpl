@@ -74,7 +74,7 @@
 <thead><tr><th scope="col">File</th><th scope="col" class="at-middle">Drop</th><th scope="col" class="at-wide">Node</th><th scope="col" class="number">Size</th><th scope="col"><span class="unseen">Download</span></th></tr></thead>
 <tbody>
 % for result in view.results[:100]:
-<tr data-row="{{result.drop}}"><th scope="row"><bdi>{{shown(result.path)}}</bdi></th><td class="at-middle"><a href="{{drop_url(name, result.drop)}}"><bdi>{{shown(result.name, 120)}}</bdi></a></td><td class="at-wide"><bdi>{{shown(result.node, 80)}}</bdi></td><td class="number">{{size(result.size)}}</td><td class="number"><a href="{{api_url(name, result.drop, "data")}}" download aria-label="Download {{shown(result.path, 120)}}">Download</a></td></tr>
+<tr data-row="{{result.drop}}"><th scope="row"><bdi>{{shown(result.path)}}</bdi></th><td class="at-middle"><a href="{{drop_url(name, result.oid)}}"><bdi>{{shown(result.name, 120)}}</bdi></a></td><td class="at-wide"><bdi>{{shown(result.node, 80)}}</bdi></td><td class="number">{{size(result.size)}}</td><td class="number"><a href="{{api_url(name, result.oid, "data")}}" download aria-label="Download {{shown(result.path, 120)}}">Download</a></td></tr>
 % end
 </tbody></table></div>
 % if len(view.results) > 100:
@@ -150,7 +150,7 @@
 <thead><tr><th scope="col" class="number at-wide">Row</th><th scope="col">Drop</th><th scope="col" class="at-middle">Logical node</th><th scope="col">State</th><th scope="col" class="at-middle">Node</th><th scope="col" class="number at-wide">Attempt</th><th scope="col" class="number at-middle">Size</th></tr></thead>
 <tbody>
 % for drop in view.drops.drops:
-<tr data-row="{{drop.drop}}"><td class="number muted at-wide">{{drop.drop}}</td><th scope="row"><a class="mono" href="{{drop_url(name, drop.drop)}}"><bdi class="clip">{{shown(drop.oid, 160)}}</bdi></a><span class="sub at-narrow"><bdi>{{shown(drop.name, 80)}}</bdi></span></th><td class="at-middle"><bdi class="clip">{{shown(drop.name, 120)}}</bdi></td><td><span class="state {{state_style(drop.state)}}" title="{{drop.state}}">{{state_word(drop.state)}}</span></td><td class="at-middle"><bdi class="clip">{{shown(drop.node, 80)}}</bdi></td><td class="number at-wide">{{drop.attempt}}</td><td class="number at-middle">{{size(drop.size)}}</td></tr>
+<tr data-row="{{drop.drop}}"><td class="number muted at-wide">{{drop.drop}}</td><th scope="row"><a class="mono" href="{{drop_url(name, drop.oid)}}"><bdi class="clip">{{shown(drop.oid, 160)}}</bdi></a><span class="sub at-narrow"><bdi>{{shown(drop.name, 80)}}</bdi></span></th><td class="at-middle"><bdi class="clip">{{shown(drop.name, 120)}}</bdi></td><td><span class="state {{state_style(drop.state)}}" title="{{drop.state}}">{{state_word(drop.state)}}</span></td><td class="at-middle"><bdi class="clip">{{shown(drop.node, 80)}}</bdi></td><td class="number at-wide">{{drop.attempt}}</td><td class="number at-middle">{{size(drop.size)}}</td></tr>
 % end
 </tbody></table></div>
 % else:

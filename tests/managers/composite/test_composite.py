@@ -8,7 +8,15 @@ from dataclasses import replace
 import pytest
 
 from dropflow.clock import SystemClock
-from dropflow.errors import ConflictError, GoneError, InternalError, LinkError, NotFoundError, UsageError
+from dropflow.errors import (
+    AmbiguousError,
+    ConflictError,
+    GoneError,
+    InternalError,
+    LinkError,
+    NotFoundError,
+    UsageError,
+)
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import DropQuery, SubmitQuery
 from dropflow.testing.clock import VirtualClock
@@ -165,7 +173,7 @@ def test_logs_and_data_come_from_the_node_that_has_them(world: World) -> None:
     two.fail("s", 0, "broken")
     island = world.composite("n1", "n2")
     failed = island.failures("s")[0].drop
-    written = two.drop("s", "1").oid
+    written = two.drops("s", DropQuery(row=1)).drops[0].oid
 
     assert b"broken" in b"".join(island.log("s", failed).chunks)
     assert b"".join(island.data("s", written).chunks) == b"content"
@@ -181,8 +189,24 @@ def test_an_end_that_several_drops_have_is_ambiguous(world: World) -> None:
     world.node("n2").add(chain(4), "s")
     island = world.composite("n1", "n2")
 
-    with pytest.raises(UsageError, match="2 drops end in 'a_0-1'"):
+    with pytest.raises(AmbiguousError, match="2 drops end in 'a_0-1'"):
         island.drop("s", "a_0-1")
+
+
+def test_the_end_of_an_id_is_sought_on_all_nodes(world: World) -> None:
+    """One node with one such drop does not settle it: another may have two, or may not answer."""
+    world.node("n1").add(replace(fan(2), oids=("a1", "b2", "c3")), "s")
+    two = world.node("n2")
+    two.add(replace(fan(2), oids=("x1", "y1", "z2")), "s")
+    island = world.composite("n1", "n2")
+
+    with pytest.raises(AmbiguousError, match="3 drops end in '1'"):
+        island.data("s", "1")
+    assert island.drop("s", "c3").oid == island.drop("s", "3").oid == "c3"
+    two.refuse("drops", LinkError("nothing listens there"))
+    with pytest.raises(LinkError, match=r"'3' names one drop.*n2 does not answer.*c3"):
+        island.data("s", "3")
+    assert island.drop("s", "c3").oid == "c3"
 
 
 def test_journals_of_several_nodes_are_one_tar_file(world: World) -> None:

@@ -1,12 +1,13 @@
 """Node managers, and sessions across them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from dropflow.errors import ConflictError, GoneError, LinkError, NotFoundError, UsageError
+from dropflow.errors import AmbiguousError, ConflictError, GoneError, LinkError, NotFoundError, UsageError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.digest import digest
 from dropflow.graph.names import oids
@@ -115,7 +116,7 @@ def test_an_error_crosses_nodes_with_its_cause(make_cluster: Make) -> None:
     assert {detail.status for detail in ended.values()} == {"FINISHED", "FAILED"}
     assert (here.drop, here.row, here.count, here.node) == ("line_MAKE_0", 0, 2, "a")
     assert "3" in here.text
-    assert (there.row, there.count, there.node, there.drop) == (0, 2, "", "0")
+    assert (there.row, there.count, there.node, there.drop) == (0, 2, "", "#0")
     (merged,) = merge_failures([there, here])
     assert (merged.count, merged.text, merged.node) == (4, here.text, "a")
 
@@ -217,7 +218,7 @@ def test_a_node_runs_a_whole_graph_by_itself(make_cluster: Make) -> None:
 
 
 def test_drops_are_found_by_filters_and_names(make_cluster: Make) -> None:
-    """Filters narrow the list, pages cut it; a drop answers to its id, its row, and the end of its id."""
+    """Filters narrow the list, and pages cut it."""
     cluster = make_cluster(2)
     cluster.run(_line(make="echo 1 > %o0", take="cat %i0 > %o0"))
     a, b = cluster["a"], cluster["b"]
@@ -229,11 +230,38 @@ def test_drops_are_found_by_filters_and_names(make_cluster: Make) -> None:
     assert a.drops("s", DropQuery(node="b")).total == 0
     page = a.drops("s", DropQuery(offset=1, limit=1))
     assert (page.total, [drop.oid for drop in page.drops]) == (2, ["line_data_0"])
-    assert {a.drop("s", name).oid for name in ("line_data_0", "1", "data_0")} == {"line_data_0"}
+    assert [drop.oid for drop in a.drops("s", DropQuery(row=1)).drops] == ["line_data_0"]
+    assert [drop.oid for drop in a.drops("s", DropQuery(oid="line_data_0")).drops] == ["line_data_0"]
+    assert a.drops("s", DropQuery(row=1, oid="line_MAKE_0")).total == a.drops("s", DropQuery(row=2)).total == 0
+    assert a.drops("s", DropQuery(ending="_0")).total == a.drops("s", DropQuery(ending="_0")).held == 2
     with pytest.raises(NotFoundError, match="not on node a"):
         a.drop("s", "line_TAKE_0")
     with pytest.raises(UsageError, match="no state 'LOST'"):
         a.drops("s", DropQuery(state="lost"))
+
+
+def test_a_row_is_not_an_id(make_cluster: Make) -> None:
+    """Digits are the end of an id, and never a row: no other drop's content, log or state is answered."""
+    node = make_cluster(1)["a"]
+    drawing = GraphBuilder("x").app("X", **_bash("echo said; echo 1 > %o0")).data("y", component=FILE).connect("X", "y")
+    node.submit(replace(drawing.build(), oids=("app-10", "file-20")), SubmitQuery(session="s"))
+    until(node, "s", lambda detail: bool(detail.finished))
+
+    for ask in (node.drop, node.log, node.data):
+        with pytest.raises(NotFoundError, match="there is no drop '1'"):
+            ask("s", "1")
+    assert node.drop("s", "20").oid == "file-20"
+    with pytest.raises(AmbiguousError, match=r"2 drops end in '0'.*app-10 or file-20"):
+        node.drop("s", "0")
+
+
+def test_the_end_of_an_id_is_refused_by_a_node_that_has_a_part_of_the_session(make_cluster: Make) -> None:
+    """A drop on another node may have the same end; the candidate is named."""
+    cluster = make_cluster(2)
+    cluster.run(_line(make="echo 1 > %o0", take="cat %i0 > %o0"))
+
+    with pytest.raises(AmbiguousError, match=r"only 2 of 4 drops are here.*line_data_0"):
+        cluster["a"].data("s", "data_0")
 
 
 def test_a_drop_tells_its_neighbours_wherever_they_are(make_cluster: Make) -> None:

@@ -125,7 +125,7 @@ _CHECKS = [
         ("GET", "/api/v1/sessions/nope", b"", 404),
         ("GET", "/api/v1/sessions/running/drops?limit=1001", b"", 400),
         ("GET", "/api/v1/sessions/running/drops?state=NONE", b"", 400),
-        ("GET", "/api/v1/sessions/running/drops/0/log", b"", 404),
+        ("GET", "/api/v1/sessions/running/drops/fan_r_0/log", b"", 404),
         ("GET", "/api/v1/sessions/running?seconds=301", b"", 400),
         ("GET", "/api/v1/sessions/running?seconds=nan", b"", 400),
         ("GET", "/api/v1/sessions/%00", b"", 400),

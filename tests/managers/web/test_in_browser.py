@@ -20,8 +20,8 @@ PAGES = (
     "/sessions",
     "/sessions/failed",
     "/sessions/running",
-    "/sessions/failed/drops/1",
-    "/sessions/finished/drops/21",
+    "/sessions/failed/drops/fan_a_0-0",
+    "/sessions/finished/drops/fan_d_0-0",
     "/sessions/running/cancel",
     "/sessions/running/delete",
 )
@@ -238,7 +238,7 @@ def test_a_number_of_a_logical_node_leads_to_its_drops(serve: Any, look: Any) ->
 def test_log_and_content_of_a_drop_are_shown_and_downloaded(serve: Any, look: Any) -> None:
     """A drop's page shows the end of its log and the beginning of its content, and offers the whole of both."""
     page = look(serve(made_up())).page
-    page.goto("/sessions/failed/drops/1")
+    page.goto("/sessions/failed/drops/fan_a_0-0")
     expect(page.locator("pre", has_text="no value 1").last).to_be_visible()
     with page.expect_download() as download:
         page.locator("section", has=page.get_by_role("heading", name="Log")).get_by_role(
@@ -246,7 +246,7 @@ def test_log_and_content_of_a_drop_are_shown_and_downloaded(serve: Any, look: An
         ).click()
     assert "no value 1" in download.value.path().read_text()
 
-    page.goto("/sessions/finished/drops/21")
+    page.goto("/sessions/finished/drops/fan_d_0-0")
     expect(page.locator("pre")).to_contain_text("000000  00 01 02 03")
     with page.expect_download() as download:
         page.get_by_role("link", name="Download").click()
@@ -258,7 +258,7 @@ def test_a_picture_is_shown_as_one(serve: Any, look: Any) -> None:
     manager = made_up()
     manager.write("finished", 22, PNG)
     page = look(serve(manager)).page
-    page.goto("/sessions/finished/drops/22")
+    page.goto("/sessions/finished/drops/fan_d_0-1")
 
     assert page.locator("img.preview").evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
 
@@ -266,7 +266,7 @@ def test_a_picture_is_shown_as_one(serve: Any, look: Any) -> None:
 def test_the_way_from_drop_to_drop(serve: Any, look: Any) -> None:
     """Inputs and outputs are links."""
     page = look(serve(made_up())).page
-    page.goto("/sessions/failed/drops/1")
+    page.goto("/sessions/failed/drops/fan_a_0-0")
     page.get_by_role("region", name="Outputs").get_by_role("link").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("data")
@@ -298,7 +298,7 @@ def test_delete_asks_first(serve: Any, look: Any) -> None:
     assert rows(page, "Sessions") == ["running", "finished", "cancelled"]
 
 
-@pytest.mark.parametrize("address", ["/", "/sessions/failed", "/sessions/failed/drops/1"])
+@pytest.mark.parametrize("address", ["/", "/sessions/failed", "/sessions/failed/drops/fan_a_0-0"])
 def test_pages_say_the_same_without_javascript(serve: Any, look: Any, address: str) -> None:
     """All tables have the same rows for those who run no scripts."""
     url = serve(made_up())

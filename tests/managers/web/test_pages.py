@@ -1,5 +1,6 @@
 """The pages as bytes: twins, escaping, errors, forms, static files."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,9 +11,10 @@ from dropflow.errors import LinkError
 from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
-from dropflow.rest.schema import DropQuery
+from dropflow.rest.schema import DropQuery, FailureInfo
 from dropflow.testing.manager import FakeManager, made_up
 from dropflow.testing.shapes import fan
+from managers.web.templates import drop_url
 from managers.web.views import (
     DropView,
     NodesView,
@@ -28,7 +30,7 @@ from managers.web.views import (
 )
 from tests.managers.web.reading import ask, read
 
-PAGES = ("/", "/nodes", "/sessions", "/sessions/failed", "/sessions/failed/drops/1", "/sessions/running/cancel")
+PAGES = ("/", "/nodes", "/sessions", "/sessions/failed", "/sessions/failed/drops/fan_a_0-0", "/sessions/running/cancel")
 HOSTILE = "<script>alert('x')</script>\"'&{{1+1}}%>\n\u202e\x00" + "W" * 9_000
 
 
@@ -61,7 +63,7 @@ def hostile_graph() -> PhysicalGraph:
             SessionView,
             lambda found: session_view(found, "failed", DropQuery(state="ERROR", limit=3, offset=1)),
         ),
-        ("/sessions/failed/drops/1", DropView, lambda found: drop_view(found, "failed", "1")),
+        ("/sessions/failed/drops/fan_a_0-0", DropView, lambda found: drop_view(found, "failed", "fan_a_0-0")),
     ],
 )
 def test_each_page_has_a_twin_with_the_same_record(serve: Any, path: str, kind: type, view: Any) -> None:
@@ -86,6 +88,29 @@ def test_a_session_may_be_named_like_a_twin(serve: Any) -> None:
     assert msgspec.json.decode(ask(url, "/sessions/x.json.json").body)["session"]["session"] == "x.json"
 
 
+def test_the_twin_of_a_drop_is_not_the_drop_whose_id_ends_so(serve: Any) -> None:
+    """A drop x.json has its page, although another drop's id ends in x."""
+    manager = FakeManager()
+    manager.add(replace(fan(4), oids=("r", "ax", "x.json", "c", "d")), "s")
+    url = serve(manager)
+
+    assert ask(url, "/sessions/s/drops/x.json").headers["content-type"].startswith("text/html")
+    assert msgspec.json.decode(ask(url, "/sessions/s/drops/ax.json").body)["drop"]["oid"] == "ax"
+
+
+def test_a_cause_on_another_node_leads_to_its_row(serve: Any) -> None:
+    """A root cause of which only the row is known is not linked as if the row were an id."""
+    manager = made_up()
+    foreign = FailureInfo(drop="#2", name="drop in row 2", node="", code="", kind="", text="elsewhere", row=2)
+    manager._sessions["failed"] = msgspec.structs.replace(manager._sessions["failed"], failures=(foreign,))
+    tags, _ = read(ask(serve(manager), "/sessions/failed").text)
+
+    (link,) = [found["href"] for tag, found in tags if tag == "a" and "row=" in found.get("href", "")]
+    assert link == "/sessions/failed?row=2#drops"
+    tags, _ = read(ask(serve(manager), link.removesuffix("#drops")).text)
+    assert "/sessions/failed/drops/fan_a_0-1" in [found["href"] for tag, found in tags if tag == "a"]
+
+
 def test_hostile_names_are_shown_and_do_nothing(serve: Any) -> None:
     """Whatever names, texts, logs and parameters hold, a page has only its own elements and attributes."""
     manager = FakeManager(name=HOSTILE)
@@ -94,7 +119,9 @@ def test_hostile_names_are_shown_and_do_nothing(serve: Any) -> None:
     manager.write("evil", 1, HOSTILE.encode())
     url = serve(manager)
 
-    for path in ("/", "/nodes", "/sessions", "/sessions/evil", "/sessions/evil/drops/0", "/sessions/evil/drops/1"):
+    names = [drop.oid for drop in manager.drops("evil", DropQuery()).drops[:2]]
+    paths = ("/", "/nodes", "/sessions", "/sessions/evil")
+    for path in (*paths, *(drop_url("evil", name) for name in names)):
         page = ask(url, path)
         tags, text = read(page.text)
         assert page.status == 200
@@ -135,7 +162,7 @@ def test_links_of_nodes_are_web_addresses_only(serve: Any) -> None:
         ("/sessions/failed?state=NOPE", 400, "there is no state NOPE"),
         ("/sessions/failed?offset=-1", 400, "the query cannot be used"),
         ("/sessions/failed?colour=red", 400, "the query cannot be used"),
-        ("/sessions/failed/pictures/0", 404, "is no picture"),
+        ("/sessions/failed/pictures/fan_r_0", 404, "is no picture"),
         ("/static/../pages.py", 404, "is not served here"),
         ("/static/%2e%2e%2fpages.py", 404, "is not served here"),
     ],
@@ -205,7 +232,7 @@ def test_pages_need_the_token_and_static_files_do_not(serve: Any) -> None:
     """With a token set, every page and twin refuses strangers; the style sheet of the login page does not."""
     url = serve(made_up(), token="secret-token")  # noqa: S106 - made up
 
-    for path in (*PAGES, "/overview.json", "/sessions/failed.json", "/sessions/finished/pictures/0"):
+    for path in (*PAGES, "/overview.json", "/sessions/failed.json", "/sessions/finished/pictures/fan_r_0"):
         assert ask(url, path, Accept="application/json").status == 401
         assert ask(url, path, Authorization="Bearer secret-token").status in (200, 404)
     assert ask(url, "/static/dropflow.css").status == 200

@@ -1,0 +1,68 @@
+"""Which drop of a session a person means: by its whole id, or by the end of an id that no other drop has.
+
+A row number is never taken for an id: rows are asked for as `DropQuery.row`.
+"""
+
+from collections.abc import Callable
+
+from dropflow.errors import AmbiguousError, LinkError, NotFoundError
+from dropflow.graph.names import ambiguous
+from dropflow.rest.schema import DropInfo, DropPage, DropQuery
+
+__all__ = ["locate"]
+
+_SHOWN = 3
+
+
+def locate(find: Callable[[DropQuery], DropPage], text: str, *, session: str) -> DropInfo:
+    """Return the drop that `text` names.
+
+    Parameters
+    ----------
+    find : callable
+        Finds drops of the session, on all nodes at or below a manager.
+    text : str
+        A whole id, or the end of one.
+    session : str
+        Its name, for errors.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such drop.
+    AmbiguousError
+        It is no whole id, and several drops end in it, or may: not all drops of the session are at or below the
+        manager.
+    LinkError
+        A node does not answer that may hold the drop, or another one that ends so.
+    """
+    if not text:
+        raise NotFoundError("no drop has an empty id", where=session)
+    whole = find(DropQuery(oid=text, limit=1))
+    if whole.drops:
+        return whole.drops[0]
+    page = find(DropQuery(ending=text, limit=_SHOWN))
+    if page.total > 1:
+        raise ambiguous(text, page.total, [drop.oid for drop in page.drops])
+    if page.missing:
+        silent = ", ".join(page.missing)
+        if page.drops:
+            raise LinkError(
+                f"whether {text!r} names one drop is not known while {silent} does not answer",
+                where=session,
+                hint=f"give the whole id, for example {page.drops[0].oid}",
+            )
+        raise LinkError(
+            f"drop {text!r} of session {session!r} is on no node that answers",
+            where=session,
+            hint=f"it may be on {silent}, which does not answer",
+        )
+    if not page.drops:
+        raise NotFoundError(f"there is no drop {text!r}", where=session, hint="see the list of its drops")
+    if page.held < page.whole:
+        raise AmbiguousError(
+            f"{text!r} may be the end of several ids: only {page.held} of {page.whole} drops are here",
+            where=session,
+            hint=f"give the whole id, for example {page.drops[0].oid}, or ask a manager of the whole session",
+        )
+    return page.drops[0]
