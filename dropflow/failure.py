@@ -1,18 +1,19 @@
 """A failure as data: what an attempt left behind when it did not succeed."""
 
-import traceback
-
 import msgspec
 
 from dropflow.errors import DropflowError, HttpError, WorldError
+from dropflow.exception_text import name_of, sendable, summary_of, trace_of
 
 __all__ = ["Failure"]
 
-_TRACEBACK_LINES = 40
+_DETAIL = 20_000
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Why something failed, small enough to keep and to send.
+
+    Every text is cut and made fit for UTF-8 when a failure is made, since it may come from code of users.
 
     Attributes
     ----------
@@ -37,26 +38,35 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     retryable: bool = False
     detail: str = ""
 
+    def __post_init__(self) -> None:
+        for name in ("code", "kind", "text", "hint"):
+            msgspec.structs.force_setattr(self, name, sendable(getattr(self, name)))
+        msgspec.structs.force_setattr(self, "detail", sendable(self.detail, _DETAIL, keep_end=True))
+
     @classmethod
     def of(cls, error: BaseException, *, detail: str = "") -> "Failure":
-        """The failure that `error` stands for; the traceback's tail becomes its detail unless one is given."""
-        if isinstance(error, DropflowError):
-            original = error.__cause__ or error
-            return cls(
-                code=error.code,
-                kind=type(original).__name__,
-                text=error.text,
-                hint=error.hint,
-                retryable=error.retryable,
-                detail=detail,
-            )
-        lines = traceback.format_exception(error)
+        """The failure that `error` stands for; the traceback's tail becomes its detail unless one is given.
+
+        Never raises, whatever the methods of `error` do.
+        """
+        try:
+            if isinstance(error, DropflowError):
+                return cls(
+                    code=error.code,
+                    kind=name_of(error.__cause__ or error),
+                    text=error.text,
+                    hint=error.hint,
+                    retryable=bool(error.retryable),
+                    detail=detail,
+                )
+        except BaseException:  # noqa: BLE001, S110 - a subclass of users; what follows asks it for nothing but a text
+            pass
         return cls(
             code="DF105",
-            kind=type(error).__name__,
-            text=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+            kind=name_of(error),
+            text=summary_of(error),
             retryable=True,
-            detail=detail or "".join(lines)[-_TRACEBACK_LINES * 120 :],
+            detail=detail or trace_of(error, error.__traceback__),
         )
 
     def as_error(self) -> DropflowError:

@@ -41,6 +41,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError
+from dropflow.exception_text import summary_of, text_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -200,7 +201,7 @@ def _pickled(value: Any) -> bytes:
 
         return cast(bytes, cloudpickle.dumps(value, protocol=_PROTOCOL))
     except Exception as problem:
-        raise _CannotHoldError(f"it cannot be pickled: {problem}") from problem
+        raise _CannotHoldError(f"it cannot be pickled: {text_of(problem)}") from problem
 
 
 def _is_plain_array(value: Any) -> bool:
@@ -237,7 +238,7 @@ def _load_pickle(source: Source) -> Any:
             hint="install it: pip install 'dropflow[dill]'",
         ) from problem
     except Exception as problem:  # damaged pickles raise nearly anything, and so do the objects in them
-        raise _CannotHoldError(f"it cannot be unpickled ({type(problem).__name__}: {problem})") from problem
+        raise _CannotHoldError(f"it cannot be unpickled ({summary_of(problem)})") from problem
     left = len(content) - stream.tell()
     if left:
         source.warn(

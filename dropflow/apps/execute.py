@@ -5,6 +5,7 @@ attempt failed.
 """
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 
@@ -62,7 +63,7 @@ class LocalExecutor:
         Raises
         ------
         KeyboardInterrupt
-            Somebody pressed Ctrl-C while the attempt ran in the main thread: that is no failure of the application.
+            Ctrl-C was pressed while the attempt ran in the main thread: that is no failure of the application.
         """
         started = self._clock.monotonic()
         log = DropLog(self._logs, task.oid, self._spec.log_limit)
@@ -73,11 +74,9 @@ class LocalExecutor:
             if self._plans.templates[task.template].kind is Kind.DATA:
                 return self._materialise(task, started)
             return self._run(task, log, started)
-        except KeyboardInterrupt as error:
-            if threading.current_thread() is threading.main_thread():
+        except BaseException as error:  # whatever an application raises is its failure, not ours
+            if isinstance(error, KeyboardInterrupt) and _is_ctrl_c():
                 raise
-            return self._failed(task, error, log, started)
-        except BaseException as error:  # noqa: BLE001 - whatever an application raises is its failure, not ours
             return self._failed(task, error, log, started)
         finally:
             _ROUTER.leave(previous)
@@ -134,3 +133,9 @@ class LocalExecutor:
             if failure.detail.startswith("Traceback"):
                 log.write_bytes(failure.detail.encode(errors="replace"))
         return Outcome(task.drop, task.attempt, {}, (), failure, self._clock.monotonic() - started)
+
+
+def _is_ctrl_c() -> bool:
+    """Whether a KeyboardInterrupt in this thread can come from Ctrl-C, and not only from the application itself."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -1,18 +1,17 @@
 """Turning what an application raised into a `Failure` that says what happened, where, and what to do."""
 
-import traceback
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
 
 from dropflow.errors import AppError, CancelledRunError, DropflowError
+from dropflow.exception_text import sendable, trace_of
 from dropflow.failure import Failure
 
 __all__ = ["failure_of", "trace"]
 
 _HOME = str(Path(__file__).resolve().parents[1])
-_LINES = 40
 _FROZEN = "<frozen "
 
 _HINTS: dict[type[BaseException], str] = {
@@ -35,12 +34,19 @@ def failure_of(error: BaseException, *, log_tail: str = "") -> Failure:
     log_tail : str
         End of what it printed: the detail of failures that have no traceback.
     """
+    try:
+        return _failure_of(error, log_tail)
+    except BaseException:  # noqa: BLE001 - an exception of users, whose attributes may raise anything
+        return Failure.of(error)
+
+
+def _failure_of(error: BaseException, log_tail: str) -> Failure:
     if isinstance(error, CancelledRunError):
         return Failure(code="DF000", kind="CancelledRunError", text="the attempt was stopped")
     if isinstance(error, DropflowError):
         cause = error.__cause__
         found = Failure.of(error, detail=trace(cause) if cause is not None else log_tail)
-        return msgspec.structs.replace(found, text=f"{error.where}: {error.text}") if error.where else found
+        return msgspec.structs.replace(found, text=f"{sendable(error.where)}: {found.text}") if error.where else found
     if isinstance(error, SystemExit):
         return Failure(
             code=AppError.code,
@@ -55,8 +61,7 @@ def failure_of(error: BaseException, *, log_tail: str = "") -> Failure:
 
 def trace(error: BaseException) -> str:
     """The traceback of `error` without the frames of dropflow above the application's own."""
-    lines = traceback.format_exception(type(error), error, _own(error.__traceback__))
-    return "".join("".join(lines).splitlines(keepends=True)[-_LINES:])
+    return trace_of(error, _own(error.__traceback__))
 
 
 def _own(frames: TracebackType | None) -> TracebackType | None:

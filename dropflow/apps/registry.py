@@ -20,11 +20,15 @@ from typing import TYPE_CHECKING, cast
 from dropflow.apps.api import App
 from dropflow.data.registry import check_all
 from dropflow.engine.component import Component
-from dropflow.errors import DropflowError, MissingDependencyError, UnknownComponentError
+from dropflow.errors import AppError, DropflowError, MissingDependencyError, UnknownComponentError
+from dropflow.exception_text import summary_of
 from dropflow.graph.templates import Kind, Template
 from dropflow.problems import Problem, Severity
 
 __all__ = ["APPLICATIONS", "APP_COMPONENTS", "app_class", "app_components", "app_for", "check"]
+
+_WHAT_USERS_RAISE = (Exception, SystemExit, GeneratorExit)
+"""What becomes an error of the graph when an import or a constructor of users raises it; Ctrl-C does not."""
 
 APP_COMPONENTS: tuple[Component, ...]
 """The definitions of all built-in applications, for the palette and the reference; made when first asked for."""
@@ -116,10 +120,22 @@ def app_for(template: Template) -> App:
         As `app_class`.
     BadParameterError
         Lists every parameter that cannot be used.
+    AppError
+        The class of a user raised something else when it was made.
     """
-    application = app_class(template)(template)
-    if hasattr(application, "component"):
-        _ = application.parameters  # parsed here, once, so that bad ones are known before anything runs
+    kind = app_class(template)
+    try:
+        application = kind(template)
+        if hasattr(application, "component"):
+            _ = application.parameters  # parsed here, once, so that bad ones are known before anything runs
+    except DropflowError:
+        raise
+    except _WHAT_USERS_RAISE as problem:
+        raise AppError(
+            f"the application '{template.component}' cannot be made: {summary_of(problem)}",
+            where=_name(template),
+            hint="correct the class, or the fields of this node that it reads",
+        ) from problem
     return application
 
 
@@ -233,8 +249,8 @@ def _import_theirs(template: Template, name: str) -> type[App]:
         raise _unknown(template, name, _missing(problem.name or module)) from problem
     except AttributeError as problem:
         raise _unknown(template, name, f"the module '{module}' is installed, but has no '{attribute}'") from problem
-    except Exception as problem:  # an import runs code of others, which may raise anything
-        reason = f"its module cannot be imported: {type(problem).__name__}: {problem}"
+    except _WHAT_USERS_RAISE as problem:  # an import runs code of others
+        reason = f"its module cannot be imported: {summary_of(problem)}"
         raise _unknown(template, name, reason) from problem
     if isinstance(found, type) and issubclass(found, App):
         return found

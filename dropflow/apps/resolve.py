@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError
+from dropflow.exception_text import summary_of
 
 __all__ = ["MOVED", "compile_source", "import_object", "is_pickled", "object_from_pickle", "object_from_source"]
 
@@ -127,7 +128,7 @@ def object_from_pickle(text: str, where: str) -> Any:
         ) from problem
     except Exception as problem:
         raise AppError(
-            f"func_code is a pickle that cannot be read: {type(problem).__name__}: {problem}",
+            f"func_code is a pickle that cannot be read: {summary_of(problem)}",
             where=where,
             hint="it may come from another Python version; give the source of the function instead",
         ) from problem
@@ -199,7 +200,7 @@ def _import(module: str, name: str, where: str) -> Any:
         ) from problem
     except Exception as problem:
         raise AppError(
-            f"the module '{module}' of the function '{name}' cannot be imported: {type(problem).__name__}: {problem}",
+            f"the module '{module}' of the function '{name}' cannot be imported: {summary_of(problem)}",
             where=where,
         ) from problem
 

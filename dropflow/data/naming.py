@@ -76,7 +76,8 @@ def final_path(
     Raises
     ------
     BadParameterError
-        Unknown placeholder, variable that is not set, or a relative path that leaves `base`.
+        Unknown placeholder, variable that is not set, a relative path that leaves `base`, or characters that no path of
+        ours can have.
 
     Examples
     --------
@@ -87,6 +88,7 @@ def final_path(
     if is_blank(value):
         return f"{base}/{made}"
     text = _fill(_variables(value.strip(), environment), oid, now, suffix)
+    _refuse_unwritable(text)
     if text.endswith("/") or os.path.normpath(text) == ".":
         text = f"{text}/{made}"
     if os.path.isabs(text):  # noqa: PTH117 - text, and normpath has no Path twin
@@ -109,6 +111,22 @@ def check_name(value: str, environment: Mapping[str, str] | None = None) -> None
         As `final_path`.
     """
     final_path(value, base=Path("/files"), oid="prefix_key_0", now=0.0, environment=environment)
+
+
+def _refuse_unwritable(path: str) -> None:
+    """Refuse what the operating system cannot open, or what no message to another process can hold."""
+    if "\0" in path:
+        raise BadParameterError(
+            f"the path {path!r} has a NUL character", hint="no file can have that name: choose another name"
+        )
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        bad = ascii(path[error.start])
+        raise BadParameterError(
+            f"the path {path!r} has the character {bad}, which cannot be written in UTF-8",
+            hint="choose another name",
+        ) from error
 
 
 def _variables(text: str, environment: Mapping[str, str] | None) -> str:

@@ -14,7 +14,7 @@ __all__ = ["ScriptedExecutor", "build", "refuse"]
 class ScriptedExecutor:
     """Components: ``fail`` fails, ``kill`` sends its process SIGKILL, ``exit`` leaves it, ``hang`` waits for an abort.
 
-    ``deaf`` waits for ever and takes no abort. ``mumble`` fails with a text that no message can hold.
+    ``deaf`` waits for ever and takes no abort. ``mumble`` writes to a path that no message can hold.
     Everything else copies its inputs to its outputs, adding its process id when it is called ``pid``.
     """
 
@@ -30,7 +30,7 @@ class ScriptedExecutor:
             failure = Failure(code="DF105", kind="Scripted", text=f"{task.oid} was told to fail", retryable=True)
             return Outcome(task.drop, task.attempt, failure=failure)
         if script == "mumble":
-            return Outcome(task.drop, task.attempt, failure=Failure(code="DF105", kind="Scripted", text="\udcff"))
+            return Outcome(task.drop, task.attempt, {task.outputs[0].drop: Handle(location="\udcff")})
         if script == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if script == "exit":

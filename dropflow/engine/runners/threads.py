@@ -6,6 +6,9 @@ from queue import SimpleQueue
 
 from dropflow.engine.api import Delivery, Executor, Opening, Outcome, Task
 from dropflow.engine.runners.aborted import aborted
+from dropflow.errors import InternalError
+from dropflow.exception_text import summary_of
+from dropflow.failure import Failure
 
 __all__ = ["ThreadRunner"]
 
@@ -89,12 +92,19 @@ class ThreadRunner:
                 if is_wanted:
                     self._running.add(key)
             if is_wanted:
-                outcome = self._executor.execute(task)
+                outcome = self._run(task)
                 with self._lock:
                     self._running.discard(key)
             else:
                 outcome = aborted(task)
             self._deliver([outcome])
+
+    def _run(self, task: Task) -> Outcome:
+        try:
+            return self._executor.execute(task)
+        except BaseException as error:  # noqa: BLE001 - a session that waits for this outcome would wait for ever
+            failure = Failure.of(InternalError(f"the attempt could not be run: {summary_of(error)}"))
+            return Outcome(task.drop, task.attempt, failure=failure)
 
 
 def _nowhere(_: Sequence[Opening | Outcome]) -> None:

@@ -38,6 +38,7 @@ from dropflow.engine.runners.wire import (
     ToWorker,
     frame,
 )
+from dropflow.exception_text import name_of, summary_of
 from dropflow.failure import Failure
 
 __all__ = ["main"]
@@ -232,8 +233,8 @@ class _Worker:
         try:
             module, _, function = hello.factory.partition(":")
             executor = getattr(importlib.import_module(module), function)(hello.spec)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the runner has to hear of it
-            self._tell(Refused(hello.runner, f"{type(error).__name__}: {error}"))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the runner has to be told
+            self._tell(Refused(hello.runner, summary_of(error)))
             return
         executor.on_opening = lambda opening: self._tell(Opened(hello.runner, opening))
         self._folders[hello.runner] = os.path.join(hello.spec.directory, "files")  # noqa: PTH118 - for chdir
@@ -261,8 +262,8 @@ def _sendable(outcome: Outcome) -> Outcome:
     try:
         frame(Outcomes((outcome,)))
     except Exception as error:  # noqa: BLE001 - as above
-        text = f"the outcome of the attempt cannot be sent: {type(error).__name__}: {error}"
-        failure = Failure(code="DF105", kind=type(error).__name__, text=text.encode(errors="replace").decode())
+        text = f"the outcome of the attempt cannot be sent: {summary_of(error)}"
+        failure = Failure(code="DF105", kind=name_of(error), text=text)
         return Outcome(outcome.drop, outcome.attempt, failure=failure, seconds=outcome.seconds)
     return outcome
 

@@ -83,7 +83,7 @@ def test_a_session_is_cancelled_without_harm_to_the_others(pool: WorkerPool, tmp
 
 
 def test_an_outcome_that_cannot_be_sent_is_a_failure(pool: WorkerPool, tmp_path: Path) -> None:
-    """An application whose failure no message can hold fails all the same, and says so."""
+    """An application whose content no message can name fails all the same, and says so."""
     result = _session(draw("A -> b, C -> d", A={"component": "mumble"}), pool, tmp_path / "s").run()
 
     assert result.states == {"COMPLETED": 2, "ERROR": 2, "SKIPPED": 0}

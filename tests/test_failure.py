@@ -1,0 +1,122 @@
+"""Failures as data: built from any exception, and always fit to be sent and stored."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow.errors import AppError, DropflowError
+from dropflow.exception_text import text_of
+from dropflow.failure import Failure
+
+ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=200)
+"""Lone surrogates and control characters included."""
+
+
+class _Text(str):
+    """A string whose methods do not work."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise ValueError("no length")
+
+    def isascii(self) -> bool:
+        raise ValueError("no")
+
+    def encode(self, encoding: str = "", errors: str = "") -> bytes:
+        raise ValueError(f"no {encoding} {errors}")
+
+
+def _raising(name: str, error: BaseException) -> type[Exception]:
+    def refuse(_: object) -> str:
+        raise error
+
+    return type(name, (Exception,), {"__str__": refuse, "__repr__": refuse})
+
+
+class _NameRefused(type):
+    @property
+    def __name__(cls) -> str:
+        raise ValueError("no name")
+
+
+class _NamelessError(Exception, metaclass=_NameRefused):
+    pass
+
+
+def _cyclic() -> Exception:
+    one, two = ValueError("one"), ValueError("two")
+    one.__cause__, two.__cause__ = two, one
+    return one
+
+
+def _noted() -> Exception:
+    error = ValueError("with notes")
+    error.__notes__ = 5  # type: ignore[assignment]
+    return error
+
+
+HOSTILE = {
+    "text raises": _raising("Broken", ValueError("no text"))(),
+    "text exits": _raising("Exiting", SystemExit(3))(),
+    "text interrupts": _raising("Interrupting", KeyboardInterrupt())(),
+    "text recurses": _raising("Deep", RecursionError())(),
+    "text is no text": type("Wrong", (Exception,), {"__str__": lambda _: 5})(),
+    "text is a strange string": type("Strange", (Exception,), {"__str__": lambda _: _Text("x")})(),
+    "huge": ValueError("x" * 50_000_000),
+    "surrogate": ValueError("\udcff\ud800"),
+    "nul": ValueError("a\0b"),
+    "group": ExceptionGroup("many", [ValueError("\udcff"), _raising("Broken", ValueError())()]),
+    "cycle": _cyclic(),
+    "notes": _noted(),
+    "no name": _NamelessError("x"),
+    "module without a name": ModuleNotFoundError("x", name=5),  # type: ignore[call-overload]
+    "exit with a strange status": SystemExit(_raising("Broken", ValueError())()),
+    "generator exit": GeneratorExit("x"),
+    "ours without text": DropflowError(None),  # type: ignore[arg-type]
+    "ours with a strange text": AppError(_Text("x"), hint=5, where=_Text("y")),  # type: ignore[arg-type]
+}
+"""What the code of users may raise."""
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_every_exception_gives_a_failure(case: str) -> None:
+    """Whatever an exception does when it is asked for its text, its failure is small and can be sent and stored."""
+    failure = Failure.of(HOSTILE[case])
+    body = msgspec.msgpack.encode(failure)
+
+    assert msgspec.msgpack.decode(body, type=Failure) == failure
+    assert msgspec.json.decode(msgspec.json.encode(failure), type=Failure) == failure
+    assert len(body) < 60_000
+    assert failure.text
+
+
+@given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT)
+def test_every_text_can_be_sent_and_stored(kind: str, text: str, hint: str, detail: str) -> None:
+    """A failure takes any text; what UTF-8 cannot hold is written as an escape, and all else stays as it is."""
+    failure = Failure(code="DF105", kind=kind, text=text, hint=hint, detail=detail)
+
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(failure), type=Failure) == failure
+    for given_text, kept in (
+        (kind, failure.kind),
+        (text, failure.text),
+        (hint, failure.hint),
+        (detail, failure.detail),
+    ):
+        assert kept == given_text.encode(errors="backslashreplace").decode()
+
+
+def test_long_texts_are_cut() -> None:
+    """Of a long text the beginning stays, of a long detail (a traceback) the end; both say how much is missing."""
+    failure = Failure(code="DF105", kind="E", text="a" * 10_000, detail="b" * 99_999 + "end")
+
+    assert failure.text.startswith("aaa")
+    assert failure.text.endswith("[... 6050 characters left out]")
+    assert failure.detail.startswith("[80052 characters left out ...]")
+    assert failure.detail.endswith("bend")
+
+
+def test_the_text_of_an_exception_that_has_none() -> None:
+    """It names the exception and what its __str__ raised."""
+    assert text_of(HOSTILE["text raises"]) == "its text cannot be had: __str__ raised ValueError"

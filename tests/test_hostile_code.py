@@ -1,0 +1,160 @@
+"""Whatever the code of users raises or answers, a session ends, and says which drop it was."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import msgspec
+import pytest
+
+from dropflow import local
+from dropflow.engine.journal import replay
+from dropflow.errors import BadGraphError
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from dropflow.states import SessionState
+
+MEMORY = "dlg.data.drops.memory.InMemoryDROP"
+FILE = "dlg.data.drops.file.FileDROP"
+
+BROKEN = """
+class Broken(Exception):
+    def __str__(self):
+        raise SystemExit(9)
+    __repr__ = __str__
+"""
+RAISED = {
+    "broken": (BROKEN + "def f():\n    raise Broken", "its text cannot be had: __str__ raised SystemExit"),
+    "surrogate": ("def f():\n    raise ValueError('\\udcff')", r"ValueError: \udcff"),
+    "huge": ("def f():\n    raise ValueError('x' * 30_000_000)", "characters left out"),
+    "exit": ("import sys\ndef f():\n    sys.exit('\\ud800')", "sys.exit"),
+    "interrupt": ("def f():\n    raise KeyboardInterrupt('mine')", "KeyboardInterrupt: mine"),
+    "generator": ("def f():\n    raise GeneratorExit", "GeneratorExit"),
+    "base": ("class Own(BaseException):\n    pass\ndef f():\n    raise Own('own')", "Own: own"),
+    "deep": ("def f():\n    f()", "RecursionError"),
+    "group": ("def f():\n    raise ExceptionGroup('all', [ValueError('\\udcff'), TypeError()])", "ExceptionGroup: all"),
+    "unpicklable": (
+        "def f():\n    error = ValueError('held')\n    error.hold = (x for x in [])\n    raise error",
+        "held",
+    ),
+    "module": ("def f():\n    raise ModuleNotFoundError('gone', name=5)", "gone"),
+    "reduce": (
+        "class Odd:\n    def __reduce__(self):\n        raise SystemExit\ndef f():\n    return Odd()",
+        "sys.exit()",
+    ),
+    "fine": ("def f():\n    return 1", ""),
+}
+
+
+def _function(builder: GraphBuilder, name: str, code: str, *, component: str = MEMORY, path: str = "") -> None:
+    fields = (Argument(name="func_name", value="f"), Argument(name="func_code", value=code))
+    builder.app(name, component="dlg.apps.pyfunc.PyFuncApp", category="PyFuncApp", arguments=fields)
+    named = (Argument(name="filepath", value=path),) if path else ()
+    builder.data(f"{name}-out", component=component, category="Memory", arguments=named)
+    builder.connect(name, f"{name}-out")
+
+
+@pytest.fixture
+def _ctrl_c_cancels() -> Iterator[None]:
+    """As in the command line, where Ctrl-C has a handler of its own and raises nothing."""
+    former = signal.signal(signal.SIGINT, lambda *_: None)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
+@pytest.mark.usefixtures("_ctrl_c_cancels")
+@pytest.mark.parametrize("runner", local.RUNNERS)
+def test_everything_that_user_code_raises_is_an_outcome(runner: str, tmp_path: Path) -> None:
+    """In each runner every attempt fails with its own reason, the others complete, and the journal can be read."""
+    builder = GraphBuilder("hostile")
+    for name, (code, _) in RAISED.items():
+        _function(builder, name, code)
+    graph = builder.build()
+    result = local.run(graph, directory=tmp_path, runner=runner, workers=1)
+    texts = {failure.name: failure.text for failure in result.failures}
+
+    assert result.status is SessionState.FAILED
+    assert texts.keys() == RAISED.keys() - {"fine"}
+    assert [name for name in texts if RAISED[name][1] not in texts[name]] == []
+    assert replay(graph, tmp_path / "journal.dfj").status is SessionState.FAILED
+    assert msgspec.json.decode((tmp_path / "summary.json").read_bytes())["status"] == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"), [("a\0b", "has a NUL character"), ("a\udcffb", "cannot be written in UTF-8")]
+)
+@pytest.mark.parametrize("where", ["field", "port"])
+def test_a_path_that_cannot_be_written_is_told(path: str, said: str, where: str, tmp_path: Path) -> None:
+    """In a field it is refused before anything runs; where an application computes it, its attempt fails."""
+    if where == "field":
+        builder = GraphBuilder("path")
+        _function(builder, "one", "def f():\n    return 1", component=FILE, path=path)
+        with pytest.raises(BadGraphError) as caught:
+            local.run(builder.build(), directory=tmp_path)
+        assert said in str(caught.value.problems[0])
+        return
+    result = local.run(_named_by_input(path), directory=tmp_path, runner="threads")
+
+    assert result.status is SessionState.FAILED
+    assert said in result.failures[0].text
+
+
+def _named_by_input(path: str) -> PhysicalGraph:
+    """An application whose input is the name of the file that it writes."""
+    builder = GraphBuilder("path")
+    code = f"def name():\n    return {path.encode('unicode_escape').decode()!r}.encode().decode('unicode_escape')"
+    fields = (
+        Argument(name="func_name", value="name"),
+        Argument(name="func_code", value=code),
+        Argument(name="out", usage="OutputPort", encoding="pickle"),
+    )
+    builder.app("name", component="dlg.apps.pyfunc.PyFuncApp", category="PyFuncApp", arguments=fields)
+    builder.data("named", component=MEMORY, category="Memory")
+    fields = (
+        Argument(name="out", usage="OutputPort", encoding="path"),
+        Argument(name="command", value="touch {out}"),
+    )
+    builder.app("write", component="dlg.apps.bash_shell_app.BashShellApp", category="BashShellApp", arguments=fields)
+    builder.data("written", component=FILE, category="File")
+    builder.connect("name", "named", source_port="out")
+    builder.connect("named", "write", target_port="out")
+    builder.connect("write", "written", source_port="out")
+    return builder.build()
+
+
+@pytest.mark.parametrize("method", ["__init__", "parameters", "run"])
+@pytest.mark.parametrize("raised", ["Broken()", "SystemExit(3)", "ValueError('\\udcff')"])
+def test_the_class_of_a_user_may_raise_anywhere(
+    method: str, raised: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is raised where an application is made is refused before anything runs; `run` fails its attempt."""
+    module = f"hostile_{method.strip('_')}_{abs(hash(raised))}"
+    source = f"""
+        from dropflow.apps.api import App
+        {{}}
+        class Hostile(App):
+            component = None
+            parameters = property(lambda self: self.meet("parameters"))
+            def meet(self, method):
+                if method == {method!r}:
+                    raise {raised}
+            def __init__(self, template):
+                self.template = template
+                self.meet("__init__")
+            def run(self, context):
+                self.meet("run")
+    """
+    (tmp_path / f"{module}.py").write_text(dedent(source).replace("{}", BROKEN))
+    monkeypatch.syspath_prepend(tmp_path)
+    builder = GraphBuilder("hostile")
+    builder.app("one", component=f"{module}.Hostile", category="PythonApp")
+    builder.data("out", component=MEMORY, category="Memory")
+    builder.connect("one", "out")
+    if method == "run":
+        result = local.run(builder.build(), directory=tmp_path / "session", runner="threads")
+        assert result.status is SessionState.FAILED
+        return
+    with pytest.raises(BadGraphError, match="cannot be made"):
+        local.run(builder.build(), directory=tmp_path / "session")
