@@ -1,7 +1,9 @@
 """What becomes of contents in whole graphs, from the file to the result."""
 
+import os
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,7 @@ from dropflow.engine.reports import SessionResult
 from dropflow.graph import codec
 from dropflow.graph.interchange import write_pg
 from dropflow.states import SessionState
-from tests.drawn_graphs import construct, data, draw, function
+from tests.drawn_graphs import app, construct, data, draw, function
 from translator.pipeline import translate
 
 
@@ -59,3 +61,52 @@ def test_a_share_of_errors_that_equals_the_threshold_is_tolerated(gathering: Pat
 
     assert run(source, tmp_path / "run").status is SessionState.FINISHED
     assert written(tmp_path / "run") == "306"
+
+
+def bash(name: str, command: str) -> dict[str, Any]:
+    """A shell command."""
+    return app(name, "dlg.apps.bash_shell_app.BashShellApp", command=command)
+
+
+@pytest.mark.parametrize("runner", ["inline", "processes"])
+def test_a_fifo_is_no_output(tmp_path: Path, runner: str) -> None:
+    """A FIFO that a graph names as an output stays what it is, and one that a program makes is no content.
+
+    The session ends with an error for each, and nothing waits for a reader or writer.
+    """
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    nodes = [
+        bash("Named", "echo hello > %o0"),
+        data("named", "File", filepath=str(fifo)),
+        bash("Made", "mkfifo %o0"),
+        data("made", "File", filepath="made.txt"),
+        bash("Kept", "mkfifo %o0"),
+        data("kept"),
+    ]
+    graph = draw(tmp_path / "g.graph", nodes, "Named > named", "Made > made", "Kept > kept")
+    result = run(graph, tmp_path / "run", runner=runner)
+
+    assert result.status is SessionState.FAILED
+    assert sorted(failure.text.split(",")[0] for failure in result.failures) == [
+        f"{fifo} is a FIFO (named pipe)",
+        *["the program left a FIFO (named pipe) at the path of its output"] * 2,
+    ]
+    assert fifo.is_fifo()
+
+
+def test_a_fifo_is_an_input_by_its_path_only(tmp_path: Path) -> None:
+    """A function that takes the value of a FIFO fails at once; a program that is given its path reads it."""
+    os.mkfifo(tmp_path / "fifo")
+    nodes = [
+        data("fifo", "File", filepath=str(tmp_path / "fifo")),
+        function("Value", "def Value(input):\n    return 1\n"),
+        data("value"),
+        bash("Both", "(echo hello > %i0 &) ; cat %i0 > %o0"),
+        data("both", "File", filepath="out.txt"),
+    ]
+    result = run(draw(tmp_path / "g.graph", nodes, "fifo > Value > value", "fifo > Both > both"), tmp_path / "run")
+
+    (failure,) = result.failures
+    assert failure.text == f"{tmp_path / 'fifo'} is a FIFO (named pipe), which may have no end and cannot be read twice"
+    assert written(tmp_path / "run") == "hello\n"

@@ -211,12 +211,11 @@ def _is_plain_array(value: Any) -> bool:
 
 
 def _unpickled(source: Source) -> Any:
-    if not source.size:
-        # Of a text drop the empty text; a device or a pipe has no size until it is read.
-        return "" if source.is_text else None
     if source.is_text:
         return _text(source)
     head = bytes(source.view()[: len(_NPY_START)])
+    if not head:
+        return None
     if head == _NPY_START:
         return _array(source)
     if not _looks_pickled(head):
@@ -326,7 +325,7 @@ def _literal(value: Any) -> bytes:
 
 
 def _unliteral(source: Source) -> Any:
-    if not source.size:
+    if not len(source.view()):
         return None
     if _is_pickle_in_memory(source):
         return _load_pickle(source)

@@ -111,7 +111,9 @@ class DropLog:
 
     def _open(self) -> io.FileIO:
         descriptor = os.open(
-            f"{self._folder}/{drop_file_name(self._oid)}.log", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+            f"{self._folder}/{drop_file_name(self._oid)}.log",
+            os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o644,
         )
         self._file = io.FileIO(descriptor, "r+")
         self._size = self._file.seek(0, os.SEEK_END)

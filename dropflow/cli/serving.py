@@ -21,6 +21,7 @@ from dropflow.cli.paths import default_key, default_root
 from dropflow.cli.records import forget, remember
 from dropflow.cli.stopping import Stopping
 from dropflow.errors import ConflictError, StorageError, UsageError
+from dropflow.private import private_directory
 from dropflow.rest.auth import is_loopback, load_token, make_token
 from managers.keys import ClusterKey, create, load
 
@@ -174,10 +175,10 @@ def claim_root(root: Path, stack: ExitStack) -> Path:
     ConflictError
         Another process holds it.
     StorageError
-        It cannot be made.
+        It cannot be made, or other users can change what is in it.
     """
+    private_directory(root)
     try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = stack.enter_context((root / ".lock").open("a"))
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -185,7 +186,7 @@ def claim_root(root: Path, stack: ExitStack) -> Path:
         raise ConflictError("another manager works in this directory", where=str(root), hint=hint) from error
     except OSError as error:
         hint = "choose another --root"
-        raise StorageError(f"the directory cannot be made: {error.strerror}", where=str(root), hint=hint) from error
+        raise StorageError(f"the directory cannot be used: {error.strerror}", where=str(root), hint=hint) from error
     return root.resolve()
 
 

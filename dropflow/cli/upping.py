@@ -23,6 +23,7 @@ from dropflow.cli.paths import default_key, default_root
 from dropflow.cli.serving import announce, browser_url, claim_root, cluster_key
 from dropflow.cli.stopping import Stopping
 from dropflow.errors import WorldError
+from dropflow.private import private_directory
 from dropflow.rest.auth import make_token, store_token
 
 __all__ = ["UpOptions", "run_up"]
@@ -253,7 +254,7 @@ class _Family:
         options = self._options
         entrance = ("--no-auth",) if options.no_auth else ("--token-file", str(self._root / "token"))
         root = self._root / name
-        root.mkdir(mode=0o700, exist_ok=True)
+        private_directory(root)
         arguments = (
             *("--root", str(root), "--port", f"{port}", *more, *entrance),
             *("--key", options.key or str(default_key()), "--group", f"up-{os.getpid()}"),

@@ -3,16 +3,15 @@
 import io
 import mmap
 import os
-import stat
 import zlib
-from pathlib import Path
 from typing import BinaryIO
 
 from dropflow.data.faults import refused
+from dropflow.data.special import refuse_reading
 from dropflow.engine.api import Handle
 from dropflow.errors import StorageError, UsageError
 
-__all__ = ["EMPTY", "NULL", "checksum_of", "measure", "open_content", "read", "verify", "view"]
+__all__ = ["EMPTY", "NULL", "checksum_of", "measure", "open_content", "open_file", "read", "verify", "view"]
 
 EMPTY = Handle()
 """Nothing, in memory."""
@@ -30,7 +29,7 @@ def view(handle: Handle) -> memoryview:
     Raises
     ------
     UsageError
-        The content is a directory, or a device without end.
+        The content is a directory, a FIFO, a socket or a device.
     StorageError
         It cannot be read.
     """
@@ -38,11 +37,8 @@ def view(handle: Handle) -> memoryview:
         return memoryview(handle.body)
     path = _path(handle)
     try:
-        with open(path, "rb") as stream:  # noqa: PTH123 - reading is on the path of every task
-            status = os.fstat(stream.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                return memoryview(_read_special(path, stream, status.st_mode))
-            if not status.st_size:
+        with open_file(path) as stream:
+            if not os.fstat(stream.fileno()).st_size:
                 return memoryview(b"")
             return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
@@ -55,7 +51,7 @@ def read(handle: Handle) -> bytes:
     Raises
     ------
     UsageError
-        The content is a directory, or a device without end.
+        The content is a directory, a FIFO, a socket or a device.
     StorageError
         It cannot be read.
     """
@@ -68,7 +64,7 @@ def open_content(handle: Handle) -> BinaryIO:
     Raises
     ------
     UsageError
-        The content is a directory.
+        The content is a directory, a FIFO, a socket or a device.
     StorageError
         It cannot be opened.
     """
@@ -76,9 +72,28 @@ def open_content(handle: Handle) -> BinaryIO:
         return io.BytesIO(handle.body)
     path = _path(handle)
     try:
-        return Path(path).open("rb")
+        return open_file(path)
     except OSError as error:
         raise refused("read", path, error) from error
+
+
+def open_file(path: str) -> io.BufferedReader:
+    """A regular file, open for reading. Never waits: opening a FIFO without a writer otherwise would.
+
+    Raises
+    ------
+    UsageError
+        It is a FIFO, a socket or a device.
+    OSError
+        It cannot be opened.
+    """
+    stream = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: PTH123, SIM115 - see view
+    try:
+        refuse_reading(path, os.fstat(stream.fileno()).st_mode)
+    except BaseException:
+        stream.close()
+        raise
+    return stream
 
 
 def verify(handle: Handle) -> None:
@@ -134,12 +149,3 @@ def _path(handle: Handle) -> str:
     if handle.kind == "url":
         raise UsageError(f"{handle.location} is not here", hint="give the port the encoding 'dataurl' and fetch it")
     return handle.location
-
-
-def _read_special(path: str, stream: BinaryIO, mode: int) -> bytes:
-    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-        raise UsageError(
-            f"{path} is a device, which may have no end",
-            hint="let the application read from its path: give the port the encoding 'path'",
-        )
-    return stream.read()

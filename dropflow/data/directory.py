@@ -9,6 +9,7 @@ from dropflow.data.faults import storage
 from dropflow.data.file import found
 from dropflow.data.naming import check_name, final_path
 from dropflow.data.parts import remove_part, temporary_path
+from dropflow.data.special import refuse_made
 from dropflow.data.store import Part, Slot
 from dropflow.engine.api import Handle
 from dropflow.engine.component import Component, Parameter
@@ -93,6 +94,7 @@ class DirectoryPart:
         with storage("finish writing", path):
             if not path.exists():
                 path.mkdir(parents=True)
+            refuse_made(self._path, path.stat().st_mode)
             kind = "directory" if path.is_dir() else "file"
             return Handle(kind=kind, location=self._path, final=self._final, size=measure(self._path))
 

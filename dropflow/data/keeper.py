@@ -7,6 +7,7 @@ attempt may run twice and its content still be committed once.
 """
 
 import contextlib
+import errno
 import logging
 import os
 import shutil
@@ -23,9 +24,11 @@ from dropflow.data.faults import refused, storage
 from dropflow.data.lifecycle import goes, wants_parent_gone
 from dropflow.data.parts import remove_part, remove_part_folder
 from dropflow.data.results import suffix_for
+from dropflow.data.special import refuse_special
 from dropflow.data.store import Slot
-from dropflow.data.workspace import Workspace
+from dropflow.data.workspace import BESIDE, Workspace
 from dropflow.engine.api import Handle
+from dropflow.errors import DropflowError
 from dropflow.graph.templates import Template
 from dropflow.ids import drop_file_name
 
@@ -71,13 +74,18 @@ class LocalKeeper:
         ------
         StorageError
             The rename failed; the part is gone.
+        BadFileError
+            A FIFO, a socket or a device is there; the part is gone.
         """
         if not part.final:
             return part
         try:
+            refuse_special(part.final)
             self._place(part.location, part.final)
-        except OSError as error:
+        except (OSError, DropflowError) as error:
             remove_part(part.location)
+            if isinstance(error, DropflowError):
+                raise
             raise refused("put the content in its place at", part.final, error) from error
         remove_part_folder(part.location)
         self._own(part.final, drop)
@@ -182,7 +190,7 @@ class LocalKeeper:
             noted = []
         for path in noted:
             # The register is ours, but a line cut short by a crash must not name something else.
-            if Path(path).name.startswith(".dropflow-"):
+            if Path(path).name.startswith(BESIDE):
                 remove_part(path)
         shutil.rmtree(self.workspace.tmp, ignore_errors=True)
 
@@ -206,25 +214,33 @@ class LocalKeeper:
                 raise
             Path(final).parent.mkdir(parents=True, exist_ok=True)
             if os.path.isdir(final) and not os.path.islink(final):  # noqa: PTH112, PTH114 - as above
-                # Beside the new content, which is on the same file system.
-                os.replace(final, f"{location}~")  # noqa: PTH105
-                shutil.move(location, final)
-                shutil.rmtree(f"{location}~", ignore_errors=True)
-            elif os.path.isdir(location) and os.path.lexists(final):  # noqa: PTH112
-                os.unlink(final)  # noqa: PTH108
-                shutil.move(location, final)
+                self._replace_directory(location, final)
             else:
-                _move(location, final)
+                if os.path.isdir(location) and os.path.lexists(final):  # noqa: PTH112
+                    os.unlink(final)  # noqa: PTH108
+                self._move(location, final)
 
+    def _replace_directory(self, location: str, final: str) -> None:
+        old = self.workspace.part_beside(final)
+        os.replace(final, old)  # noqa: PTH105 - text, as in _place
+        try:
+            self._move(location, final)
+        except OSError:
+            os.replace(old, final)  # noqa: PTH105
+            raise
+        remove_part(old)
 
-def _move(location: str, final: str) -> None:
-    """Rename; from another file system (shared memory) copy beside the target first."""
-    try:
-        os.replace(location, final)  # noqa: PTH105 - text, as in _place
-    except OSError:
-        beside = f"{final}.part"
-        shutil.move(location, beside)
-        os.replace(beside, final)  # noqa: PTH105
+    def _move(self, location: str, final: str) -> None:
+        """Rename; from another file system (shared memory) copy beside the target first."""
+        try:
+            os.replace(location, final)  # noqa: PTH105 - text, as in _place
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            beside = self.workspace.part_beside(final)
+            shutil.move(location, beside)
+            os.replace(beside, final)  # noqa: PTH105
+            remove_part_folder(beside)
 
 
 def _remove(path: str) -> None:

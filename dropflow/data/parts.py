@@ -2,16 +2,17 @@
 
 import contextlib
 import errno
+import io
 import os
 import shutil
 import stat
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
 from dropflow.data.content import checksum_of, measure
 from dropflow.data.faults import refused, storage
+from dropflow.data.special import refuse_made, refuse_special
 from dropflow.data.store import Slot
 from dropflow.data.workspace import PART_FOLDER
 from dropflow.engine.api import Handle
@@ -19,6 +20,9 @@ from dropflow.engine.api import Handle
 __all__ = ["FilePart", "remove_part", "remove_part_folder", "temporary_path"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+_MODE = 0o666
+"""Of new files, less the umask: they are under their final name when they are committed."""
 
 
 def temporary_path(slot: Slot, final: str) -> str:
@@ -26,13 +30,16 @@ def temporary_path(slot: Slot, final: str) -> str:
 
     Raises
     ------
+    BadFileError
+        At `final` is a FIFO, a socket or a device.
     StorageError
         Nothing can be written there.
     """
     workspace = slot.workspace
+    refuse_special(final)
     if workspace.is_inside(final):
         return workspace.part_name(slot.drop, slot.attempt, slot.number)
-    return workspace.part_name_beside(final, slot.drop, slot.attempt, slot.number)
+    return workspace.part_beside(final)
 
 
 class FilePart:
@@ -71,10 +78,11 @@ class FilePart:
         self._durable = durable
         self._directory_for = directory_for
         self._overflow = overflow
-        self._stream: BinaryIO | None = None
+        self._stream: io.FileIO | None = None
         self._size = 0
         self._checksum = 0
         self._text = True
+        self._begun = False
         self._given = False
 
     @property
@@ -152,18 +160,22 @@ class FilePart:
             self._open()
             self._close()
             return self._kind, 0, 0
+        refuse_made(self._path, mode)
         size = measure(self._path)
         if stat.S_ISDIR(mode):
             return "directory", size, 0
-        return self._kind, size, checksum_of(self._path) if stat.S_ISREG(mode) else 0
+        return self._kind, size, checksum_of(self._path)
 
-    def _open(self) -> BinaryIO:
+    def _open(self) -> io.FileIO:
         if self._stream is None:
+            flags = _APPEND if self._begun or self._given else _APPEND | os.O_EXCL  # nothing that others have put there
             try:
-                self._stream = open(self._path, "ab", buffering=0)  # noqa: SIM115, PTH123 - closed by finish or abandon
+                descriptor = os.open(self._path, flags, _MODE)
             except FileNotFoundError:
                 Path(self._path).parent.mkdir(parents=True, exist_ok=True)
-                self._stream = Path(self._path).open("ab", buffering=0)  # noqa: SIM115 - as above
+                descriptor = os.open(self._path, flags, _MODE)
+            self._stream = io.FileIO(descriptor, "ab")
+            self._begun = True
         return self._stream
 
     def _close(self) -> None:

@@ -50,7 +50,7 @@ def sweep(root: Path = ROOT) -> list[Path]:
     try:
         namespace = _namespace()
         for path in root.glob(f"{_PREFIX}-{namespace}-*"):
-            if path.stat().st_uid == os.getuid() and _is_dead(path.name):
+            if path.lstat().st_uid == os.getuid() and _is_dead(path.name):
                 release(path)
                 removed.append(path)
     except OSError:

@@ -8,24 +8,33 @@
                 tmp/<drop>-<attempt>-<n>    uncommitted parts
                 tmp/<drop>-<attempt>-<n>.part/   those that programs write, under their final base name
                 tmp/shm           link to the session's directory in shared memory
-                tmp/outside       temporary names beside targets elsewhere, one a line
+                tmp/outside       private directories beside targets elsewhere, one a line
 
-Parts that must end outside the session directory are written under a hidden name beside their target, because a rename
-is atomic only within one file system. The names are noted in ``tmp/outside`` first, so that whoever closes the session
-can sweep up after a worker that was killed.
+Parts that must end outside the session directory are written beside their target, because a rename is atomic only
+within one file system. Other users may be able to write there, too: each such part is alone in a directory that only
+this user can enter, with a name that cannot be guessed. ``tmp`` is as private. The directories are noted in
+``tmp/outside`` before they are made, so that the keeper that closes the session can remove what a killed worker left.
 """
 
 import os
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from dropflow.data.faults import storage
 from dropflow.ids import safe_name
+from dropflow.private import private_directory
 
-__all__ = ["PART_FOLDER", "Workspace"]
+__all__ = ["BESIDE", "PART_FOLDER", "Workspace"]
+
+BESIDE = ".dropflow-"
+"""How the directories begin that hold a part beside its target."""
 
 PART_FOLDER = ".part"
 """How the directories end that hold one part each."""
+
+_PRIVATE = 0o700
+_RANDOM_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ class Workspace:
 
     @property
     def outside(self) -> Path:
-        """Register of temporary files and directories outside this one."""
+        """Register of temporary directories outside this one."""
         return Path(self.directory, "tmp", "outside")
 
     def prepare(self) -> None:
@@ -85,31 +94,39 @@ class Workspace:
         StorageError
             One of them cannot be made.
         """
-        for path in (self.files, self.results, self.logs, self.tmp):
+        for path in (self.files, self.results, self.logs):
             with storage("make the directory", path):
                 path.mkdir(parents=True, exist_ok=True)
+        self._make_tmp()
 
     def part_name(self, drop: int, attempt: int, number: int | str) -> str:
         """Temporary path for one uncommitted part; touches no disk."""
         return f"{self.directory}/tmp/{drop}-{attempt}-{number}"  # noqa: S108 - our own tmp
 
-    def part_name_beside(self, final: str, drop: int, attempt: int, number: int | str) -> str:
-        """As `part_name`, on the file system of `final`, whose parent is made if it is missing.
+    def part_beside(self, final: str) -> str:
+        """Temporary path for one part that ends at `final`, on its file system; a missing parent is made.
+
+        Below the session directory that is a path in `tmp`. Elsewhere it is the base name of `final` in a new directory
+        beside it, which no other user can enter, or prepare.
 
         Raises
         ------
         StorageError
             Nothing can be written there.
         """
-        parent = Path(final).parent
-        path = parent / f".dropflow-{safe_name(self.session)}-{drop}-{attempt}-{number}"
+        token = secrets.token_hex(_RANDOM_BYTES)
+        if self.is_inside(final):
+            return f"{self.directory}/tmp/{token}"  # noqa: S108 - our own tmp
+        parent, _, name = final.rpartition("/")
+        folder = f"{parent}/{BESIDE}{safe_name(self.session)}-{token}{PART_FOLDER}"
         with storage("make the directory", parent):
-            parent.mkdir(parents=True, exist_ok=True)
+            Path(parent or "/").mkdir(parents=True, exist_ok=True)
+        self._make_tmp()
         with storage("write beside", final):
-            self.tmp.mkdir(parents=True, exist_ok=True)
             with self.outside.open("a", encoding="utf-8") as register:
-                register.write(f"{path}\n{path}{PART_FOLDER}\n")
-        return str(path)
+                register.write(f"{folder}\n")
+            os.mkdir(folder, _PRIVATE)  # noqa: PTH102 - as in part_directory
+        return f"{folder}/{name}"
 
     def part_directory(self, name: str) -> str:
         """A directory for the part with the temporary path `name`, for programs that look at its base name.
@@ -119,6 +136,9 @@ class Workspace:
         StorageError
             It cannot be made.
         """
+        folder = name.rpartition("/")[0]
+        if folder.endswith(PART_FOLDER):
+            return folder  # made beside the target already
         path = name + PART_FOLDER
         try:
             os.mkdir(path)  # noqa: PTH102 - on the path of every part that a program writes: Path doubles its cost
@@ -126,6 +146,16 @@ class Workspace:
             with storage("make the directory", path):
                 Path(path).mkdir(parents=True, exist_ok=True)
         return path
+
+    def _make_tmp(self) -> None:
+        """Make `tmp`, or see that no other user can have prepared what is in it.
+
+        Raises
+        ------
+        StorageError
+            It cannot be made, or is not private.
+        """
+        private_directory(self.tmp)
 
     def is_inside(self, path: str) -> bool:
         """Whether `path` (absolute, normal) lies in the session directory."""

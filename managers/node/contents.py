@@ -16,6 +16,7 @@ import msgspec
 
 from dropflow.data.faults import storage
 from dropflow.data.parts import remove_part
+from dropflow.data.special import refuse_reading
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError
@@ -94,6 +95,8 @@ class Contents:
             return BufferSource(handle.body)
         if handle.kind == "directory":
             return _TarSource(Path(handle.location), self._workspace.tmp / f"offer-{drop}-{producer}.tar")
+        with storage("read", handle.location):
+            refuse_reading(handle.location, Path(handle.location).stat().st_mode)
         return FileSource(Path(handle.location))
 
     # From others.

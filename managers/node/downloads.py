@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from dropflow.data.content import open_file
 from dropflow.data.faults import storage
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
@@ -27,7 +28,7 @@ def file_download(path: Path, name: str, content_type: str = _BINARY) -> Downloa
         It cannot be read.
     """
     try:
-        stream = path.open("rb")
+        stream = open_file(str(path))
         size = os.fstat(stream.fileno()).st_size
     except OSError as error:
         raise StorageError(f"cannot be read: {error.strerror}", where=str(path)) from error

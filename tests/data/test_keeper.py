@@ -1,7 +1,9 @@
 """The keeper: commits, assembly, release, results."""
 
 import errno
+import io
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,15 @@ import pytest
 
 from dropflow.apps.encodings import encode
 from dropflow.clock import SystemClock
-from dropflow.data.content import EMPTY, NULL, read, verify
+from dropflow.data.content import EMPTY, NULL, open_content, read, verify
 from dropflow.data.keeper import LocalKeeper
 from dropflow.data.memory import SMALL
 from dropflow.data.parts import FilePart
 from dropflow.data.registry import store_for
 from dropflow.data.store import Slot
+from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
-from dropflow.errors import StorageError
+from dropflow.errors import AppError, BadFileError, StorageError, UsageError
 from dropflow.graph.templates import Template
 
 Node = Callable[..., Template]
@@ -85,6 +88,120 @@ def test_a_killed_worker_leaves_nothing_elsewhere(keeper: LocalKeeper, node: Nod
     keeper.close()
 
     assert _names(tmp_path / "far") == []
+
+
+def test_a_link_that_waits_beside_a_target_is_not_followed(
+    keeper: LocalKeeper, node: Node, slot: Slots, tmp_path: Path
+) -> None:
+    """Whatever links another user makes beside an absolute target, nothing is written through them."""
+    far, victim = tmp_path / "far", tmp_path / "victim"
+    far.mkdir()
+    victim.write_text("precious")
+    for name in (".dropflow-trial-1-1-0", ".dropflow-trial-1-1-0.part", "x.part", ".dropflow-trial-1-1-0.part~"):
+        (far / name).symlink_to(victim)
+    keeper.commit(1, 1, node(FILE), _part(node(FILE, filepath=str(far / "x")), slot(drop=1), b"hello"))
+
+    assert (victim.read_text(), (far / "x").read_bytes()) == ("precious", b"hello")
+    assert not (far / "x").is_symlink()
+
+
+def test_parts_beside_a_target_cannot_be_prepared(node: Node, slot: Slots, tmp_path: Path) -> None:
+    """The directory of such a part has a new name each time, and only its owner can enter it."""
+    store = store_for(node(FILE, filepath=str(tmp_path / "far/x")))
+    folders = {Path(store.part(slot(drop=1)).path()).parent for _ in range(2)}
+    growing = store.growing
+    assert growing is not None
+    folders.add(Path(growing(slot(drop=1)).location).parent)
+
+    assert len(folders) == 3
+    assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700}
+    assert {folder.parent for folder in folders} == {tmp_path / "far"}
+
+
+def test_a_part_begins_with_a_file_of_its_own(tmp_path: Path) -> None:
+    """A file or a link that is where a part is to be written is neither appended to nor followed."""
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+    (tmp_path / "file").write_text("old")
+    for name in ("link", "file"):
+        with pytest.raises(StorageError, match="File exists"):
+            FilePart(str(tmp_path / name)).write(b"new")
+
+    assert (tmp_path / "file").read_text() == "old"
+    assert not (tmp_path / "victim").exists()
+
+
+def test_uncommitted_parts_are_private(keeper: LocalKeeper, tmp_path: Path) -> None:
+    """Nobody else can enter the directory of parts, and one that another user made is refused."""
+    assert keeper.workspace.tmp.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "open" / "tmp").mkdir(parents=True)
+    (tmp_path / "open" / "tmp").chmod(0o777)
+
+    with pytest.raises(StorageError, match="every user of this host can write"):
+        Workspace(str(tmp_path / "open"), "s").prepare()
+
+
+def test_a_target_on_another_file_system_is_written_privately(
+    keeper: LocalKeeper, node: Node, slot: Slots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A content that must be copied to its file system goes through a private directory, and leaves nothing there."""
+    target, replace = tmp_path / "far/x", os.replace
+    target.parent.mkdir()
+    (target.parent / "x.part").symlink_to(tmp_path / "victim")
+    part = msgspec.structs.replace(_part(node(FILE), slot(), b"hello"), final=str(target))
+
+    def crossing(source: str, final: str) -> None:
+        if Path(source).parent.parent != Path(final).parent:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        replace(source, final)
+
+    monkeypatch.setattr(os, "replace", crossing)
+    keeper.commit(1, 1, node(FILE), part)
+
+    assert (target.read_bytes(), _names(target.parent)) == (b"hello", ["x", "x.part"])
+    assert not (tmp_path / "victim").exists()
+
+
+@pytest.mark.parametrize("kind", [FILE, DIRECTORY])
+def test_a_fifo_or_device_is_never_replaced(
+    keeper: LocalKeeper, node: Node, slot: Slots, tmp_path: Path, kind: str
+) -> None:
+    """An output that names one is refused before it is written, and again when it is to be committed."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("/dev/null")
+    parameter = "filepath" if kind == FILE else "dirname"
+    for name, what in (("fifo", r"a FIFO \(named pipe\)"), ("link", "a device")):
+        with pytest.raises(BadFileError, match=f"{name} is {what}") as caught:
+            store_for(node(kind, **{parameter: str(tmp_path / name)})).part(slot())
+        assert "NULL" in caught.value.hint
+    part = msgspec.structs.replace(_part(node(FILE, filepath="x"), slot(), b"x"), final=str(tmp_path / "fifo"))
+    with pytest.raises(BadFileError, match="fifo is a FIFO"):
+        keeper.commit(1, 1, node(kind), part)
+
+    assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode)
+    assert not Path(part.location).exists()
+
+
+@pytest.mark.parametrize("kind", [FILE, DIRECTORY, MEMORY])
+def test_a_fifo_that_a_program_left_is_no_content(node: Node, slot: Slots, kind: str) -> None:
+    """Nothing waits for a writer that never comes: the attempt fails and says what was found."""
+    part = store_for(node(kind)).part(slot())
+    os.mkfifo(part.path())
+
+    with pytest.raises(AppError, match=r"the program left a FIFO \(named pipe\)"):
+        part.finish()
+    part.abandon()
+
+
+def test_a_fifo_as_input_is_not_read_as_a_value(node: Node, slot: Slots, tmp_path: Path) -> None:
+    """Its path can be used; reading it, or opening it, does not wait for a writer."""
+    os.mkfifo(tmp_path / "fifo")
+    handle = store_for(node(FILE, filepath=str(tmp_path / "fifo"))).initial(slot())
+
+    assert (handle.location, handle.size) == (str(tmp_path / "fifo"), 0)
+    for look in (read, open_content):
+        with pytest.raises(UsageError, match=r"fifo is a FIFO \(named pipe\), which may have no end") as caught:
+            look(handle)
+        assert "'path'" in caught.value.hint
 
 
 def test_a_commit_that_fails_names_the_place(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
@@ -346,12 +463,13 @@ def test_a_full_shared_memory_overflows_to_the_disk(tmp_path: Path) -> None:
     verify(handle)
 
 
-def test_a_full_disk_is_told_with_its_free_space(tmp_path: Path) -> None:
+def test_a_full_disk_is_told_with_its_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the path and the space that is left."""
-    (tmp_path / "full").symlink_to("/dev/full")
     part = FilePart(str(tmp_path / "full"))
-    with pytest.raises(StorageError, match=r"cannot write .*/full: No space left") as caught:
-        part.write(b"x")
+    with io.FileIO("/dev/full", "ab") as full:
+        monkeypatch.setattr(FilePart, "_open", lambda _: full)
+        with pytest.raises(StorageError, match=r"cannot write .*/full: No space left") as caught:
+            part.write(b"x")
     part.abandon()
 
     assert "MB left" in caught.value.hint
@@ -376,7 +494,7 @@ def test_durable_files_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytes
     forced: list[int] = []
     monkeypatch.setattr(os, "fsync", forced.append)
     for durable in (False, True):
-        part = FilePart(str(tmp_path / "x"), durable=durable)
+        part = FilePart(str(tmp_path / f"{durable}"), durable=durable)
         part.write(b"x")
         part.finish()
 

@@ -1,6 +1,7 @@
 """Contents that are read while they are written."""
 
 import contextlib
+import io
 import os
 import resource
 import signal
@@ -528,13 +529,14 @@ def test_a_program_must_not_replace_what_was_streamed(part: StreamedPart, opened
         assert not reader.is_ended
 
 
-def test_a_full_disk_is_told(tmp_path: Path, opened: list[Handle]) -> None:
+def test_a_full_disk_is_told(tmp_path: Path, opened: list[Handle], monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be written is an error of the writer and opens nothing."""
-    (tmp_path / "part").symlink_to("/dev/full")
     growing = FilePart(str(tmp_path / "part"))
     part = StreamedPart(growing, str(tmp_path / "part.stream"), opened.append, lambda: None, SystemClock())
-    with pytest.raises(StorageError, match="No space left"):
-        part.write(b"x")
+    with io.FileIO("/dev/full", "ab") as full:
+        monkeypatch.setattr(FilePart, "_open", lambda _: full)
+        with pytest.raises(StorageError, match="No space left"):
+            part.write(b"x")
     part.abandon()
 
     assert opened == []

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from dropflow.errors import ConflictError, GoneError, StorageError, UsageError
+from dropflow.private import private_directory
 
 __all__ = ["Store"]
 
@@ -46,8 +47,9 @@ class Store:
         self._kept, self._kept_bytes = kept, kept_bytes
         self._sizes: dict[str, int] = {}
         self._mutex = threading.Lock()
+        private_directory(root)
+        private_directory(self._folder)
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock: IO[bytes] = (root / "lock").open("ab")
         except OSError as error:
             raise StorageError(f"the folder cannot be used: {error.strerror}", where=str(root)) from error

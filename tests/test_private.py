@@ -1,0 +1,44 @@
+"""Directories that other users must not be able to prepare."""
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from dropflow.cli.serving import claim_root
+from dropflow.errors import StorageError
+from dropflow.private import private_directory
+
+
+def test_a_new_directory_is_private(tmp_path: Path) -> None:
+    """Whatever the umask, others can neither enter nor change it."""
+    before = os.umask(0)
+    try:
+        made = private_directory(tmp_path / "a" / "b")
+    finally:
+        os.umask(before)
+
+    assert made.stat().st_mode & 0o777 == 0o700
+    assert private_directory(made) == made
+
+
+def test_a_directory_that_everybody_can_write_to_is_refused(tmp_path: Path) -> None:
+    """A manager does not put its sessions and its token where another user can replace them."""
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o1777)
+
+    with ExitStack() as stack, pytest.raises(StorageError, match="every user of this host can write") as caught:
+        claim_root(tmp_path / "open", stack)
+    assert caught.value.hint == f"chmod o-w {tmp_path / 'open'}"
+
+
+def test_the_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that was there first may have been made to catch what is written."""
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    (tmp_path / "theirs").mkdir()
+    if (tmp_path / "theirs").stat().st_uid == 0:
+        os.chown(tmp_path / "theirs", 4712, -1)
+
+    with pytest.raises(StorageError, match="belongs to another user"):
+        private_directory(tmp_path / "theirs")
