@@ -14,6 +14,7 @@ import msgspec
 from dropflow.cli.exits import Exit
 from dropflow.cli.manager_replies import FetchedFile, FetchReply
 from dropflow.cli.output import Output, OutputKind
+from dropflow.cli.suggestion import suggestion
 from dropflow.errors import BadFileError, DropflowError, MissingDependencyError, NotFoundError, StorageError
 from dropflow.ids import drop_file_name, safe_name
 from dropflow.rest.client import Client
@@ -87,7 +88,9 @@ def _one(client: Client, session: str, drop: str) -> ResultInfo:
     """The drop as a result: under its path if it is one, else under its id."""
     detail = client.drop(session, drop)
     if detail.is_app:
-        raise NotFoundError(f"{detail.oid} is an application, and has no content", hint="see 'dropflow log'")
+        raise NotFoundError(
+            f"{detail.oid} is an application, and has no content", hint=f"see {suggestion('log', session, detail.oid)}"
+        )
     found = next((result for result in client.results(session) if result.oid == detail.oid), None)
     return found or ResultInfo(
         drop=detail.drop,

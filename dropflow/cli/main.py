@@ -27,6 +27,7 @@ from dropflow.cli.submit import submit
 from dropflow.cli.unroll import unroll
 from dropflow.cli.up import up
 from dropflow.cli.version import version
+from dropflow.standard_output import reserve
 
 __all__ = ["commands", "main"]
 
@@ -58,7 +59,9 @@ for _command in _COMMANDS:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command with `arguments` (by default those of the process) and exit."""
+    """Run the command with `arguments` and exit; without them the process is the command, and its output reserved."""
+    if arguments is None:
+        reserve()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         commands.main(args=given, prog_name="dropflow", standalone_mode=False)

@@ -5,6 +5,7 @@ from time import localtime, strftime
 
 import msgspec
 
+from dropflow.cli.suggestion import suggestion
 from dropflow.cli.tables import columns, plural, readable_bytes, readable_seconds
 from dropflow.rest.schema import FailureInfo, LogicalNode, NodeInfo, SessionDetail, SessionInfo
 from dropflow.states import DropState, SessionState
@@ -143,12 +144,12 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
             where = f" on {_few(self.nodes)}" if self.nodes else ""
             yield f"{self.session}  {self.status}  {plural(self.drops, 'drop')}{where}"
             yield f"  in the browser: {self.url}"
-            yield f"  here:           dropflow watch {self.session}"
+            yield f"  here:           {suggestion('watch', self.session)}"
             return
         yield _headline(self.status, self.drops, self.seconds, self.states, "" if self.failures else self.text)
         yield from failure_lines(self.failures, self.session)
         yield from (f"note: {note}" for note in self.notes)
-        yield f"results: dropflow fetch {self.session}, or {self.url}"
+        yield f"results: {suggestion('fetch', self.session)}, or {self.url}"
 
 
 class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,7 +270,7 @@ def _group_lines(group: Sequence[FailureInfo], session: str) -> Iterator[str]:
         yield f"    {first.hint}"
     yield from (f"    | {line}" for line in first.detail.splitlines()[-_DETAIL_LINES:])
     if first.has_log and first.drop:
-        yield f"    log: dropflow log {session} {first.drop}"
+        yield f"    log: {suggestion('log', session, first.drop)}"
     if len(group) > 1:
         behind = sum(failure.count - 1 for failure in group[1:])
         more = f", and {plural(behind, 'drop')} behind them" if behind else ""

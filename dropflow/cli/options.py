@@ -34,7 +34,10 @@ prefix_option = click.option(
 )
 
 target_option = click.option(
-    "-o", "target", metavar="FILE", help="Write the graph to FILE; - is standard output. Formats by the name of FILE."
+    "-o",
+    "target",
+    metavar="FILE",
+    help="Write the graph to FILE; - is standard output. The suffix says the format: .dfg, .json, .pg or .pgt.",
 )
 
 form_option = click.option(

@@ -12,9 +12,34 @@ from dropflow.graph.physical import PhysicalGraph
 __all__ = ["format_for", "write_graph"]
 
 
+_FORMATS = {".dfg": "dfg", ".json": "json", ".pg": "json", ".pgt": "json"}
+
+
 def format_for(target: str, wanted: str | None) -> str:
-    """``dfg`` or ``json``: as wanted, else by the name of the file; standard output gets JSON."""
-    return wanted or ("dfg" if target.endswith(".dfg") else "json")
+    """Return ``dfg`` or ``json``: as wanted, else by the suffix of the file; standard output gets JSON.
+
+    Called before anything is translated, so that a mistake does not cost the time of that.
+
+    Raises
+    ------
+    UsageError
+        A graph cannot be written there, or the suffix is not known and no format is wanted.
+    """
+    path = Path(target)
+    if target == "-":
+        return wanted or "json"
+    if path.exists() and not path.is_file():
+        raise UsageError("this is not a regular file", where=target, hint="name a file for -o")
+    if not path.parent.is_dir():
+        raise UsageError("there is no such directory", where=str(path.parent), hint="make it, or name another file")
+    suffix = path.suffix.lower()
+    if wanted is None and suffix not in _FORMATS:
+        raise UsageError(
+            f"{suffix!r} is not the suffix of a graph" if suffix else "the name of the file has no suffix",
+            where=target,
+            hint=f"use {', '.join(_FORMATS)}, or --format dfg or --format json with any name",
+        )
+    return wanted or _FORMATS[suffix]
 
 
 def write_graph(graph: PhysicalGraph, target: str, wanted: str | None) -> None:
@@ -30,10 +55,6 @@ def write_graph(graph: PhysicalGraph, target: str, wanted: str | None) -> None:
         _write_out(graph, form)
         return
     path = Path(target)
-    if path.is_dir():
-        raise UsageError("this is a directory", where=target, hint="name a file for -o")
-    if not path.parent.is_dir():
-        raise UsageError("there is no such directory", where=str(path.parent), hint="make it, or name another file")
     if form == "dfg":
         save(graph, path)
         return

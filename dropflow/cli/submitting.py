@@ -12,6 +12,7 @@ from dropflow.cli.following import follow
 from dropflow.cli.manager_replies import SubmitReply
 from dropflow.cli.output import Output
 from dropflow.cli.source import note_problems, translate_source
+from dropflow.cli.suggestion import suggestion
 from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import SubmitQuery
@@ -57,8 +58,8 @@ def submit_graph(output: Output, target: Target, options: SubmitOptions) -> Exit
             detail = follow(client, info.session, output)
         except KeyboardInterrupt:
             output.note(
-                f"stopped waiting; session {info.session} goes on. Watch it with 'dropflow watch {info.session}', "
-                f"stop it with 'dropflow cancel {info.session}'"
+                f"stopped waiting; session {info.session} goes on. Watch it with {suggestion('watch', info.session)}, "
+                f"stop it with {suggestion('cancel', info.session)}"
             )
             return Exit.INTERRUPTED
         output.answer(SubmitReply.of(detail, manager=client.url, parts=graph.parts, waited=True))

@@ -38,11 +38,13 @@ def unroll(
     answer is how many drops and edges it has.
     """
     from dropflow.cli.replies import UnrollReply, as_problems, counts
-    from dropflow.cli.sink import write_graph
+    from dropflow.cli.sink import format_for, write_graph
     from dropflow.cli.source import examine_source, note_problems
     from dropflow.errors import UsageError
     from translator.pipeline import finish
 
+    if target is not None:
+        form = format_for(target, form)
     family = ""
     try:
         found = examine_source(graph, configuration=configuration, settings=settings, prefix=prefix)

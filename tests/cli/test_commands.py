@@ -155,6 +155,20 @@ def test_a_place_that_cannot_be_written_is_refused(command: Command, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("arguments", [["unroll"], ["partition", "-n", 2], ["map", "--nodes", "a,b"]])
+@pytest.mark.parametrize("name", ["graph.txt", "graph", "graph.dfg.bak"])
+def test_an_unknown_suffix_is_refused(command: Command, tmp_path: Path, name: str, arguments: list[object]) -> None:
+    """No format is guessed: the known suffixes are listed, and --format takes any name."""
+    verb, *options = arguments
+    refused = command(verb, NESTED, *options, "-o", tmp_path / name)
+    assert refused.status == 2
+    assert ".dfg, .json, .pg, .pgt" in refused.err
+    assert list(tmp_path.iterdir()) == []
+
+    assert command(verb, NESTED, *options, "-o", tmp_path / name, "--format", "json").status == 0
+    assert (tmp_path / name).read_bytes().startswith(b"[")
+
+
 def test_partition_says_how_good_it_is(command: Command, tmp_path: Path) -> None:
     """Parts, cut edges and loads are told, and the parts are in the file."""
     answer = command("partition", NESTED, "-n", 3, "-a", "blocks", "-o", tmp_path / "g.dfg", "--output", "json")

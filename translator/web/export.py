@@ -17,6 +17,7 @@ from dropflow.graph.interchange import write_pg
 from dropflow.graph.names import oids
 from dropflow.graph.order import roots
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.standard_output import reserve
 from translator.web.worker import GRAPH, leave_with_parent, restrict
 
 __all__ = ["ExportOrder", "main", "write"]
@@ -80,6 +81,7 @@ def write(graph: PhysicalGraph, order: ExportOrder, stream: BinaryIO) -> None:
 
 def main(folder: Path) -> int:
     """Write the graph in `folder` to standard output."""
+    reserve()
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=ExportOrder)
     leave_with_parent()
     restrict(order.memory, order.seconds)

@@ -25,6 +25,7 @@ from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.problems import Problem, Severity
 from dropflow.rest.failures import to_body
+from dropflow.standard_output import reserve
 from translator.estimate import estimate
 from translator.options import PartitionOptions, ReadOptions, UnrollOptions
 from translator.partition.quality import judge
@@ -41,6 +42,7 @@ _SHOWN_PARTS = 10_000
 
 def main(folder: Path) -> int:
     """Carry out the order in `folder`; 0 whenever there is a report, whatever it says."""
+    reserve()  # before there are threads
     leave_with_parent()
     order = msgspec.json.decode((folder / ORDER).read_bytes(), type=Order)
     restrict(order.limits.memory, order.limits.seconds)

@@ -1,0 +1,47 @@
+"""What compiled libraries print to descriptor 1 is not in the answer of a command."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.codec import save
+
+_NATIVE = """
+import os, sys
+from dropflow.standard_output import reserve
+reserve()
+os.write(1, b"from a library")
+os.system("echo from a program")
+sys.stdout.write("the answer")
+"""
+
+
+def _lopsided() -> GraphBuilder:
+    """A graph of which METIS says that it cannot bisect it, into 7 parts: nearly all load is in two drops."""
+    drawing = GraphBuilder("lopsided")
+    for number, weight in enumerate([1e3, 1e3, 1e1, 1e1, 1.0, 1.0, 1.0, 1e1, 1e4, 1e3]):
+        drawing.app(f"a{number}", weight=weight).data(f"d{number}").connect(f"a{number}", f"d{number}")
+    return drawing
+
+
+def _python(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True, timeout=60)
+
+
+def test_only_the_answer_is_on_standard_output() -> None:
+    """Native code and programs that inherit descriptor 1 write to standard error."""
+    done = _python("-c", _NATIVE)
+
+    assert done.stdout == "the answer"
+    assert sorted(done.stderr.replace("library", "library\n").split("\n")) == ["", "from a library", "from a program"]
+
+
+def test_a_graph_that_metis_cannot_bisect_gives_one_json_object(tmp_path: Path) -> None:
+    """``partition --output json`` answers one object, although METIS prints."""
+    save(_lopsided().build(), tmp_path / "g.dfg")
+    done = _python("-m", "dropflow", "partition", str(tmp_path / "g.dfg"), "-n", "7", "--output", "json")
+
+    assert json.loads(done.stdout)["parts"] == 7
+    assert "Cannot bisect" in done.stderr
