@@ -3,38 +3,47 @@
 Three independent guards, because each stops what the others do not:
 
 * the **token** stops other users and hosts. It travels as ``Authorization: Bearer``, and is compared in constant time.
-  A browser gets a cookie instead (`dropflow.rest.login`; HttpOnly, SameSite=Strict), from which the token cannot be
-  told, and managers sign their requests with the cluster key (`dropflow.rest.signing`), so that no token ever leaves
-  its host;
+  A browser gets a cookie and a key instead (`dropflow.rest.login`), from which the token cannot be told, and managers
+  sign their requests with the cluster key (`dropflow.rest.signing`), so that no token ever leaves its host;
 * the **Host** allow-list stops DNS rebinding, where a foreign name resolves to our address;
-* the **Origin** allow-list stops pages of other sites, on every verb (an allow-list of verbs forgets one some day).
+* the **Origin** check stops pages of other origins, on every verb (an allow-list of verbs forgets one some day). Only
+  opening an address in a tab is allowed from everywhere, since GET changes nothing.
+
+The cookie only reads. Browsers send it to every port of the host, so that servers of other users on this host may have
+it. A form that changes something also carries the **page key**, which the browser keeps where only pages of this
+origin, port included, can read it. So neither another page nor a server that has the cookie can change anything.
 """
 
 import hashlib
 import hmac
 import ipaddress
 import os
+import re
 import secrets
 from collections.abc import Mapping
+from enum import Enum
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 
 from dropflow.clock import Clock
 from dropflow.errors import HttpError, StorageError, UsageError
+from dropflow.rest.origins import SAFE_METHODS, is_foreign, is_top_level
 from dropflow.rest.signing import SCHEME, Verifier
 
 __all__ = [
     "COOKIE",
+    "Admission",
     "Door",
     "Guard",
+    "Proof",
     "cookie_name",
     "cookie_value",
     "is_loopback",
     "load_token",
     "make_token",
+    "page_key",
     "store_token",
 ]
 
@@ -42,6 +51,7 @@ COOKIE = "dropflow"
 """How the names of cookies begin."""
 
 _TOKEN_BYTES = 32
+_AUTHORITY = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s\[\]:/?#@,]+)(?P<port>:[0-9]{0,5})?")
 
 
 def make_token() -> str:
@@ -105,11 +115,15 @@ def cookie_value(token: str) -> str:
     return hmac.new(token.encode(), b"dropflow cookie, version 1", hashlib.sha256).hexdigest()
 
 
+def page_key(token: str) -> str:
+    """What the forms of our pages send beside the cookie. The token cannot be told from it, nor it from the cookie."""
+    return hmac.new(token.encode(), b"dropflow page key, version 1", hashlib.sha256).hexdigest()
+
+
 def _host_of(authority: str) -> str:
-    try:
-        return (urlsplit(f"//{authority}").hostname or "").lower()
-    except ValueError:
-        return ""
+    """The host of ``host:port``; empty for anything else, such as two hosts in one header."""
+    found = _AUTHORITY.fullmatch(authority)
+    return found["host"].strip("[]").lower() if found else ""
 
 
 def is_loopback(host: str) -> bool:
@@ -120,6 +134,36 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+class Proof(Enum):
+    """What a request showed of its right to enter."""
+
+    NONE = "nothing"
+    OPEN = "nothing, at a server that has no token"
+    COOKIE = "the cookie, which browsers also send on behalf of other pages"
+    TOKEN = "the token"  # noqa: S105 - no token, but the word
+    SIGNATURE = "a signature with the cluster key"
+
+    @property
+    def is_deliberate(self) -> bool:
+        """Whether the caller itself showed a secret: no page of another origin can make a browser do that."""
+        return self in (Proof.TOKEN, Proof.SIGNATURE)
+
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """How a request was let in.
+
+    Attributes
+    ----------
+    proof : Proof
+        What it showed.
+    digest : str or None
+        The hash that the body of a signed request must have (`dropflow.rest.signing.digest`).
+    """
+
+    proof: Proof
+    digest: str | None = None
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,29 +186,68 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
-    def check(self, headers: Mapping[str, str], *, public: bool = False, cross_site: bool = False) -> None:
+    def check(
+        self,
+        headers: Mapping[str, str],
+        method: str = "GET",
+        *,
+        public: bool = False,
+        cross_site: bool = False,
+        form: bool = False,
+    ) -> Proof:
         """Refuse a request that may not enter; signatures are the business of `Door`.
 
         Parameters
         ----------
         headers : mapping
-            ``Host``, ``Origin``, ``Sec-Fetch-Site``, ``Authorization`` and ``Cookie``, as far as there are any.
+            ``Host``, ``Origin``, ``Sec-Fetch-*``, ``Authorization`` and ``Cookie``, as far as there are any.
+        method : str
+            Of the request.
         public : bool
             Whether the route needs no token (liveness, login, static files).
         cross_site : bool
-            Whether pages of other sites may post to the route (EAGLE's form, which only translates).
+            Whether forms of other sites may post to the route (EAGLE's form, which only translates).
+        form : bool
+            Whether a form of our pages posts to the route: then the cookie is enough here, and the caller must hold
+            the form against `is_own_form`.
+
+        Returns
+        -------
+        Proof
+            What the request showed.
 
         Raises
         ------
         HttpError
-            421 for a foreign host, 403 for a foreign origin, 401 for a missing or wrong token.
+            421 for a foreign host; 403 for a page of a foreign origin, and where the cookie alone would change
+            something; 401 for a missing or wrong token.
         """
-        host = headers.get("Host", "")
-        self._check_host(host)
-        if not cross_site:
-            self._check_origin(headers.get("Origin"), headers.get("Sec-Fetch-Site"), host)
-        if not public:
-            self._check_token(headers)
+        self._check_host(headers.get("Host", ""))
+        self._check_origin(headers, opens=cross_site or (method in SAFE_METHODS and "Origin" not in headers))
+        proof = self._proof(headers)
+        if public:
+            return proof
+        if proof is Proof.NONE:
+            raise HttpError(
+                401,
+                "the token is wrong" if "Authorization" in headers or _cookies(headers) else "a token is needed",
+                hint="open the URL that the server printed, or send Authorization: Bearer TOKEN",
+            )
+        if proof is Proof.COOKIE and method not in SAFE_METHODS and not form:
+            raise HttpError(
+                403,
+                "the cookie of a browser only lets it read",
+                hint="send Authorization: Bearer TOKEN to change something",
+            )
+        return proof
+
+    def is_own_form(self, fields: Mapping[str, str]) -> bool:
+        """Whether a posted form has the page key, or the token that a person typed into it."""
+        if self.token is None:
+            return True
+        by_key = hmac.compare_digest(fields.get("key", "").encode(), page_key(self.token).encode())
+        by_token = hmac.compare_digest(fields.get("token", "").strip().encode(), self.token.encode())
+        return by_key or by_token
 
     def _check_host(self, authority: str) -> None:
         host = _host_of(authority)
@@ -175,36 +258,27 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
                 hint="use the address that it printed, or start it with --host and that name",
             )
 
-    def _check_origin(self, origin: str | None, site: str | None, host: str) -> None:
-        if origin is None:
-            # Browsers that send no Origin with a navigation still say where it came from.
-            if site == "cross-site":
-                raise HttpError(403, "pages of other sites may not call this server")
+    def _check_origin(self, headers: Mapping[str, str], *, opens: bool) -> None:
+        """Refuse pages of other origins, unless they lead a person here and the route `opens` to that."""
+        if not is_foreign(headers, allowed=self.origins):
             return
-        try:
-            parts = urlsplit(origin)
-        except ValueError as error:
-            raise HttpError(403, "the Origin of the request cannot be read") from error
-        if origin in self.origins or (parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()):
+        # Browsers without Sec-Fetch-Mode cannot say how they call; their forms say the Origin.
+        if opens and (is_top_level(headers) or ("Sec-Fetch-Mode" not in headers and "Sec-Fetch-Site" not in headers)):
             return
-        raise HttpError(403, f"pages of {origin} may not call this server")
+        whose = headers.get("Origin", "other sites")
+        raise HttpError(403, f"pages of {whose} may not call this server", hint="open the address in a tab of its own")
 
-    def _check_token(self, headers: Mapping[str, str]) -> None:
+    def _proof(self, headers: Mapping[str, str]) -> Proof:
         if self.token is None:
-            return
+            return Proof.OPEN
         scheme, _, bearer = headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            given, expected = [bearer.strip()], self.token
+            given, expected, proof = [bearer.strip()], self.token, Proof.TOKEN
         else:
-            given, expected = _cookies(headers), cookie_value(self.token)
+            given, expected, proof = _cookies(headers), cookie_value(self.token), Proof.COOKIE
         # All are compared, so that the time tells nothing about which of them was right.
         right = [hmac.compare_digest(each.encode(), expected.encode()) for each in given]
-        if not any(right):
-            raise HttpError(
-                401,
-                "the token is wrong" if any(given) else "a token is needed",
-                hint="open the URL that the server printed, or send Authorization: Bearer TOKEN",
-            )
+        return proof if any(right) else Proof.NONE
 
 
 class Door:
@@ -223,21 +297,28 @@ class Door:
         self._verifier = Verifier(guard.secret, clock=clock) if guard.secret is not None else None
 
     def admit(
-        self, headers: Mapping[str, str], method: str, target: str, *, public: bool = False, cross_site: bool = False
-    ) -> str | None:
+        self,
+        headers: Mapping[str, str],
+        method: str,
+        target: str,
+        *,
+        public: bool = False,
+        cross_site: bool = False,
+        form: bool = False,
+    ) -> Admission:
         """Let a request in, or refuse it.
 
         Parameters
         ----------
-        headers, public, cross_site
+        headers, public, cross_site, form
             See `Guard.check`.
         method, target : str
             Of the request, as they were sent.
 
         Returns
         -------
-        str or None
-            The hash that the body of a signed request must have (`dropflow.rest.signing.digest`).
+        Admission
+            How it was let in.
 
         Raises
         ------
@@ -249,14 +330,15 @@ class Door:
         authorization = headers.get("Authorization", "")
         signed = authorization.partition(" ")[0].lower() == SCHEME.lower()
         if not signed or public or self.guard.token is None:
-            self.guard.check(headers, public=public, cross_site=cross_site)
-            return None
-        self.guard.check(headers, public=True, cross_site=cross_site)
+            proof = self.guard.check(headers, method, public=public, cross_site=cross_site, form=form)
+            return Admission(proof=proof)
+        self.guard.check(headers, method, public=True, cross_site=cross_site)
         if self._verifier is None:
             raise HttpError(
                 401, "this server takes no signatures: it has no cluster key", hint="send Authorization: Bearer TOKEN"
             )
-        return self._verifier.check(authorization, method, headers.get("Host", ""), target)
+        digest = self._verifier.check(authorization, method, headers.get("Host", ""), target)
+        return Admission(proof=Proof.SIGNATURE, digest=digest)
 
 
 def _cookies(headers: Mapping[str, str]) -> list[str]:

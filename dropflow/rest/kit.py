@@ -19,15 +19,28 @@ import msgspec
 
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, HttpError, InternalError
-from dropflow.rest.auth import Door, Guard
+from dropflow.rest.auth import Door, Guard, Proof
 from dropflow.rest.bodies import check_depth, read_body
+from dropflow.rest.confirm_page import CONFIRM_POLICY, confirm_page
+from dropflow.rest.origins import SAFE_METHODS
+from dropflow.rest.posted_form import posted_fields
+from dropflow.rest.refusal_page import wants_page
 from dropflow.rest.refusals import refusal
 
 __all__ = ["Answer", "Call", "Limits", "Route", "Streams", "make_app"]
 
 _LOG = logging.getLogger("dropflow.rest")
 _JSON = "application/json"
-_GUARDED = ("Host", "Origin", "Sec-Fetch-Site", "Authorization", "Cookie", "Accept")
+_GUARDED = (
+    "Host",
+    "Origin",
+    "Sec-Fetch-Site",
+    "Sec-Fetch-Mode",
+    "Sec-Fetch-Dest",
+    "Authorization",
+    "Cookie",
+    "Accept",
+)
 _ORIGINAL_CLIENT = "http://dlg-tm.localhost"
 """What DALiuGE's own client calls its origin, though it is no page. A browser would say more (``Sec-Fetch-Site``)."""
 _BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
@@ -36,6 +49,7 @@ _SECURITY_HEADERS = (
         "Content-Security-Policy",
         "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'",
     ),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "same-origin"),
     ("Cache-Control", "no-store"),
@@ -77,6 +91,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         Structs of the types that the route names; `body` is bytes when the route names none.
     headers : mapping
         Request headers, with every word of their names capitalised.
+    proof : Proof
+        What the caller showed of its right to enter.
     is_gone : callable
         Whether the client went away in the meantime: for handlers that wait.
     """
@@ -85,6 +101,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     query: Any
     body: Any
     headers: Mapping[str, str]
+    proof: Proof = Proof.NONE
     is_gone: Callable[[], bool] = bool
 
 
@@ -116,7 +133,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     public : bool
         Needs no token.
     cross_site : bool
-        Pages of other sites may post here.
+        Forms on pages of other sites may post here.
+    form : bool
+        A form of our own pages posts here and changes something, ``application/x-www-form-urlencoded``. With the
+        cookie it must bring the page key (`dropflow.rest.auth`); a browser without the key is asked for the token.
     original : bool
         One of DALiuGE's paths: errors carry its shape (``type``, ``args``) too.
     takes, gives : str
@@ -135,6 +155,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     json: bool = False
     public: bool = False
     cross_site: bool = False
+    form: bool = False
     original: bool = False
     takes: str = ""
     gives: str = ""
@@ -289,7 +310,9 @@ class _Desk:
 
         def serve(**path: str) -> object:
             try:
-                return _respond(route, route.handler(self._call(route, path)))
+                call = self._call(route, path)
+                question = self._unconfirmed(route, call)
+                return _respond(route, route.handler(call) if question is None else question)
             except DropflowError as error:
                 return self._refuse(error, original=route.original)
             except Exception:  # noqa: BLE001 - the last door: whatever happens, the client gets an answer
@@ -307,7 +330,7 @@ class _Desk:
             _LOG.error("request %s %s failed: %s", request.method, request.path, error.traceback)
             refused = InternalError("the server failed on this request", hint="its log has the details")
         try:
-            self._door.guard.check(_headers())
+            self._door.guard.check(_headers(), request.method, form=True)
         except DropflowError as stranger:
             refused = stranger
             bottle.response.headers.pop("Allow", None)
@@ -317,15 +340,39 @@ class _Desk:
         headers = _headers()
         if route.original and headers.get("Origin") == _ORIGINAL_CLIENT and "Sec-Fetch-Site" not in headers:
             del headers["Origin"]
-        signed = self._door.admit(
-            headers, bottle.request.method, _target(), public=route.public, cross_site=route.cross_site
+        admission = self._door.admit(
+            headers,
+            bottle.request.method,
+            _target(),
+            public=route.public,
+            cross_site=route.cross_site,
+            form=route.form,
         )
         return Call(
             path={name: unquote(value) for name, value in path.items()},
             query=_query(route),
-            body=_body(route, route.limit or self._limits.body, self._limits.depth, signed),
+            body=_body(route, route.limit or self._limits.body, self._limits.depth, admission.digest),
             headers=dict(bottle.request.headers),
+            proof=admission.proof,
             is_gone=bottle.request.environ.get("waitress.client_disconnected", bool),
+        )
+
+    def _unconfirmed(self, route: Route, call: Call) -> Answer | None:
+        """The question for the token, where a form came with the cookie and without the page key."""
+        if not route.form or call.proof is not Proof.COOKIE or bottle.request.method in SAFE_METHODS:
+            return None
+        fields = posted_fields(call.body, call.headers.get("Content-Type", ""))
+        if self._door.guard.is_own_form(dict(fields)):
+            return None
+        if wants_page(call.headers.get("Accept", "")):
+            return Answer(
+                body=confirm_page(_target(), fields).encode(errors="replace"),
+                content_type="text/html; charset=utf-8",
+                status=403,
+                headers=(("Content-Security-Policy", CONFIRM_POLICY),),
+            )
+        raise HttpError(
+            403, "the form has no page key: the cookie of a browser only lets it read", hint="post it from our own page"
         )
 
     def _refuse(self, error: DropflowError, *, original: bool) -> bytes:

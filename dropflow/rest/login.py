@@ -1,25 +1,29 @@
-"""How a browser gets in: the URL with the token in its fragment becomes a cookie.
+"""How a browser gets in: the URL with the token in its fragment becomes a cookie and a page key.
 
 A fragment (``/login#TOKEN``) never leaves the browser: no log, no proxy and no other site sees it. The page's script
-posts it once, to this server, and is given a cookie from which the token cannot be told (HttpOnly, SameSite=Strict).
-Without a script, the token can be pasted into the page's form.
+posts it once, to this server, and is given a cookie to read with and the page key to change something with. The token
+cannot be told from either. Without a script, the token can be pasted into the page's form, which gives the cookie only.
+
+The cookie is HttpOnly and SameSite=Lax. With Strict, who follows a link from a mail or from another manager would
+appear to be logged out. Lax sends the cookie when an address is opened in a tab, which only reads.
 """
 
 import hmac
 from collections.abc import Callable
 from importlib import resources
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
 from dropflow.errors import HttpError
-from dropflow.rest.auth import Guard, cookie_name, cookie_value
+from dropflow.rest.auth import Guard, cookie_name, cookie_value, page_key
 from dropflow.rest.kit import Answer, Call, Route
+from dropflow.rest.posted_form import FORM, posted_fields
 
 __all__ = ["login_routes"]
 
 _LIMIT = 64 * 1024
-_FORM = "application/x-www-form-urlencoded"
+_COOKIE = "Path=/; HttpOnly; SameSite=Lax"
 _HTML = "text/html; charset=utf-8"
 
 
@@ -32,6 +36,14 @@ class LoginQuery(msgspec.Struct, frozen=True, kw_only=True):
 class _Login(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     next: str = "/"
+
+
+class _LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page's script gets: the page key, and the address to go on to."""
+
+    key: str
+    next: str
+    ok: bool = True
 
 
 def login_routes(guard: Guard) -> list[Route]:
@@ -57,16 +69,16 @@ def login_routes(guard: Guard) -> list[Route]:
         return _go_on(call, asked.next, guard)
 
     def logout(call: Call) -> Answer:
-        gone = f"{cookie_name(call.headers.get('Host', ''))}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
-        return _moved("/login", gone)
+        gone = f"{cookie_name(call.headers.get('Host', ''))}=; {_COOKIE}; Max-Age=0"
+        return _moved("/login", ("Set-Cookie", gone), ("Clear-Site-Data", '"storage"'))
 
-    def row(method: str, path: str, handler: Callable[[Call], Answer], summary: str, *, public: bool = True) -> Route:
+    def row(method: str, path: str, handler: Callable[[Call], Answer], summary: str) -> Route:
         return Route(
             method=method,
             path=path,
             handler=handler,
             summary=summary,
-            public=public,
+            public=True,
             limit=_LIMIT,
             json=method == "POST",
             query=LoginQuery if (method, path) == ("GET", "/login") else None,
@@ -79,17 +91,18 @@ def login_routes(guard: Guard) -> list[Route]:
         row("GET", "/login.js", script, "Its script"),
         row("GET", "/login.css", style, "Its style"),
         row("POST", "/login", login, "Exchange the token for a cookie"),
-        row("POST", "/logout", logout, "Give the cookie back", public=False),
+        row("POST", "/logout", logout, "Give the cookie back"),
     ]
 
 
+def _is_form(call: Call) -> bool:
+    return call.headers.get("Content-Type", "").partition(";")[0].strip().lower() == FORM
+
+
 def _asked(call: Call) -> _Login:
-    if call.headers.get("Content-Type", "").partition(";")[0].strip().lower() == _FORM:
-        try:
-            fields = parse_qs(call.body.decode(), max_num_fields=8)
-        except (UnicodeDecodeError, ValueError) as error:
-            raise HttpError(400, "the form cannot be read") from error
-        return _Login(token=fields.get("token", [""])[0].strip(), next=fields.get("next", ["/"])[0])
+    if _is_form(call):
+        fields = dict(posted_fields(call.body, FORM))
+        return _Login(token=fields.get("token", "").strip(), next=fields.get("next", "/"))
     try:
         return msgspec.json.decode(call.body, type=_Login)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -97,15 +110,17 @@ def _asked(call: Call) -> _Login:
 
 
 def _go_on(call: Call, target: str, guard: Guard) -> Answer:
-    if guard.token is None:
-        return _moved(_path(target))
+    token, goal = guard.token, _path(target)
     name = cookie_name(call.headers.get("Host", ""))
-    return _moved(_path(target), f"{name}={cookie_value(guard.token)}; Path=/; HttpOnly; SameSite=Strict")
+    cookies = () if token is None else (("Set-Cookie", f"{name}={cookie_value(token)}; {_COOKIE}"),)
+    if _is_form(call):
+        return _moved(goal, *cookies)
+    # The key is in an answer to a script of our own origin only: other origins can neither post here nor read it.
+    return Answer(body=_LoggedIn(key="" if token is None else page_key(token), next=goal), headers=cookies)
 
 
-def _moved(target: str, cookie: str = "") -> Answer:
-    cookies = (("Set-Cookie", cookie),) if cookie else ()
-    return Answer(content_type="text/plain", status=303, headers=(("Location", target), *cookies))
+def _moved(target: str, *headers: tuple[str, str]) -> Answer:
+    return Answer(content_type="text/plain", status=303, headers=(("Location", target), *headers))
 
 
 def _path(target: str) -> str:

@@ -1,15 +1,15 @@
 """What people can do to a session from its page: cancel it, delete it.
 
-Each is a page that asks first and posts to itself, so it works without JavaScript and no link can do harm. The guard of
-the server lets only pages of the same origin post.
+Each is a page that asks first and posts to itself, so no link can do harm. The guard of the server lets only pages of
+the same origin post, with the page key (`dropflow.rest.auth`).
 """
 
-from urllib.parse import parse_qs
+from collections.abc import Callable
 
 import msgspec
 
-from dropflow.rest.failures import HttpError
 from dropflow.rest.kit import Answer, Call, Route
+from dropflow.rest.posted_form import FORM, posted_fields
 from managers.api import Manager
 from managers.web.answers import page_answer, redirect
 from managers.web.templates import Pages, session_url
@@ -56,24 +56,18 @@ def action_routes(manager: Manager, pages: Pages) -> list[Route]:
         manager.delete(call.path["session"])
         return redirect("/sessions")
 
+    def row(method: str, path: str, handler: Callable[[Call], Answer], summary: str) -> Route:
+        is_form, limit = method == "POST", _LONGEST_FORM if method == "POST" else 0
+        return Route(method=method, path=path, handler=handler, summary=summary, form=is_form, limit=limit, tag="pages")
+
     cancels, deletes = "/sessions/{session}/cancel", "/sessions/{session}/delete"
     return [
-        Route(
-            method="GET", path=cancels, handler=lambda call: ask(call, _CANCEL), summary="Ask to cancel.", tag="pages"
-        ),
-        Route(method="POST", path=cancels, handler=cancel, summary="Cancel, and go to the session.", tag="pages"),
-        Route(
-            method="GET", path=deletes, handler=lambda call: ask(call, _DELETE), summary="Ask to delete.", tag="pages"
-        ),
-        Route(method="POST", path=deletes, handler=delete, summary="Delete, and go to the sessions.", tag="pages"),
+        row("GET", cancels, lambda call: ask(call, _CANCEL), "Ask to cancel."),
+        row("POST", cancels, cancel, "Cancel, and go to the session."),
+        row("GET", deletes, lambda call: ask(call, _DELETE), "Ask to delete."),
+        row("POST", deletes, delete, "Delete, and go to the sessions."),
     ]
 
 
 def _reason(form: bytes) -> str:
-    if len(form) > _LONGEST_FORM:
-        raise HttpError(413, "the form is too large")
-    try:
-        fields = parse_qs(form.decode("ascii"), encoding="utf-8", errors="replace", max_num_fields=16)
-    except (UnicodeDecodeError, ValueError) as error:
-        raise HttpError(400, f"the form cannot be used: {error}") from error
-    return fields.get("reason", [""])[0].strip()[:_LONGEST_REASON]
+    return dict(posted_fields(form, FORM)).get("reason", "").strip()[:_LONGEST_REASON]

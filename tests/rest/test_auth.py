@@ -1,7 +1,10 @@
 """Who may enter."""
 
 import itertools
+from collections.abc import Callable, Mapping
+from io import BytesIO
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import assume, given
@@ -16,9 +19,10 @@ from dropflow.rest.auth import (
     is_loopback,
     load_token,
     make_token,
+    page_key,
     store_token,
 )
-from dropflow.rest.kit import Answer, Call, Limits, Route
+from dropflow.rest.kit import Answer, Call, Limits, Route, make_app
 from dropflow.rest.signing import WINDOW, Signer, Verifier, digest
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.serving import ask, serve
@@ -26,6 +30,7 @@ from dropflow.testing.serving import ask, serve
 TOKEN = "a-token"  # noqa: S105 - guards nothing
 SECRET = b"s" * 40
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
+
 HOSTS = {
     "127.0.0.1:1": True,
     "localhost": True,
@@ -33,9 +38,67 @@ HOSTS = {
     "known.example": True,
     "evil.example": False,
     "": False,
+    "localhost:1, evil.example": False,
+    "evil.example@localhost": False,
 }
-ORIGINS = {None: True, "own": True, "https://eagle.example": True, "https://evil.example": False, "null": False}
-CREDENTIALS = ("none", "bearer", "wrong bearer", "cookie", "wrong cookie", "signature", "wrong signature")
+"""Values of Host, and whether the server answers for them."""
+
+OWN, OTHER_PORT, EVIL, EAGLE = "http://{host}", "http://127.0.0.1:9", "https://evil.example", "https://eagle.example"
+
+CALLERS = {
+    # who                        Origin      Site           Mode         Dest        may call: all, open or no
+    "a program": (None, None, None, None, "all"),
+    "our page, reading": (None, "same-origin", "cors", "empty", "all"),
+    "our page, posting": (OWN, "same-origin", "navigate", "document", "all"),
+    "our page, old browser": (OWN, None, None, None, "all"),
+    "an allowed site": (EAGLE, "cross-site", "cors", "empty", "all"),
+    "the address bar": (None, "none", "navigate", "document", "all"),
+    "link on another site": (None, "cross-site", "navigate", "document", "open"),
+    "link on another port": (None, "same-site", "navigate", "document", "open"),
+    "form on another site": (EVIL, "cross-site", "navigate", "document", "no"),
+    "form on another port": (OTHER_PORT, "same-site", "navigate", "document", "no"),
+    "form, old browser": (EVIL, None, None, None, "no"),
+    "sandbox": ("null", "cross-site", "navigate", "document", "no"),
+    "script on another site": (EVIL, "cross-site", "cors", "empty", "no"),
+    "script on another port": (OTHER_PORT, "same-site", "cors", "empty", "no"),
+    "quiet script, other port": (None, "same-site", "no-cors", "empty", "no"),
+    "image on another port": (None, "same-site", "no-cors", "image", "no"),
+    "frame on another port": (None, "same-site", "navigate", "iframe", "no"),
+    "frame on another site": (None, "cross-site", "navigate", "iframe", "no"),
+    "another site, no mode": (None, "cross-site", None, None, "no"),
+    "site given twice": (None, "same-origin, cross-site", "cors", "empty", "no"),
+    "our origin, other site": (OWN, "same-site", "cors", "empty", "no"),
+}
+"""Head of a request by who makes the browser send it, and what may come from there: all, opening an address, or no."""
+
+CREDENTIALS = {
+    "none": "no",
+    "bearer": "all",
+    "wrong bearer": "no",
+    "cookie": "read",
+    "wrong cookie": "no",
+    "token as cookie": "no",
+    "cookie as bearer": "no",
+    "signature": "all",
+    "wrong signature": "no",
+}
+"""What is shown, and what it is good for: all, reading, or no."""
+
+
+def _expected(method: str, host: str, caller: str, credential: str) -> int:
+    """The rules, in the order in which a request meets them."""
+    reads, opened, good = method in ("GET", "HEAD"), CALLERS[caller][-1], CREDENTIALS[credential]
+    if not HOSTS[host]:
+        return 421
+    if opened == "no" or (opened == "open" and not reads):
+        return 403
+    if method == "OPTIONS":
+        return 204  # a browser asks before it may send a credential
+    if good == "no":
+        return 401
+    if good == "read" and not reads:
+        return 403
+    return 200
 
 
 def _everything() -> list[Route]:
@@ -46,49 +109,136 @@ def _everything() -> list[Route]:
     return [Route(method=method, path="/thing", handler=echo, summary="a thing") for method in verbs]
 
 
-def _headers(host: str, origin: str | None, credential: str, method: str) -> dict[str, str]:
-    headers = {"Host": host}
-    if origin is not None:
-        headers["Origin"] = f"http://{host}" if origin == "own" else origin
-    empty = digest((b"",))
+def _headers(host: str, caller: str, credential: str, method: str) -> dict[str, str]:
+    origin, site, mode, dest, _ = CALLERS[caller]
+    told = {
+        "Origin": origin and origin.format(host=host),
+        "Sec-Fetch-Site": site,
+        "Sec-Fetch-Mode": mode,
+        "Sec-Fetch-Dest": dest,
+    }
+    headers = {"Host": host} | {name: value for name, value in told.items() if value is not None}
+    cookie = cookie_name(host) if HOSTS[host] else "dropflow"
     match credential:
         case "bearer":
             headers["Authorization"] = f"Bearer {TOKEN}"
         case "wrong bearer":
             headers["Authorization"] = "Bearer wrong"
+        case "cookie as bearer":
+            headers["Authorization"] = f"Bearer {cookie_value(TOKEN)}"
         case "cookie":
-            headers["Cookie"] = f"other=1; {cookie_name(host)}={cookie_value(TOKEN)}"
+            headers["Cookie"] = f"other=1; {cookie}={cookie_value(TOKEN)}"
         case "wrong cookie":
-            headers["Cookie"] = f"{cookie_name(host)}={TOKEN}"
+            headers["Cookie"] = f"{cookie}={page_key(TOKEN)}"
+        case "token as cookie":
+            headers["Cookie"] = f"{cookie}={TOKEN}"
         case "signature":
-            headers["Authorization"] = Signer(SECRET).sign(method, host, "/thing", empty)
+            headers["Authorization"] = Signer(SECRET).sign(method, host, "/thing", digest((b"",)))
         case "wrong signature":
-            headers["Authorization"] = Signer(b"x" * 40).sign(method, host, "/thing", empty)
+            headers["Authorization"] = Signer(b"x" * 40).sign(method, host, "/thing", digest((b"",)))
     return headers
 
 
+def _status(app: Callable[..., object], method: str, headers: Mapping[str, str]) -> int:
+    """What the application answers to a request with this head, without a server in between."""
+    environ: dict[str, object] = {"REQUEST_METHOD": method, "PATH_INFO": "/thing", "wsgi.input": BytesIO()}
+    environ |= {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()}
+    found: list[str] = []
+    app(environ, lambda status, *_: found.append(status))
+    return int(found[0].split()[0])
+
+
 def test_only_the_right_host_origin_and_credential_enter_whatever_the_method() -> None:
-    """The whole matrix: 421 for a foreign host, else 403 for a foreign origin, else 401 without a credential."""
-    guard = Guard(
-        token=TOKEN, secret=SECRET, hosts=frozenset({"known.example"}), origins=frozenset({"https://eagle.example"})
-    )
-    good = {"bearer", "cookie", "signature"}
+    """The whole matrix of method, host, caller and credential: see `_expected`, which is the promise."""
+    guard = Guard(token=TOKEN, secret=SECRET, hosts=frozenset({"known.example"}), origins=frozenset({EAGLE}))
+    app = make_app(_everything(), guard, Limits())
     wrong = []
-    with serve(_everything(), guard=guard) as server:
-        for method, host, origin, credential in itertools.product(METHODS, HOSTS, ORIGINS, CREDENTIALS):
-            if not HOSTS[host]:
-                expected = 421
-            elif not ORIGINS[origin]:
-                expected = 403
-            elif method == "OPTIONS":
-                expected = 204  # a browser asks before it may send a credential
-            else:
-                expected = 200 if credential in good else 401
-            found = ask(server.url, method, "/thing", headers=_headers(host, origin, credential, method)).status
-            if found != expected:
-                wrong.append((method, host, origin, credential, found, expected))
+    for case in itertools.product(METHODS, HOSTS, CALLERS, CREDENTIALS):
+        method, host, caller, credential = case
+        found = _status(app, method, _headers(host, caller, credential, method))
+        if found != _expected(*case):
+            wrong.append((*case, found, _expected(*case)))
 
     assert wrong == []
+
+
+def test_the_server_in_front_changes_nothing() -> None:
+    """Every caller and credential once more, through sockets."""
+    guard = Guard(token=TOKEN, secret=SECRET, origins=frozenset({EAGLE}))
+    wrong = []
+    with serve(_everything(), guard=guard) as server:
+        for method, caller, credential in itertools.product(("GET", "POST"), CALLERS, CREDENTIALS):
+            case = (method, "localhost", caller, credential)
+            found = ask(server.url, method, "/thing", headers=_headers("localhost", caller, credential, method)).status
+            if found != _expected(*case):
+                wrong.append((*case, found))
+
+    assert wrong == []
+
+
+# Forms of our pages, which have the cookie.
+
+FORMS = {
+    "nothing": ({}, 403),
+    "page key": ({"key": page_key("a-token")}, 200),
+    "token": ({"token": " a-token "}, 200),
+    "wrong key": ({"key": "x"}, 403),
+    "cookie as key": ({"key": cookie_value("a-token")}, 403),
+    "key as token": ({"token": page_key("a-token")}, 403),
+    "token as key": ({"key": "a-token"}, 403),
+    "empty": ({"key": "", "token": ""}, 403),
+}
+"""Fields of a form that is posted with the cookie, and the status."""
+
+
+def _form_route(seen: list[bytes]) -> Route:
+    def change(call: Call) -> None:
+        seen.append(call.body)
+
+    return Route(method="POST", path="/change", handler=change, summary="a form", form=True)
+
+
+@pytest.mark.parametrize(("fields", "status"), FORMS.values(), ids=FORMS)
+def test_a_form_with_the_cookie_needs_the_page_key(fields: dict[str, str], status: int) -> None:
+    """Whoever has the cookie, such as a server on another port of the host, cannot change anything with it."""
+    seen: list[bytes] = []
+    headers = {"Cookie": f"dropflow={cookie_value(TOKEN)}", "Content-Type": "application/x-www-form-urlencoded"}
+    with serve([_form_route(seen)], guard=Guard(token=TOKEN)) as server:
+        reply = ask(server.url, "POST", "/change", headers=headers, body=urlencode(fields).encode())
+
+    assert reply.status == status
+    assert len(seen) == (status == 200)
+
+
+def test_a_browser_without_the_page_key_is_asked_for_the_token() -> None:
+    """The page repeats the form with every field but the credentials, and nothing of it is markup."""
+    seen: list[bytes] = []
+    headers = {
+        "Cookie": f"dropflow={cookie_value(TOKEN)}",
+        "Content-Type": "application/x-www-form-urlencoded",
+        "Accept": "text/html",
+    }
+    with serve([_form_route(seen)], guard=Guard(token=TOKEN)) as server:
+        body = urlencode({"reason": '"><script>', "empty": "", "key": "old-key"}).encode()
+        page = ask(server.url, "POST", '/change?x="y', headers=headers, body=body)
+
+    assert (page.status, seen) == (403, [])
+    assert b'name="reason" value="&quot;&gt;&lt;script&gt;"' in page.body
+    assert b'name="empty" value=""' in page.body
+    assert b'name="token"' in page.body
+    assert b"old-key" not in page.body
+    assert b"<script>" not in page.body
+
+
+def test_a_form_without_the_cookie_is_judged_as_any_request() -> None:
+    """A program with the token needs no key; without both it is a stranger."""
+    seen: list[bytes] = []
+    with serve([_form_route(seen)], guard=Guard(token=TOKEN)) as server:
+        right = ask(server.url, "POST", "/change", headers={"Authorization": f"Bearer {TOKEN}"}, body=b"x")
+        wrong = ask(server.url, "POST", "/change", body=urlencode({"key": page_key(TOKEN)}).encode())
+
+    assert (right.status, wrong.status) == (200, 401)
+    assert seen == [b"x"]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -101,22 +251,18 @@ def test_strangers_cannot_tell_pages_from_nothing(method: str) -> None:
     assert there.status == (204 if method == "OPTIONS" else 401)
 
 
-def test_a_page_of_another_site_that_sends_no_origin_is_refused() -> None:
-    """Navigation from another site is told by Sec-Fetch-Site."""
-    with pytest.raises(HttpError, match="other sites"):
-        Guard(token=None).check({"Host": "localhost", "Sec-Fetch-Site": "cross-site"})
+@pytest.mark.parametrize(
+    ("caller", "status"),
+    [(caller, 403) for caller in CALLERS if "script" in caller or "image" in caller or "frame" in caller]
+    + [(caller, 200) for caller in CALLERS if "form" in caller or caller == "sandbox"],
+)
+def test_only_what_a_route_allows_comes_from_other_sites(caller: str, status: int) -> None:
+    """A form of EAGLE's page may post where the route says so, in a tab; scripts and frames may not."""
+    route = Route(method="POST", path="/thing", handler=lambda _: None, summary="x", public=True, cross_site=True)
+    app = make_app([route], Guard(token=TOKEN), Limits())
 
-
-def test_only_what_a_route_allows_comes_from_other_sites() -> None:
-    """EAGLE's form may post where the route says so, and needs the right host even there."""
-    guard = Guard(token=None)
-    headers = {"Host": "localhost", "Origin": "https://eagle.example"}
-
-    guard.check(headers, cross_site=True)
-    with pytest.raises(HttpError, match="may not call"):
-        guard.check(headers)
-    with pytest.raises(HttpError, match="does not answer for the host"):
-        guard.check(headers | {"Host": "rebound.example"}, cross_site=True)
+    assert _status(app, "POST", _headers("localhost", caller, "none", "POST")) == status
+    assert _status(app, "POST", _headers("evil.example", caller, "none", "POST")) == 421
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=80), st.text(max_size=80))

@@ -1,14 +1,16 @@
-"""From the URL that a server prints to a cookie in the browser."""
+"""From the URL that a server prints to a cookie and a page key in the browser."""
 
 import json
 from collections.abc import Iterator
 from http.cookies import SimpleCookie
+from urllib.parse import urlencode
 
 import pytest
 
-from dropflow.rest.auth import Guard
+from dropflow.rest.auth import Guard, page_key
 from dropflow.rest.kit import Call, Route
 from dropflow.rest.login import login_routes
+from dropflow.rest.posted_form import FORM
 from dropflow.rest.server import Server
 from dropflow.testing.serving import Reply, ask, serve
 
@@ -33,14 +35,15 @@ def _login(server: Server, **fields: str) -> Reply:
 
 
 def test_the_token_becomes_a_cookie_that_lets_in(server: Server) -> None:
-    """HttpOnly and SameSite=Strict, and the token is not in it."""
+    """HttpOnly and SameSite=Lax, since links of other sites may lead in; neither cookie nor key tells the token."""
     reply = _login(server, token=TOKEN, next="/page")
     cookie = SimpleCookie(reply.headers["Set-Cookie"])
     ((name, morsel),) = cookie.items()
 
-    assert (reply.status, reply.headers["Location"]) == (303, "/page")
-    assert (morsel["httponly"], morsel["samesite"], morsel["path"]) == (True, "Strict", "/")
-    assert TOKEN not in reply.headers["Set-Cookie"]
+    assert (reply.status, reply.json) == (200, {"ok": True, "key": page_key(TOKEN), "next": "/page"})
+    assert (morsel["httponly"], morsel["samesite"], morsel["path"]) == (True, "Lax", "/")
+    assert TOKEN not in reply.headers["Set-Cookie"] + page_key(TOKEN)
+    assert page_key(TOKEN) not in reply.headers["Set-Cookie"]
     assert ask(server.url, "GET", "/page", headers={"Cookie": f"{name}={morsel.value}"}).status == 200
 
 
@@ -80,7 +83,11 @@ def test_another_site_cannot_log_a_browser_in(server: Server) -> None:
 )
 def test_a_login_leads_nowhere_else(server: Server, target: str) -> None:
     """Only to a page of this server."""
-    assert _login(server, token=TOKEN, next=target).headers["Location"] == "/"
+    form = urlencode({"token": TOKEN, "next": target}).encode()
+    posted = ask(server.url, "POST", "/login", headers={"Content-Type": FORM}, body=form)
+
+    assert _login(server, token=TOKEN, next=target).json["next"] == "/"
+    assert posted.headers["Location"] == "/"
 
 
 def test_people_without_a_token_are_sent_to_the_login(server: Server) -> None:
@@ -105,12 +112,14 @@ def test_the_login_page_brings_all_that_it_needs(server: Server) -> None:
 
 
 def test_logout_takes_the_cookie_back(server: Server) -> None:
-    """It needs to be logged in, so that no page can log somebody out by chance."""
-    assert ask(server.url, "POST", "/logout").status == 401
-    reply = ask(server.url, "POST", "/logout", headers={"Authorization": f"Bearer {TOKEN}"})
+    """And the page key; no page of another site can log somebody out."""
+    assert ask(server.url, "GET", "/logout").status in (401, 405)
+    assert ask(server.url, "POST", "/logout", headers={"Origin": "https://evil.example"}).status == 403
+    reply = ask(server.url, "POST", "/logout")
 
     assert reply.status == 303
     assert "Max-Age=0" in reply.headers["Set-Cookie"]
+    assert reply.headers["Clear-Site-Data"] == '"storage"'
 
 
 def test_a_server_without_a_token_has_nothing_to_ask() -> None:
@@ -119,5 +128,5 @@ def test_a_server_without_a_token_has_nothing_to_ask() -> None:
     with serve(login_routes(guard), guard=guard) as server:
         reply = _login(server, token="", next="/page")
 
-    assert (reply.status, reply.headers["Location"]) == (303, "/page")
+    assert (reply.status, reply.json) == (200, {"ok": True, "key": "", "next": "/page"})
     assert "Set-Cookie" not in reply.headers

@@ -2,10 +2,14 @@
 
 Same paths, fields and shapes of success as DALiuGE 6.7; errors have statuses and words. A graph is always sent along:
 this translator keeps no library of graphs, so ``lg_name`` and ``pgt_name`` alone are refused.
+
+DALiuGE deploys with ``GET /gen_pg``. A link on any page could do that with a person's cookie, so it deploys only for a
+program that shows the token. A browser is led to the form that deploys; other programs use ``POST /gen_pg``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +18,8 @@ from dropflow.errors import HttpError
 from dropflow.problems import refuse_errors
 from dropflow.rest.bodies import check_depth
 from dropflow.rest.kit import Answer, Call, Route
+from dropflow.rest.refusal_page import wants_page
+from dropflow.rest.refusals import refusal
 from translator.placeholders import substitute
 from translator.problems import Problem, problem
 from translator.web.eagle import imbalance_of, whole_number
@@ -28,6 +34,7 @@ _MOST = 2**31 - 1
 _MOST_NODES = 1_000_000
 _MOST_ISLANDS = 10_000
 _DEPTH = 200
+_SMALL = 64 * 1024
 
 
 class _GenPg(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +46,11 @@ class _GenPg(msgspec.Struct, frozen=True, kw_only=True):
     dlg_mgr_host: str = ""
     dlg_mgr_port: int = 8001
     tpl_nodes_len: Annotated[int, Meta(ge=0, le=_MOST_NODES)] = 0
+
+    @property
+    def manager(self) -> str:
+        """Address of the manager; empty when none is named."""
+        return self.dlg_mgr_url or (f"http://{self.dlg_mgr_host}:{self.dlg_mgr_port}" if self.dlg_mgr_host else "")
 
 
 class _GenPgSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +99,17 @@ def original_routes(service: TranslatorService) -> list[Route]:
         post("/unroll_and_partition", desk.unroll_and_partition, "Both, one after the other."),
         post("/map", desk.map_to_nodes, "The list of drops in the form, with nodes and islands."),
         post("/lg_fill", desk.fill, "The logical graph in the form, with values for its placeholders."),
-        get("/gen_pg", desk.gen_pg, "The physical graph of a translation; or deploy it.", public=False),
+        get("/gen_pg", desk.gen_pg, "The physical graph of a translation; or deploy it, with the token.", public=False),
+        Route(
+            method="POST",
+            path="/gen_pg",
+            handler=desk.deploy,
+            summary="Deploy a translation.",
+            query=_GenPg,
+            limit=_SMALL,
+            original=True,
+            tag="DALiuGE",
+        ),
         Route(
             method="POST",
             path="/gen_pg_spec",
@@ -144,15 +166,31 @@ class _Desk:
 
     def gen_pg(self, call: Call) -> Answer:
         query: _GenPg = call.query
-        manager = query.dlg_mgr_url or (
-            f"http://{query.dlg_mgr_host}:{query.dlg_mgr_port}" if query.dlg_mgr_host else ""
+        if query.dlg_mgr_deploy is None:
+            manager = query.manager
+            nodes = self._service.deployer.alive(manager) if manager else _placeholders(query.tpl_nodes_len)
+            return Answer(body=self._service.export(query.pgt_id, nodes=nodes))
+        if call.proof.is_deliberate:
+            return _moved(307, self._deployed(query))
+        if wants_page(call.headers.get("Accept", "")):
+            identity, manager = self._service.get(query.pgt_id).id, self._service.deployer.known(query.manager)
+            return _moved(303, f"/translations/{identity}?manager={quote(manager, safe='')}#run")
+        error = HttpError(
+            405,
+            "a GET deploys only for a program that sends the token",
+            hint="send Authorization: Bearer TOKEN, or POST to the same address",
         )
-        if query.dlg_mgr_deploy is not None:
-            spread = self._service.get(query.pgt_id).parts == 1
-            done = self._service.deploy(query.pgt_id, DeployRequest(manager=manager, spread=spread))
-            return Answer(status=307, content_type="text/plain", headers=(("Location", done.url),))
-        nodes = self._service.deployer.alive(manager) if manager else _placeholders(query.tpl_nodes_len)
-        return Answer(body=self._service.export(query.pgt_id, nodes=nodes))
+        told = refusal(error, call.headers, target="/gen_pg", original=True)
+        headers = (*told.headers, ("Allow", "POST"))
+        return Answer(status=told.status, content_type=told.content_type, headers=headers, body=told.body)
+
+    def deploy(self, call: Call) -> Answer:
+        return _moved(303, self._deployed(call.query))
+
+    def _deployed(self, query: _GenPg) -> str:
+        """Start a session, in one part for each node unless the graph was partitioned; the address of its page."""
+        spread = self._service.get(query.pgt_id).parts == 1
+        return self._service.deploy(query.pgt_id, DeployRequest(manager=query.manager, spread=spread)).url
 
     def gen_pg_spec(self, call: Call) -> Answer:
         body: _GenPgSpec = call.body
@@ -189,6 +227,10 @@ class _Desk:
         """The list of drops of a graph that is translated while the client waits."""
         info = self._service.result(self._service.submit(content, query).id)
         return Answer(body=self._service.export(info.id, nodes=nodes, islands=islands))
+
+
+def _moved(status: int, address: str) -> Answer:
+    return Answer(status=status, content_type="text/plain", headers=(("Location", address),))
 
 
 def _form(call: Call) -> Form:

@@ -2,11 +2,12 @@
 
 `gen_pgt` is what EAGLE posts to, from a page of another site, and like the upload it needs no token: it reads a graph
 and translates it, nothing else. It answers with the address of the translation, which nobody guesses, so that loading
-the page again posts nothing again; who knows that address may look. Deploying, and the list of all translations, need
-the token, and a page of our own.
+the page again posts nothing again; who knows that address may look. Deploying and deleting need the login and a form
+of our own page; the list of all translations needs the login.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -29,7 +30,14 @@ _PATIENCE = 0.8
 """Seconds that a page waits for the end of a translation; most are over by then, and nobody sees a page of waiting."""
 
 _ROWS = 200
+_LONGEST_FORM = 64 * 1024
 _MOST = 2**31 - 1
+
+
+class _ShowQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The manager that the form of deployment is to name."""
+
+    manager: str = ""
 
 
 def page_routes(service: TranslatorService) -> list[Route]:
@@ -44,8 +52,8 @@ def page_routes(service: TranslatorService) -> list[Route]:
         summary: str,
         *,
         public: bool = True,
-        cross_site: bool = False,
         gives: str = "text/html",
+        **more: Any,
     ) -> Route:
         return Route(
             method=method,
@@ -53,30 +61,33 @@ def page_routes(service: TranslatorService) -> list[Route]:
             handler=handler,
             summary=summary,
             public=public,
-            cross_site=cross_site,
-            limit=service.limits.body if method == "POST" else 0,
             takes="application/x-www-form-urlencoded" if method == "POST" else "",
             gives=gives,
             tag="pages",
+            **more,
         )
 
+    # Graphs are posted by anybody and may be large; a form that changes something is small and one of our own.
+    graph: dict[str, Any] = {"limit": service.limits.body}
+    changing: dict[str, Any] = {"public": False, "form": True, "limit": _LONGEST_FORM}
+
     return [
-        page("GET", "/", desk.start, "A form to translate a graph.", cross_site=True),
-        page("GET", "/gen_pgt", lambda _: redirect("/"), "To the form: EAGLE posts.", cross_site=True),
-        page("POST", "/gen_pgt", desk.eagle, "Translate the graph that EAGLE posts.", cross_site=True),
+        page("GET", "/", desk.start, "A form to translate a graph."),
+        page("GET", "/gen_pgt", lambda _: redirect("/"), "To the form: EAGLE posts."),
+        page("POST", "/gen_pgt", desk.eagle, "Translate the graph that EAGLE posts.", cross_site=True, **graph),
         page("GET", "/translations", desk.every, "All translations.", public=False),
-        page("POST", "/translations", desk.upload, "Translate an uploaded graph."),
-        # Before the page, whose variable would match it too. Where EAGLE's post leads, other sites' pages must.
-        page("GET", f"{one}.json", desk.twin, "As JSON.", cross_site=True, gives="application/json"),
-        page("GET", one, desk.show, "What became of a graph.", cross_site=True),
+        page("POST", "/translations", desk.upload, "Translate an uploaded graph.", **graph),
+        # Before the page, whose variable would match it too.
+        page("GET", f"{one}.json", desk.twin, "As JSON.", gives="application/json"),
+        page("GET", one, desk.show, "What became of a graph.", query=_ShowQuery),
         page("GET", f"{one}/graph.dfg", desk.dfg, "Download.", gives="application/octet-stream"),
         page("GET", f"{one}/pg.json", desk.pg, "Download.", gives="application/json"),
         page("GET", f"{one}/source", desk.source, "Download.", gives="application/octet-stream"),
         # Where the login leads back to, after a form was posted without its cookie.
         *(page("GET", f"{one}/{what}", desk.back, "To its page.") for what in ("partition", "deploy", "delete")),
         page("POST", f"{one}/partition", desk.partition, "Translate it again, partitioned in another way."),
-        page("POST", f"{one}/deploy", desk.deploy, "Start a session with it, and go there.", public=False),
-        page("POST", f"{one}/delete", desk.delete, "Stop and forget it.", public=False),
+        page("POST", f"{one}/deploy", desk.deploy, "Start a session with it, and go there.", **changing),
+        page("POST", f"{one}/delete", desk.delete, "Stop and forget it.", **changing),
     ]
 
 
@@ -123,9 +134,9 @@ class _Desk:
 
     def show(self, call: Call) -> Answer:
         info = self._service.get(call.path["translation"], seconds=_PATIENCE)
-        return self._shown(info)
+        return self._shown(info, wanted=call.query.manager)
 
-    def _shown(self, info: TranslationInfo, *, refused: DropflowError | None = None) -> Answer:
+    def _shown(self, info: TranslationInfo, *, wanted: str = "", refused: DropflowError | None = None) -> Answer:
         managers = self._service.deployer.managers
         page = self._pages.render(
             "translation",
@@ -134,6 +145,7 @@ class _Desk:
             info=info,
             report=info.report,
             managers=managers,
+            wanted=wanted,
             algorithms=sorted(ALGORITHMS),
             rows=_ROWS,
             refused=refused,

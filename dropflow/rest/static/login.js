@@ -1,4 +1,4 @@
-// Takes the token out of the address, where the server cannot see it, and exchanges it for a cookie.
+// Takes the token out of the address, where the server cannot see it, and exchanges it for a cookie and the page key.
 "use strict";
 
 const form = document.getElementById("form");
@@ -23,10 +23,14 @@ async function login(asked) {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(asked),
-      redirect: "manual", // the cookie is set all the same; where to go is decided here
     });
-    if (answer.type === "opaqueredirect" || answer.ok) {
-      const next = asked.next.startsWith("/") && !/^\/[\/\\]/.test(asked.next) ? asked.next : "/";
+    if (answer.ok) {
+      const { key, next } = await answer.json(); // the server lets `next` lead to its own pages only
+      try {
+        localStorage.setItem("dropflow-key", key); // see key.js
+      } catch {
+        // Storage is blocked: pages ask for the token before they change something.
+      }
       location.replace(next);
       return;
     }
@@ -47,5 +51,9 @@ function start() {
   login(asked);
 }
 
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  login({ token: form.elements.token.value.trim(), next: form.elements.next.value || "/" });
+});
 addEventListener("hashchange", start);
 start();

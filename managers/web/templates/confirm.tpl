@@ -1,5 +1,5 @@
 % rebase("page.tpl", title=title, here="Sessions", script="")
-<form class="card" method="post">
+<form class="card" method="post" data-key>
 <h1>{{title}}</h1>
 <p><bdi>{{shown(session.session, 200)}}</bdi> is {{session.status.lower()}}: {{count(session.settled)}} of {{count(session.drops)}} drops are settled.</p>
 <p class="muted">{{consequence}}</p>

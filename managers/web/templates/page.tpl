@@ -13,6 +13,7 @@
 % if script:
 <script type="module" src="/static/{{script}}"></script>
 % end
+<script src="/static/key.js" defer></script>
 </head>
 <body>
 <a class="skip-link" href="#main">Skip to the content</a>

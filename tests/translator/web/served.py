@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from dropflow.rest.auth import cookie_value
 from dropflow.testing.manager import FakeManager
 from translator.web.service import TranslatorService
 
-__all__ = ["EAGLE", "EXAMPLES", "TOKEN", "Reply", "Served"]
+__all__ = ["COOKIE", "EAGLE", "EXAMPLES", "LINKED", "TOKEN", "Reply", "Served"]
 
 TOKEN = "a token of the tests"  # noqa: S105 - no secret
+COOKIE = f"dropflow={cookie_value(TOKEN)}"
+LINKED = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+"""What a browser sends when a page of another site leads to an address."""
+
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 EAGLE = {
     "algo": "metis",
@@ -91,11 +96,11 @@ class Served:
         """What EAGLE's post of a graph is answered with, sent as a browser sends it from EAGLE's page."""
         text = graph.read_text() if isinstance(graph, Path) else graph.decode()
         form = {"json_data": text, "lg_name": name, **EAGLE, **fields}
-        return self.ask("POST", "/gen_pgt", form, Origin="http://localhost:8888", Sec_Fetch_Site="cross-site")
+        return self.ask("POST", "/gen_pgt", form, Origin="http://localhost:8888", **LINKED)
 
     def page(self, reply: Reply) -> str:
         """The page that a post leads to, once the translation has ended."""
         assert reply.status == 303, reply.text
         path = reply.headers["Location"]
         self.service.get(path.rpartition("/")[2], seconds=60)
-        return self.ask("GET", path, Accept="text/html", Sec_Fetch_Site="cross-site").text
+        return self.ask("GET", path, Accept="text/html", **LINKED).text

@@ -18,6 +18,9 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 
 _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
+_EXPECTED = "the server responded with a status of 40"
+"""The browser's words for a refusal: of a wrong token, and the page that asks for the right one."""
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(_CHROMIUM is None, reason="Chromium is absent: install the package chromium"),
@@ -45,7 +48,7 @@ def browse(chromium: Any) -> Iterator[Callable[..., Any]]:
         contexts.append(context)
 
         def watch(page: Any) -> None:
-            page.on("console", lambda message: complaints.append(message.text))
+            page.on("console", lambda message: None if _EXPECTED in message.text else complaints.append(message.text))
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.on(
                 "request",
@@ -92,16 +95,23 @@ def eagle(served: Served, hello: Path) -> Iterator[str]:
     server.server_close()
 
 
-def _log_in(page: Any, served: Served) -> None:
-    name, value = cookie_name(urlsplit(served.url).netloc), cookie_value(TOKEN)
-    page.context.add_cookies([{"name": name, "value": value, "url": served.url, "sameSite": "Strict"}])
+def _log_in(page: Any, served: Served, *, scripts: bool = True) -> None:
+    """By the address that the server prints, or without scripts by the form of the login page."""
+    page.goto(f"{served.url}/login#{TOKEN}")
+    if not scripts:
+        page.get_by_label("Token").fill(TOKEN)
+        page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(f"{served.url}/")
 
 
 @pytest.mark.parametrize("scripts", [True, False])
 def test_from_eagle_to_the_session(served: Served, eagle: str, browse: Callable[..., Any], *, scripts: bool) -> None:
-    """EAGLE's form opens the page in a new tab; its form deploys, and leads to the manager's page of the session."""
+    """EAGLE's form opens the page in a new tab; its form deploys, and leads to the manager's page of the session.
+
+    Without scripts the browser cannot keep the page key, so the person is asked for the token.
+    """
     page = browse(java_script_enabled=scripts)
-    _log_in(page, served)
+    _log_in(page, served, scripts=scripts)
     page.goto(eagle)
     with page.expect_popup() as popup:
         page.get_by_role("button", name="Translate").click()
@@ -111,8 +121,33 @@ def test_from_eagle_to_the_session(served: Served, eagle: str, browse: Callable[
     assert tab.url.startswith(f"{served.url}/translations/")
     tab.get_by_label("Session").fill("from-eagle")
     tab.get_by_role("button", name="Deploy and watch").click()
+    if not scripts:
+        tab.get_by_label("Token").fill(TOKEN)
+        tab.get_by_role("button", name="Confirm").click()
     tab.wait_for_url(f"{served.manager_url}/sessions/from-eagle")
     assert "the page /sessions/from-eagle" in tab.content()
+
+
+def test_who_logged_in_elsewhere_is_asked_for_the_token_once(
+    served: Served, hello: Path, browse: Callable[..., Any]
+) -> None:
+    """With the cookie of another server of this host: the page key is kept, so that the next form needs no question."""
+    page = browse()
+    name, value = cookie_name(urlsplit(served.url).netloc), cookie_value(TOKEN)
+    page.context.add_cookies([{"name": name, "value": value, "url": served.url, "sameSite": "Lax"}])
+    for session in ("first", "second"):
+        page.goto(f"{served.url}/translations/{served.translate(hello)['id']}")
+        page.get_by_label("Session").fill(session)
+        page.get_by_role("button", name="Deploy and watch").click()
+        if session == "first":
+            page.get_by_label("Token").fill("wrong")
+            page.get_by_role("button", name="Confirm").click()
+            page.get_by_text("That token was not accepted").wait_for()
+            page.get_by_label("Token").fill(TOKEN)
+            page.get_by_role("button", name="Confirm").click()
+        page.wait_for_url(f"{served.manager_url}/sessions/{session}")
+
+    assert {each.session for each in served.manager.sessions()} == {"first", "second"}
 
 
 def test_a_person_without_a_cookie_is_led_to_the_login(

@@ -1,12 +1,13 @@
 """DALiuGE's paths: the shapes that its tools expect, and errors in words."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.translator.web.served import Served
+from tests.translator.web.served import COOKIE, LINKED, TOKEN, Served
 
 
 def _drops(reply: Any) -> list[dict[str, Any]]:
@@ -71,7 +72,7 @@ def test_gen_pg_names_the_nodes(served: Served, nested: Path) -> None:
     assert {drop["node"] for drop in counted} == {"#0", "#1"}
 
 
-def test_gen_pg_deploys(served: Served, nested: Path) -> None:
+def test_gen_pg_deploys_for_programs_that_show_the_token(served: Served, nested: Path) -> None:
     """And redirects to the page of the session, as DALiuGE does; only to managers that are known."""
     identity = str(served.translate(nested)["id"])
     path = f"/gen_pg?pgt_id={identity}&dlg_mgr_deploy=deploy"
@@ -81,6 +82,36 @@ def test_gen_pg_deploys(served: Served, nested: Path) -> None:
     assert (reply.status, reply.headers["Location"]) == (307, f"{served.manager_url}/sessions/{session.session}")
     assert served.ask("GET", f"{path}&dlg_mgr_host=evil.example", token=True).status == 400
     assert served.ask("GET", path, token=True).status == 400
+    assert len(served.manager.sessions()) == 1
+
+
+def test_gen_pg_leads_a_person_to_the_form_that_deploys(served: Served, nested: Path) -> None:
+    """The manager that was asked for is chosen; nothing runs before the person has pressed the button."""
+    identity = str(served.translate(nested)["id"])
+    path = f"/gen_pg?pgt_id={identity}&dlg_mgr_deploy=deploy&dlg_mgr_url={served.manager_url}"
+    reply = served.ask("GET", path, Cookie=COOKIE, Accept="text/html", **LINKED)
+    page = served.ask("GET", reply.headers["Location"], Accept="text/html")
+    unknown = served.ask("GET", f"{path}x", Cookie=COOKIE, Accept="text/html", **LINKED)
+
+    assert (reply.status, served.manager.sessions()) == (303, ())
+    assert reply.headers["Location"].startswith(f"/translations/{identity}?manager=")
+    assert f"<option selected>{served.manager_url}</option>" in page.text
+    assert "Deploy and watch" in page.text
+    assert unknown.status == 400
+
+
+@pytest.mark.parametrize("token", [TOKEN, None])
+def test_gen_pg_tells_programs_what_to_send(serve: Callable[..., Served], nested: Path, token: str | None) -> None:
+    """Without the token in its header a GET deploys nothing, not even where no token is needed: pages could send it."""
+    served = serve(token=token)
+    identity = str(served.translate(nested)["id"])
+    path = f"/gen_pg?pgt_id={identity}&dlg_mgr_deploy=deploy&dlg_mgr_url={served.manager_url}"
+    refused = served.ask("GET", path, Cookie=COOKIE)
+    words = refused.json()["error"]
+
+    assert (refused.status, refused.headers["Allow"], served.manager.sessions()) == (405, "POST", ())
+    assert "Authorization: Bearer TOKEN, or POST" in words["hint"]
+    assert served.ask("POST", path, token=True).status == 303
     assert len(served.manager.sessions()) == 1
 
 

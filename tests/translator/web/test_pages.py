@@ -11,7 +11,8 @@ import pytest
 
 from dropflow.errors import WorldError
 from dropflow.graph.codec import parse
-from tests.translator.web.served import EAGLE, TOKEN, Served
+from dropflow.rest.auth import page_key
+from tests.translator.web.served import COOKIE, EAGLE, LINKED, TOKEN, Served
 from translator.web.records import TranslatorLimits
 
 _HOSTILE = [
@@ -83,7 +84,7 @@ def test_hostile_names_stay_text(served: Served, hello: Path, name: str) -> None
     page = served.page(reply)
     download = served.ask("GET", f"{reply.headers['Location']}/graph.dfg")
 
-    assert "<script" not in page
+    assert page.count("<script") == page.count('<script src="/static/key.js" defer></script>') == 1
     assert "<img src=x" not in page
     assert name[:10] in html.unescape(page) or not name[:10].isprintable()
     assert "Set-Cookie" not in download.headers
@@ -217,35 +218,92 @@ def test_a_deployment_that_fails_is_told_on_the_page(
     assert "Deploy and watch" in reply.text
 
 
-_CHANGES = [("POST", "/deploy"), ("POST", "/delete")]
+_BEARER = {"Authorization": f"Bearer {TOKEN}"}
+_EVIL = {"Origin": "http://evil.example"}
+_PORT = {"Origin": "http://127.0.0.1:9", "Sec-Fetch-Site": "same-site"}
+_TAB = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 _STRANGERS = [
-    ({"Origin": "http://evil.example"}, 403),
-    ({"Origin": "null"}, 403),
-    ({"Sec-Fetch-Site": "cross-site"}, 403),
-    ({"Host": "evil.example"}, 421),
+    (_BEARER | _EVIL, 403),
+    (_BEARER | {"Origin": "null"}, 403),
+    (_BEARER | {"Sec-Fetch-Site": "cross-site"}, 403),
+    (_BEARER | _PORT | _TAB, 403),
+    (_BEARER | {"Host": "evil.example"}, 421),
     ({}, 401),
     ({"Authorization": "Bearer wrong"}, 401),
     ({"Cookie": "dropflow=x"}, 401),
+    ({"Cookie": COOKIE}, 403),  # a server on another port of this host, which has the cookie
+    ({"Cookie": COOKIE} | _PORT | _TAB, 403),
+    ({"Cookie": COOKIE} | {"Sec-Fetch-Site": "same-site"} | _TAB, 403),
+]
+_CHANGES = [
+    ("POST", "/translations/{}/deploy"),
+    ("POST", "/translations/{}/delete"),
+    ("POST", "/api/v1/translations/{}/deploy"),
+    ("DELETE", "/api/v1/translations/{}"),
+    ("POST", "/gen_pg?pgt_id={}&dlg_mgr_deploy=1&dlg_mgr_url="),
 ]
 
 
-@pytest.mark.parametrize(("method", "what"), _CHANGES)
-@pytest.mark.parametrize("api", [False, True])
-@pytest.mark.parametrize(("headers", "status"), _STRANGERS)
-def test_what_changes_something_needs_token_and_origin(
-    served: Served, hello: Path, method: str, what: str, *, api: bool, headers: dict[str, str], status: int
-) -> None:
+@pytest.mark.parametrize(("method", "path"), _CHANGES)
+def test_what_changes_something_needs_token_and_origin(served: Served, hello: Path, method: str, path: str) -> None:
     """Whoever lacks one of them is refused, by pages and API alike, and nothing has changed."""
     identity = _page_of(served, hello)
-    path = f"/api/v1/translations/{identity}" if api else f"/translations/{identity}"
-    method, path = ("DELETE", path) if api and what == "/delete" else (method, path + what)
-    given = ({"Authorization": f"Bearer {TOKEN}"} if status != 401 else {}) | headers
-    body = json.dumps({"manager": served.manager_url}).encode() if api else None
-    reply = served.ask(method, path, body, **{name.replace("-", "_"): value for name, value in given.items()})
+    path = path.format(identity) + (served.manager_url if path.endswith("=") else "")
+    body: bytes | dict[str, str] = {"manager": served.manager_url}
+    if "/api/" in path:
+        body = json.dumps(body).encode()
+    found = [(headers, served.ask(method, path, body, **headers).status) for headers, _ in _STRANGERS]
 
-    assert reply.status == status
+    assert found == _STRANGERS
     assert served.manager.sessions() == ()
     assert served.service.get(identity).is_over
+
+
+def test_a_form_of_our_page_deploys_with_the_cookie_and_the_page_key(served: Served, hello: Path) -> None:
+    """As the page's script completes it; or with the token, as a person without scripts types it."""
+    address = f"/translations/{_page_of(served, hello)}/deploy"
+    for session, proof in (("by-key", {"key": page_key(TOKEN)}), ("by-token", {"token": TOKEN})):
+        form = {"manager": served.manager_url, "session": session, **proof}
+        reply = served.ask("POST", address, form, Cookie=COOKIE, Origin=served.url)
+        assert (reply.status, reply.headers["Location"]) == (303, f"{served.manager_url}/sessions/{session}")
+
+
+def test_nothing_is_changed_by_get(served: Served, hello: Path) -> None:
+    """Every route that a GET reaches, with the cookie, and with what DALiuGE's clients ask for in the query."""
+    identity = _page_of(served, hello)
+    described = served.ask("GET", "/openapi.json").json()["paths"]
+    before = served.service.all()
+    for path in [path for path, methods in described.items() if "get" in methods]:
+        target = path.replace("{translation}", identity)
+        query = f"?pgt_id={identity}&dlg_mgr_deploy=1&dlg_mgr_url={served.manager_url}" if path == "/gen_pg" else ""
+        for more in ({}, LINKED, {"Accept": "text/html"}):
+            reply = served.ask("GET", target + query, Cookie=COOKIE, **more)
+            assert reply.status < 500, (path, reply.text)
+
+    assert served.manager.sessions() == ()
+    assert served.service.all() == before
+
+
+@pytest.mark.parametrize("path", ["/", "/gen_pgt", "/login", "/translations", "/translations/{}", "/openapi.json"])
+def test_links_of_other_sites_lead_in(served: Served, hello: Path, path: str) -> None:
+    """Somebody who is logged in gets the page, others get the page or the login; scripts and frames get nothing."""
+    target = path.format(_page_of(served, hello))
+    frame = LINKED | {"Sec-Fetch-Dest": "iframe"}
+    script = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}
+    known = served.ask("GET", target, Accept="text/html", Cookie=COOKIE, **LINKED)
+    unknown = served.ask("GET", target, Accept="text/html", **LINKED)
+
+    assert known.status in (200, 303)
+    assert "login" not in known.headers.get("Location", "")
+    assert unknown.status in (200, 303)
+    assert served.ask("GET", target, Cookie=COOKIE, **frame).status == 403
+    assert served.ask("GET", target, Cookie=COOKIE, **script).status == 403
+
+
+def test_pages_cannot_be_framed(served: Served, hello: Path) -> None:
+    """No page of another site can lay our buttons under a person's mouse."""
+    for path in ("/", f"/translations/{_page_of(served, hello)}"):
+        assert "frame-ancestors 'none'" in served.ask("GET", path).headers["Content-Security-Policy"]
 
 
 def test_every_route_is_either_harmless_or_guarded(served: Served) -> None:
@@ -276,6 +334,7 @@ def test_every_route_is_either_harmless_or_guarded(served: Served) -> None:
         assert served.ask("POST", path, EAGLE, Origin="http://evil.example").status == 403
     assert served.ask("GET", "/translations").status == 401
     assert served.ask("GET", "/gen_pg?pgt_id=x&dlg_mgr_deploy=deploy").status == 401
+    assert served.ask("POST", "/gen_pg?pgt_id=x").status == 401
 
 
 def test_translations_that_nobody_knows_are_not_found(served: Served) -> None:

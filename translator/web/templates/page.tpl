@@ -14,6 +14,7 @@
 % if twin:
 <link rel="alternate" type="application/json" href="{{twin}}">
 % end
+<script src="/static/key.js" defer></script>
 </head>
 <body>
 <a class="skip-link" href="#main">Skip to the content</a>

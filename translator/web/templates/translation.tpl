@@ -88,7 +88,7 @@
 % include("again.tpl", info=info, report=report, algorithms=algorithms)
 % end
 % if info.state == "done":
-% include("ways.tpl", info=info, report=report, managers=managers)
+% include("ways.tpl", info=info, report=report, managers=managers, wanted=wanted)
 % end
 % if report.measures:
 % include("partition.tpl", measures=report.measures)

@@ -1,12 +1,12 @@
-<section class="block two">
+<section class="block two" id="run">
 <div class="sheet">
 <h2>Run it</h2>
 % if managers:
-<form method="post" action="/translations/{{info.id}}/deploy" class="stack">
+<form method="post" action="/translations/{{info.id}}/deploy" class="stack" data-key>
 <label>Manager
 <select name="manager">
 % for manager in managers:
-<option>{{manager}}</option>
+<option{{!" selected" if manager == wanted else ""}}>{{manager}}</option>
 % end
 </select></label>
 <label>Session

@@ -1,0 +1,66 @@
+"""The page that asks for the token before a form changes something, where the browser has only the cookie.
+
+It repeats the form with all its fields. Its script (``key.js``) exchanges the token for the page key, which the browser
+keeps, so that the next form needs no question. Without a script, the form is posted with the token.
+"""
+
+from collections.abc import Sequence
+
+import bottle
+
+__all__ = ["CONFIRM_POLICY", "confirm_page"]
+
+# No "form-action": browsers also check where a posted form redirects to, which may be a manager on another host.
+CONFIRM_POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; object-src 'none'"
+"""The content security policy of the page."""
+
+_ASKED = ("key", "token")
+
+# One template that is used here alone; everything that `{{...}}` shows is escaped.
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Please confirm · dropflow</title>
+<link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/static/dropflow.css">
+<script src="/static/key.js" defer></script>
+</head>
+<body>
+<main>
+<form class="card" method="post" action="{{target}}" data-key>
+<h1>Please confirm</h1>
+% if wrong:
+<p role="alert">That token was not accepted. The server prints a new one each time it starts.</p>
+% end
+<p>Nothing has been changed yet. This browser is logged in to read; to change something, this page needs the token
+once.</p>
+% for name, value in fields:
+<input type="hidden" name="{{name}}" value="{{value}}">
+% end
+<p><label>Token <input name="token" type="password" autocomplete="off" required autofocus></label></p>
+<p class="muted">The server printed it when it started, at the end of an address like <code>/login#TOKEN</code>.</p>
+<p class="actions"><button class="primary">Confirm</button></p>
+</form>
+</main>
+</body>
+</html>
+"""
+
+
+def confirm_page(target: str, fields: Sequence[tuple[str, str]]) -> str:
+    """A page of HTML that asks for the token, and posts `fields` to `target` again.
+
+    Parameters
+    ----------
+    target : str
+        Path and query that the form was posted to.
+    fields : sequence of (str, str)
+        What was posted. A token among them was wrong.
+    """
+    kept = [(name, value) for name, value in fields if name not in _ASKED]
+    wrong = any(name == "token" for name, _ in fields)
+    page: str = bottle.SimpleTemplate(_PAGE).render(target=target, fields=kept, wrong=wrong)
+    return page

@@ -1,0 +1,49 @@
+"""GET reads: whatever the path, the query and the headers, it changes nothing."""
+
+import re
+from typing import Any
+
+import pytest
+
+from dropflow.rest.auth import Guard, cookie_value
+from dropflow.rest.kit import Limits, Streams
+from dropflow.rest.schema import DropQuery
+from dropflow.testing.manager import FakeManager, made_up
+from dropflow.testing.serving import ask, serve
+from managers.service import manager_routes
+
+_TOKEN = "a-token"  # noqa: S105 - guards nothing
+_CHANGES = ("submit", "prepare", "start", "undo", "cancel", "delete", "add_child", "remove_child")
+_QUERY = "?sessionId=failed&session=x&anew=true&url=http://127.0.0.1:1&_method=DELETE&action=delete&dlg_mgr_deploy=1"
+
+
+class _Watched:
+    """A manager that notes which of its methods are called."""
+
+    def __init__(self, manager: FakeManager) -> None:
+        self._manager = manager
+        self.called: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.called.add(name)
+        return getattr(self._manager, name)
+
+
+@pytest.mark.parametrize("query", ["", _QUERY])
+def test_nothing_is_changed_by_get(query: str) -> None:
+    """Every route that a GET reaches, for somebody who may do everything."""
+    watched, stopped, streams, guard = _Watched(made_up()), [], Streams(4), Guard(token=_TOKEN)
+    manager: Any = watched
+    routes = manager_routes(manager, streams, guard, stop=lambda: stopped.append(True), limits=Limits(streams=4))
+    paths = [route.path for route in routes if route.method == "GET" and not route.path.endswith("/events")]
+    drop = made_up().drops("failed", DropQuery(limit=1)).drops[0].oid
+    with serve(routes, guard=guard, streams=streams) as server:
+        for path in paths:
+            target = re.sub(r"\{(\w+)\}", lambda name: {"session": "failed", "drop": drop}.get(name[1], "x"), path)
+            for headers in ({"Authorization": f"Bearer {_TOKEN}"}, {"Cookie": f"dropflow={cookie_value(_TOKEN)}"}):
+                status = ask(server.url, "GET", target + query, headers=headers | {"Accept": "text/html"}).status
+                assert status not in (401, 403, 500), path
+
+    assert len(paths) > 50
+    assert watched.called.isdisjoint(_CHANGES)
+    assert stopped == []
