@@ -65,16 +65,20 @@ class DropflowError(Exception):
         File, JSON pointer, node or drop; empty when there is none.
     hint : str
         What to do about it; empty when nothing sensible can be said.
+    of_host : bool
+        Whether the cause is this host (a module that is not installed, a variable that is not set), so that another
+        host may accept the same.
     """
 
     code: ClassVar[str] = "DF000"
     retryable: ClassVar[bool] = False
 
-    def __init__(self, text: str, *, where: str = "", hint: str = "") -> None:
+    def __init__(self, text: str, *, where: str = "", hint: str = "", of_host: bool = False) -> None:
         super().__init__(text)
         self.text = text
         self.where = where
         self.hint = hint
+        self.of_host = of_host
 
     def __str__(self) -> str:
         where = f"{self.where}: " if self.where else ""
@@ -111,9 +115,15 @@ class UnknownComponentError(UsageError):
 
 
 class BadParameterError(UsageError):
-    """A parameter whose value cannot be used."""
+    """A parameter whose value cannot be used. `fields` are the names of the fields of the node that it is about."""
 
     code = "DF104"
+
+    def __init__(
+        self, text: str, *, fields: tuple[str, ...] = (), where: str = "", hint: str = "", of_host: bool = False
+    ) -> None:
+        super().__init__(text, where=where, hint=hint, of_host=of_host)
+        self.fields = fields
 
 
 class AppError(UsageError):

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["PartitionOptions", "ReadOptions", "UnrollOptions", "ValidateOptions"]
+__all__ = ["ComponentOptions", "PartitionOptions", "ReadOptions", "UnrollOptions", "ValidateOptions"]
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +35,19 @@ class ValidateOptions(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     max_findings: int = 1000
+
+
+class ComponentOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the components of a graph are judged: classes, parameters and functions, without running any of them.
+
+    Attributes
+    ----------
+    missing_here : str
+        What a module or variable that this host lacks is: an ``error`` where the graph is to run here, a ``warning``
+        where it may run on other hosts, ``ignored`` where those hosts are asked next.
+    """
+
+    missing_here: Literal["error", "warning", "ignored"] = "error"
 
 
 class UnrollOptions(msgspec.Struct, frozen=True, kw_only=True):

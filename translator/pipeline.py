@@ -1,7 +1,7 @@
 """The whole walk: a file becomes a physical graph, or a list of everything that is wrong with it.
 
-``bytes -> read_logical -> fill -> validate -> plan -> unroll -> partition -> place``; physical graphs, as JSON lists or
-``.dfg`` containers, enter behind unrolling.
+``bytes -> read_logical -> fill -> validate -> plan -> judge -> unroll -> partition -> place``; physical graphs, as JSON
+lists or ``.dfg`` containers, enter before `judge`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +17,10 @@ from dropflow.graph.names import oids
 from dropflow.graph.order import find_cycle
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.problems import Problem, refuse_errors
+from translator.components import judge
 from translator.formats import Family, read_file, read_logical
 from translator.logical import LogicalGraph
-from translator.options import PartitionOptions, ReadOptions, UnrollOptions
+from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.parameters import fill
 from translator.partition.registry import partition as cut
 from translator.placement import place
@@ -78,6 +79,7 @@ def translate(
     nodes: Sequence[str] = (),
     configuration: str | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
+    components: ComponentOptions | None = None,
 ) -> Translation:
     """Translate a logical graph, or take a physical graph as it is.
 
@@ -95,6 +97,8 @@ def translate(
         Names of the nodes its parts are placed on; without them it is not placed.
     configuration, settings
         See `translator.parameters.fill`.
+    components : ComponentOptions, optional
+        The components are judged only where they are given: a graph may be translated that dropflow cannot run.
 
     Raises
     ------
@@ -103,7 +107,15 @@ def translate(
     BadGraphError
         The graph cannot be translated; `problems` holds everything found.
     """
-    found = examine(source, name=name, read=read, unroll=unroll, configuration=configuration, settings=settings)
+    found = examine(
+        source,
+        name=name,
+        read=read,
+        unroll=unroll,
+        configuration=configuration,
+        settings=settings,
+        components=components,
+    )
     return finish(found, partition=partition, nodes=nodes)
 
 
@@ -148,6 +160,7 @@ def examine(
     unroll: UnrollOptions | None = None,
     configuration: str | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
+    components: ComponentOptions | None = None,
 ) -> Checked:
     """Everything short of unrolling: all problems of all stages, and the plan.
 
@@ -162,26 +175,28 @@ def examine(
     head = _head(source).removeprefix(_BOM).lstrip()
     if codec.is_dfg(head):
         graph = codec.load(source) if isinstance(source, Path) else codec.parse(source, where=name)
-        return Checked(Family.DFG.value, _cyclic(graph), graph=graph)
+        return Checked(Family.DFG.value, (*_cyclic(graph), *judge(graph.templates, components).problems), graph=graph)
     if head.startswith(b"["):
-        return _physical(source, name, read or ReadOptions())
+        return _physical(source, name, read or ReadOptions(), components)
     reading = read_logical(read_file(source, read) if isinstance(source, Path) else source, name=name, options=read)
     if reading.graph is None:
         return Checked(reading.family.value, reading.problems)
     logical, filled = fill(reading.graph, configuration=configuration, settings=settings)
     planned = plan(logical, unroll)
     problems = _once([*reading.problems, *filled, *validate(logical), *planned.problems])
+    problems = tuple(judge(planned.templates, components).once(problems, logical))
     return Checked(reading.family.value, problems, logical, planned)
 
 
-def _physical(source: Path | bytes, name: str, options: ReadOptions) -> Checked:
+def _physical(source: Path | bytes, name: str, options: ReadOptions, components: ComponentOptions | None) -> Checked:
     findings: list[Problem] = []
     try:
         with source.open("rb") if isinstance(source, Path) else BytesIO(source) as stream:
             graph = read_pg_stream(stream, name=name, findings=findings, max_depth=options.max_depth)
     except BadGraphError as error:
         return Checked(Family.PHYSICAL.value, tuple(found for found in error.problems if isinstance(found, Problem)))
-    return Checked(Family.PHYSICAL.value, (*findings, *_cyclic(graph)), graph=graph)
+    problems = (*findings, *_cyclic(graph), *judge(graph.templates, components).problems)
+    return Checked(Family.PHYSICAL.value, problems, graph=graph)
 
 
 def _head(source: Path | bytes) -> bytes:

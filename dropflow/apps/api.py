@@ -217,6 +217,13 @@ class App(ABC):
         """
         return read(self.component, self.template)
 
+    def check(self) -> None:  # noqa: B027 - most have nothing to add to their parameters
+        """Raise for what no attempt could do, without running or importing anything that the graph names.
+
+        Called before anything runs, and where graphs are only checked or translated. The parameters are checked
+        besides.
+        """
+
     @abstractmethod
     def run(self, context: Context) -> None:
         """Do the work of one attempt. Raise to fail."""

@@ -22,7 +22,7 @@ from typing import Any
 
 from dropflow.apps.absent import fate
 from dropflow.apps.api import Context, InputData, OutputData
-from dropflow.engine.parameters import Unusable, convert, fold, is_empty
+from dropflow.engine.parameters import Unset, Unusable, convert, fold, is_empty
 from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import Argument, Template
 
@@ -109,7 +109,7 @@ def field_values(template: Template) -> dict[str, Any]:
         Lists every field whose value does not fit its type.
     """
     values: dict[str, Any] = {}
-    complaints = []
+    complaints: dict[str, tuple[str, Unusable]] = {}
     for argument in template.arguments:
         if argument.usage == "OutputPort" or fold(argument.name) in _NEVER_ARGUMENTS:
             continue
@@ -119,9 +119,16 @@ def field_values(template: Template) -> dict[str, Any]:
             values[argument.name] = convert(argument.value, argument.type, options=argument.options)
         except Unusable as problem:
             if not argument.is_port:
-                complaints.append(f"argument '{argument.name}' is {argument.value!r}, expected {problem}")
+                text = f"argument '{argument.name}' is {argument.value!r}, expected {problem}"
+                complaints[argument.name] = (text, problem)
     if complaints:
-        raise BadParameterError("; ".join(complaints), where=template.name, hint="correct these fields of the node")
+        raise BadParameterError(
+            "; ".join(text for text, _ in complaints.values()),
+            fields=tuple(complaints),
+            where=template.name,
+            hint="correct these fields of the node",
+            of_host=all(isinstance(problem, Unset) for _, problem in complaints.values()),
+        )
     return values
 
 

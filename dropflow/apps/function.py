@@ -21,6 +21,8 @@ from dropflow.apps.resolve import (
     is_pickled,
     object_from_pickle,
     object_from_source,
+    refuse_name,
+    refuse_source,
 )
 from dropflow.engine.component import Component, Parameter
 from dropflow.errors import BadParameterError
@@ -77,7 +79,33 @@ class PyFuncApp(App):
         # Source that is not Python is refused before anything runs; running it waits for the first attempt.
         self._code = compile_source(source, template.name) if source.strip() and not is_pickled(source) else None
         self.values = field_values(template)
-        self.defaults = _defaults(self.parameters["func_defaults"], template.name)
+        if not isinstance(self.parameters["func_defaults"], dict):
+            raise BadParameterError(
+                f"func_defaults is {self.parameters['func_defaults']!r}, expected an object with a value for each "
+                "argument",
+                fields=("func_defaults",),
+                where=template.name,
+            )
+
+    def check(self) -> None:
+        """Refuse a function that is certainly not there; runs and imports nothing of the graph."""
+        if self._code is not None:
+            refuse_source(self._source, self.function_name, self.template.name)
+        elif not self._source.strip():
+            refuse_name(self.function_name, self.template.name)
+
+    @cached_property
+    def defaults(self) -> Mapping[str, Any]:
+        """``func_defaults``: plain values, or pickles in base64 as DALiuGE's Python API writes them.
+
+        Unpickled at the first attempt: a pickle is code of the graph, which only a run may execute.
+        """
+        return {
+            str(name): object_from_pickle(value, self.template.name)
+            if isinstance(value, str) and is_pickled(value)
+            else value
+            for name, value in self.parameters["func_defaults"].items()
+        }
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -157,15 +185,3 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copytree(source, target, dirs_exist_ok=True)
     elif source.exists():
         shutil.copyfile(source, target)
-
-
-def _defaults(given: Any, where: str) -> dict[str, Any]:
-    """``func_defaults``: plain values, or pickles in base64 as DALiuGE's Python API writes them."""
-    if not isinstance(given, dict):
-        raise BadParameterError(
-            f"func_defaults is {given!r}, expected an object with a value for each argument", where=where
-        )
-    return {
-        str(name): object_from_pickle(value, where) if isinstance(value, str) and is_pickled(value) else value
-        for name, value in given.items()
-    }

@@ -45,6 +45,11 @@ class PythonMemberFunction(PyFuncApp):
         ),
     )
 
+    def check(self) -> None:
+        """Refuse a constructor that is certainly not there; members are looked up on the object that comes in."""
+        if self.function_name.endswith("__init__"):
+            super().check()
+
     def run(self, context: Context) -> None:
         """Call, and give the result and the object to their outputs."""
         data = context.input(SELF)

@@ -8,24 +8,35 @@ A node's class is looked up in this order:
 3. a blank class, or a placeholder of a palette: by the node's category;
 4. a class of the user: any importable subclass of `dropflow.apps.api.App`.
 
-`check` asks this, and the registry of the data classes, for all nodes of a graph before anything runs.
+`findings` asks this, and the registry of the data classes, for all nodes of a graph before anything runs.
 """
 
 import importlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, cast
 
 from dropflow.apps.api import App
-from dropflow.data.registry import check_all
+from dropflow.apps.lookup import find_absent
+from dropflow.data.registry import store_for
 from dropflow.engine.component import Component
 from dropflow.errors import AppError, DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.exception_text import summary_of
 from dropflow.graph.templates import Kind, Template
 from dropflow.problems import Problem, Severity
 
-__all__ = ["APPLICATIONS", "APP_COMPONENTS", "app_class", "app_components", "app_for", "check"]
+__all__ = [
+    "APPLICATIONS",
+    "APP_COMPONENTS",
+    "app_class",
+    "app_components",
+    "app_for",
+    "check",
+    "finding",
+    "findings",
+]
 
 _WHAT_USERS_RAISE = (Exception, SystemExit, GeneratorExit)
 """What becomes an error of the graph when an import or a constructor of users raises it; Ctrl-C does not."""
@@ -124,18 +135,10 @@ def app_for(template: Template) -> App:
         The class of a user raised something else when it was made.
     """
     kind = app_class(template)
-    try:
+    with _errors_of_users(template):
         application = kind(template)
         if hasattr(application, "component"):
             _ = application.parameters  # parsed here, once, so that bad ones are known before anything runs
-    except DropflowError:
-        raise
-    except _WHAT_USERS_RAISE as problem:
-        raise AppError(
-            f"the application '{template.component}' cannot be made: {summary_of(problem)}",
-            where=_name(template),
-            hint="correct the class, or the fields of this node that it reads",
-        ) from problem
     return application
 
 
@@ -149,41 +152,80 @@ def app_class(template: Template) -> type[App]:
     MissingDependencyError
         It is one of DALiuGE's that this version does not have; says what to do instead.
     """
-    name = template.component.strip()
-    last = name.rpartition(".")[2]
-    ours = name == last or name.startswith(_HOUSES)
-    if ours and _known(last):
-        return _import_ours(_for_member(_known(last), template))
-    if ours and last in _LATER:
-        raise _later(template, last)
-    if name in _PLACEHOLDERS or (ours and last in _PLACEHOLDERS):
-        return _by_category(template)
-    if ours:
-        raise _unknown(
-            template, name, "dropflow has no such application; any subclass of dropflow.apps.api.App can be one"
-        )
-    return _import_theirs(template, name)
+    ours = _ours(template)
+    return _import_ours(ours) if ours else _import_theirs(template, template.component.strip())
+
+
+def findings(templates: Iterable[Template], *, imports: bool = False) -> Iterator[tuple[Template, DropflowError]]:
+    """Everything that keeps the nodes of a graph from running: data nodes first, then applications.
+
+    This is the one judgement of components: commands, managers and the translator all ask it. Nothing that the graph
+    names is run, and no class of users is imported unless `imports` is set; their modules are only looked for.
+
+    Parameters
+    ----------
+    templates : iterable of Template
+        The nodes.
+    imports : bool
+        Import the classes of users, which runs code that is installed here, to judge their parameters too. For hosts
+        that are about to run the graph.
+
+    Yields
+    ------
+    tuple of Template and DropflowError
+        At most one error a node. Its `of_host` says whether another host may accept the node.
+    """
+    nodes = tuple(templates)
+    for template in nodes:
+        if template.kind is Kind.DATA:
+            try:
+                store_for(template).check()
+            except DropflowError as error:
+                yield template, error
+    for template in nodes:
+        if template.kind is Kind.APP:
+            try:
+                _check_app(template, imports=imports)
+            except DropflowError as error:
+                yield template, error
 
 
 def check(templates: Iterable[Template]) -> list[Problem]:
-    """Everything that keeps the nodes of a graph from running, data and applications: all of it, in order.
+    """`findings` as errors about a graph that is about to run on this host; imports the classes of users.
 
-    Imports the classes of applications, and so runs code of users that is installed; functions in graphs are compiled
-    and not run. An empty list means that every class is known and every parameter can be used.
+    An empty list means that every class is known and every parameter can be used.
     """
-    nodes = tuple(templates)
-    problems = check_all(nodes)
-    for template in nodes:
-        if template.kind is not Kind.APP:
-            continue
-        try:
-            app_for(template)
-        except DropflowError as error:
-            where = error.where or template.app_name or template.name or template.key
-            problems.append(
-                Problem(code=error.code, severity=Severity.ERROR, where=where, text=error.text, hint=error.hint)
-            )
-    return problems
+    return [finding(template, error) for template, error in findings(templates, imports=True)]
+
+
+def finding(template: Template, error: DropflowError, severity: Severity = Severity.ERROR) -> Problem:
+    """`error` as a finding about the node `template`."""
+    where = error.where or template.app_name or template.name or template.key
+    return Problem(code=error.code, severity=severity, where=where, text=error.text, hint=error.hint)
+
+
+@contextmanager
+def _errors_of_users(template: Template) -> Iterator[None]:
+    """Turn what the class of a user raises while it is made or checked into an `AppError`."""
+    try:
+        yield
+    except DropflowError:
+        raise
+    except _WHAT_USERS_RAISE as problem:
+        raise AppError(
+            f"the application '{template.component}' cannot be made: {summary_of(problem)}",
+            where=_name(template),
+            hint="correct the class, or the fields of this node that it reads",
+        ) from problem
+
+
+def _check_app(template: Template, *, imports: bool) -> None:
+    if imports or _ours(template):
+        application = app_for(template)
+        with _errors_of_users(template):
+            application.check()
+        return
+    _refuse_theirs(template, template.component.strip())
 
 
 def app_components() -> tuple[Component, ...]:
@@ -198,6 +240,30 @@ if not TYPE_CHECKING:
         if name == "APP_COMPONENTS":
             return app_components()
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _ours(template: Template) -> str:
+    """Our name for the application of a node; empty for a class of the user.
+
+    Raises
+    ------
+    UnknownComponentError, MissingDependencyError
+        As `app_class`.
+    """
+    name = template.component.strip()
+    last = name.rpartition(".")[2]
+    ours = name == last or name.startswith(_HOUSES)
+    if ours and _known(last):
+        return _for_member(_known(last), template)
+    if ours and last in _LATER:
+        raise _later(template, last)
+    if name in _PLACEHOLDERS or (ours and last in _PLACEHOLDERS):
+        return _by_category(template)
+    if ours:
+        raise _unknown(
+            template, name, "dropflow has no such application; any subclass of dropflow.apps.api.App can be one"
+        )
+    return ""
 
 
 def _known(last: str) -> str:
@@ -215,18 +281,18 @@ def _for_member(name: str, template: Template) -> str:
     return "PythonMemberFunction" if takes_object or template.category == "PythonMemberFunction" else name
 
 
-def _by_category(template: Template) -> type[App]:
+def _by_category(template: Template) -> str:
     category = template.category.strip().lower()
     if category in _BY_CATEGORY:
-        return _import_ours(_for_member(_BY_CATEGORY[category], template))
+        return _for_member(_BY_CATEGORY[category], template)
     if category in _LATER_CATEGORIES:
         raise _later(template, _LATER_CATEGORIES[category])
     function = template.argument("func_name")
     if function is not None and function.value:
-        return _import_ours(_for_member("PyFuncApp", template))
+        return _for_member("PyFuncApp", template)
     command = template.argument("command")
     if command is not None and command.value:
-        return _import_ours("BashShellApp")
+        return "BashShellApp"
     stated = f", '{template.component}' being only a placeholder" if template.component.strip() else ""
     raise UnknownComponentError(
         f"application node '{_name(template)}' has no class{stated}",
@@ -246,18 +312,40 @@ def _import_theirs(template: Template, name: str) -> type[App]:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as problem:
-        raise _unknown(template, name, _missing(problem.name or module)) from problem
+        raise _unknown(template, name, _missing(problem.name or module), of_host=True) from problem
     except AttributeError as problem:
-        raise _unknown(template, name, f"the module '{module}' is installed, but has no '{attribute}'") from problem
+        raise _unknown(template, name, _without(module, attribute), of_host=True) from problem
     except _WHAT_USERS_RAISE as problem:  # an import runs code of others
         reason = f"its module cannot be imported: {summary_of(problem)}"
-        raise _unknown(template, name, reason) from problem
+        raise _unknown(template, name, reason, of_host=True) from problem
     if isinstance(found, type) and issubclass(found, App):
         return found
-    hint = "it is no subclass of dropflow.apps.api.App"
     if callable(found) and not isinstance(found, type):
-        hint = f"it is a function: use the class dlg.apps.pyfunc.PyFuncApp with func_name {name}"
-    raise _unknown(template, name, hint)
+        raise _unknown(template, name, _a_function(name), of_host=True)
+    raise _unknown(template, name, "it is no subclass of dropflow.apps.api.App", of_host=True)
+
+
+def _refuse_theirs(template: Template, name: str) -> None:
+    """Refuse what `_import_theirs` would refuse, as far as that is known without importing anything."""
+    parts = name.split(".")
+    absent = find_absent(parts)
+    if absent is None:
+        return
+    if not absent.name:
+        reason = _missing(absent.module)
+    elif absent.module == ".".join(parts[:-1]):
+        reason = _without(absent.module, absent.name)
+    else:
+        reason = _missing(f"{absent.module}.{absent.name}")
+    raise _unknown(template, name, reason, of_host=True)
+
+
+def _without(module: str, attribute: str) -> str:
+    return f"the module '{module}' is installed, but has no '{attribute}'"
+
+
+def _a_function(name: str) -> str:
+    return f"it is a function: use the class dlg.apps.pyfunc.PyFuncApp with func_name {name}"
 
 
 def _missing(module: str) -> str:
@@ -266,12 +354,13 @@ def _missing(module: str) -> str:
     return f"the module '{module}' is not installed: install {package} in {place}, or put its code on PYTHONPATH"
 
 
-def _unknown(template: Template, name: str, hint: str) -> UnknownComponentError:
+def _unknown(template: Template, name: str, hint: str, *, of_host: bool = False) -> UnknownComponentError:
     near = get_close_matches(name.rpartition(".")[2], APPLICATIONS, n=1, cutoff=0.75)
     return UnknownComponentError(
         f"application node '{_name(template)}' has the unknown class '{name}'",
         where=_name(template),
         hint=hint + (f"; or did you mean '{_dropclass(near[0])}'?" if near else ""),
+        of_host=of_host,
     )
 
 

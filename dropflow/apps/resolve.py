@@ -19,10 +19,20 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from dropflow.apps.lookup import find_absent, names_of
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError
 from dropflow.exception_text import summary_of
 
-__all__ = ["MOVED", "compile_source", "import_object", "is_pickled", "object_from_pickle", "object_from_source"]
+__all__ = [
+    "MOVED",
+    "compile_source",
+    "import_object",
+    "is_pickled",
+    "object_from_pickle",
+    "object_from_source",
+    "refuse_name",
+    "refuse_source",
+]
 
 MOVED = {"dlg.apps.simple_functions": "dropflow.apps.simple_functions"}
 """Modules of DALiuGE whose functions we have under another name."""
@@ -47,7 +57,10 @@ def compile_source(source: str, where: str) -> types.CodeType:
         at = f" in line {line}: {(problem.text or '').strip()!r}" if isinstance(problem, SyntaxError) and line else ""
         reason = problem.msg if isinstance(problem, SyntaxError) else str(problem)
         raise BadParameterError(
-            f"func_code is not Python: {reason}{at}", where=where, hint="correct the field func_code of this node"
+            f"func_code is not Python: {reason}{at}",
+            fields=("func_code",),
+            where=where,
+            hint="correct the field func_code of this node",
         ) from problem
 
 
@@ -89,10 +102,37 @@ def object_from_source(code: types.CodeType, source: str, name: str, where: str)
         found = _walk(module, parts[start:]) if parts[start] in vars(module) else None
         if found is not None:
             return _callable(found, name, where)
-    raise BadParameterError(
-        f"func_code does not define '{name}'" if name else "func_name is empty and func_code defines several functions",
+    raise _not_defined(name, defined, where)
+
+
+def refuse_source(source: str, name: str, where: str) -> None:
+    """Refuse what `object_from_source` would refuse, as far as that is known without running `source`.
+
+    Raises
+    ------
+    BadParameterError
+        The source certainly does not define `name`.
+    """
+    names = names_of(source)
+    if names is None:
+        return
+    if name:
+        is_there = any(part in names.bound for part in name.split("."))
+    else:
+        # One function needs no name; other callables than those of a plain def are found by running the source.
+        is_there = len(names.functions) < 2 and bool(names.bound)  # noqa: PLR2004 - several
+    if not is_there:
+        raise _not_defined(name, names.defined, where)
+
+
+def _not_defined(name: str, defined: Iterable[str], where: str) -> BadParameterError:
+    there = list(defined)
+    several = "several functions" if there else "no function"
+    return BadParameterError(
+        f"func_code does not define '{name}'" if name else f"func_name is empty and func_code defines {several}",
+        fields=("func_name",),
         where=where,
-        hint=f"func_code defines {', '.join(defined) or 'no function'}{_did_you_mean(parts[-1], defined)}",
+        hint=f"func_code defines {', '.join(there) or 'no function'}{_did_you_mean(name.rpartition('.')[2], there)}",
     )
 
 
@@ -149,23 +189,11 @@ def import_object(name: str, where: str) -> Callable[..., Any]:
     AppError
         A module raised while it was imported.
     """
-    for old, new in MOVED.items():
-        if name.startswith(f"{old}."):
-            name = new + name[len(old) :]
-    parts = [part.strip() for part in name.split(".")]
-    while len(parts) > 1 and parts[-1] in ("__init__", "__class__"):
-        parts.pop()
-    if hasattr(builtins, parts[0]):
-        found = _walk(builtins, parts)
-        if found is not None:
-            return _callable(found, name, where)
-    if len(parts) == 1 or not all(part.isidentifier() for part in parts):
-        raise BadParameterError(
-            f"func_name is '{name}', which is no builtin function",
-            where=where,
-            hint="write package.module.function, or give the source in func_code"
-            + _did_you_mean(parts[0], dir(builtins)),
-        )
+    name, parts = _parts(name)
+    found = _builtin(parts)
+    if found is not None:
+        return _callable(found, name, where)
+    _refuse_short(name, parts, where)
     found = _import(parts[0], name, where)
     for place, part in enumerate(parts[1:], start=1):
         try:
@@ -175,16 +203,80 @@ def import_object(name: str, where: str) -> Callable[..., Any]:
     return _callable(found, name, where)
 
 
+def refuse_name(name: str, where: str) -> None:
+    """Refuse what `import_object` would refuse, as far as that is known without importing anything.
+
+    Raises
+    ------
+    MissingDependencyError, BadParameterError
+        As `import_object`.
+    """
+    name, parts = _parts(name)
+    found = _builtin(parts)
+    if found is not None:
+        _callable(found, name, where)
+        return
+    _refuse_short(name, parts, where)
+    absent = find_absent(parts)
+    if absent is None:
+        return
+    if not absent.name:
+        raise _not_installed(name, absent.module, where)
+    raise _no_attribute(name, f"the module '{absent.module}'", absent.name, absent.known, where)
+
+
+def _parts(name: str) -> tuple[str, list[str]]:
+    """`name` as it is called here, and its parts, without those that mean the class itself."""
+    for old, new in MOVED.items():
+        if name.startswith(f"{old}."):
+            name = new + name[len(old) :]
+    parts = [part.strip() for part in name.split(".")]
+    while len(parts) > 1 and parts[-1] in ("__init__", "__class__"):
+        parts.pop()
+    return name, parts
+
+
+def _builtin(parts: list[str]) -> Any:
+    return _walk(builtins, parts) if hasattr(builtins, parts[0]) else None
+
+
+def _refuse_short(name: str, parts: list[str], where: str) -> None:
+    """Refuse what is no dotted name."""
+    if len(parts) == 1 or not all(part.isidentifier() for part in parts):
+        raise BadParameterError(
+            f"func_name is '{name}', which is no builtin function",
+            fields=("func_name",),
+            where=where,
+            hint="write package.module.function, or give the source in func_code"
+            + _did_you_mean(parts[0], dir(builtins)),
+        )
+
+
 def _submodule(parent: Any, parts: list[str], name: str, where: str) -> Any:
     """The submodule of `parent` that the last of `parts` names."""
     dotted = ".".join(parts)
     if hasattr(parent, "__path__") and importlib.util.find_spec(dotted) is not None:
         return _import(dotted, name, where)
     kind = "module" if inspect.ismodule(parent) else "class" if inspect.isclass(parent) else "object"
-    raise BadParameterError(
-        f"func_name is '{name}', but the {kind} '{'.'.join(parts[:-1])}' has no '{parts[-1]}'",
+    raise _no_attribute(name, f"the {kind} '{'.'.join(parts[:-1])}'", parts[-1], dir(parent), where)
+
+
+def _no_attribute(name: str, parent: str, part: str, known: Iterable[str], where: str) -> BadParameterError:
+    return BadParameterError(
+        f"func_name is '{name}', but {parent} has no '{part}'",
+        fields=("func_name",),
         where=where,
-        hint=f"check the version that is installed{_did_you_mean(parts[-1], dir(parent))}",
+        hint=f"check the version that is installed{_did_you_mean(part, known)}",
+        of_host=True,
+    )
+
+
+def _not_installed(name: str, module: str, where: str) -> MissingDependencyError:
+    return MissingDependencyError(
+        f"the function '{name}' needs the module '{module}', which is not installed",
+        where=where,
+        hint=_install_hint(module.partition(".")[0]),
+        of_host=True,
     )
 
 
@@ -192,12 +284,7 @@ def _import(module: str, name: str, where: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as problem:
-        missing = problem.name or module
-        raise MissingDependencyError(
-            f"the function '{name}' needs the module '{missing}', which is not installed",
-            where=where,
-            hint=_install_hint(missing.partition(".")[0]),
-        ) from problem
+        raise _not_installed(name, problem.name or module, where) from problem
     except Exception as problem:
         raise AppError(
             f"the module '{module}' of the function '{name}' cannot be imported: {summary_of(problem)}",

@@ -11,9 +11,9 @@ from dropflow.engine.runners.mixed import MixedRunner
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.runners.processes import ProcessRunner
 from dropflow.engine.runners.threads import ThreadRunner
-from dropflow.errors import BadGraphError
+from dropflow.errors import BadGraphError, UnknownComponentError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Kind
+from dropflow.graph.templates import Kind, Template
 
 __all__ = ["RUNNERS", "make_runner"]
 
@@ -59,7 +59,7 @@ def make_runner(
     if kind == "inline":
         return InlineRunner(LocalExecutor(spec))
     count = workers or len(os.sched_getaffinity(0))
-    waits = [template.kind is Kind.APP and app_class(template).waits for template in graph.templates]
+    waits = [template.kind is Kind.APP and _waits(template) for template in graph.templates]
     if all(waits):
         return ThreadRunner(LocalExecutor(spec), threads=_WAITING_THREADS)
     computing: Runner
@@ -72,3 +72,13 @@ def make_runner(
     return MixedRunner(
         waiting=ThreadRunner(LocalExecutor(spec), threads=_WAITING_THREADS), computing=computing, waits=waits
     )
+
+
+def _waits(template: Template) -> bool:
+    """Whether the attempts of a node only wait. A node that lives on other hosts may have a class that is not here."""
+    try:
+        return app_class(template).waits
+    except UnknownComponentError as error:
+        if error.of_host:
+            return False
+        raise

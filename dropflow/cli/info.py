@@ -24,11 +24,11 @@ def info(output: "Output", *, graph: str) -> Exit:
     import numpy as np
 
     from dropflow.cli.replies import InfoReply, NodeCount, counts
-    from dropflow.cli.source import note_problems, translate_source
+    from dropflow.cli.source import component_options, note_problems, translate_source
     from dropflow.graph.digest import digest
     from dropflow.graph.order import critical_path, levels
 
-    done = translate_source(graph)
+    done = translate_source(graph, components=component_options(elsewhere=True))
     note_problems(output, done.problems)
     physical = done.graph
     sizes = np.bincount(physical.template, minlength=len(physical.templates))

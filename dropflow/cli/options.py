@@ -10,7 +10,15 @@ import click
 
 from dropflow.cli.exits import Exit
 
-__all__ = ["form_option", "graph_argument", "prefix_option", "setting_options", "speaks", "target_option"]
+__all__ = [
+    "elsewhere_option",
+    "form_option",
+    "graph_argument",
+    "prefix_option",
+    "setting_options",
+    "speaks",
+    "target_option",
+]
 
 graph_argument = click.argument("graph", metavar="GRAPH")
 
@@ -38,6 +46,12 @@ target_option = click.option(
     "target",
     metavar="FILE",
     help="Write the graph to FILE; - is standard output. The suffix says the format: .dfg, .json, .pg or .pgt.",
+)
+
+elsewhere_option = click.option(
+    "--elsewhere",
+    is_flag=True,
+    help="GRAPH is for other hosts: a module or variable that only this host lacks is a warning.",
 )
 
 form_option = click.option(

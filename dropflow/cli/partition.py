@@ -44,13 +44,19 @@ def partition(
     The partitioned graph goes to FILE. With -o - it goes to standard output, and takes the place of the answer.
     """
     from dropflow.cli.sink import format_for
-    from dropflow.cli.source import note_problems, translate_source
+    from dropflow.cli.source import component_options, note_problems, translate_source
     from translator.options import PartitionOptions
     from translator.partition.registry import partition as cut
 
     if target is not None:
         form = format_for(target, form)
-    done = translate_source(graph, configuration=configuration, settings=settings, prefix=prefix)
+    done = translate_source(
+        graph,
+        configuration=configuration,
+        settings=settings,
+        prefix=prefix,
+        components=component_options(elsewhere=True),
+    )
     note_problems(output, done.problems)
     _answer(output, cut(done.graph, PartitionOptions(algorithm=algorithm, parts=parts)), algorithm, target, form)
     return Exit.FINISHED
@@ -84,14 +90,20 @@ def map_command(
     A graph that has no parts yet is cut into one part per node first.
     """
     from dropflow.cli.sink import format_for
-    from dropflow.cli.source import note_problems, translate_source
+    from dropflow.cli.source import component_options, note_problems, translate_source
     from translator.options import PartitionOptions
     from translator.partition.registry import partition as cut
     from translator.placement import place
 
     if target is not None:
         form = format_for(target, form)
-    done = translate_source(graph, configuration=configuration, settings=settings, prefix=prefix)
+    done = translate_source(
+        graph,
+        configuration=configuration,
+        settings=settings,
+        prefix=prefix,
+        components=component_options(elsewhere=True),
+    )
     note_problems(output, done.problems)
     names = [name.strip() for name in nodes.split(",")]
     parted = done.graph

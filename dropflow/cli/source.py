@@ -7,18 +7,25 @@ from dropflow.cli.output import Output
 from dropflow.cli.refusal import problem_lines
 from dropflow.cli.tables import plural
 from dropflow.problems import Problem, Severity
-from translator.options import ReadOptions, UnrollOptions
+from translator.options import ComponentOptions, ReadOptions, UnrollOptions
 from translator.pipeline import Checked, Translation, examine, finish
 
-__all__ = ["examine_source", "note_problems", "translate_source"]
+__all__ = ["component_options", "examine_source", "note_problems", "translate_source"]
 
 _NOTED = 8
 
 
 def examine_source(
-    source: str, *, configuration: str | None = None, settings: tuple[str, ...] = (), prefix: str = ""
+    source: str,
+    *,
+    configuration: str | None = None,
+    settings: tuple[str, ...] = (),
+    prefix: str = "",
+    components: ComponentOptions | None = None,
 ) -> Checked:
     """What is in the file called `source`, or in standard input if it is ``-``, and all that is wrong with it.
+
+    Its components are judged as for a graph that runs on this host, unless `components` says otherwise.
 
     Raises
     ------
@@ -27,14 +34,24 @@ def examine_source(
     """
     given, name = _given(source)
     return examine(
-        given, name=name, unroll=UnrollOptions(prefix=prefix), configuration=configuration, settings=settings
+        given,
+        name=name,
+        unroll=UnrollOptions(prefix=prefix),
+        configuration=configuration,
+        settings=settings,
+        components=components or ComponentOptions(),
     )
 
 
 def translate_source(
-    source: str, *, configuration: str | None = None, settings: tuple[str, ...] = (), prefix: str = ""
+    source: str,
+    *,
+    configuration: str | None = None,
+    settings: tuple[str, ...] = (),
+    prefix: str = "",
+    components: ComponentOptions | None = None,
 ) -> Translation:
-    """The physical graph of the file called `source`, or of standard input if it is ``-``.
+    """The physical graph of the file called `source`, or of standard input if it is ``-``; see `examine_source`.
 
     Raises
     ------
@@ -43,7 +60,13 @@ def translate_source(
     BadGraphError
         It cannot be translated; carries all findings.
     """
-    return finish(examine_source(source, configuration=configuration, settings=settings, prefix=prefix))
+    found = examine_source(source, configuration=configuration, settings=settings, prefix=prefix, components=components)
+    return finish(found)
+
+
+def component_options(*, elsewhere: bool) -> ComponentOptions:
+    """How to judge the components of a graph that runs on this host, or on others."""
+    return ComponentOptions(missing_here="warning" if elsewhere else "error")
 
 
 def note_problems(output: Output, problems: tuple[Problem, ...]) -> None:

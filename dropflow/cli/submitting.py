@@ -17,7 +17,7 @@ from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import SubmitQuery
 from dropflow.states import SessionState
-from translator.options import PartitionOptions
+from translator.options import ComponentOptions, PartitionOptions
 from translator.partition.registry import partition
 from translator.placement import place
 
@@ -41,7 +41,12 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def submit_graph(output: Output, target: Target, options: SubmitOptions) -> Exit:
     """Deploy the graph in the file that `options` names, and wait for the end of its session if that is wanted."""
-    translation = translate_source(options.graph, configuration=options.configuration, settings=options.settings)
+    translation = translate_source(
+        options.graph,
+        configuration=options.configuration,
+        settings=options.settings,
+        components=ComponentOptions(missing_here="ignored"),  # the nodes say what they lack
+    )
     note_problems(output, translation.problems)
     query = _query(options)
     with connect(target) as client:

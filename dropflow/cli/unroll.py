@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 import click
 
 from dropflow.cli.exits import Exit
-from dropflow.cli.options import form_option, graph_argument, prefix_option, setting_options, speaks, target_option
+from dropflow.cli.options import (
+    elsewhere_option,
+    form_option,
+    graph_argument,
+    prefix_option,
+    setting_options,
+    speaks,
+    target_option,
+)
 
 if TYPE_CHECKING:
     from dropflow.cli.output import Output
@@ -20,6 +28,7 @@ __all__ = ["unroll"]
 @prefix_option
 @target_option
 @form_option
+@elsewhere_option
 @click.option("--summary", is_flag=True, help="Answer with the counts of drops and edges instead of the graph.")
 def unroll(
     output: "Output",
@@ -30,6 +39,7 @@ def unroll(
     prefix: str,
     target: str | None,
     form: str | None,
+    elsewhere: bool,
     summary: bool,
 ) -> Exit:
     """Unroll GRAPH into a physical graph.
@@ -39,7 +49,7 @@ def unroll(
     """
     from dropflow.cli.replies import UnrollReply, as_problems, counts
     from dropflow.cli.sink import format_for, write_graph
-    from dropflow.cli.source import examine_source, note_problems
+    from dropflow.cli.source import component_options, examine_source, note_problems
     from dropflow.errors import UsageError
     from translator.pipeline import finish
 
@@ -47,7 +57,13 @@ def unroll(
         form = format_for(target, form)
     family = ""
     try:
-        found = examine_source(graph, configuration=configuration, settings=settings, prefix=prefix)
+        found = examine_source(
+            graph,
+            configuration=configuration,
+            settings=settings,
+            prefix=prefix,
+            components=component_options(elsewhere=elsewhere),
+        )
         family = found.family
         done = finish(found)
     except UsageError as error:

@@ -20,7 +20,7 @@ import binascii
 import pickle
 from typing import Any
 
-from dropflow.engine.parameters import Unusable, convert, expand
+from dropflow.engine.parameters import Unset, Unusable, convert, expand
 from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Argument, Template
 
@@ -59,7 +59,9 @@ def initial_value(template: Template) -> tuple[bytes, bool]:
         raise BadParameterError(
             f"parameter 'pydata' is {argument.value!r:.{_SHOWN}}, expected {problem}",
             where=template.name,
+            fields=("pydata",),
             hint=f"correct the value, or its type {_type(argument)}",
+            of_host=isinstance(problem, Unset),
         ) from problem
 
 

@@ -141,6 +141,7 @@ def _variables(text: str, environment: Mapping[str, str] | None) -> str:
         raise BadParameterError(
             f"the path '{text}' needs the environment variable {name}, which is not set",
             hint=f"set it before starting: export {name}=...",
+            of_host=True,
         )
 
     return _VARIABLE.sub(value, text)

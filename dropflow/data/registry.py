@@ -1,6 +1,6 @@
 """Which store serves which class name in a graph. The tables are data: nothing registers itself."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
 from dropflow.data.directory import DIRECTORY, DirectoryStore
@@ -12,11 +12,10 @@ from dropflow.data.parset import PARAMETER_SET, ParameterSetStore
 from dropflow.data.shared import SHARED_MEMORY, SharedMemoryStore
 from dropflow.data.store import Store
 from dropflow.engine.component import Component
-from dropflow.errors import DropflowError, MissingDependencyError, UnknownComponentError
-from dropflow.graph.templates import Kind, Template
-from dropflow.problems import Problem, Severity
+from dropflow.errors import MissingDependencyError, UnknownComponentError
+from dropflow.graph.templates import Template
 
-__all__ = ["DATA_COMPONENTS", "check", "check_all", "component_for", "store_for"]
+__all__ = ["DATA_COMPONENTS", "component_for", "store_for"]
 
 _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
     (MEMORY, MemoryStore),
@@ -88,28 +87,6 @@ def store_for(template: Template) -> Store:
         Lists every parameter that cannot be used.
     """
     return _STORES[_row(template)][1](template)
-
-
-def check(template: Template) -> list[Problem]:
-    """What is wrong with the class and the parameters of a data node; touches no disk and runs nothing."""
-    try:
-        store_for(template).check()
-    except DropflowError as error:
-        return [
-            Problem(
-                code=error.code,
-                severity=Severity.ERROR,
-                where=error.where or template.name or template.key,
-                text=error.text,
-                hint=error.hint,
-            )
-        ]
-    return []
-
-
-def check_all(templates: Iterable[Template]) -> list[Problem]:
-    """`check` for all data nodes among `templates`, in their order."""
-    return [problem for template in templates if template.kind is Kind.DATA for problem in check(template)]
 
 
 def _row(template: Template) -> int:

@@ -20,7 +20,7 @@ from dropflow.engine.component import Component, Parameter
 from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Argument, Template
 
-__all__ = ["ENVIRONMENT_PREFIX", "Unusable", "convert", "expand", "find", "fold", "is_empty", "read"]
+__all__ = ["ENVIRONMENT_PREFIX", "Unset", "Unusable", "convert", "expand", "find", "fold", "is_empty", "read"]
 
 ENVIRONMENT_PREFIX = "$DLG_"
 """A value that is nothing but a variable with this prefix is replaced by the variable's value."""
@@ -35,6 +35,10 @@ _SHOWN = 60
 
 class Unusable(ValueError):  # noqa: N818 - a complaint on its way into a BadParameterError, never an error of its own
     """A value that cannot be what it should be. Its text says what was expected."""
+
+
+class Unset(Unusable):
+    """A reference to an environment variable that is not set on this host."""
 
 
 def fold(name: str) -> str:
@@ -65,7 +69,7 @@ def expand(value: Any, environment: Mapping[str, str] | None = None) -> Any:
 
     Raises
     ------
-    Unusable
+    Unset
         The variable is not set.
     """
     if not isinstance(value, str):
@@ -79,7 +83,7 @@ def expand(value: Any, environment: Mapping[str, str] | None = None) -> Any:
         return variables[name]
     if name == "DLG_ROOT":
         return str(Path.home() / "dlg")
-    raise Unusable(f"a set environment variable ({name} is not set)")
+    raise Unset(f"a set environment variable ({name} is not set)")
 
 
 def convert(
@@ -149,7 +153,7 @@ def read(component: Component, template: Template, environment: Mapping[str, str
         Lists every parameter that cannot be used: its name, value and what was expected.
     """
     values: dict[str, Any] = {}
-    complaints: list[str] = []
+    complaints: dict[str, tuple[str, Unusable]] = {}
     for parameter in component.parameters:
         argument = find(template.arguments, parameter.name, parameter.aliases, parameter.type)
         try:
@@ -157,12 +161,14 @@ def read(component: Component, template: Template, environment: Mapping[str, str
         except Unusable as problem:
             name = argument.name if argument else parameter.name
             shown = repr(argument.value if argument else parameter.default)[:_SHOWN]
-            complaints.append(f"parameter '{name}' is {shown}, expected {problem}")
+            complaints[name] = (f"parameter '{name}' is {shown}, expected {problem}", problem)
     if complaints:
         raise BadParameterError(
-            "; ".join(complaints),
+            "; ".join(text for text, _ in complaints.values()),
+            fields=tuple(complaints),
             where=template.app_name or template.name or template.key,
             hint=f"correct the fields of this {component.name} node, or give them with --set",
+            of_host=all(isinstance(problem, Unset) for _, problem in complaints.values()),
         )
     return MappingProxyType(values)
 

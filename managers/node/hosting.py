@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from dropflow.apps.registry import check
+from dropflow.apps.registry import finding, findings
 from dropflow.apps.runners import make_runner
 from dropflow.apps.streams import streaming_links
 from dropflow.clock import Clock
@@ -25,7 +26,7 @@ from dropflow.errors import ConflictError, InternalError, StorageError
 from dropflow.failure import Failure
 from dropflow.graph.digest import digest
 from dropflow.graph.slicing import Slice, dump_slice
-from dropflow.problems import refuse_errors
+from dropflow.problems import Problem, refuse_errors
 from dropflow.rest.schema import SessionDetail, SessionInfo
 from dropflow.states import SessionState
 from managers.deployment import Deployment
@@ -116,7 +117,7 @@ class HostedSession:
         self._started = self._finished = 0.0
         self._text = ""
         self._forsaken: threading.Timer | None = None
-        refuse_errors(check(piece.graph.templates), name=piece.graph.name)
+        refuse_errors(_unusable(piece), name=piece.graph.name)
         streams = streaming_links(piece.graph)
         self._make_directory()
         try:
@@ -408,3 +409,10 @@ class HostedSession:
             (self.directory / "summary.json").write_bytes(body)
         except OSError as error:
             _log.warning("the summary of session %s could not be written: %s", self.name, error)
+
+
+def _unusable(piece: Slice) -> list[Problem]:
+    """What keeps the graph from running here. Nodes that live elsewhere may need what only this host lacks."""
+    own = {piece.graph.templates[row].key for row in np.unique(piece.graph.template[piece.is_own]).tolist()}
+    found = findings(piece.graph.templates, imports=True)
+    return [finding(template, error) for template, error in found if not error.of_host or template.key in own]

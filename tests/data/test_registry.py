@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dropflow.data.registry import DATA_COMPONENTS, check, check_all, component_for, store_for
+from dropflow.apps.registry import check
+from dropflow.data.registry import DATA_COMPONENTS, component_for, store_for
 from dropflow.errors import MissingDependencyError, UnknownComponentError
 from dropflow.graph.templates import Kind, Template
 from tests.corpus import corpus_files, needs_corpus
@@ -71,7 +72,7 @@ def test_all_complaints_come_at_once(node: Node) -> None:
         node("dlg.data.drops.file.FileDROP", check_filepath_exists="perhaps"),
         node(category="Plasma"),
     ]
-    found = check_all(nodes)
+    found = check(nodes)
 
     assert [problem.code for problem in found] == ["DF103", "DF104", "DF104", "DF106"]
     assert all(problem.hint for problem in found)
@@ -79,7 +80,7 @@ def test_all_complaints_come_at_once(node: Node) -> None:
 
 def test_good_nodes_have_no_complaints(node: Node) -> None:
     """Each class passes with its defaults."""
-    assert [problem for component in DATA_COMPONENTS for problem in check(node(component.dropclass))] == []
+    assert check(node(component.dropclass) for component in DATA_COMPONENTS) == []
 
 
 def test_names_are_unique() -> None:

@@ -27,7 +27,7 @@ from dropflow.problems import Problem, Severity
 from dropflow.rest.failures import to_body
 from dropflow.standard_output import reserve
 from translator.estimate import estimate
-from translator.options import PartitionOptions, ReadOptions, UnrollOptions
+from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.partition.quality import judge
 from translator.partition.registry import check_partition, partition
 from translator.pipeline import Checked, examine, finish
@@ -84,6 +84,7 @@ def carry_out(order: Order, folder: Path, tell: Callable[[str], object]) -> Repo
             unroll=UnrollOptions(prefix=order.prefix, max_drops=order.limits.drops, max_edges=order.limits.edges),
             configuration=order.configuration or None,
             settings=order.settings,
+            components=ComponentOptions(missing_here="warning"),
         )
     except DropflowError as error:
         return _refused(_renamed(error, order.name), Report(state="refused"), problems)

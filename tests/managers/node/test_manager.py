@@ -7,7 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dropflow.errors import AmbiguousError, ConflictError, GoneError, LinkError, NotFoundError, UsageError
+from dropflow.errors import (
+    AmbiguousError,
+    BadGraphError,
+    ConflictError,
+    GoneError,
+    LinkError,
+    NotFoundError,
+    UsageError,
+)
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.digest import digest
 from dropflow.graph.names import oids
@@ -15,7 +23,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.rest.schema import Download, DropQuery, SubmitQuery
 from managers.composite.merging import merge_failures
-from managers.deployment import Place
+from managers.deployment import Place, subset
 from managers.node.manager import NodeManager
 from tests.managers.node.conftest import Cluster, until
 
@@ -290,6 +298,20 @@ def test_a_node_needs_a_slice_of_its_own(make_cluster: Make) -> None:
     deployment = msgspec.structs.replace(cluster.cut(GraphBuilder("x").app("X").build()), slices={})
     with pytest.raises(UsageError, match="no slice for node a"):
         cluster["a"].prepare(deployment, seconds=1.0)
+
+
+def test_a_node_needs_only_what_its_own_drops_need(make_cluster: Make) -> None:
+    """A module that a host lacks is refused by the node whose drops need it, and by no other."""
+    missing = Argument(name="func_name", value="nosuchmodule.f")
+    drawing = GraphBuilder("line")
+    drawing.app("MAKE", **_bash("echo > %o0")).data("data", component=FILE)
+    drawing.app("TAKE", part=1, component="dlg.apps.pyfunc.PyFuncApp", arguments=(missing,))
+    cluster = make_cluster(2)
+    deployment = cluster.cut(drawing.connect("MAKE", "data").connect("data", "TAKE").build())
+
+    cluster["a"].prepare(subset(deployment, ["a"]), seconds=60)
+    with pytest.raises(BadGraphError, match=r"DF106 the function 'nosuchmodule\.f' needs the module 'nosuchmodule'"):
+        cluster["b"].prepare(subset(deployment, ["b"]), seconds=60)
 
 
 def test_a_node_that_is_closed_takes_nothing(tmp_path: Path) -> None:

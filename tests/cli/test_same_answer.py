@@ -1,0 +1,217 @@
+"""check, unroll, run, submit and the translator's service refuse the same graphs, in the same words."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dropflow.cli.main import main
+from managers.node.manager import NodeManager
+from managers.service import Service
+from tests.cli.test_bad_input import document, link, node
+from translator.web.records import Order
+from translator.web.worker import SOURCE, carry_out
+
+PYFUNC = "dlg.apps.pyfunc.PyFuncApp"
+Command = Callable[..., tuple[int, dict[str, Any]]]
+Finding = tuple[str, str]
+
+
+def graph(category: str, *, types: dict[str, str] | None = None, **fields: object) -> bytes:
+    """One node called `wanted`, joined to a Memory node."""
+    wanted = node("wanted", category, **fields)
+    for field in wanted["fields"]:
+        field["type"] = (types or {}).get(field["name"], field.get("type", "String"))
+        if field["name"] not in ("dropclass", "func_name", "func_code", "command", "io"):
+            field["parameterType"] = "ApplicationArgument"
+    other = node("other", "BashShellApp", command="true") if category in DATA else node("other", "Memory")
+    return document([wanted, other], [link("wanted", "other")])
+
+
+DATA = ("File", "S3", "RDBMS", "Memory")
+
+EVERYWHERE: dict[str, tuple[bytes, str]] = {
+    "MPI": (graph("Mpi", num_of_procs=2, command="hostname"), "DF106"),
+    "Docker": (graph("Docker", image="x", command="ls"), "DF106"),
+    "S3": (graph("S3"), "DF106"),
+    "database": (graph("RDBMS"), "DF106"),
+    "unknown class of ours": (graph("DALiuGEApp", dropclass="dlg.apps.simple.CopyAp"), "DF103"),
+    "unknown class of data": (graph("File", dropclass="dlg.data.drops.file.FileDROQ"), "DF103"),
+    "no class": (graph("DALiuGEApp", dropclass="dlg.apps.simple.PythonApp"), "DF103"),
+    "number in words": (graph("DALiuGEApp", dropclass="dlg.apps.simple.SleepApp", sleep_time="long"), "DF104"),
+    "number in words, typed": (
+        graph("DALiuGEApp", dropclass="dlg.apps.simple.SleepApp", sleep_time="long", types={"sleep_time": "Float"}),
+        "DF104",
+    ),
+    "argument in words": (
+        graph("PyFuncApp", func_name="f", func_code="def f(n): return n", n="many", types={"n": "Integer"}),
+        "DF104",
+    ),
+    "path out of the session": (graph("File", filepath="../../x"), "DF104"),
+    "unknown placeholder in a path": (graph("File", filepath="{nope}.txt"), "DF104"),
+    "no command": (graph("BashShellApp", command=" "), "DF104"),
+    "no function": (graph("PyFuncApp", func_name=""), "DF104"),
+    "function of one word": (graph("PyFuncApp", func_name="nosuchbuiltin"), "DF104"),
+    "code that is no Python": (graph("PyFuncApp", func_name="f", func_code="def f(:"), "DF104"),
+    "code without the function": (graph("PyFuncApp", func_name="f", func_code="def g(): pass"), "DF104"),
+    "code without a name": (graph("PyFuncApp", func_code="def f(): pass\ndef g(): pass"), "DF104"),
+    "branch without condition": (
+        graph("Branch", dropclass="dlg.apps.branch.Branch", func_name="c", func_code="def d(x): return x"),
+        "DF104",
+    ),
+    "defaults that are no object": (graph("PyFuncApp", func_name="len", func_defaults="[1]"), "DF104"),
+}
+"""What no host takes, and the code of the one finding."""
+
+HERE: dict[str, tuple[bytes, str]] = {
+    "class of a module that is missing": (graph("DALiuGEApp", dropclass="no.such.Class"), "DF103"),
+    "class that its module does not have": (graph("DALiuGEApp", dropclass="json.decoder.Nothing"), "DF103"),
+    "module that its package does not have": (graph("DALiuGEApp", dropclass="json.nosuch.Thing"), "DF103"),
+    "function of a module that is missing": (graph("PyFuncApp", func_name="nosuchmodule.f"), "DF106"),
+    "function that its module does not have": (graph("PyFuncApp", func_name="json.dumpz"), "DF104"),
+    "function that a compiled module does not have": (graph("PyFuncApp", func_name="math.sqroot"), "DF104"),
+    "variable that is not set": (
+        graph("DALiuGEApp", dropclass="dlg.apps.simple.SleepApp", sleep_time="$DLG_NOT_SET_HERE"),
+        "DF104",
+    ),
+    "variable in a path": (graph("File", filepath="$DLG_NOT_SET_HERE/x"), "DF104"),
+}
+"""What another host may take: an error of those that run the graph, a warning of those that translate it for others."""
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Carry out a command in this process: its exit status and its answer."""
+    monkeypatch.chdir(tmp_path)
+
+    def carry(*arguments: object) -> tuple[int, dict[str, Any]]:
+        with pytest.raises(SystemExit) as ended:
+            main([*map(str, arguments), "--output", "json"])
+        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return int(str(ended.value.code or 0)), answer
+
+    return carry
+
+
+@pytest.fixture(scope="module")
+def node_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A node manager behind its server."""
+    with closing(NodeManager("n", root=tmp_path_factory.mktemp("n"), runner="threads", workers=1)) as manager:
+        served = Service(manager, token=None)
+        served.start()
+        yield served.url
+        served.close()
+
+
+def found(answer: dict[str, Any], severity: str = "error") -> list[Finding]:
+    """Code and text of the findings of a severity."""
+    return [(one["code"], one["text"]) for one in answer["problems"] if one["severity"] == severity]
+
+
+def translated(content: bytes, folder: Path) -> tuple[str, dict[str, Any]]:
+    """State and report of a translation by the service's worker."""
+    folder.mkdir()
+    (folder / SOURCE).write_bytes(content)
+    report = carry_out(Order(name="g", created=0.0), folder, lambda _: None)
+    return report.state, {
+        "problems": [{"code": one.code, "text": one.text, "severity": one.severity} for one in report.problems]
+    }
+
+
+@pytest.mark.parametrize("kind", EVERYWHERE)
+def test_what_no_host_takes_is_refused_at_once(command: Command, tmp_path: Path, node_url: str, kind: str) -> None:
+    """One finding with the code and text of run from every command and service, and the exit status of run."""
+    content, code = EVERYWHERE[kind]
+    path = tmp_path / "g.graph"
+    path.write_bytes(content)
+    status, said = command("run", path)
+
+    assert (status, [one for one, _ in found(said)]) == (2, [code])
+    for arguments in (
+        ("check", path),
+        ("unroll", path, "--summary"),
+        ("submit", path, "--to", node_url),
+    ):
+        status, answer = command(*arguments)
+        assert (status, found(answer)) == (2, found(said)), arguments
+    state, report = translated(content, tmp_path / "service")
+    assert (state, found(report)) == ("refused", found(said))
+    assert code not in [one for one, _ in found(report, "warning")]
+    assert "LG091" not in [one for one, _ in found(report, "warning")]
+
+
+@pytest.mark.parametrize("kind", HERE)
+def test_what_this_host_lacks_is_refused_by_those_that_run_here(
+    command: Command, tmp_path: Path, node_url: str, kind: str
+) -> None:
+    """run, check and unroll refuse it, so does the node of a submission; a translation for other hosts warns."""
+    content, code = HERE[kind]
+    path = tmp_path / "g.graph"
+    path.write_bytes(content)
+    status, said = command("run", path)
+
+    assert (status, [one for one, _ in found(said)]) == (2, [code])
+    for arguments in (("check", path), ("unroll", path, "--summary"), ("submit", path, "--to", node_url)):
+        status, answer = command(*arguments)
+        assert (status, found(answer)) == (2, found(said)), arguments
+    for arguments in (("check", path, "--elsewhere"), ("unroll", path, "--summary", "--elsewhere")):
+        status, answer = command(*arguments)
+        assert (status, found(answer), found(answer, "warning")) == (0, [], found(said)), arguments
+    state, report = translated(content, tmp_path / "service")
+    assert (state, found(report), found(report, "warning")) == ("done", [], found(said))
+
+
+def test_all_findings_come_at_once_with_those_of_the_translation(command: Command, tmp_path: Path) -> None:
+    """A graph with a wrong multiplicity, an unknown class and a missing command gets three findings, each once."""
+    path = tmp_path / "g.graph"
+    path.write_bytes(
+        document(
+            [
+                node("s", "Scatter", num_of_copies="many"),
+                node("a", "DALiuGEApp", parent="s", dropclass="dlg.apps.simple.Nothing"),
+                node("b", "BashShellApp"),
+            ],
+            [],
+        )
+    )
+    answers = [command(*arguments) for arguments in (("run", path), ("check", path), ("unroll", path, "--summary"))]
+
+    assert [status for status, _ in answers] == [2, 2, 2]
+    assert all(found(answer) == found(answers[0][1]) for _, answer in answers)
+    assert sorted(code for code, _ in found(answers[0][1])) == ["DF103", "DF104", "LG020"]
+
+
+def test_checking_and_translating_run_nothing_of_a_graph(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the module of a class or function, nor func_code, nor a pickle among the defaults is executed."""
+    import base64  # noqa: PLC0415
+    import pickle  # noqa: PLC0415
+
+    (tmp_path / "bomb_of_a_user.py").write_text("raise SystemExit('executed')\ndef f(): pass\nclass Boom: pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    class Armed:
+        def __reduce__(self) -> tuple[Any, tuple[str]]:
+            return SystemExit, ("executed",)
+
+    armed = base64.b64encode(pickle.dumps(Armed())).decode()
+    path = tmp_path / "g.graph"
+    path.write_bytes(
+        document(
+            [
+                node("a", "DALiuGEApp", dropclass="bomb_of_a_user.Boom"),
+                node("b", "PyFuncApp", func_name="bomb_of_a_user.f"),
+                node("c", "PyFuncApp", func_name="g", func_code="raise SystemExit('executed')\ndef g(): pass"),
+                node("d", "PyFuncApp", func_name="len", func_defaults=json.dumps({"obj": armed})),
+            ],
+            [],
+        )
+    )
+
+    assert command("check", path)[0] == 0
+    assert command("unroll", path, "--summary")[0] == 0
+    assert translated(path.read_bytes(), tmp_path / "service")[0] == "done"
