@@ -1,9 +1,12 @@
 """Carries out a plan: writes the columns of drops and edges. The only code here whose work grows with the drops."""
 
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from dropflow.errors import InternalError
 from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.problems import refuse_errors
@@ -21,6 +24,8 @@ def unroll(plan: Plan) -> PhysicalGraph:
     ------
     BadGraphError
         The plan has errors; all its problems are attached.
+    InternalError
+        An edge leads to a drop of another template than that of its link: the plan is wrong, not the graph.
     """
     refuse_errors(plan.problems)
     sizes = plan.sizes
@@ -40,6 +45,8 @@ def unroll(plan: Plan) -> PhysicalGraph:
         target[rows] = offsets[ends.target]
         link[rows] = row
         found.write(source[rows], target[rows])
+        _check_inside(plan, row, source[rows], offsets[ends.source], sizes[ends.source])
+        _check_inside(plan, row, target[rows], offsets[ends.target], sizes[ends.target])
         position = rows.stop
     return from_columns(
         name=plan.name,
@@ -53,3 +60,14 @@ def unroll(plan: Plan) -> PhysicalGraph:
         link=link,
         meta=plan.meta,
     )
+
+
+def _check_inside(plan: Plan, row: int, drops: npt.NDArray[Any], offset: int, size: int) -> None:
+    """Refuse a link whose edges would join drops of another template, which no later stage could tell."""
+    if len(drops) and not (offset <= int(drops.min()) and int(drops.max()) < offset + size):
+        link = plan.links[row]
+        names = f"{plan.templates[link.source].name!r} to {plan.templates[link.target].name!r}"
+        raise InternalError(
+            f"the edges from {names} lead outside their templates",
+            hint="this is a mistake in dropflow, not in the graph: please report it together with the graph",
+        )

@@ -1,7 +1,8 @@
 """Group-bys: the corner turn. Content levels are those of the keys; a group holds what remains, row-major.
 
-Keys are levels around the input: scatters by id or name, or group-bys met before. Without a key the innermost scatter
-is meant. Groups count by the number of their index, whatever its text sorts like.
+A key names exactly one level around the input that is not around the group-by too: by the id or the name of its
+construct or, where that is a group-by, of the construct whose level it repeats. Without a key the innermost level of a
+scatter or a group-by is meant. Groups count by the number of their index, whatever its text sorts like.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any
 from translator.logical import LogicalNode
 from translator.problems import problem
 from translator.unroll.index_map import IndexMap
-from translator.unroll.levels import GROUPBY, SCATTER, Level, Levels, part
+from translator.unroll.levels import GROUPBY, SCATTER, Level, Levels, part, spelled
 from translator.unroll.links import assemble
 from translator.unroll.values import Findings, pointer
 
@@ -19,7 +20,7 @@ __all__ = ["group_keys", "groupby_map"]
 _NO_KEY = frozenset({"", "none", "-1", "null"})
 
 
-def group_keys(node: LogicalNode, context: Levels, sources: Sequence[Levels], findings: Findings) -> list[Level]:
+def group_keys(node: LogicalNode, context: Levels, sources: Sequence[Levels], findings: Findings) -> Levels:
     """Levels of the input that tell the groups apart, in their nesting order.
 
     Parameters
@@ -31,39 +32,74 @@ def group_keys(node: LogicalNode, context: Levels, sources: Sequence[Levels], fi
     sources : sequence of tuples of Level
         Of the links that enter it; there should be exactly one.
     findings : list of Problem
-        LG080, LG081 and LG082 are added.
+        LG080 to LG084 are added.
     """
     if len(sources) != 1:
         text = f"group-by {node.name!r} has {len(sources)} inputs, not one"
         findings.append(problem("LG082", text, where=node.pointer, hint="link exactly one data node to it"))
     if not sources:
-        return []
-    around = [sources[0][level] for level in part(sources[0], context).left]
-    groupable = [level for level in around if level.kind in (SCATTER, GROUPBY)]
+        return ()
+    parting = part(sources[0], context)
+    shared, around = sources[0][: parting.shared], tuple(sources[0][level] for level in parting.left)
+    _warn_of_repetition(node, [context[level] for level in parting.right], findings)
+    groupable = tuple(level for level in around if level.kind in (SCATTER, GROUPBY))
     if not groupable:
         text = f"the input of group-by {node.name!r} stands in no scatter that the group-by does not stand in too"
         findings.append(problem("LG081", text, where=node.pointer, hint="group data that a scatter made"))
-        return []
+        return ()
     wanted = _wanted(node.value("group_key"))
     if not wanted:
         return groupable[-1:]
     chosen: set[Level] = set()
     for key in wanted:
-        named = [level for level in around if key in (level.origin, level.construct, level.name)]
-        chosen.update(named)
-        if not named:
-            known = ", ".join(repr(level.name) for level in around)
-            text = f"key {key!r} of group-by {node.name!r} is no construct around its input"
-            findings.append(
-                problem("LG080", text, where=pointer(node, "group_key"), hint=f"use the id or the name of {known}")
-            )
-    return [level for level in around if level in chosen]
+        named = tuple(level for level in around if key in level.answers_to)
+        if len(named) == 1:
+            chosen.update(named)
+        elif named:
+            text = f"key {key!r} of group-by {node.name!r} names several levels of its input: {spelled(named)}"
+            hint = _keys_of(named, around) or "no key names one of them alone; without a key the innermost is meant"
+            findings.append(problem("LG083", text, where=pointer(node, "group_key"), hint=hint))
+        else:
+            text = f"key {key!r} of group-by {node.name!r} {_why_not(key, shared, around)}"
+            hint = _keys_of(around, around)
+            findings.append(problem("LG080", text, where=pointer(node, "group_key"), hint=hint))
+    return tuple(level for level in around if level in chosen)
 
 
 def _wanted(value: Any) -> list[str]:
     """Keys as the field spells them: one, or several with commas between them, or a list."""
     parts = value if isinstance(value, list) else str("" if value is None else value).split(",")
     return [key for part in parts if (key := str(part).strip()).casefold() not in _NO_KEY]
+
+
+def _keys_of(levels: Levels, around: Levels) -> str:
+    """What to write for each of some levels: the first of its names that selects it and no other level."""
+    keys = []
+    for level in levels:
+        alone = (
+            name
+            for name in level.answers_to
+            if _wanted(name) == [name] and sum(name in other.answers_to for other in around) == 1
+        )
+        keys += [repr(name) for name in alone][:1]
+    return f"write {' or '.join(keys)}" if keys else ""
+
+
+def _why_not(key: str, shared: Levels, around: Levels) -> str:
+    """Why no level can be grouped by a key."""
+    if any(key in level.answers_to for level in shared):
+        return "is around both the group-by and its input, so that it does not tell groups apart"
+    return f"names no level of its input, which stands in {spelled((*shared, *around))}"
+
+
+def _warn_of_repetition(node: LogicalNode, repeating: Sequence[Level], findings: Findings) -> None:
+    """LG084, where other group-bys are around a group-by and not around its input."""
+    names = list(dict.fromkeys(repr(level.name) for level in repeating if level.kind == GROUPBY))
+    if names:
+        outer = " and ".join(names)
+        text = f"group-by {node.name!r} stands in group-by {outer}, but its input comes from outside"
+        hint = f"each group of {outer} groups the same data again; if that is not meant, link data from inside {outer}"
+        findings.append(problem("LG084", text, where=node.pointer, hint=hint))
 
 
 def groupby_map(source: Levels, target: Levels, *, position: int) -> IndexMap:
@@ -77,16 +113,14 @@ def groupby_map(source: Levels, target: Levels, *, position: int) -> IndexMap:
         Where the first level of the group-by stands among those of the target.
     """
     parting = part(source, target[:position])
-    keyed: list[tuple[int, int]] = []
-    for other in range(position, len(target)):
-        match = [one for one in parting.left if source[one].origin == target[other].origin]
-        keyed += [(one, other) for one in match[:1]]
-    taken = {one for one, _ in keyed}
-    matched = {other for _, other in keyed}
+    repeated = {level.repeats: other for other, level in enumerate(target) if other >= position and level.repeats}
+    keyed = [(one, repeated[source[one].id]) for one in parting.left if source[one].id in repeated]
+    pairs = [*((level, level) for level in range(parting.shared)), *keyed]
+    paired = {one for one, _ in pairs}, {other for _, other in pairs}
     return assemble(
         source,
         target,
-        pairs=[*((level, level) for level in range(parting.shared)), *keyed],
-        left=[level for level in parting.left if level not in taken],
-        right=[*parting.right, *(other for other in range(position, len(target)) if other not in matched)],
+        pairs=pairs,
+        left=[level for level in parting.left if level not in paired[0]],
+        right=[*parting.right, *(other for other in range(position, len(target)) if other not in paired[1])],
     )

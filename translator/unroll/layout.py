@@ -130,7 +130,7 @@ def lay_out(graph: LogicalGraph, options: UnrollOptions, findings: Findings) -> 
     options : UnrollOptions
         See there.
     findings : list of Problem
-        LG005, LG020, LG021, LG032, LG050, LG072 and LG080 to LG082 are added.
+        LG005, LG020, LG021, LG032, LG050, LG072 and LG080 to LG084 are added.
     """
     layout = Layout(graph, options)
     _place(layout, findings)
@@ -221,7 +221,10 @@ def _own(layout: Layout, node: LogicalNode, findings: Findings) -> Levels:
         if node.category == "Gather":
             return (_level(node, GATHER, chunks(node, context, sources, layout.options, findings)),)
         keys = group_keys(node, context, sources, findings)
-        return tuple(Level(node.id, node.name, GROUPBY, key.size, key.origin) for key in keys)
+        return tuple(
+            Level(node.id, node.name, GROUPBY, key.size, place, key.id, (node.name, node.id, *key.answers_to))
+            for place, key in enumerate(keys)
+        )
     findings.append(
         problem(
             "LG032",
@@ -234,4 +237,4 @@ def _own(layout: Layout, node: LogicalNode, findings: Findings) -> Levels:
 
 
 def _level(node: LogicalNode, kind: str, size: int) -> Level:
-    return Level(node.id, node.name, kind, size, node.id)
+    return Level(node.id, node.name, kind, size, answers_to=(node.name, node.id))

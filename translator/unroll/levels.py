@@ -1,6 +1,7 @@
 """Levels: the axes of an index space, and what two spaces share.
 
 Every construct gives its content one level (a group-by one for each of its keys), an MPI application gives itself one.
+A level is a position in an index space: two group-bys that repeat the same scatter make two different levels.
 An instance of a node is a tuple of indices over its levels, outermost first, and its number is that tuple read in
 mixed radix: the last level counts fastest (row-major).
 """
@@ -12,10 +13,29 @@ import msgspec
 
 from dropflow.graph.templates import Axis
 
-__all__ = ["EXCLUSIVE", "GATHER", "GROUPBY", "LOOP", "MPI", "SCATTER", "SUBGRAPH", "Level", "Levels", "Parting"]
+__all__ = [
+    "EXCLUSIVE",
+    "GATHER",
+    "GROUPBY",
+    "LOOP",
+    "MPI",
+    "SCATTER",
+    "SUBGRAPH",
+    "Level",
+    "LevelId",
+    "Levels",
+    "Parting",
+]
 
 SCATTER, LOOP, GATHER, GROUPBY = "scatter", "loop", "gather", "groupby"
 MPI, SUBGRAPH, EXCLUSIVE = "mpi", "subgraph", "exclusive"
+
+
+class LevelId(NamedTuple):
+    """What tells a level from all others: its construct, and which of the levels of that construct it is."""
+
+    construct: str
+    place: int
 
 
 class Level(msgspec.Struct, frozen=True):
@@ -31,20 +51,36 @@ class Level(msgspec.Struct, frozen=True):
         One of the words of this module.
     size : int
         Number of indices; a Python integer, so that predictions cannot overflow.
-    origin : str
-        Id of the construct whose index this level repeats: the key of a group-by, else `construct` itself.
+    place : int
+        Which of the levels of its construct it is; only group-bys with several keys have more than one.
+    repeats : LevelId, optional
+        The level of its input that a level of a group-by repeats.
+    answers_to : tuple of str
+        What the key of a group-by may call it: name and id of its construct, then those of the level it repeats.
     """
 
     construct: str
     name: str
     kind: str
     size: int
-    origin: str
+    place: int = 0
+    repeats: LevelId | None = None
+    answers_to: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> LevelId:
+        """What tells it from all other levels."""
+        return LevelId(self.construct, self.place)
 
     @property
     def is_transparent(self) -> bool:
         """Whether the level never has more than one index, so that it constrains no link."""
         return self.kind in (SUBGRAPH, EXCLUSIVE)
+
+    @property
+    def label(self) -> str:
+        """What it is called in messages: its kind and its name."""
+        return f"{'group-by' if self.kind == GROUPBY else self.kind} {self.name!r}"
 
     @property
     def axis(self) -> Axis:
@@ -67,7 +103,7 @@ def part(left: Levels, right: Levels) -> Parting:
     """Compare two index spaces from the outermost level inwards; transparent levels are left out of the rests."""
     shared = 0
     for one, other in zip(left, right, strict=False):
-        if one != other:
+        if one.id != other.id:
             break
         shared += 1
     return Parting(
@@ -94,5 +130,5 @@ def strides(levels: Levels) -> tuple[int, ...]:
 
 def spelled(levels: Levels) -> str:
     """The levels in words, for messages."""
-    visible = [f"{level.kind} {level.name!r} ({level.size})" for level in levels]
+    visible = [f"{level.label} ({level.size})" for level in levels]
     return " > ".join(visible) or "the top level"

@@ -13,7 +13,7 @@ from dropflow.graph.templates import Kind, Template
 from translator.logical import LogicalLink, LogicalNode, NodeKind
 from translator.problems import problem
 from translator.unroll.layout import Layout
-from translator.unroll.levels import Levels
+from translator.unroll.levels import Levels, part
 from translator.unroll.templates import COPY, GROUP, MEMORY, template_of
 from translator.unroll.values import Findings, is_on
 
@@ -110,11 +110,11 @@ def _group_data(layout: Layout, node: LogicalNode) -> Unit:
     volume = 1.0
     for link in entries[:1]:
         found: Findings = []
-        inputs, groups = layout.levels_of(link.source), levels[len(layout.context(node.id)) :]
-        origins = {level.origin for level in groups}
+        inputs, context = layout.levels_of(link.source), layout.context(node.id)
+        repeated = {level.repeats for level in levels[len(context) :]}
         volume = template_of(layout.graph.by_id[link.source], (), found).weight
-        for level in inputs[len(layout.context(node.id)) :]:
-            volume *= 1 if level.origin in origins else level.size
+        for position in part(inputs, context).left:
+            volume *= 1 if inputs[position].id in repeated else inputs[position].size
     template = Template(
         key=group_data(node.key or node.id),
         name="grpdata",

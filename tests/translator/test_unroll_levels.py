@@ -1,0 +1,286 @@
+"""Groups of nested group-bys: small graphs, each with its edges worked out by hand from the definition.
+
+A level is a position in the index space of a node. A group-by without a key makes one group for each index of the
+innermost level of its input; with keys, one for each combination of the levels that they name. Levels around both the
+group-by and its input are shared; levels around the group-by alone repeat its groups.
+"""
+
+import dataclasses
+from typing import Any
+
+import msgspec
+import pytest
+
+from dropflow.errors import InternalError
+from tests.translator.drawing import Drawing
+from tests.translator.unrolled import codes, edges, errors, planned
+from translator.unroll import unroll
+
+Index = tuple[int, ...]
+Edges = list[tuple[Index, ...]]
+
+
+def repeated(key: str | None, copies: int = 1, app: str = "") -> Drawing:
+    """S1(2) is repeated by K5 and by K7 inside K5, both inside S4; K10 groups what K7 holds."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 2):
+        drawing.data("d2")
+    with drawing.scatter("S4", copies), drawing.groupby("K5"), drawing.groupby("K7", app=app):
+        drawing.data("d9")
+    with drawing.groupby("K10", key):
+        drawing.data("d12")
+    return drawing.link("d2", "K5").link("d2", app or "K7").link("d9", "K10")
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (None, [((0, 0, 0), (0,)), ((0, 0, 1), (1,)), ((0, 1, 0), (0,)), ((0, 1, 1), (1,))]),
+        ("K7", [((0, 0, 0), (0,)), ((0, 0, 1), (1,)), ((0, 1, 0), (0,)), ((0, 1, 1), (1,))]),
+        ("K5", [((0, 0, 0), (0,)), ((0, 0, 1), (0,)), ((0, 1, 0), (1,)), ((0, 1, 1), (1,))]),
+        ("K5,K7", [((0, 0, 0), (0, 0)), ((0, 0, 1), (0, 1)), ((0, 1, 0), (1, 0)), ((0, 1, 1), (1, 1))]),
+        ("K7,K5", [((0, 0, 0), (0, 0)), ((0, 0, 1), (0, 1)), ((0, 1, 0), (1, 0)), ((0, 1, 1), (1, 1))]),
+        ("S4", [((0, 0, 0), (0,)), ((0, 0, 1), (0,)), ((0, 1, 0), (0,)), ((0, 1, 1), (0,))]),
+        ("S4,K7", [((0, 0, 0), (0, 0)), ((0, 0, 1), (0, 1)), ((0, 1, 0), (0, 0)), ((0, 1, 1), (0, 1))]),
+    ],
+)
+def test_two_levels_that_repeat_one_scatter_are_two(key: str | None, expected: Edges) -> None:
+    """d9 has three levels, S4, K5 and K7; each key selects its own, and no key the innermost, K7."""
+    drawing = repeated(key)
+    assert edges(drawing, "d2", "K5") == [((0,), (0, 0)), ((1,), (0, 1))]
+    assert edges(drawing, "d2", "K7") == [
+        ((0,), (0, 0, 0)),
+        ((0,), (0, 1, 0)),
+        ((1,), (0, 0, 1)),
+        ((1,), (0, 1, 1)),
+    ]
+    assert edges(drawing, "d9", "K10") == expected
+
+
+def test_a_key_that_two_levels_answer_to_is_refused() -> None:
+    """S1 is repeated by K5 and by K7: which of them is meant only its author knows."""
+    drawing = repeated("S1")
+    assert errors(drawing) == ["LG083"]
+    (found,) = (found for found in planned(drawing).problems if found.code == "LG083")
+    assert "'S1' of group-by 'K10' names several levels" in found.text
+    assert "'K5' or 'K7'" in found.hint
+
+
+def unequal(key: str | None) -> Drawing:
+    """K5 repeats S1(2), K7 inside it repeats S2(3); their content is grouped again."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 2), drawing.scatter("S2", 3):
+        drawing.data("d")
+    with drawing.groupby("K5", "S1"), drawing.groupby("K7", "S2"):
+        drawing.data("e")
+    with drawing.groupby("K10", key):
+        drawing.data("f")
+    return drawing.link("d", "K5").link("d", "K7").link("e", "K10")
+
+
+UNEQUAL: list[tuple[str | None, Edges]] = [
+    (None, [((0, 0), (0,)), ((0, 1), (1,)), ((0, 2), (2,)), ((1, 0), (0,)), ((1, 1), (1,)), ((1, 2), (2,))]),
+    ("S2", [((0, 0), (0,)), ((0, 1), (1,)), ((0, 2), (2,)), ((1, 0), (0,)), ((1, 1), (1,)), ((1, 2), (2,))]),
+    ("K7", [((0, 0), (0,)), ((0, 1), (1,)), ((0, 2), (2,)), ((1, 0), (0,)), ((1, 1), (1,)), ((1, 2), (2,))]),
+    ("S1", [((0, 0), (0,)), ((0, 1), (0,)), ((0, 2), (0,)), ((1, 0), (1,)), ((1, 1), (1,)), ((1, 2), (1,))]),
+    ("K5", [((0, 0), (0,)), ((0, 1), (0,)), ((0, 2), (0,)), ((1, 0), (1,)), ((1, 1), (1,)), ((1, 2), (1,))]),
+    ("S1,K7", [((i, j), (i, j)) for i in range(2) for j in range(3)]),
+]
+
+
+@pytest.mark.parametrize(("key", "expected"), UNEQUAL)
+def test_a_scatter_that_one_level_repeats_names_that_level(key: str | None, expected: Edges) -> None:
+    """Through a group-by, the scatter and the group-by are two names of one level."""
+    drawing = unequal(key)
+    assert edges(drawing, "d", "K5") == [
+        ((0, 0), (0,)),
+        ((0, 1), (0,)),
+        ((0, 2), (0,)),
+        ((1, 0), (1,)),
+        ((1, 1), (1,)),
+        ((1, 2), (1,)),
+    ]
+    assert sorted(edges(drawing, "d", "K7")) == sorted(
+        [((a, j), (i, j)) for a in range(2) for i in range(2) for j in range(3)]
+    )
+    assert edges(drawing, "e", "K10") == expected
+
+
+def chained(key: str | None) -> Drawing:
+    """Groups of two keys are grouped by one, and these once more by `key`."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 2), drawing.scatter("S2", 3):
+        drawing.data("d")
+    with drawing.groupby("K1", "S1,S2"):
+        drawing.data("e")
+    with drawing.groupby("K2", "S2"):
+        drawing.data("f")
+    with drawing.groupby("K3", key):
+        drawing.data("g")
+    return drawing.link("d", "K1").link("e", "K2").link("f", "K3")
+
+
+@pytest.mark.parametrize("key", [None, "K2", "K1", "S2"])
+def test_a_level_keeps_its_names_through_a_chain(key: str | None) -> None:
+    """K2 repeats the level of K1 that repeats S2: one level, which answers to all three names."""
+    drawing = chained(key)
+    assert edges(drawing, "d", "K1") == [((i, j), (i, j)) for i in range(2) for j in range(3)]
+    assert edges(drawing, "e", "K2") == [((i, j), (j,)) for i in range(2) for j in range(3)]
+    assert edges(drawing, "f", "K3") == [((0,), (0,)), ((1,), (1,)), ((2,), (2,))]
+
+
+def test_a_level_that_was_grouped_away_is_no_key() -> None:
+    """K2 makes no groups of S1, so that K3 cannot group by it; the hint says what there is."""
+    drawing = chained("S1")
+    assert errors(drawing) == ["LG080"]
+    assert "'K2'" in planned(drawing).problems[-1].hint
+
+
+def test_a_group_by_of_two_keys_has_two_levels() -> None:
+    """Its own name says neither; the scatters that its levels repeat do."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 2), drawing.scatter("S2", 3):
+        drawing.data("d")
+    with drawing.groupby("K1", "S1,S2"):
+        drawing.data("e")
+    with drawing.groupby("K2", "K1"):
+        drawing.data("f")
+    drawing.link("d", "K1").link("e", "K2")
+    assert errors(drawing) == ["LG083"]
+    assert "'S1' or 'S2'" in planned(drawing).problems[-1].hint
+
+
+def test_without_a_key_the_innermost_of_three_counts() -> None:
+    """Three scatters: as many groups as copies of the innermost, each with all of the others, row by row."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 2), drawing.scatter("S2", 1), drawing.scatter("S3", 3):
+        drawing.data("d")
+    with drawing.groupby("K"):
+        drawing.data("e")
+    assert edges(drawing.link("d", "K"), "d", "K") == [
+        ((0, 0, 0), (0,)),
+        ((0, 0, 1), (1,)),
+        ((0, 0, 2), (2,)),
+        ((1, 0, 0), (0,)),
+        ((1, 0, 1), (1,)),
+        ((1, 0, 2), (2,)),
+    ]
+
+
+@pytest.mark.parametrize(("key", "level"), [(None, 2), ("S2", 2), ("S1", 1)])
+def test_levels_around_both_are_shared(key: str | None, level: int) -> None:
+    """In a group-by inside S0, each copy of S0 makes its own groups."""
+    drawing = Drawing()
+    with drawing.scatter("S0", 2):
+        with drawing.scatter("S1", 2), drawing.scatter("S2", 3):
+            drawing.data("d")
+        with drawing.groupby("K", key):
+            drawing.data("e")
+    expected = [((s, i, j), (s, (s, i, j)[level])) for s in range(2) for i in range(2) for j in range(3)]
+    assert edges(drawing.link("d", "K"), "d", "K") == expected
+
+
+def test_a_group_by_beside_a_nested_one_sees_the_groups_of_the_outer() -> None:
+    """Data of K5 grouped inside K5: the level of K5 is shared, that of the scatter in it is grouped."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 2):
+        drawing.data("d")
+    with drawing.groupby("K5"):
+        drawing.data("e")
+        with drawing.scatter("S2", 3):
+            drawing.data("x")
+        with drawing.groupby("K7"):
+            drawing.data("f")
+    drawing.link("d", "K5").link("x", "K7")
+    assert codes(drawing) == []
+    assert edges(drawing, "x", "K7") == [((i, j), (i, j)) for i in range(2) for j in range(3)]
+
+
+def named(*names: str, key: str) -> Drawing:
+    """Scatters of 2 and 3 inside each other, grouped; the scatters are called `names`."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 2), drawing.scatter("S2", 3):
+        drawing.data("d")
+    with drawing.groupby("K", key):
+        drawing.data("e")
+    calls = dict(zip(("S1", "S2"), names, strict=True))
+    drawing.nodes = [msgspec.structs.replace(node, name=calls.get(node.id, node.name)) for node in drawing.nodes]
+    return drawing.link("d", "K")
+
+
+def test_a_name_of_two_nodes_is_refused() -> None:
+    """Two scatters of one name: the hint says their ids, which tell them apart."""
+    drawing = named("Scatter", "Scatter", key="Scatter")
+    assert errors(drawing) == ["LG083"]
+    assert "'S1' or 'S2'" in planned(drawing).problems[-1].hint
+
+
+@pytest.mark.parametrize(("key", "level"), [("S1", 0), ("S2", 1)])
+def test_ids_tell_nodes_of_one_name_apart(key: str, level: int) -> None:
+    """What the hint of LG083 says works."""
+    everything = [(i, j) for i in range(2) for j in range(3)]
+    drawing = named("Scatter", "Scatter", key=key)
+    assert edges(drawing, "d", "K") == [(index, (index[level],)) for index in everything]
+
+
+def test_a_name_elsewhere_does_not_matter() -> None:
+    """A scatter of the same name that is not around the input makes no key ambiguous."""
+    drawing = named("Time", "Channel", key="Time")
+    with drawing.scatter("Time", 5):
+        drawing.data("other")
+    assert edges(drawing, "d", "K") == [((i, j), (i,)) for i in range(2) for j in range(3)]
+
+
+def test_a_key_around_both_is_told_as_that() -> None:
+    """S1 is around the input, and around the group-by as well: the reason given is that, and the hint offers S2."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 2):
+        with drawing.scatter("S2", 3):
+            drawing.data("x")
+        with drawing.groupby("K", "S1"):
+            drawing.data("e")
+    drawing.link("x", "K")
+    (found,) = planned(drawing).problems
+    assert found.code == "LG080"
+    assert "around both" in found.text
+    assert found.hint == "write 'S2'"
+
+
+def test_data_from_outside_an_outer_group_by_are_warned_of() -> None:
+    """Each group of K5 gets all groups of K7 over the same data: legal, and seldom meant."""
+    found: list[Any] = [found for found in planned(unequal(None)).problems if found.code == "LG084"]
+    assert [problem.severity.value for problem in found] == ["warning"]
+    assert found[0].text == "group-by 'K7' stands in group-by 'K5', but its input comes from outside"
+
+
+def test_levels_of_scatters_around_the_group_by_alone_repeat_its_groups() -> None:
+    """K inside S4(2), its input not: both copies of S4 get every group."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 3):
+        drawing.data("d")
+    with drawing.scatter("S4", 2), drawing.groupby("K"):
+        drawing.data("e")
+    assert sorted(edges(drawing.link("d", "K"), "d", "K")) == sorted(((j,), (s, j)) for s in range(2) for j in range(3))
+
+
+def test_the_data_of_a_group_weigh_what_is_grouped() -> None:
+    """Levels around the group-by that its input does not share make no group lighter, not even those of a group-by."""
+    drawing = Drawing()
+    with drawing.scatter("S1", 4), drawing.scatter("S2", 3):
+        drawing.data("d", data_volume=5)
+    with drawing.scatter("S4", 2), drawing.groupby("K"):
+        drawing.app("a")
+    with drawing.groupby("K5", "S1"), drawing.groupby("K7", "S2"):
+        drawing.app("b")
+    made = planned(drawing.link("d", "K").link("d", "K5").link("d", "K7"))
+    weights = {found.key: found.weight for found in made.templates if found.name == "grpdata"}
+    assert weights == {"K-grp-data": 20.0, "K5-grp-data": 15.0, "K7-grp-data": 20.0}
+
+
+def test_a_wrong_plan_is_refused_before_it_becomes_a_graph() -> None:
+    """An index map that leads into another template is a mistake of ours, told as such, and no graph comes of it."""
+    made = planned(Drawing().data("a").app("b").data("c").link("a", "b", "c"))
+    stray = msgspec.structs.replace(made.maps[0], target_start=1)
+    wrong = dataclasses.replace(made, maps=(stray, *made.maps[1:]))
+    with pytest.raises(InternalError, match=r"'a' to 'b' lead outside their templates.*please report it"):
+        unroll(wrong)
