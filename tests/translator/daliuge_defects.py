@@ -12,7 +12,7 @@ from translator.logical import LogicalGraph, NodeKind
 from translator.options import UnrollOptions
 from translator.unroll import Plan, plan, unroll
 from translator.unroll.layout import Layout, lay_out
-from translator.unroll.levels import instances
+from translator.unroll.levels import LOOP, instances
 from translator.unroll.values import is_on
 
 __all__ = ["Difference", "explain", "unique_edges"]
@@ -25,11 +25,17 @@ class Difference(NamedTuple):
     adapter_edges: int
     loop_aware: int
     carries: int
+    entries: int
 
     @property
     def reasons(self) -> str:
-        """Codes as the table of differences spells them: numbers of spec 9.2, or ``adapter``."""
-        causes = (("3", self.carries), ("5", self.loop_aware), ("adapter", self.adapter_drops))
+        """Codes as the table of differences spells them: numbers of spec 9.2, ``adapter`` or ``entry``."""
+        causes = (
+            ("3", self.carries),
+            ("5", self.loop_aware),
+            ("adapter", self.adapter_drops),
+            ("entry", self.entries),
+        )
         return " ".join(code for code, number in causes if number)
 
 
@@ -44,7 +50,7 @@ def explain(graph: LogicalGraph) -> Difference:
     drops, edges = _adapters(ours)
     plain = unique_edges(unroll(ours)) - edges
     innermost = unique_edges(unroll(theirs)) - _adapters(theirs)[1]
-    return Difference(-drops, -edges, innermost - plain, _carries(graph, ours))
+    return Difference(-drops, -edges, innermost - plain, _carries(graph, ours), _entries(graph, ours))
 
 
 def _pairs(graph: PhysicalGraph) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
@@ -80,6 +86,20 @@ def _carries(graph: LogicalGraph, ours: Plan) -> int:
                 if (*pair, True) not in links:
                     more += instances(levels[:-1]) * max(levels[-1].size - 1, 0)
                 more -= links.get((*pair, False), 0)
+    return more
+
+
+def _entries(graph: LogicalGraph, ours: Plan) -> int:
+    """Edges into the later iterations of a loop, at a port that a carry feeds there."""
+    layout = lay_out(graph, UnrollOptions(), [])
+    links = {link.pointer: link for link in graph.links}
+    more = 0
+    for link in [links[found.where] for found in ours.problems if found.code == "LG063"]:
+        level = next(level for level in reversed(layout.levels_of(link.target)) if level.kind == LOOP)
+        ends = graph.by_id[link.source].key, graph.by_id[link.target].key
+        for made, found in zip(ours.links, ours.maps, strict=True):
+            if (ours.templates[made.source].key, ours.templates[made.target].key) == ends and not made.carry:
+                more += found.edges * (level.size - 1)
     return more
 
 

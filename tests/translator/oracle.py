@@ -2,9 +2,14 @@
 
 Written from the text of the recommended semantics (spec 3.11) alone. It knows nothing of strides, of counters or of
 the modules it checks; it needs a graph without mistakes, and small sizes.
+
+A level is called by the constructs that it is made of: `S` for the copies of scatter S, `K:S` for a group-by K that
+repeats it, `K2:K:S` for a group-by K2 that repeats that.
 """
 
 from itertools import combinations, product
+from math import prod
+from typing import Any
 
 from translator.logical import LogicalGraph, LogicalLink, NodeKind
 
@@ -49,8 +54,7 @@ class Oracle:
         if node.category == "Loop":
             return [*around, (construct, "loop", int(node.value("num_of_iter")))]
         if node.category == "Gather":
-            groups = [group for link in self.entering(construct) for group in self.gathered(construct, link)]
-            fullest = max(map(len, groups), default=0)
+            fullest = max((self.inputs(construct, link) for link in self.entering(construct)), default=0)
             width = int(node.value("num_of_inputs") or 0) or max(fullest, 1)
             size = 1 if not node.value("num_of_inputs") else (fullest + width - 1) // width
             return [*around, (construct, "gather", size)]
@@ -84,28 +88,26 @@ class Oracle:
 
     def keys(self, construct: str) -> list[tuple[str, str, int]]:
         """Levels around the input of a group-by that tell the groups apart."""
-        source = self.entering(construct)[0].source
-        shared = self.shared(self.levels(source), self.levels(construct))
-        rest = self.levels(source)[shared:]
+        rest = self.own(self.entering(construct)[0].source, construct)
         wanted = [key for key in str(self.nodes[construct].value("group_key") or "").split(",") if key]
         if not wanted:
             return [level for level in rest if level[1] in ("scatter", "groupby")][-1:]
-        return [level for level in rest if level[0].split(":")[-1] in wanted or level[0].split(":")[0] in wanted]
+        selected = [self.answering(key, rest) for key in wanted]
+        assert all(len(levels) == 1 for levels in selected), "a key must name one level"
+        return [level for level in rest if [level] in selected]
+
+    def own(self, name: str, other: str) -> list[tuple[str, str, int]]:
+        """Levels of a node that another node does not have."""
+        return [level for level in self.levels(name) if level not in self.levels(other)]
 
     @staticmethod
-    def shared(left: list[tuple[str, str, int]], right: list[tuple[str, str, int]]) -> int:
-        """How many outermost levels are the same."""
-        number = 0
-        while number < min(len(left), len(right)) and left[number] == right[number]:
-            number += 1
-        return number
+    def answering(key: str, levels: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
+        """Levels that are of a construct, or repeat one of it."""
+        return [level for level in levels if key in level[0].split(":")]
 
     def gathered(self, construct: str, link: LogicalLink) -> list[list[Instance]]:
         """The inputs of a gather from one link, in order, for every instance of its context."""
-        inner, outer = self.levels(link.source), self.levels(construct)
-        shared = self.shared(inner, outer)
-        loops = [[level for level in rest[shared:] if level[1] == "loop"] for rest in (inner, outer)]
-        stepped = self.in_step(*loops)
+        stepped = self.loops_in_step(construct, link)
         groups = []
         for place in self.instances(construct):
             here = dict(place)
@@ -119,16 +121,31 @@ class Oracle:
             )
         return groups
 
-    @staticmethod
-    def only(
-        link: LogicalLink, levels: list[tuple[str, str, int]], elsewhere: set[str], *, last: bool
-    ) -> dict[str, int]:
-        """The iteration that a loop-aware link sees of every loop it leaves or enters."""
-        if not link.loop_aware:
-            return {}
-        return {
-            name: size - 1 if last else 0 for name, kind, size in levels if kind == "loop" and name not in elsewhere
-        }
+    def loops_in_step(self, construct: str, link: LogicalLink) -> list[tuple[str, str]]:
+        """Loops of the input and of a gather that run in step."""
+        rests = self.own(link.source, construct), self.own(construct, link.source)
+        left, right = ([level for level in rest if level[1] == "loop"] for rest in rests)
+        return self.in_step(left, right)
+
+    def inputs(self, construct: str, link: LogicalLink) -> int:
+        """How many inputs each instance of a gather's context has from one link, even where there are no contexts."""
+        stepped = {one for one, _ in self.loops_in_step(construct, link)}
+        return prod(size for name, _, size in self.own(link.source, construct) if name not in stepped)
+
+    def fed_by_carries(self, link: LogicalLink) -> set[str]:
+        """Loops whose iterations feed, one the next, the very port that a link ends on."""
+        carries = [
+            other
+            for other in self.links
+            if other.closes_loop and link.target_port and other.target == link.target
+            if other.target_port == link.target_port
+        ]
+        return {self.common_loops(carry)[-1] for carry in carries}
+
+    def common_loops(self, link: LogicalLink) -> list[str]:
+        """Loops around both ends of a link, outermost first."""
+        right = self.levels(link.target)
+        return [level[0] for level in self.levels(link.source) if level[1] == "loop" and level in right]
 
     def drops(self) -> set[tuple[str, Instance]]:
         """Every drop as (name, indices); a group-by without application is an application itself, with its data."""
@@ -166,15 +183,11 @@ class Oracle:
 
     def ordinary(self, link: LogicalLink) -> set[tuple[tuple[str, Instance], tuple[str, Instance]]]:
         """Same indices on the levels that both ends have; step-locked loops; last and first iterations; carries."""
-        left, right = self.levels(link.source), self.levels(link.target)
-        shared = {name for name, _, _ in left[: self.shared(left, right)]}
-        stepped = self.in_step(
-            [level for level in left if level[0] not in shared], [level for level in right if level[0] not in shared]
-        )
-        names = {name for pair in stepped for name in pair}
-        last = self.only(link, left, shared | names, last=True)
-        first = self.only(link, right, shared | names, last=False)
-        carried = [name for name, kind, _ in left if kind == "loop" and name in shared][-1:] if link.closes_loop else []
+        left, right, stepped, last, first = self.ends(link)
+        shared = {name for name, _, _ in self.levels(link.source)} - {name for name, _, _ in left}
+        later = self.fed_by_carries(link) - {other for _, other in stepped}
+        first |= {name: 0 for name, _, _ in right if name in later}
+        carried = self.common_loops(link)[-1:] if link.closes_loop else []
         found = set()
         sources = [(instance, dict(instance)) for instance in self.instances(link.source)]
         targets = [(instance, dict(instance)) for instance in self.instances(link.target)]
@@ -200,11 +213,20 @@ class Oracle:
                 return [(one[0], other[0]) if short is left else (other[0], one[0]) for one, other in pairs]
         return []
 
-    def legal(self, source: str, target: str) -> bool:
-        """Whether a link between two nodes has a meaning: after pairing, one side has nothing left."""
-        left, right = self.levels(source), self.levels(target)
-        shared = self.shared(left, right)
-        return not left[shared:] or not right[shared:] or bool(self.in_step(left[shared:], right[shared:]))
+    def ends(self, link: LogicalLink) -> tuple[Any, ...]:
+        """Levels that only one end of a link has, loops in step among them, iterations that it leaves and enters."""
+        left, right = self.own(link.source, link.target), self.own(link.target, link.source)
+        last = {name: size - 1 for name, kind, size in left if link.loop_aware and kind == "loop"}
+        first = {name: 0 for name, kind, _ in right if link.loop_aware and kind == "loop"}
+        free = [level for level in left if level[0] not in last], [level for level in right if level[0] not in first]
+        return left, right, self.in_step(*free), last, first
+
+    def legal(self, link: LogicalLink) -> bool:
+        """Whether a link has a meaning: without chosen iterations and loops in step, one end has no level left."""
+        left, right, stepped, last, first = self.ends(link)
+        left = [name for name, _, _ in left if name not in last]
+        right = [name for name, _, _ in right if name not in first]
+        return not left or not right or bool(stepped)
 
     def into_gather(self, gather: str, link: LogicalLink) -> set[tuple[tuple[str, Instance], tuple[str, Instance]]]:
         """Each context takes its inputs in order, `width` at a time."""

@@ -6,17 +6,18 @@ from hypothesis import strategies as st
 
 from tests.translator.drawing import Drawing
 from tests.translator.oracle import Oracle
-from translator.logical import LogicalGraph
+from translator.logical import Field, LogicalGraph, LogicalLink
 
 __all__ = ["logical_graphs"]
 
-_DEPTH = 4
+_DEPTH = 5
 _MOST_INSTANCES = 8
+_GROUPED = ("scatter", "groupby")
 
 
 @st.composite
 def logical_graphs(draw: Any) -> LogicalGraph:
-    """A graph of scatters, loops, gathers and group-bys, nested up to four deep, with links that have a meaning."""
+    """A graph of scatters, loops, gathers and group-bys, nested up to five deep, with links that have a meaning."""
     author = _Author(draw)
     author.body(0, 1)
     author.more_links()
@@ -30,6 +31,7 @@ class _Author:
         self.draw = draw
         self.drawing = Drawing()
         self.made: list[str] = []
+        self.ports: dict[str, str] = {}
         self.number = 0
 
     def name(self, letter: str) -> str:
@@ -63,12 +65,15 @@ class _Author:
     def loop(self, depth: int, instances: int) -> None:
         size = self.draw(st.integers(1, 3))
         with self.drawing.loop(self.name("L"), size):
-            start = self.app(depth, instances)
+            start = self.name("a")
+            self.made.append(start)
+            self.ports[start] = f"{start}.port"
+            self.drawing.app(start, port=Field(id=self.ports[start], name="port", usage="InputPort"))
             self.body(depth + 1, instances * size)
             end = self.data(depth, instances)
-        self.drawing.link(end, start, closes=True)
+        self.drawing.link(end, start, closes=True, ports=("", self.ports[start]))
 
-    def gather(self, depth: int, instances: int) -> None:
+    def gather(self, depth: int, _instances: int) -> None:
         if not self.made:
             return
         sources = self.draw(st.lists(st.sampled_from(self.made), min_size=1, max_size=2, unique=True))
@@ -78,43 +83,38 @@ class _Author:
             for source in sources:
                 self.drawing.link(source, application, aware=self.draw(st.booleans()))
             self.made.append(application)
-            self.body(depth + 1, instances)
+            self.body(depth + 1, len(Oracle(self.drawing.graph()).instances(application)))
 
     def groupby(self, depth: int, instances: int) -> None:
-        name = self.name("K")
-        scatters = self._scatters()
-        sources = [source for source in self.made if source.startswith("d") and scatters(source)]
-        if not sources:
+        name, here = self.name("K"), self.data(depth, instances)
+        oracle = Oracle(self.drawing.graph())
+        inputs = {source: oracle.own(source, here) for source in self.made if source.startswith("d")}
+        inputs = {source: levels for source, levels in inputs.items() if any(kind in _GROUPED for _, kind, _ in levels)}
+        if not inputs:
             return
-        source = self.draw(st.sampled_from(sources))
-        keys = self.draw(st.lists(st.sampled_from(scatters(source)), max_size=2, unique=True))
+        source = self.draw(st.sampled_from(list(inputs)))
+        names = {name for level, _, _ in inputs[source] for name in level.split(":")}
+        good = sorted(name for name in names if len(oracle.answering(name, inputs[source])) == 1)
+        keys = self.draw(st.lists(st.sampled_from(good), max_size=3, unique=True)) if good else []
         with self.drawing.groupby(name, ",".join(keys)):
             self.drawing.link(source, name)
-            self.body(depth + 1, instances)
-
-    def _scatters(self) -> Any:
-        """Answers the scatters around a node that are not around the place where drawing goes on."""
-        here = self.name("h")
-        oracle = Oracle(self.drawing.data(here).graph())
-        self.made.append(here)
-        around = oracle.constructs(here)
-
-        def scatters(source: str) -> list[str]:
-            return [
-                construct
-                for construct in oracle.constructs(source)
-                if construct not in around and oracle.nodes[construct].category == "Scatter"
-            ]
-
-        return scatters
+            self.body(depth + 1, len(Oracle(self.drawing.graph()).groups(name)))
 
     def more_links(self) -> None:
         oracle = Oracle(self.drawing.graph())
         later = [(one, other) for place, one in enumerate(self.made) for other in self.made[place + 1 :]]
-        pairs = [pair for pair in later if not other_is_collector(oracle, pair[1]) and oracle.legal(*pair)]
-        if pairs:
-            for source, target in self.draw(st.lists(st.sampled_from(pairs), max_size=8, unique=True)):
-                self.drawing.link(source, target, aware=self.draw(st.booleans()))
+        links = [
+            LogicalLink(source=source, target=target, source_port="", target_port="", loop_aware=aware)
+            for source, target in later
+            for aware in (False, True)
+            if not other_is_collector(oracle, target)
+        ]
+        legal = [link for link in links if oracle.legal(link)]
+        if legal:
+            ends = st.lists(st.sampled_from(legal), max_size=8, unique_by=lambda link: (link.source, link.target))
+            for link in self.draw(ends):
+                port = self.ports.get(link.target, "") if self.draw(st.booleans()) else ""
+                self.drawing.link(link.source, link.target, aware=link.loop_aware, ports=("", port))
 
 
 def other_is_collector(oracle: Oracle, name: str) -> bool:

@@ -1,3 +1,5 @@
+from contextlib import ExitStack
+
 import msgspec
 import pytest
 
@@ -133,6 +135,118 @@ def test_equal_loops_run_in_step() -> None:
 def test_unequal_loops_cannot_be_linked() -> None:
     """Loops of different length have no common step."""
     assert errors(beside(3, 2)) == ["LG070"]
+
+
+def joined(source: str, target: str, *, aware: bool) -> Drawing:
+    """Data `x` and application `y`, linked; around each of them constructs as "L3 S2" spells them, outermost first."""
+    drawing = Drawing()
+    for name, around in (("x", source), ("y", target)):
+        with ExitStack() as constructs:
+            for kind, size in around.split():
+                number = len(drawing.nodes)
+                open_ = drawing.loop if kind == "L" else drawing.scatter
+                constructs.enter_context(open_(f"{kind}{number}", int(size)))
+                if kind == "L":
+                    drawing.app(f"a{number}", group_start=True).data(f"d{number}", group_end=True)
+            drawing.data(name) if name == "x" else drawing.app(name)
+    return drawing.link("x", "y", aware=aware)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "aware", "expected"),
+    [
+        ("L3", "", False, [((0,), ()), ((1,), ()), ((2,), ())]),
+        ("L3", "", True, [((2,), ())]),
+        ("", "L3", False, [((), (0,)), ((), (1,)), ((), (2,))]),
+        ("", "L3", True, [((), (0,))]),
+        ("L3", "L3", False, [((0,), (0,)), ((1,), (1,)), ((2,), (2,))]),
+        ("L3", "L3", True, [((2,), (0,))]),
+        ("L3", "L4", True, [((2,), (0,))]),
+        ("L4", "L3", True, [((3,), (0,))]),
+        ("L1", "L3", True, [((0,), (0,))]),
+        ("L2 L3", "L2 L3", False, [((i, j), (i, j)) for i in range(2) for j in range(3)]),
+        ("L2 L3", "L3", False, [((i, j), (j,)) for i in range(2) for j in range(3)]),
+        ("L2 L3", "L4 L5", True, [((1, 2), (0, 0))]),
+        ("L2 L3", "L4", True, [((1, 2), (0,))]),
+        ("L2 S2", "L3", True, [((1, 0), (0,)), ((1, 1), (0,))]),
+        ("S2 L2", "L3", True, [((0, 1), (0,)), ((1, 1), (0,))]),
+        ("L2", "L3 S2", True, [((1,), (0, 0)), ((1,), (0, 1))]),
+        ("L2", "S2", True, [((1,), (0,)), ((1,), (1,))]),
+        ("S2", "L2", True, [((0,), (0,)), ((1,), (0,))]),
+    ],
+)
+def test_how_links_between_loops_and_scatters_join_iterations(
+    source: str, target: str, *, aware: bool, expected: list[tuple[tuple[int, ...], ...]]
+) -> None:
+    """Loop-aware links lead from last to first iterations, whatever the counts; others run in step, collect, repeat."""
+    assert edges(joined(source, target, aware=aware), "x", "y") == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "aware"),
+    [("L3", "L4", False), ("L2", "S2", False), ("S2", "L2", False), ("S2", "S2", True), ("L2 S2", "L2 S2", True)],
+)
+def test_links_that_join_nothing_are_refused(source: str, target: str, *, aware: bool) -> None:
+    """Where levels are left at both ends, no rule says which copy belongs to which."""
+    assert errors(joined(source, target, aware=aware)) == ["LG070"]
+
+
+def test_two_loops_in_a_row_inside_a_scatter() -> None:
+    """A loop-aware link joins them within each copy, last iteration to first."""
+    drawing = beside(3, 4)
+    drawing.links = [
+        msgspec.structs.replace(link, loop_aware=(link.source, link.target) == ("y", "b")) for link in drawing.links
+    ]
+    assert codes(drawing) == []
+    assert edges(drawing, "y", "b") == [((i, 2), (i, 0)) for i in range(2)]
+
+
+def test_unequal_loops_are_told_what_would_join_them() -> None:
+    """The reason is the number of iterations; a loop-aware edge is offered where it would do, and else is not."""
+    (found,) = planned(joined("L3", "L4", aware=False)).problems
+    assert "equal numbers of iterations" in found.text
+    assert "loop-aware" in found.hint
+    (found,) = planned(joined("L3 S2", "L4 S2", aware=False)).problems
+    assert "loop-aware" not in found.hint
+
+
+def carried(*, aware: bool = False, own_port: bool = False) -> Drawing:
+    """Three iterations of a -> y, which carries to the port of `a` that `d0` feeds, in a scatter of two."""
+    drawing = Drawing().data("d0")
+    ports = {name: port(name, "InputPort") for name in ("in", "other")}
+    with drawing.scatter("S", 2), drawing.loop("L", 3):
+        drawing.app("a", **ports).data("y").link("a", "y")
+    drawing.link("y", "a", closes=True, ports=("", "in.InputPort"))
+    return drawing.link("d0", "a", aware=aware, ports=("", "other.InputPort" if own_port else "in.InputPort"))
+
+
+def test_a_port_with_entry_and_carry_takes_the_carry_from_the_second_iteration_on() -> None:
+    """What enters a loop at the port of a carry feeds the first iteration only, as if it were loop-aware; told."""
+    assert edges(carried(), "d0", "a") == [((), (s, 0)) for s in range(2)]
+    assert edges(carried(), "y", "a") == [((s, i), (s, i + 1)) for s in range(2) for i in range(2)]
+    assert codes(carried()) == ["LG063"]
+    assert edges(carried(aware=True), "d0", "a") == edges(carried(), "d0", "a")
+    assert codes(carried(aware=True)) == []
+
+
+def test_another_port_is_fed_in_every_iteration() -> None:
+    """An entry at a port of its own is an ordinary input of each iteration."""
+    assert edges(carried(own_port=True), "d0", "a") == [((), (s, i)) for s in range(2) for i in range(3)]
+    assert codes(carried(own_port=True)) == []
+
+
+def test_entry_and_carries_of_nested_loops_on_one_port() -> None:
+    """An inner loop starts from outside once, from the outer carry then, and from its own carry within."""
+    drawing = Drawing().data("d0")
+    with drawing.loop("L1", 2):
+        drawing.data("od")
+        with drawing.loop("L2", 3):
+            drawing.app("a", p=port("p", "InputPort")).data("y").link("a", "y", "od")
+    at = ("", "p.InputPort")
+    drawing.link("y", "a", closes=True, ports=at).link("od", "a", closes=True, ports=at).link("d0", "a", ports=at)
+    assert edges(drawing, "y", "a") == [((i, j), (i, j + 1)) for i in range(2) for j in range(2)]
+    assert edges(drawing, "od", "a") == [((0,), (1, 0))]
+    assert edges(drawing, "d0", "a") == [((), (0, 0))]
 
 
 def two_ways(ends: tuple[Field, Field], starts: tuple[Field, Field]) -> Drawing:

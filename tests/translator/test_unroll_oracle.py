@@ -1,7 +1,11 @@
 """Index arithmetic against the slow oracle, on random nested constructs."""
 
+import re
+
+import msgspec
 import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dropflow.graph.names import index_of, oids
 from dropflow.graph.order import find_cycle
@@ -9,11 +13,12 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from tests.translator.oracle import Oracle
 from tests.translator.random_graphs import logical_graphs
-from translator.logical import LogicalGraph
+from translator.logical import Field, LogicalGraph
 from translator.problems import Severity
 from translator.unroll import plan, unroll
 
 Drop = tuple[str, tuple[int, ...]]
+_REPEATING = ("Scatter", "Loop", "Gather", "GroupBy")
 
 
 def drops_of(graph: PhysicalGraph) -> list[Drop]:
@@ -70,3 +75,31 @@ def test_invariants_of_every_unrolled_graph(graph: LogicalGraph) -> None:
     assert find_cycle(physical) is None
     rows = list(zip(edges, physical.successors.link.tolist(), strict=True))
     assert len(set(rows)) == len(rows)
+
+
+def keyed(graph: LogicalGraph, groupby: str, key: str) -> LogicalGraph:
+    """The graph with another key of one group-by."""
+    fields = (Field(id="key", name="group_key", value=key),)
+    nodes = (msgspec.structs.replace(node, fields=fields) if node.id == groupby else node for node in graph.nodes)
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+@settings(max_examples=250, deadline=None)
+@given(logical_graphs(), st.data())
+def test_a_key_selects_the_one_level_that_answers_to_it(graph: LogicalGraph, data: st.DataObject) -> None:
+    """A key that no level answers to is LG080, one that several answer to LG083; what their hints offer works."""
+    oracle = Oracle(graph)
+    groupbys = [node for node in graph.nodes if node.category == "GroupBy"]
+    if not groupbys:
+        return
+    node = data.draw(st.sampled_from(groupbys))
+    key = data.draw(st.sampled_from([other.id for other in graph.nodes if other.category in _REPEATING]))
+    levels = oracle.own(oracle.entering(node.id)[0].source, node.id)
+    answering = oracle.answering(key, levels)
+    problems = plan(keyed(graph, node.id, key)).problems
+    found = [finding for finding in problems if finding.code in ("LG080", "LG083") and finding.where == node.pointer]
+    assert [finding.code for finding in found] == {0: ["LG080"], 1: []}.get(len(answering), ["LG083"])
+    for finding in found:
+        for offered in re.findall(r"'(\w+)'", finding.hint):
+            (level,) = oracle.answering(offered, levels)
+            assert level in (answering or levels)

@@ -61,7 +61,7 @@ def test_collecting_keeps_the_context_apart() -> None:
 
 
 def test_scatters_beside_each_other_cannot_be_linked() -> None:
-    """A link between two scatters has no meaning, and the finding names what to do."""
+    """A link between two scatters has no meaning; the finding says why, and what can be done in every interface."""
     drawing = Drawing()
     with drawing.scatter("S1", 3):
         drawing.data("one")
@@ -69,7 +69,9 @@ def test_scatters_beside_each_other_cannot_be_linked() -> None:
         drawing.app("other")
     drawing.link("one", "other")
     assert errors(drawing) == ["LG070"]
-    assert "zip_scatters" in planned(drawing).problems[0].hint
+    (found,) = planned(drawing).problems
+    assert "leads out of scatter 'S1' (3) and into scatter 'S2' (3)" in found.text
+    assert found.hint == "gather 'one' first, or move 'other' into scatter 'S1'"
 
 
 def test_zipping_links_equal_scatters_copy_by_copy() -> None:

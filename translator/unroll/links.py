@@ -1,25 +1,81 @@
 """Index maps of ordinary links and of carries: spec 3.11, "recommended semantics (closed form)".
 
-Two nodes share their outermost levels, where indices are equal. What is left on the source's side is collected, what is
-left on the target's side is broadcast to. Where levels are left on both sides they must be paired: loops run in step.
+Two nodes share their outermost levels, where indices are equal. A loop-aware link leaves a loop from its last iteration
+and enters a loop at its first, whatever the numbers of iterations. Of the other levels, those left on the source's side
+are collected, those left on the target's side are broadcast to; where there are some on both sides they must be paired:
+loops run in step.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
 from translator.options import UnrollOptions
 from translator.unroll.index_map import IndexMap, Run
 from translator.unroll.levels import LOOP, MPI, Level, Levels, Parting, part, strides
 
-__all__ = ["Unpairable", "assemble", "carry_level", "in_step", "link_map", "restricted", "unpaired"]
+__all__ = ["Joint", "Unpairable", "assemble", "carry_level", "in_step", "join", "link_map", "restricted", "unpaired"]
 
 
 class Unpairable(Exception):  # noqa: N818 - a verdict for the caller, who turns it into a finding
-    """The levels of the two ends cannot be paired."""
+    """The levels of the two ends cannot be paired: those left on either side.
+
+    Parameters
+    ----------
+    left, right : tuple of Level
+        Levels of the source alone, and of the target alone.
+    """
+
+    def __init__(self, left: Levels, right: Levels) -> None:
+        super().__init__()
+        self.left, self.right = left, right
+
+
+class Joint(NamedTuple):
+    """What a link does with the levels of its ends, by their positions.
+
+    Attributes
+    ----------
+    shared : int
+        Number of outermost levels that both ends have.
+    pairs : list of (int, int)
+        Other levels that run in step.
+    left, right : list of int
+        Levels of the source that are collected, and of the target that are broadcast to.
+    last, first : set of int
+        Loops of the source that are left from the last iteration, and of the target that are entered at the first.
+    """
+
+    shared: int
+    pairs: list[tuple[int, int]]
+    left: list[int]
+    right: list[int]
+    last: set[int]
+    first: set[int]
+
+
+def join(source: Levels, target: Levels, *, aware: bool, options: UnrollOptions) -> Joint:
+    """Decide what a link does with each level of its ends; see `link_map`, which may still find it impossible."""
+    parting = part(source, target)
+    last = restricted(source, parting.left, aware=aware, options=options)
+    first = restricted(target, parting.right, aware=aware, options=options)
+    rest = Parting(
+        parting.shared,
+        [level for level in parting.left if level not in last],
+        [level for level in parting.right if level not in first],
+    )
+    pairs = in_step(source, rest.left, target, rest.right, options)
+    return Joint(parting.shared, pairs, *unpaired(rest, pairs), last, first)
 
 
 def link_map(
-    source: Levels, target: Levels, *, aware: bool, options: UnrollOptions, carry: int | None = None
+    source: Levels,
+    target: Levels,
+    *,
+    aware: bool,
+    options: UnrollOptions,
+    carry: int | None = None,
+    once: Collection[str] = (),
 ) -> IndexMap:
     """The edges of a link between two nodes.
 
@@ -28,31 +84,30 @@ def link_map(
     source, target : tuples of Level
         Index spaces of the ends.
     aware : bool
-        Whether the link is loop-aware: of a loop that is collected only the last iteration counts, of a loop that is
-        broadcast to only the first.
+        Whether the link is loop-aware: it leaves loops from the last iteration, and enters loops at the first.
     options : UnrollOptions
         What may be paired, and what loop-aware means.
     carry : int, optional
         Position of the shared loop from one iteration of which the link leads to the next.
+    once : collection of str
+        Ids of loops that the link enters at the first iteration even if it is not loop-aware.
 
     Raises
     ------
     Unpairable
         Levels are left on both sides.
     """
-    parting = part(source, target)
-    pairs = in_step(source, parting.left, target, parting.right, options)
-    left, right = unpaired(parting, pairs)
-    if left and right:
-        raise Unpairable
+    joint = join(source, target, aware=aware, options=options)
+    if joint.left and joint.right:
+        raise Unpairable(tuple(source[level] for level in joint.left), tuple(target[level] for level in joint.right))
     return assemble(
         source,
         target,
-        pairs=[*((level, level) for level in range(parting.shared)), *pairs],
-        left=left,
-        right=right,
-        last=restricted(source, left, aware=aware, options=options),
-        first=restricted(target, right, aware=aware, options=options),
+        pairs=[*((level, level) for level in range(joint.shared)), *joint.pairs],
+        left=[*joint.left, *joint.last],
+        right=[*joint.right, *joint.first],
+        last=joint.last,
+        first=joint.first | {level for level in joint.right if target[level].construct in once},
         carry=carry,
     )
 

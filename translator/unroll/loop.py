@@ -4,17 +4,22 @@ A closes-loop edge does. An edge from the end to the start of a loop that is not
 within an iteration, can mean nothing else. A loop with neither is closed from its end components to its start
 components, as DALiuGE does; where there are several of them, by the names or types of their ports if these tell them
 apart.
+
+A port that a carry ends on is fed from outside the loop in the first iteration only, and by the carry in the others.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 import rustworkx
 
 from translator.logical import Field, LogicalNode, NodeKind
+from translator.options import UnrollOptions
 from translator.problems import problem
 from translator.unroll.layout import Layout
-from translator.unroll.links import carry_level
+from translator.unroll.levels import Level
+from translator.unroll.links import carry_level, join
 from translator.unroll.values import Findings, is_on
 from translator.unroll.wiring import Unit, Wire
 
@@ -25,7 +30,7 @@ _ANY = ("", "Object", "Unknown")
 
 
 def close_loops(layout: Layout, units: dict[str, Unit], wires: Sequence[Wire], findings: Findings) -> list[Wire]:
-    """The wires with `closes` set exactly on those that carry, and with the carries that were not drawn.
+    """The wires with `closes` set exactly on those that carry, `once` where they enter, and the carries not drawn.
 
     Parameters
     ----------
@@ -36,7 +41,7 @@ def close_loops(layout: Layout, units: dict[str, Unit], wires: Sequence[Wire], f
     wires : sequence of Wire
         As drawn.
     findings : list of Problem
-        LG060, LG061 and LG062 are added.
+        LG060 to LG063 are added.
     """
     marked = [_checked(units, wire, findings) for wire in wires]
     component = _components(marked)
@@ -50,7 +55,7 @@ def close_loops(layout: Layout, units: dict[str, Unit], wires: Sequence[Wire], f
     for node in layout.graph.nodes:
         if node.kind is NodeKind.CONSTRUCT and node.category == "Loop" and node.id not in loops:
             closed += _synthesised(layout, node, findings)
-    return closed
+    return _entered_once(layout.options, units, closed, findings)
 
 
 def cycles(units: dict[str, Unit], wires: Iterable[Wire]) -> list[list[str]]:
@@ -77,6 +82,42 @@ def _checked(units: dict[str, Unit], wire: Wire, findings: Findings) -> Wire:
     text = f"the closes-loop edge from {names} stands in no loop: it is taken as an ordinary edge"
     findings.append(problem("LG062", text, where=wire.pointer, hint="put both ends into one loop"))
     return msgspec.structs.replace(wire, closes=False)
+
+
+def _entered_once(
+    options: UnrollOptions, units: dict[str, Unit], wires: Sequence[Wire], findings: Findings
+) -> list[Wire]:
+    """The wires, with `once` set on those that enter a loop at a port where a carry of that loop ends."""
+    carried: dict[tuple[str, str], set[str | None]] = {}
+    for wire in wires:
+        if wire.closes and wire.target_port:
+            carried.setdefault((wire.target, wire.target_port), set()).add(_loop_of(units, wire))
+    found: list[Wire] = []
+    for wire in wires:
+        loops = carried.get((wire.target, wire.target_port), set())
+        entered = _repeated(options, units, wire, loops) if loops else []
+        if entered:
+            names = f"{units[wire.source].template.name!r} to {units[wire.target].template.name!r}"
+            inner = " and ".join(repr(level.name) for level in entered)
+            text = (
+                f"the edge from {names} enters loop {inner} at port {wire.target_port!r}, which the iteration before "
+                "feeds too: the edge is taken to feed the first iteration only"
+            )
+            hint = "mark the edge as loop-aware, or give it a port of its own if every iteration reads it"
+            findings.append(problem("LG063", text, where=wire.pointer, hint=hint))
+        found.append(msgspec.structs.replace(wire, once=tuple(level.construct for level in entered)))
+    return found
+
+
+def _repeated(
+    options: UnrollOptions, units: dict[str, Unit], wire: Wire, loops: AbstractSet[str | None]
+) -> list[Level]:
+    """Those of some loops that an ordinary wire enters in every iteration."""
+    target = units[wire.target].levels
+    joint = join(units[wire.source].levels, target, aware=wire.aware, options=options)
+    if wire.entry or (joint.left and joint.right):
+        return []
+    return [target[level] for level in joint.right if target[level].construct in loops]
 
 
 def _loop_of(units: dict[str, Unit], wire: Wire) -> str | None:

@@ -16,8 +16,8 @@ from translator.unroll.gather import gather_map, width
 from translator.unroll.groupby import groupby_map
 from translator.unroll.index_map import IndexMap
 from translator.unroll.layout import Layout, lay_out
-from translator.unroll.levels import EXCLUSIVE, spelled
-from translator.unroll.links import Unpairable, carry_level, link_map
+from translator.unroll.levels import EXCLUSIVE, LOOP, MPI, spelled
+from translator.unroll.links import Unpairable, carry_level, join, link_map
 from translator.unroll.loop import close_loops, cycles
 from translator.unroll.values import Findings
 from translator.unroll.wiring import Unit, Wire, draw_wires, list_units
@@ -170,16 +170,11 @@ def _same_kind(options: UnrollOptions, wire: Wire, source: Unit, target: Unit) -
 
 
 def _map_of(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findings) -> IndexMap | None:
-    source, target = units[wire.source].levels, units[wire.target].levels
     names = f"{units[wire.source].template.name!r} to {units[wire.target].template.name!r}"
     try:
         edges = _levels_map(layout, wire, units)
-    except Unpairable:
-        text = f"the edge from {names} leads from {spelled(source)} to {spelled(target)}: neither contains the other"
-        hint = "gather what the source's levels spread out first, or draw the target inside them"
-        if not layout.options.zip_scatters and any(level.kind == "scatter" for level in source):
-            hint += "; equal scatters can be linked copy by copy with zip_scatters"
-        findings.append(problem("LG070", text, where=wire.pointer, hint=hint))
+    except Unpairable as verdict:
+        findings.append(_unpairable(layout.options, units, wire, verdict))
         return None
     if wire.aware and not wire.entry and not _crosses_loop(layout, wire, units):
         text = f"the edge from {names} is loop-aware, but enters and leaves no loop"
@@ -194,7 +189,7 @@ def _levels_map(layout: Layout, wire: Wire, units: dict[str, Unit]) -> IndexMap:
     source, target = units[wire.source].levels, units[wire.target].levels
     if not wire.entry:
         carry = carry_level(source, target) if wire.closes else None
-        return link_map(source, target, aware=wire.aware, options=layout.options, carry=carry)
+        return link_map(source, target, aware=wire.aware, options=layout.options, carry=carry, once=wire.once)
     position = len(layout.context(wire.entry))
     node = layout.graph.by_id[wire.entry]
     if node.category == "GroupBy":
@@ -204,9 +199,30 @@ def _levels_map(layout: Layout, wire: Wire, units: dict[str, Unit]) -> IndexMap:
 
 def _crosses_loop(layout: Layout, wire: Wire, units: dict[str, Unit]) -> bool:
     """Whether being loop-aware makes a difference."""
-    source, target = units[wire.source].levels, units[wire.target].levels
-    plain, aware = (link_map(source, target, aware=aware, options=layout.options) for aware in (False, True))
-    return plain != aware
+    joint = join(units[wire.source].levels, units[wire.target].levels, aware=True, options=layout.options)
+    return bool(joint.last or joint.first)
+
+
+def _unpairable(options: UnrollOptions, units: dict[str, Unit], wire: Wire, verdict: Unpairable) -> Problem:
+    """LG070: what keeps the levels of the two ends apart, and what would join them."""
+    source, target = units[wire.source], units[wire.target]
+    names = f"{source.template.name!r} to {target.template.name!r}"
+    text = f"the edge from {names} leads out of {spelled(verdict.left)} and into {spelled(verdict.right)}: "
+    kinds = {level.kind for level in (*verdict.left, *verdict.right)}
+    if kinds == {LOOP}:
+        text += "loops run in step only if they have equal numbers of iterations"
+    else:
+        text += "there is no rule which copy belongs to which"
+    ways = []
+    aware = join(source.levels, target.levels, aware=True, options=options)
+    if not (wire.aware or (aware.left and aware.right)):
+        ways.append(
+            "mark the edge as loop-aware: it then leaves loops from the last iteration and enters them at the first"
+        )
+    ways.append(f"gather {source.template.name!r} first")
+    if verdict.left[-1].kind != MPI:
+        ways.append(f"move {target.template.name!r} into {verdict.left[-1].label}")
+    return problem("LG070", text, where=wire.pointer, hint=", or ".join(ways))
 
 
 def _too_large(made: Plan, options: UnrollOptions) -> list[Problem]:

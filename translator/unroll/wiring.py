@@ -60,6 +60,8 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
         Whether both ports carry events only.
     entry : str
         Id of the gather or group-by that the wire enters; empty for none.
+    once : tuple of str
+        Ids of loops of which the wire enters the first iteration only, because a carry feeds the same port afterwards.
     pointer : str
         Where the link stands in its document.
     """
@@ -73,6 +75,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     streaming: bool = False
     event: bool = False
     entry: str = ""
+    once: tuple[str, ...] = ()
     pointer: str = ""
 
 
