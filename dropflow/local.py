@@ -15,6 +15,7 @@ from dropflow.apps.registry import check
 from dropflow.apps.runners import RUNNERS, make_runner
 from dropflow.apps.streams import streaming_links
 from dropflow.clock import Clock, SystemClock
+from dropflow.data.faults import refused
 from dropflow.data.keeper import LocalKeeper
 from dropflow.engine.journal import Journal, JournalHeader
 from dropflow.engine.reports import SessionResult
@@ -96,7 +97,9 @@ def run(
     try:
         (directory / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary(result)), indent=2))
     except OSError as error:
-        raise StorageError(f"the summary cannot be written: {error.strerror}", where=str(directory)) from error
+        # The results are kept, and the caller has the same facts: a failure would have them computed again.
+        note = f"{refused('write', directory / 'summary.json', error)}"
+        return msgspec.structs.replace(result, notes=(*result.notes, note))
     return result
 
 

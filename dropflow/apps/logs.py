@@ -40,10 +40,11 @@ class DropLog:
 
     Notes
     -----
-    Writing never raises: a full disk must not fail an attempt that would have succeeded.
+    Writing never raises: a full disk must not fail an attempt that would have succeeded. What does not fit is left out,
+    and what comes when there is room again, such as the reason of a failure, is written.
     """
 
-    __slots__ = ("_file", "_folder", "_left_out", "_limit", "_lock", "_oid", "_pending", "_size", "_usable")
+    __slots__ = ("_file", "_folder", "_left_out", "_limit", "_lock", "_oid", "_pending", "_size")
 
     def __init__(self, folder: str, oid: str, limit: int) -> None:
         self._folder = folder
@@ -53,7 +54,6 @@ class DropLog:
         self._pending: list[str] = []
         self._size = 0
         self._left_out = 0
-        self._usable = True
         self._lock = threading.Lock()  # threads of the application may print at the same time
 
     def write(self, text: str) -> None:
@@ -97,17 +97,16 @@ class DropLog:
             self._file = None
 
     def _append(self, data: bytes) -> None:
-        if not data or not self._usable:
+        if not data:
             return
         with self._lock:
             try:
                 file = self._file or self._open()
                 if self._size + len(data) > self._limit:
                     data = self._make_room(file, data)
-                file.write(data)
-                self._size += len(data)
+                self._size += file.write(data)
             except OSError:
-                self._usable = False
+                return
 
     def _open(self) -> io.FileIO:
         descriptor = os.open(

@@ -163,6 +163,7 @@ class AttemptOutput:
             self._number,
             attempt.clock.now(),
             attempt.given_name(self._edge.link),
+            self._edge.kept,
         )
 
     def _flush(self) -> None:

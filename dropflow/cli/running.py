@@ -132,7 +132,8 @@ class _Signals:
 def _failure_lines(failure: FailureReport) -> Iterator[str]:
     tries = f", after {failure.attempts} attempts" if failure.attempts > 1 else ""
     others = f", and {plural(failure.count - 1, 'drop')} behind it" if failure.count > 1 else ""
-    yield f"  failed: {failure.name} ({failure.drop}){others}{tries}"
+    drop = f" ({failure.drop})" if failure.drop else ""
+    yield f"  failed: {failure.name}{drop}{others}{tries}"
     yield f"    {failure.code} {failure.text}"
     if failure.hint:
         yield f"    {failure.hint}"

@@ -28,7 +28,7 @@ from dropflow.data.special import refuse_special
 from dropflow.data.store import Slot
 from dropflow.data.workspace import BESIDE, Workspace
 from dropflow.engine.api import Handle
-from dropflow.errors import DropflowError
+from dropflow.errors import DropflowError, StorageError
 from dropflow.graph.templates import Template
 from dropflow.ids import drop_file_name
 
@@ -62,10 +62,12 @@ class LocalKeeper:
         self._overwritten: set[str] = set()
         self._segment: Path | None = None
         self._tmp = f"{self.workspace.tmp}/"
+        self._results = f"{self.workspace.results}/"
         self._clear()
         self.workspace.prepare()
         segments.sweep()
         self._claim()
+        self._held = self._hold()
 
     def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:  # noqa: ARG002 - protocol
         """Make `part` the content of a drop with one producer: atomic, under its final name.
@@ -140,7 +142,7 @@ class LocalKeeper:
         return True
 
     def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:  # noqa: ARG002 - protocol
-        """Put the content of a leaf drop into ``results/`` if it lives in memory.
+        """Put a content into ``results/`` if it lives in memory.
 
         The file is named after the drop, with a suffix that tells what is in it. Files and directories stay where they
         are, and an empty content makes no file.
@@ -148,29 +150,74 @@ class LocalKeeper:
         Raises
         ------
         StorageError
-            It cannot be written.
+            It cannot be written; the content is gone.
         """
         if not handle.size or not (handle.kind == "bytes" or self._is_temporary(handle)):
             return handle
-        suffix = "" if handle.kind == "directory" else suffix_for(view(handle), text=handle.text)
-        target = self.workspace.results / f"{drop_file_name(oid)}{suffix}"
-        with storage("write the result", target):
-            if handle.kind == "bytes":
-                passing = self.workspace.tmp / target.name
-                passing.write_bytes(handle.body)
-                passing.replace(target)
-            else:
-                self._place(handle.location, str(target))
-                remove_part_folder(handle.location)
+        name = drop_file_name(oid)
+        passing = handle.location or self._tmp + name
+        try:
+            suffix = "" if handle.kind == "directory" else suffix_for(view(handle), text=handle.text)
+            target = f"{self._results}{name}{suffix}"
+            with storage("write the result", target):
+                if handle.kind == "bytes":
+                    with open(passing, "wb") as stream:  # noqa: PTH123 - once a leaf: Path doubles its cost
+                        stream.write(handle.body)
+                self._place(passing, target)
+        except BaseException:
+            remove_part(passing)
+            raise
+        if handle.kind != "bytes":
+            remove_part_folder(passing)
         kind = "directory" if handle.kind == "directory" else "file"
-        return msgspec.structs.replace(handle, kind=kind, body=b"", location=str(target))
+        return msgspec.structs.replace(handle, kind=kind, body=b"", location=target)
+
+    def revoke(self, drop: int, handle: Handle) -> None:
+        """Remove a committed content because the attempt that wrote it failed after all; never raises.
+
+        Contents that were there before the session stay.
+        """
+        is_result = handle.location.startswith(self._results)
+        if is_result or self._is_temporary(handle) or self._owners.get(handle.location) == drop:
+            self._owners.pop(handle.location, None)
+            remove_part(handle.location)
+
+    def confirm(self) -> None:
+        """Check that the session directory, and with it what was kept there, has not been removed or replaced.
+
+        Raises
+        ------
+        StorageError
+            It has.
+        """
+        for path, descriptor in self._held.items():
+            try:
+                is_there = os.path.samestat(os.stat(path), os.fstat(descriptor))  # noqa: PTH116 - text
+            except OSError:
+                is_there = False
+            if not is_there:
+                raise StorageError(
+                    f"the directory {path} was removed or replaced while the session ran: what was kept in it is gone",
+                    hint="leave the session directory alone until the session is over, and run the graph again",
+                )
 
     def close(self) -> None:
         """Remove everything that is not committed, here, beside targets elsewhere and in shared memory; idempotent."""
         self._clear()
+        for descriptor in self._held.values():
+            os.close(descriptor)
+        self._held.clear()
         if self._segment is not None:
             segments.release(self._segment)
             self._segment = None
+
+    def _hold(self) -> dict[str, int]:
+        """Open the directories of the session: while they are open, no other directory has the same inode."""
+        held = {}
+        for path in (self.workspace.directory, str(self.workspace.files), str(self.workspace.results)):
+            with storage("open the directory", path):
+                held[path] = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        return held
 
     def _claim(self) -> None:
         self._segment = segments.claim(self.workspace.session)
@@ -238,8 +285,12 @@ class LocalKeeper:
             if error.errno != errno.EXDEV:
                 raise
             beside = self.workspace.part_beside(final)
-            shutil.move(location, beside)
-            os.replace(beside, final)  # noqa: PTH105
+            try:
+                shutil.move(location, beside)
+                os.replace(beside, final)  # noqa: PTH105
+            except OSError:
+                remove_part(beside)  # a full disk cuts the copy short
+                raise
             remove_part_folder(beside)
 
 

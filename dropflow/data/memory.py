@@ -125,7 +125,8 @@ class MemoryPart:
             self._file.abandon()
 
     def _spill(self, path: str) -> None:
-        self._file = FilePart(path, kind="shm", overflow=self._disk_path)
+        overflow = None if path == self._disk_path() else self._disk_path
+        self._file = FilePart(path, kind="shm", overflow=overflow)
         if self._size:
             self._file.write(b"".join(self._blocks), text=self._text)
         self._blocks.clear()
@@ -133,7 +134,9 @@ class MemoryPart:
     def _shared_path(self) -> str:
         slot = self._slot
         shared = str(slot.workspace.shared)
-        if not os.path.isdir(shared):  # noqa: PTH112 - the keeper makes it; without one (tests, tools) disk will do
+        # What is kept is written where it stays: the commit then is a rename, and copies nothing.
+        # The keeper makes the directory of shared memory; without one (tests, tools) the disk will do.
+        if slot.kept or not os.path.isdir(shared):  # noqa: PTH112 - text
             return self._disk_path()
         return f"{shared}/{slot.drop}-{slot.attempt}-{slot.number}"
 

@@ -16,6 +16,7 @@ from dropflow.data.special import refuse_made, refuse_special
 from dropflow.data.store import Slot
 from dropflow.data.workspace import PART_FOLDER
 from dropflow.engine.api import Handle
+from dropflow.errors import StorageError
 
 __all__ = ["FilePart", "remove_part", "remove_part_folder", "temporary_path"]
 
@@ -192,9 +193,13 @@ class FilePart:
 
     def _move(self, path: str) -> None:
         self._close()
-        with storage("move what was written so far to", path):
-            shutil.copyfile(self._path, path)
-            Path(self._path).unlink()
+        try:
+            with storage("move what was written so far to", path):
+                shutil.copyfile(self._path, path)
+                Path(self._path).unlink()
+        except StorageError:
+            remove_part(path)  # what a full disk cut short
+            raise
         self._path, self._overflow = path, None
 
 

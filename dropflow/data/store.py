@@ -31,6 +31,8 @@ class Slot(msgspec.Struct, frozen=True):
         Seconds since the epoch.
     name : str
         File name that the producer chose; counts only where the drop itself gives none.
+    kept : bool
+        Whether the content outlives the session, so that it must end on the disk.
     """
 
     workspace: Workspace
@@ -40,6 +42,7 @@ class Slot(msgspec.Struct, frozen=True):
     number: int
     now: float = 0.0
     name: str = ""
+    kept: bool = False
 
 
 class Part(Protocol):

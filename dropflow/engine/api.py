@@ -84,7 +84,7 @@ class Output(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One output edge of an attempt.
 
     `shared` outputs have several producers, of which each writes a part; `streams`, consumers that may read them while
-    they are written.
+    they are written. A content that is `kept` outlives the session: a large one is written to the disk at once.
     """
 
     drop: int
@@ -93,6 +93,7 @@ class Output(msgspec.Struct, frozen=True, array_like=True, gc=False):
     link: int
     shared: bool = False
     streams: bool = False
+    kept: bool = False
 
 
 class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -220,7 +221,15 @@ class Keeper(Protocol):
         ...
 
     def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:
-        """Put the content of a leaf drop where a person finds it (``results/``) if it lives in memory."""
+        """Put a committed content into a file (in ``results/``) if it lives in memory; if that fails, it is gone."""
+        ...
+
+    def revoke(self, drop: int, handle: Handle) -> None:
+        """Remove a committed content because the attempt that wrote it failed after all; never raises."""
+        ...
+
+    def confirm(self) -> None:
+        """Check that the session directory, and with it what was kept there, has not been removed or replaced."""
         ...
 
 

@@ -1,25 +1,37 @@
 """The journal: every event of a session in order, as it was taken in. Replaying it gives the same state.
 
-A file is a header and frames. A frame is eight bytes (length and CRC-32, little endian) and a MessagePack array of
-events, one batch of the session. A torn last frame, as a crash leaves it, is recognised and left out.
+A file is a magic number with the version of the format, a header, and entries. Header and entries are frames: twelve
+bytes (length, CRC-32 of the body, CRC-32 of these eight bytes; little endian) and a MessagePack array. An entry is one
+batch of events, with the contents that were committed for it: where they are, their size and checksum. So a later
+process finds what this one has committed. A torn last frame, as a crash leaves it, is recognised and left out.
 """
 
+import os
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
+from dropflow.engine.api import Handle
+from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.core import Core
 from dropflow.engine.events import Event
 from dropflow.errors import BadFileError, StorageError
+from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 
-__all__ = ["Journal", "JournalHeader", "read", "replay"]
+__all__ = ["Entry", "Journal", "JournalHeader", "read", "replay"]
 
-_MAGIC = b"DFJ1"
-_FRAME = struct.Struct("<II")
+_FAMILY = b"DFJ"
+_VERSION = b"2"
+_FRAME = struct.Struct("<III")
+_SEALED = 8
+"""Bytes at the beginning of a frame that its third number is the checksum of."""
+
+T = TypeVar("T")
 
 
 class JournalHeader(msgspec.Struct, frozen=True):
@@ -33,8 +45,28 @@ class JournalHeader(msgspec.Struct, frozen=True):
     """Links whose data can be read by their consumers while it is written."""
 
 
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """One batch of a journal.
+
+    Attributes
+    ----------
+    events : tuple of Event
+        What the core took in.
+    contents : dict of int to ContentRecord
+        What was committed before the core took them in, by drop.
+    failures : dict of int to Failure
+        Why drops of other nodes count as failed here, where no event says it.
+    """
+
+    events: tuple[Event, ...]
+    contents: dict[int, ContentRecord] = {}
+    failures: dict[int, Failure] = {}
+
+
 class Journal:
     """Writes a journal. Used by the session's thread only.
+
+    What cannot be written, because the disk is full, is written before the next entry. The file never has a gap.
 
     Raises
     ------
@@ -45,28 +77,52 @@ class Journal:
     def __init__(self, path: Path, header: JournalHeader) -> None:
         self._encoder = msgspec.msgpack.Encoder()
         self._path = path
+        self._directory = f"{path.absolute().parent}/"
+        self._size = 0
+        self._pending = bytearray(_FAMILY + _VERSION + self._frame(header))
         try:
-            self._stream = path.open("wb")
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise self._failed(error) from error
-        self._write(_MAGIC + self._frame(header))
+        try:
+            self._flush()
+        except BaseException:
+            os.close(self._file)
+            raise
 
-    def append(self, events: Sequence[Event]) -> None:
+    def append(
+        self,
+        events: Sequence[Event],
+        contents: Mapping[int, Handle] | None = None,
+        failures: Mapping[int, Failure] | None = None,
+    ) -> None:
         """Add a batch of events and hand it to the operating system, so that it survives the death of this process."""
-        self._write(self._frame(events))
+        directory = self._directory
+        records = {drop: ContentRecord.of(handle, directory) for drop, handle in (contents or {}).items()}
+        self._pending += self._frame((events, records, failures or {}))
+        self._flush()
 
     def close(self) -> None:
         """End the file. Idempotent."""
-        self._stream.close()
+        if self._file < 0:
+            return
+        try:
+            self._flush()
+        finally:
+            os.close(self._file)
+            self._file = -1
 
     def _frame(self, content: object) -> bytes:
         body = self._encoder.encode(content)
-        return _FRAME.pack(len(body), zlib.crc32(body)) + body
+        sealed = _FRAME.pack(len(body), zlib.crc32(body), 0)[:_SEALED]
+        return sealed + zlib.crc32(sealed).to_bytes(4, "little") + body
 
-    def _write(self, data: bytes) -> None:
+    def _flush(self) -> None:
         try:
-            self._stream.write(data)
-            self._stream.flush()
+            while self._pending:
+                written = os.pwrite(self._file, self._pending, self._size)
+                self._size += written
+                del self._pending[:written]
         except OSError as error:
             raise self._failed(error) from error
 
@@ -74,33 +130,58 @@ class Journal:
         return StorageError(f"the journal cannot be written: {error.strerror}", where=str(self._path))
 
 
-def read(path: Path) -> tuple[JournalHeader, Iterator[list[Event]]]:
-    """Header and batches of a journal; a torn tail ends it.
+def read(path: Path) -> tuple[JournalHeader, Iterator[Entry]]:
+    """Header and entries of a journal; a torn tail ends it.
 
     Raises
     ------
     BadFileError
-        The file is no journal, or is damaged before its end.
+        The file is no journal, is of another version, or is damaged before its end; reading the entries may raise it,
+        too.
     """
     try:
         data = path.read_bytes()
     except OSError as error:
         raise BadFileError(f"the journal cannot be read: {error.strerror}", where=str(path)) from error
-    if not data.startswith(_MAGIC):
+    magic = data[: len(_FAMILY) + len(_VERSION)]
+    if not magic.startswith(_FAMILY):
         raise BadFileError("this is no journal of dropflow", where=str(path))
+    if magic != _FAMILY + _VERSION:
+        raise BadFileError(
+            f"the journal has version {magic[len(_FAMILY) :].decode(errors='replace')} of the format; "
+            f"this dropflow reads version {_VERSION.decode()}",
+            where=str(path),
+            hint="use the dropflow that wrote it",
+        )
     frames = _frames(data, path)
     first = next(frames, None)
     if first is None:
         raise BadFileError("the journal ends inside its header", where=str(path))
-    header = msgspec.msgpack.decode(first, type=JournalHeader)
-    decoder = msgspec.msgpack.Decoder(list[Event])
-    return header, (decoder.decode(frame) for frame in frames)
+    return _decoded(msgspec.msgpack.Decoder(JournalHeader), first, path), _entries(frames, path)
+
+
+def _entries(frames: Iterator[bytes], path: Path) -> Iterator[Entry]:
+    decoder = msgspec.msgpack.Decoder(Entry)
+    for frame in frames:
+        yield _decoded(decoder, frame, path)
+
+
+def _decoded(decoder: "msgspec.msgpack.Decoder[T]", frame: bytes, path: Path) -> T:
+    try:
+        return decoder.decode(frame)
+    except (ValueError, RecursionError) as error:
+        # The checksum is right: another program wrote it, or another version of this one.
+        raise BadFileError(f"the journal is not understood: {error}", where=str(path)) from error
 
 
 def _frames(data: bytes, path: Path) -> Iterator[bytes]:
-    offset = len(_MAGIC)
+    offset = len(_FAMILY) + len(_VERSION)
     while offset + _FRAME.size <= len(data):
-        length, checksum = _FRAME.unpack_from(data, offset)
+        length, checksum, seal = _FRAME.unpack_from(data, offset)
+        if zlib.crc32(data[offset : offset + _SEALED]) != seal:
+            if not any(data[offset:]):
+                return  # a file system may leave zeros where a crash kept it from writing
+            raise BadFileError("the journal is damaged in its middle", where=str(path))
         body = data[offset + _FRAME.size : offset + _FRAME.size + length]
         offset += _FRAME.size + length
         if len(body) < length:
@@ -114,8 +195,8 @@ def _frames(data: bytes, path: Path) -> Iterator[bytes]:
 
 def replay(graph: PhysicalGraph, path: Path) -> Core:
     """A fresh core that has taken in every event of a journal."""
-    header, batches = read(path)
+    header, entries = read(path)
     core = Core(graph, streams=header.streams)
-    for events in batches:
-        core.handle(events)
+    for entry in entries:
+        core.handle(entry.events)
     return core

@@ -2,15 +2,17 @@
 
 It drains the inbox, turns outcomes into events, lets the core decide, and carries the actions out. The order matters in
 one place: contents are committed before the core hears that an attempt has finished, so a consumer never starts on
-data that is not there; and outcomes of attempts that are no longer current are refused before anything is committed,
-so a commit happens exactly once. The outcome of an attempt that ran ahead of its inputs waits until they are complete.
+data that is not there. To commit a leaf is to keep it: one that cannot be kept is a failure of the attempt. Outcomes of
+attempts that are no longer current are refused before anything is committed, so a commit happens exactly once. The
+outcome of an attempt that ran ahead of its inputs waits until they are complete.
 
 Ready drops wait as integers. Their tasks are built when the runner has room for them.
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -43,6 +45,7 @@ from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument, Instruments
 from dropflow.engine.invariants import check
 from dropflow.engine.journal import Journal
+from dropflow.engine.keeping import kept_drops
 from dropflow.engine.question import Question
 from dropflow.engine.reports import FailureReport, Reporter, SessionResult
 from dropflow.engine.statistics import Statistics, snapshot, totals
@@ -50,10 +53,9 @@ from dropflow.engine.streams import Streams
 from dropflow.engine.tasks import TaskBuilder
 from dropflow.errors import DropflowError
 from dropflow.failure import Failure
-from dropflow.graph.names import oid, oids
-from dropflow.graph.order import leaves
+from dropflow.graph.names import oid
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Kind, Template
+from dropflow.graph.templates import Template
 from dropflow.states import DropState, SessionState
 
 __all__ = ["Session"]
@@ -85,7 +87,8 @@ class Session:
     exchange : Exchange or None
         Where the other nodes of the session are; None when it has this one only.
     journal : Journal or None
-        Takes every event. When it cannot be written any more, the session goes on without it and says so.
+        Takes every event. What cannot be written is written later; if that fails to the end, a note tells it. It does
+        not fail the session: results do not depend on it.
     instruments : sequence of Instrument
         Observers.
     on_statistics : callable or None
@@ -106,6 +109,7 @@ class Session:
         "_began",
         "_check_invariants",
         "_clock",
+        "_committed",
         "_directory",
         "_early",
         "_exchange",
@@ -115,6 +119,7 @@ class Session:
         "_in_flight",
         "_inbox",
         "_instruments",
+        "_is_kept",
         "_is_unseen",
         "_journal",
         "_keeper",
@@ -124,7 +129,6 @@ class Session:
         "_over",
         "_owned",
         "_parts",
-        "_persisting",
         "_published",
         "_ready",
         "_reason",
@@ -135,6 +139,7 @@ class Session:
         "_tasks",
         "_template_of",
         "_told",
+        "_unrecorded",
         "core",
         "graph",
         "notes",
@@ -171,13 +176,15 @@ class Session:
         self._on_statistics = on_statistics
         self._check_invariants = check_invariants
         self._inbox: Inbox[Opening | Outcome | Mail | Lost | Cancel | Question[Any, Any]] = Inbox()
-        self._tasks = TaskBuilder(graph, streams)
+        self._is_kept = kept_drops(graph)
+        self._tasks = TaskBuilder(graph, streams, self._is_kept)
         self._template_of = np.ascontiguousarray(graph.template).data
         self._handles: dict[int, Handle] = {}
         self._parts: dict[int, dict[int, Handle]] = {}
         self._failures: dict[int, Failure] = {}
         self._reporter = Reporter(graph, self.core, directory, exchange)
-        self._persisting: list[int] = []
+        self._committed: dict[int, Handle] = {}
+        self._unrecorded: dict[int, Failure] = {}
         self._outgoing: dict[int, dict[int, Handle]] = {}
         self._streams = Streams(keeper.discard)
         self._announced = Streams(keeper.discard)
@@ -228,7 +235,6 @@ class Session:
         self._began = self._clock.monotonic()
         try:
             self._execute()
-            self._keep_results()
             return self._result()
         finally:
             with self._asking:
@@ -254,8 +260,7 @@ class Session:
             self._runner.close()
             if self._exchange is not None:
                 self._exchange.close()
-            if self._journal is not None:
-                self._journal.close()
+            self._close_journal()
 
     # Events in.
 
@@ -343,52 +348,79 @@ class Session:
         if self._exchange is not None:
             for part in self._exchange.reclaim(event.drop):
                 self._keeper.discard(part)
-        try:
-            for target, part in arrival.handles.items():
-                if target == event.drop:
-                    self._handles[target] = part
-                else:
-                    self._place(event.drop, event.attempt, target, part)
-        except DropflowError as error:
-            failure = Failure.of(error)
+        content = arrival.handles.get(event.drop)
+        if content is not None:
+            self._handles[event.drop] = content
+        else:
+            try:
+                self._place(event.drop, event.attempt, arrival.handles)
+            except DropflowError as error:
+                failure = Failure.of(error)
         if failure is None:
             return event
-        self._failures[event.drop] = failure
+        self._failures[event.drop] = self._unrecorded[event.drop] = failure
         return Reported(event.drop, DropState.ERROR, event.drop, event.attempt)
 
     def _commit(self, outcome: Outcome) -> Event:
         """Make an attempt's outputs the contents of their drops."""
-        drop = outcome.drop
+        drop, parts = outcome.drop, outcome.handles
+        remote = self.core.remote
+        away = {target: part for target, part in parts.items() if target in remote} if remote else {}
+        here = {target: part for target, part in parts.items() if target not in away} if away else parts
         try:
-            for target, part in outcome.handles.items():
-                if target in self.core.remote:
-                    self._outgoing.setdefault(drop, {})[target] = part
-                else:
-                    self._place(drop, outcome.attempt, target, part)
+            self._place(drop, outcome.attempt, here)
         except DropflowError as error:
             failure = Failure.of(error)
             self._failures[drop] = failure
-            for part in self._outgoing.pop(drop, {}).values():
+            for part in away.values():
                 self._keeper.discard(part)
             return Failed(drop, outcome.attempt, failure)
+        if away:
+            self._outgoing[drop] = away
         return Finished(drop, outcome.attempt, outcome.skipped)
 
-    def _place(self, producer: int, attempt: int, target: int, part: Handle) -> None:
-        """Commit what a producer wrote to a drop that lives here; parts of shared drops wait for the others."""
-        if target != producer and self._tasks.is_shared(target):
-            self._parts.setdefault(target, {})[producer] = part
-        else:
-            self._handles[target] = self._keeper.commit(target, attempt, self._template(target), part)
+    def _place(self, producer: int, attempt: int, parts: Mapping[int, Handle]) -> None:
+        """Commit what a producer wrote to drops that live here: all of it, or nothing.
+
+        Parts of drops with several producers wait for those of the others.
+        """
+        try:
+            for target, part in parts.items():
+                if target != producer and self._tasks.is_shared(target):
+                    self._parts.setdefault(target, {})[producer] = part
+                else:
+                    self._hold(target, self._keeper.commit(target, attempt, self._template(target), part))
+        except DropflowError:
+            # What is written under its final name goes too. It makes room on a full disk for the reason to be written.
+            for target, part in parts.items():
+                content = self._handles.pop(target, None)
+                if content is not None:
+                    del self._committed[target]
+                    self._keeper.revoke(target, content)
+                else:
+                    self._parts.get(target, {}).pop(producer, None)
+                    self._keeper.discard(part)
+            raise
+
+    def _hold(self, drop: int, content: Handle) -> None:
+        """Remember the content of a drop that lives here, and put it where it outlives this process if it must."""
+        if self._is_kept[drop]:
+            content = self._keeper.keep_result(drop, oid(self.graph, drop), self._template(drop), content)
+        self._handles[drop] = self._committed[drop] = content
 
     def _record(self, events: list[Event]) -> None:
-        if self._journal is None:
-            return
-        try:
-            self._journal.append(events)
-        except DropflowError as error:
-            self._journal.close()
-            self._journal = None
-            self.notes.append(f"the session went on without its journal: {error}")
+        committed, self._committed = self._committed, {}
+        failures, self._unrecorded = self._unrecorded, {}
+        if self._journal is not None:
+            with suppress(DropflowError):  # the journal keeps it, and writes it when there is room
+                self._journal.append(events, committed, failures)
+
+    def _close_journal(self) -> None:
+        if self._journal is not None:
+            try:
+                self._journal.close()
+            except DropflowError as error:
+                self.notes.append(f"the journal is not complete: {error}")
 
     # Actions out.
 
@@ -473,7 +505,7 @@ class Session:
         ordered = [parts[producer] for producer in producers if producer in parts]
         try:
             if ordered:
-                self._handles[drop] = self._keeper.assemble(drop, self._template(drop), ordered)
+                self._hold(drop, self._keeper.assemble(drop, self._template(drop), ordered))
         except DropflowError as error:
             self._failures[drop] = Failure.of(error)
             return Assembled(drop, self._failures[drop])
@@ -492,23 +524,8 @@ class Session:
         try:
             if self._keeper.release(drop, self._template(drop), handle):
                 del self._handles[drop]
-            else:
-                self._persisting.append(drop)
         except DropflowError as error:
             self.notes.append(f"the content of {oid(self.graph, drop)} could not be released: {error}")
-
-    def _keep_results(self) -> None:
-        """Put leaves, and what is to persist though others have read it, where a person finds it."""
-        kinds = self.graph.kinds[self.graph.template]
-        found = leaves(self.graph)
-        drops = (*found[kinds[found] == np.uint8(Kind.DATA)].tolist(), *self._persisting)
-        held = [drop for drop in drops if drop in self._handles and drop not in self.core.remote]
-        for drop, name in zip(held, oids(self.graph, np.array(held, dtype=np.int32)), strict=True):
-            handle = self._handles[drop]
-            try:
-                self._handles[drop] = self._keeper.keep_result(drop, name, self._template(drop), handle)
-            except DropflowError as error:
-                self.notes.append(f"the result {name} could not be kept: {error}")
 
     # What others see.
 
@@ -530,9 +547,15 @@ class Session:
             self._on_statistics(snapshot(self.core, now - self._began))
 
     def _result(self) -> SessionResult:
+        status = self.core.status
+        try:
+            self._keeper.confirm()
+        except DropflowError as error:
+            self._lost.append(Lost(self._directory, Failure.of(error)))
+            status = SessionState.FAILED if status is SessionState.FINISHED else status
         return SessionResult(
             session=self._session,
-            status=self.core.status,
+            status=status,
             drops=self.graph.drops,
             states=totals(self.core.counts),
             seconds=self._clock.monotonic() - self._began,

@@ -23,10 +23,13 @@ class TaskBuilder:
         Whose tasks.
     streams : collection of int
         Links whose data can be read by their consumers while it is written.
+    kept : bytes
+        Which contents outlive the session, from `dropflow.engine.keeping.kept_drops`.
     """
 
-    def __init__(self, graph: PhysicalGraph, streams: Iterable[int] = ()) -> None:
+    def __init__(self, graph: PhysicalGraph, streams: Iterable[int], kept: bytes) -> None:
         self._graph = graph
+        self._kept = kept
         self._template = np.ascontiguousarray(graph.template).data
         self._instance = np.ascontiguousarray(graph.instance).data
         self._before_ptr = np.ascontiguousarray(graph.predecessors.ptr).data
@@ -105,11 +108,19 @@ class TaskBuilder:
         )
 
     def _outputs(self, app: int, rows: Sequence[int], names: Iterator[str]) -> tuple[Output, ...]:
-        template, is_streamed = self._template, self._is_streamed
+        template, is_streamed, kept = self._template, self._is_streamed, self._kept
         first = self._after_ptr[app]
         return tuple(
             [
-                Output(row, next(names), template[row], link, self.is_shared(row), is_streamed[template[row]])
+                Output(
+                    row,
+                    next(names),
+                    template[row],
+                    link,
+                    self.is_shared(row),
+                    is_streamed[template[row]],
+                    bool(kept[row]),
+                )
                 for row, link in zip(rows, self._after_link[first : first + len(rows)], strict=True)
             ]
         )

@@ -71,17 +71,28 @@ class FakeKeeper:
 
     Parameters
     ----------
-    fail_on : collection of int
-        Drops whose commit raises the error given.
+    fail_on, fail_to_keep : dict of int to Exception
+        Drops whose commit, or whose keeping as a result, raises the error given.
+    vanished : Exception or None
+        What is raised at the end, as if the session directory were gone.
     """
 
-    def __init__(self, fail_on: dict[int, Exception] | None = None) -> None:
+    def __init__(
+        self,
+        fail_on: dict[int, Exception] | None = None,
+        *,
+        fail_to_keep: dict[int, Exception] | None = None,
+        vanished: Exception | None = None,
+    ) -> None:
         self.committed: dict[int, tuple[int, Handle]] = {}
         self.assembled: dict[int, tuple[Handle, ...]] = {}
         self.discarded: list[Handle] = []
         self.released: list[int] = []
         self.results: dict[str, Handle] = {}
+        self.revoked: list[Handle] = []
         self._fail_on = fail_on or {}
+        self._fail_to_keep = fail_to_keep or {}
+        self._vanished = vanished
 
     def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:
         """Record; a second commit of the same drop is refused."""
@@ -112,7 +123,19 @@ class FakeKeeper:
         return not template.persist
 
     def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:
-        """Record."""
-        del drop, template
+        """Record; if its keeping is to fail, raise that."""
+        del template
+        if drop in self._fail_to_keep:
+            raise self._fail_to_keep[drop]
         self.results[oid] = handle
         return handle
+
+    def revoke(self, drop: int, handle: Handle) -> None:
+        """Record, and forget the commit."""
+        del self.committed[drop]
+        self.revoked.append(handle)
+
+    def confirm(self) -> None:
+        """Raise the error given, if there is one."""
+        if self._vanished is not None:
+            raise self._vanished

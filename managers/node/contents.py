@@ -19,7 +19,7 @@ from dropflow.data.parts import remove_part
 from dropflow.data.special import refuse_reading
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
-from dropflow.errors import GoneError
+from dropflow.errors import GoneError, StorageError
 from managers.links import BufferSource, Fetched, FileSource, Sink, Source
 from managers.messages import Content
 from managers.node.paths import here, portable
@@ -135,8 +135,12 @@ class Contents:
 
     def _adopt(self, content: Content, handle: Handle) -> Handle:
         path = self._path(content)
-        with storage("take over", handle.location):
-            shutil.move(handle.location, path)
+        try:
+            with storage("take over", handle.location):
+                shutil.move(handle.location, path)
+        except StorageError:
+            remove_part(path)  # of a copy to another file system that was cut short
+            raise
         return msgspec.structs.replace(handle, location=path)
 
     def _fetched(self, content: Content, handle: Handle, fetch: Fetch) -> Handle:

@@ -15,6 +15,7 @@ from dropflow.apps.registry import finding, findings
 from dropflow.apps.runners import make_runner
 from dropflow.apps.streams import streaming_links
 from dropflow.clock import Clock
+from dropflow.data.faults import refused
 from dropflow.data.keeper import LocalKeeper
 from dropflow.engine.events import Lost
 from dropflow.engine.journal import Journal, JournalHeader
@@ -401,14 +402,15 @@ class HostedSession:
         try:
             write_end(self.directory, End(detail=self.detail(), failures=failures, contents=contents))
         except OSError as error:
-            _log.warning("the end of the session could not be kept: %s", error, extra={"session": self.name})
+            # Another process will find the same in the journal.
+            self.session.notes.append(str(refused("write", self.directory / "end.msgpack", error)))
 
     def _write_summary(self, result: SessionResult) -> None:
         try:
             body = msgspec.json.format(msgspec.json.encode(result), indent=2)
             (self.directory / "summary.json").write_bytes(body)
         except OSError as error:
-            _log.warning("the summary of session %s could not be written: %s", self.name, error)
+            self.session.notes.append(str(refused("write", self.directory / "summary.json", error)))
 
 
 def _unusable(piece: Slice) -> list[Problem]:

@@ -20,7 +20,7 @@ from dropflow.clock import Clock
 from dropflow.data.keeper import LocalKeeper
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
-from dropflow.engine.events import Failed, Lost
+from dropflow.engine.events import Assembled, Failed, Lost
 from dropflow.engine.journal import read
 from dropflow.engine.reports import FailureReport
 from dropflow.engine.statistics import snapshot
@@ -332,11 +332,14 @@ def _slice(directory: Path) -> Slice:
 
 def _replayed(directory: Path, piece: Slice) -> tuple[Core, dict[int, Failure], float]:
     """The core after all that the journal tells, the last failure of each drop, and when the journal begins."""
-    header, batches = read(directory / "journal.dfj")
+    header, entries = read(directory / "journal.dfj")
     core, failures = Core(piece.graph, remote=piece.ghosts.tolist(), streams=header.streams), {}
-    for events in batches:
-        failures.update({event.drop: event.failure for event in events if isinstance(event, Failed)})
-        core.handle(events)
+    for entry in entries:
+        failures.update(entry.failures)
+        for event in entry.events:
+            if isinstance(event, Failed | Assembled) and event.failure is not None:
+                failures[event.drop] = event.failure
+        core.handle(entry.events)
     return core, failures, header.started
 
 

@@ -1,14 +1,18 @@
 """The session: effects in the right order, and reports that tell."""
 
+import errno
+import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.engine.api import Handle, Outcome, Task
-from dropflow.engine.events import Action, Event
+from dropflow.engine.events import Action, Event, Finished
 from dropflow.engine.instruments import Instrument
 from dropflow.engine.journal import Journal, JournalHeader, read, replay
 from dropflow.engine.reports import SessionResult
@@ -83,6 +87,71 @@ def test_a_commit_that_fails_is_a_failure_of_the_attempt() -> None:
     assert [(failure.drop, failure.text, failure.count) for failure in result.failures] == [
         ("drawing_A_0", "the disk is full", 3)
     ]
+
+
+def test_a_leaf_that_cannot_be_kept_is_a_failure_of_the_attempt() -> None:
+    """A session is FINISHED only if every leaf is kept; otherwise it is FAILED, with the reason as a root cause."""
+    graph = draw("A -> x")
+    keeper = FakeKeeper(fail_to_keep={row(graph, "x"): StorageError("the disk is full", hint="make room")})
+    result = run(graph, keeper, FakeRunner(success))
+
+    assert result.status is SessionState.FAILED
+    assert [(failure.drop, failure.text, failure.hint) for failure in result.failures] == [
+        ("drawing_A_0", "the disk is full", "make room")
+    ]
+
+
+def test_a_leaf_is_kept_when_it_completes() -> None:
+    """What a node has committed is out of its memory before anything else starts, so that a crash does not lose it."""
+    graph = draw("A -> x, A -> a -> B -> y")
+    keeper = FakeKeeper()
+
+    def answer(task: Task) -> Outcome:
+        if task.oid == "drawing_B_0":
+            assert list(keeper.results) == ["drawing_x_0"]
+        return success(task)
+
+    assert run(graph, keeper, FakeRunner(answer)).status is SessionState.FINISHED
+
+
+def test_what_cannot_be_kept_is_tried_again() -> None:
+    """Keeping is part of the attempt: with a second try, a disk that has room again lets the session finish."""
+    graph = draw("A -> x", A={"tries": 2})
+    keeper = FakeKeeper()
+    full = StorageError("the disk is full")
+    full.retryable = True
+    keep, tries = keeper.keep_result, iter([full, None])
+
+    def once_full(*arguments: object) -> Handle:
+        error = next(tries)
+        if error is not None:
+            del keeper.committed[row(graph, "x")]
+            raise error
+        return keep(*arguments)  # type: ignore[arg-type]
+
+    keeper.keep_result = once_full  # type: ignore[method-assign]
+
+    assert run(graph, keeper, FakeRunner(success)).status is SessionState.FINISHED
+
+
+def test_an_attempt_commits_all_of_its_outputs_or_none() -> None:
+    """When one output cannot be stored, the others are removed again, committed or not."""
+    graph = draw("A -> x, A -> y, A -> z, A -> w, B -> w")
+    keeper = FakeKeeper({row(graph, "y"): StorageError("the disk is full")})
+    result = run(graph, keeper, FakeRunner(success))
+
+    assert result.status is SessionState.FAILED
+    assert keeper.revoked == [Handle(body=b"drawing_A_0")]
+    assert keeper.discarded == [Handle(body=b"drawing_A_0")] * 3
+    assert row(graph, "x") not in keeper.committed
+
+
+def test_a_session_whose_directory_vanished_is_failed() -> None:
+    """All drops completed, but what was kept is gone: that is no success."""
+    result = run(draw("A -> x"), FakeKeeper(vanished=StorageError("the directory is gone")), FakeRunner(success))
+
+    assert result.status is SessionState.FAILED
+    assert [failure.text for failure in result.failures] == ["the directory is gone"]
 
 
 def test_parts_are_put_together_in_the_order_of_the_producers() -> None:
@@ -248,9 +317,91 @@ def test_a_torn_journal_is_read_up_to_the_tear(tmp_path: Path) -> None:
     path.write_bytes(whole[:-3])
 
     assert len(list(read(path)[1])) == 1
-    path.write_bytes(whole[:30] + bytes([whole[30] ^ 255]) + whole[31:])
+    path.write_bytes(whole[:34] + bytes([whole[34] ^ 255]) + whole[35:])
     with pytest.raises(BadFileError, match="damaged"):
         list(read(path)[1])
+
+
+def test_a_journal_tells_where_contents_are(tmp_path: Path) -> None:
+    """Each content is recorded with its size and checksum, below the session directory relative to it."""
+    path = tmp_path / "journal.dfj"
+    journal = Journal(path, JournalHeader("s", "", 0.0))
+    here = Handle(kind="file", location=f"{tmp_path}/files/x", size=3, checksum=7)
+    large = Handle(body=b"x" * 2000, size=2000)
+    elsewhere = Handle(kind="directory", location="/elsewhere", size=9)
+    small = Handle(body=b"abc", size=3, checksum=5, text=True)
+    journal.append([], {0: here, 1: large, 2: elsewhere, 3: small, 4: Handle(kind="null")})
+    journal.close()
+    moved = tmp_path / "moved"
+    ((entry,),) = [tuple(read(path)[1])]
+    found = {drop: record.handle(moved) for drop, record in entry.contents.items()}
+
+    assert found == {
+        0: msgspec.structs.replace(here, location=f"{moved}/files/x"),
+        1: None,
+        2: elsewhere,
+        3: small,
+        4: Handle(kind="null"),
+    }
+
+
+def test_a_journal_that_had_no_room_is_whole_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a full disk refuses is written when there is room, without a gap."""
+    path = tmp_path / "journal.dfj"
+    journal = Journal(path, JournalHeader("s", "", 0.0))
+    write, room = os.pwrite, iter([5, 0, 0, 1 << 20, 1 << 20])
+
+    def pwrite(file: int, data: bytearray, offset: int) -> int:
+        free = next(room)
+        if not free:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data[:free], offset)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    for drop in range(3):
+        with suppress(StorageError):
+            journal.append([Finished(drop, 1)])
+    journal.close()
+
+    assert [event.drop for entry in read(path)[1] for event in entry.events if isinstance(event, Finished)] == [0, 1, 2]
+
+
+def test_a_journal_that_stays_behind_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results do not depend on the journal, so it fails no session; but the session tells that it is not complete."""
+    journal = Journal(tmp_path / "journal.dfj", JournalHeader("s", "", 0.0))
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    result = run(draw("A -> x"), FakeKeeper(), FakeRunner(success), journal=journal)
+
+    assert result.status is SessionState.FINISHED
+    assert ["the journal is not complete" in note for note in result.notes] == [True]
+
+
+def test_any_damaged_byte_of_a_journal_is_noticed(tmp_path: Path) -> None:
+    """Every byte is covered by a checksum: a journal is read as it was written, or refused, or cut as if torn."""
+    path = tmp_path / "journal.dfj"
+    run(draw("A -> x"), FakeKeeper(), FakeRunner(success), journal=Journal(path, JournalHeader("s", "", 0.0)))
+    whole = path.read_bytes()
+    sound = list(read(path)[1])
+    for position in range(len(whole)):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :])
+        try:
+            entries = list(read(path)[1])
+        except BadFileError:
+            continue
+        assert entries == sound[:-1], position  # the last frame cannot be told from one that a crash tore
+
+
+def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:
+    """It is told which version the file has, and which one can be read."""
+    path = tmp_path / "journal.dfj"
+    path.write_bytes(b"DFJ1 and what follows")
+
+    with pytest.raises(BadFileError, match=r"version 1 .* reads version 2"):
+        read(path)
 
 
 def test_a_foreign_file_is_no_journal(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_fewer_channels_find_the_same_sources(tmp_path: Path) -> None:
 def test_the_filter_listens_while_the_receiver_sends(tmp_path: Path) -> None:
     """What the receiver writes is open to its reader before it is complete."""
     result = run("live-receiver", tmp_path, runner="processes")
-    events = [event for batch in read(tmp_path / "run" / "journal.dfj")[1] for event in batch]
+    events = [event for entry in read(tmp_path / "run" / "journal.dfj")[1] for event in entry.events]
     graph = translate(EXAMPLES / "live-receiver.graph").graph
     opened = {graph.templates[graph.template[event.drop]].name for event in events if isinstance(event, Opened)}
 

@@ -1,0 +1,182 @@
+"""What FINISHED promises: every leaf is kept. Runs whose disk is full, or whose directory goes away."""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dropflow import local
+from dropflow.clock import SystemClock
+from dropflow.data.keeper import LocalKeeper
+from dropflow.engine.api import Handle
+from dropflow.engine.journal import replay
+from dropflow.engine.reports import SessionResult
+from dropflow.errors import StorageError
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from dropflow.states import SessionState
+from tests.drawn_graphs import data, draw, function
+
+FILE = "dlg.data.drops.file.FileDROP"
+MEMORY = "dlg.data.drops.memory.InMemoryDROP"
+
+
+def _writer(code: str, component: str = MEMORY, **fields: str) -> PhysicalGraph:
+    """A function and the data drop that it writes."""
+    drawing = GraphBuilder("keeping")
+    drawing.app(
+        "f",
+        component="dlg.apps.pyfunc.PyFuncApp",
+        category="PyFuncApp",
+        arguments=(Argument(name="func_name", value="f"), Argument(name="func_code", value=code)),
+    )
+    drawing.data("leaf", component=component, arguments=tuple(Argument(name=k, value=v) for k, v in fields.items()))
+    return drawing.connect("f", "leaf", source_port="out").build()
+
+
+def _run(graph: PhysicalGraph, directory: Path, runner: str = "inline") -> SessionResult:
+    return local.run(graph, directory=directory, runner=runner, workers=1)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MB."""
+    directory = tmp_path / "small"
+    directory.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(directory)]
+    if (
+        os.getuid()
+        or shutil.which("mount") is None
+        or subprocess.run(mount, capture_output=True, check=False).returncode
+    ):
+        pytest.skip("a file system can be mounted here by nobody but root, and not in every container")
+    yield directory
+    subprocess.run(["umount", str(directory)], check=True)
+
+
+def test_a_run_that_cannot_keep_a_leaf_fails(tmp_path: Path) -> None:
+    """The command ends with 1, and names the drop and the reason; FINISHED would be a lie.
+
+    No file may be larger than 40,000 bytes here, and the leaf has 60,000, which fit into a message.
+    """
+    graph = draw(tmp_path / "g.graph", [function("F", "def F():\n    return 'x' * 60000"), data("leaf")], "F > leaf")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "dropflow",
+            "run",
+            str(graph),
+            "--runner",
+            "inline",
+            "--keep",
+            "run",
+            "--output",
+            "json",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000)),
+        check=False,
+    )
+    answer = json.loads(done.stdout)
+
+    assert (done.returncode, answer["ok"], answer["status"]) == (1, False, "FAILED")
+    assert "cannot write the result" in answer["failures"][0]["text"]
+    assert answer["failures"][0]["name"] == "F"
+    assert list((tmp_path / "run" / "results").iterdir()) == []
+
+
+def test_a_full_disk_leaves_room_for_the_reason(small_disk: Path) -> None:
+    """Half of what was written is removed at once; journal, log and summary tell why the session failed."""
+    code = "def f(x=None):\n    print('before')\n    return bytes(3_000_000)"
+    graph = _writer(code)
+    result = _run(graph, small_disk / "run", "processes")
+    (failure,) = result.failures
+
+    assert result.status is SessionState.FAILED
+    assert "No space left on device" in failure.text
+    assert json.loads((small_disk / "run" / "summary.json").read_text())["failures"][0]["text"] == failure.text
+    assert replay(graph, small_disk / "run" / "journal.dfj").status is SessionState.FAILED
+    assert "No space left on device" in Path(failure.log).read_text()
+    assert result.notes == ()
+    assert not (small_disk / "run" / "tmp").exists()
+
+
+def test_a_result_that_fills_the_disk_leaves_nothing(small_disk: Path) -> None:
+    """A content in shared memory that does not fit on the disk is a failure of its producer, and no half file stays."""
+    keeper = LocalKeeper(small_disk / "run", "s", SystemClock())
+    graph = _writer("def f(): pass")
+    part = keeper.workspace.shared / "part"
+    part.write_bytes(bytes(3_000_000))
+    handle = Handle(kind="shm", location=str(part), size=3_000_000)
+    with pytest.raises(StorageError, match=r"cannot write the result .* No space left"):
+        keeper.keep_result(1, "leaf", graph.templates[1], handle)
+
+    assert list(keeper.workspace.results.iterdir()) == []
+    assert [path.name for path in keeper.workspace.tmp.iterdir()] == ["shm"]
+    assert list(keeper.workspace.shared.iterdir()) == []
+    keeper.close()
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+@pytest.mark.parametrize("component", [MEMORY, FILE])
+def test_a_run_whose_directory_goes_away_fails(tmp_path: Path, component: str, *, comes_back: bool) -> None:
+    """Whoever removes or replaces the session directory while it runs gets no FINISHED."""
+    directory = tmp_path / "run"
+    code = f"def f():\n    import shutil\n    shutil.rmtree({str(directory)!r})\n"
+    if comes_back:
+        code += "    import os\n"
+        code += "".join(f"    os.makedirs({str(directory / name)!r})\n" for name in ("tmp", "results"))
+    result = _run(_writer(code + "    return 'text'", component), directory)
+
+    assert result.status is SessionState.FAILED
+    assert result.failures
+
+
+def test_a_run_whose_results_are_replaced_after_the_last_drop_fails(tmp_path: Path) -> None:
+    """Nothing is written any more that could fail; still it is noticed, and said which directory it was."""
+    directory = tmp_path / "run"
+    drawing = GraphBuilder("keeping").data("leaf", component=MEMORY, arguments=(Argument(name="pydata", value="1"),))
+    away = f"def f(x):\n    import shutil\n    shutil.rmtree({str(directory / 'results')!r})"
+    fields = (Argument(name="func_name", value="f"), Argument(name="func_code", value=away))
+    drawing.app("f", component="dlg.apps.pyfunc.PyFuncApp", arguments=fields)
+    result = _run(drawing.data("in").connect("in", "f", target_port="x").build(), directory)
+
+    assert result.status is SessionState.FAILED
+    assert [failure.text for failure in result.failures] == [
+        f"the directory {directory}/results was removed or replaced while the session ran: what was kept in it is gone"
+    ]
+
+
+def test_a_summary_that_cannot_be_written_is_a_note(tmp_path: Path) -> None:
+    """The results are kept, and the caller has the same facts: the run is FINISHED."""
+    directory = tmp_path / "run"
+    in_the_way = f"def f():\n    import os\n    os.mkdir({str(directory / 'summary.json')!r})\n    return 'text'"
+    result = _run(_writer(in_the_way), directory)
+
+    assert result.status is SessionState.FINISHED
+    assert ["summary.json" in note for note in result.notes] == [True]
+    assert len(list((directory / "results").iterdir())) == 1
+
+
+def test_what_an_attempt_committed_goes_when_it_fails(tmp_path: Path) -> None:
+    """What an attempt committed before one of its outputs failed is no content of a drop in ERROR."""
+    drawing = GraphBuilder("keeping")
+    code = "def f():\n    return 'text'"
+    fields = (Argument(name="func_name", value="f"), Argument(name="func_code", value=code))
+    drawing.app("f", component="dlg.apps.pyfunc.PyFuncApp", category="PyFuncApp", arguments=fields)
+    drawing.data("good", component=FILE, arguments=(Argument(name="filepath", value="good.txt"),))
+    drawing.data("bad", component=FILE, arguments=(Argument(name="filepath", value="good.txt/bad.txt"),))
+    drawing.connect("f", "good", source_port="out").connect("f", "bad", source_port="out")
+    result = _run(drawing.build(), tmp_path / "run")
+
+    assert result.status is SessionState.FAILED
+    assert list((tmp_path / "run" / "files").iterdir()) == []
