@@ -16,6 +16,9 @@ from translator.problems import Problem, Severity
 __all__ = ["Judgement", "judge"]
 
 
+_OF_VALUES = ("LG091", "LG094")
+
+
 @dataclass(frozen=True)
 class Judgement:
     """What is wrong with the components of a graph.
@@ -36,7 +39,7 @@ class Judgement:
         refused = {
             field.pointer for node in graph.nodes for field in node.fields if (node.key, field.name) in self.fields
         }
-        yield from (found for found in problems if not (found.code == "LG091" and found.where in refused))
+        yield from (found for found in problems if not (found.code in _OF_VALUES and found.where in refused))
         yield from self.problems
 
 

@@ -6,12 +6,12 @@ one that the user set (``global.x=VALUE``), and texts become numbers and truth v
 says so. Only values of the parsed model are touched, never the text of a document, and nothing is evaluated.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from dropflow.engine.parameters import Unusable, convert, is_empty
+from dropflow.engine.parameters import Unusable, convert_field, is_empty
 from translator.addresses import Address, addresses_of, resolve_setting, split_settings
 from translator.logical import Configuration, Field, LogicalGraph, LogicalNode, NodeKind
 from translator.placeholders import find_variables, substitute, unresolved
@@ -27,6 +27,9 @@ _MULTIPLICITIES = {
     "Mpi": ("num_of_procs",),
     "MKN": ("m", "k", "n"),
 }
+
+_WHOLE = frozenset({"num_cpus", "n_tries", "n_effective_inputs", "num_of_copies", "num_of_inputs", "num_of_iter"})
+"""Fields that mean whole numbers to dropflow itself: a fraction there is a finding of its own."""
 
 Values = dict[Address, Any]
 """Values by node id and place of the field in the node."""
@@ -59,8 +62,8 @@ def fill(
     LogicalGraph
         A new graph; where nothing changed, with the same nodes.
     tuple of Problem
-        ``LG090``, ``LG091``, ``LG092`` and ``LG100``. What a graph has stored about nodes that it no longer has is a
-        warning; what the user asked for and cannot be done is an error.
+        ``LG090``, ``LG091``, ``LG092``, ``LG094`` and ``LG100``. What a graph has stored about nodes that it no
+        longer has is a warning; what the user asked for and cannot be done is an error.
     """
     problems: list[Problem] = []
     values: Values = {}
@@ -177,17 +180,60 @@ def _open_placeholder(node: LogicalNode, field: Field, value: str, variables: Ma
 def _typed(graph: LogicalGraph, problems: list[Problem]) -> LogicalGraph:
     """The graph with numbers and truth values where texts stood for them."""
     values: Values = {}
-    for node in graph.nodes:
-        if node.kind in (NodeKind.GLOBALS, NodeKind.NOTE):
-            continue
-        for place, field in enumerate(node.fields):
-            if field.type in _CONVERTED and isinstance(field.value, str) and not _is_left(field.value, field.type):
-                try:
-                    values[node.id, place] = convert(field.value, field.type)
-                except Unusable as complaint:
-                    if not field.is_port and node.embedded_in is None:
-                        problems.append(_unconverted(node, field, str(complaint)))
+    for node, place, field in _typed_fields(graph):
+        if isinstance(field.value, str):
+            try:
+                values[node.id, place] = convert_field(field.value, field.type)
+            except Unusable as complaint:
+                if not field.is_port and node.embedded_in is None:
+                    problems.append(_unconverted(node, field, str(complaint)))
+    problems.extend(_numbers(graph, values))
     return _with_values(graph, values)
+
+
+def _typed_fields(graph: LogicalGraph) -> Iterator[tuple[LogicalNode, int, Field]]:
+    """Fields that are declared a number or a truth value and hold a value, with their places."""
+    for node in graph.nodes:
+        if node.kind not in (NodeKind.GLOBALS, NodeKind.NOTE):
+            for place, field in enumerate(node.fields):
+                if field.type in _CONVERTED and not _is_left(field.value, field.type):
+                    yield node, place, field
+
+
+def _numbers(graph: LogicalGraph, values: Values) -> Iterator[Problem]:
+    """LG094 for the numbers in `values` that stood as text, and for fractions in fields declared Integer."""
+    spelled: dict[str, str] = {}
+    fractions: dict[str, Problem] = {}
+    for node, place, field in _typed_fields(graph):
+        value = values.get((node.id, place), field.value)
+        if field.is_port or isinstance(value, str | bool):
+            continue
+        where = field.pointer or node.pointer
+        if field.type == "Integer" and isinstance(value, float) and not value.is_integer():
+            if field.name not in _WHOLE:
+                fractions[where] = _fraction(node, field, value)
+        elif isinstance(field.value, str):
+            spelled.setdefault(where, f"{field.name} of {node.name!r}")
+    yield from fractions.values()
+    if spelled:
+        yield _spelled(spelled)
+
+
+def _fraction(node: LogicalNode, field: Field, value: float) -> Problem:
+    return problem(
+        "LG094",
+        f"{field.name} of {node.category} {node.name!r} is declared Integer and holds {value:g}; that is taken",
+        where=field.pointer or node.pointer,
+        hint="declare the field Float",
+    )
+
+
+def _spelled(fields: Mapping[str, str]) -> Problem:
+    """One finding for all numbers that stand as text, as they do by the hundred in graphs of old editors."""
+    where, first = next(iter(fields.items()))
+    more = f" and {len(fields) - 1} more" if len(fields) > 1 else ""
+    text = f"numbers stand as text in {first}{more}; they are taken as numbers"
+    return problem("LG094", text, where=where, hint="open the graph in EAGLE and save it")
 
 
 def _is_left(value: Any, type_: str) -> bool:
@@ -215,7 +261,7 @@ def _set(graph: LogicalGraph, addresses: list[Address], value: Any, problems: li
     field = node.fields[place]
     if field.type in (*_CONVERTED, "Select") and not _is_left(value, field.type):
         try:
-            value = convert(value, field.type, options=field.options)
+            value = convert_field(value, field.type, options=field.options)
         except Unusable as complaint:
             text = f"{field.name} of {node.name!r} cannot be set to {value!r:.60}: expected {complaint}"
             problems.append(problem("LG091", text, where=field.pointer or node.pointer, hint="give another value"))

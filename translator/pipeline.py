@@ -230,5 +230,5 @@ def _once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(found.values())
 
 
-_SEVERAL = frozenset({"LG010", "LG032", "LG041", "LG080", "LG083", "LG120"})
+_SEVERAL = frozenset({"LG010", "LG032", "LG041", "LG080", "LG083", "LG094", "LG120"})
 """Codes that one place of a file may rightly have more than once, with different texts."""

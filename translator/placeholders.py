@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dropflow.engine.parameters import Unusable, convert, is_empty
+from dropflow.engine.parameters import Unusable, convert_field, is_empty
 from translator.logical import LogicalGraph, NodeKind
 from translator.problems import Problem, Severity, problem
 
@@ -104,7 +104,7 @@ def _as_text(value: Any) -> str:
 
 def _typed(value: Any, type_: str) -> Any:
     plain = isinstance(value, str) and (value.lstrip().startswith("$") or _BRACES.search(value))
-    return value if plain else convert(value, type_)
+    return value if plain else convert_field(value, type_)
 
 
 def _expanded(variables: dict[str, Any], problems: list[Problem]) -> dict[str, Any]:

@@ -47,6 +47,10 @@ CODES: dict[str, tuple[Severity, str]] = {
     "LG091": (_E, "the value of a parameter cannot be converted to its type"),
     "LG092": (_W, "a parameter was given that nothing uses"),
     "LG093": (_W, "the value of a parameter was out of its range and has been replaced"),
+    "LG094": (
+        _W,
+        "a number is written as text, or a fraction stands in a field declared Integer; it is taken as it is",
+    ),
     "LG100": (_E, "a configuration sets a node or a field that the graph does not have"),
     "LG110": (_W, "a parameter has the name of a structural key"),
     "LG120": (_E, "the graph would become larger than allowed"),

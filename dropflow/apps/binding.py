@@ -22,7 +22,7 @@ from typing import Any
 
 from dropflow.apps.absent import fate
 from dropflow.apps.api import Context, InputData, OutputData
-from dropflow.engine.parameters import Unset, Unusable, convert, fold, is_empty
+from dropflow.engine.parameters import Unset, Unusable, convert_field, fold, is_empty
 from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import Argument, Template
 
@@ -116,7 +116,7 @@ def field_values(template: Template) -> dict[str, Any]:
         if is_empty(argument.value, argument.type) or argument.type.lower() == "event":
             continue
         try:
-            values[argument.name] = convert(argument.value, argument.type, options=argument.options)
+            values[argument.name] = convert_field(argument.value, argument.type, options=argument.options)
         except Unusable as problem:
             if not argument.is_port:
                 text = f"argument '{argument.name}' is {argument.value!r}, expected {problem}"
@@ -237,7 +237,7 @@ class _Call:
         argument = self.arguments.get(data.port)
         if isinstance(value, str) and argument is not None and argument.type.lower() in _PARSED:
             try:
-                return convert(value, argument.type)
+                return convert_field(value, argument.type)
             except Unusable:
                 return value
         return value

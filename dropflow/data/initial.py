@@ -20,7 +20,7 @@ import binascii
 import pickle
 from typing import Any
 
-from dropflow.engine.parameters import Unset, Unusable, convert, expand
+from dropflow.engine.parameters import Unset, Unusable, convert_field, expand
 from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Argument, Template
 
@@ -74,7 +74,7 @@ def _content(value: Any, kind: str) -> tuple[bytes, bool]:
         return _object(value)
     if kind == "eval" and isinstance(value, str):
         return _pickled(_literal(value)), False
-    found = convert(value, kind)
+    found = convert_field(value, kind)
     return (found.encode(), True) if isinstance(found, str) else (_pickled(found), False)
 
 

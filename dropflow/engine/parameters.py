@@ -9,6 +9,7 @@ Nothing is ever evaluated: structured values are JSON or Python literals.
 
 import ast
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +21,18 @@ from dropflow.engine.component import Component, Parameter
 from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Argument, Template
 
-__all__ = ["ENVIRONMENT_PREFIX", "Unset", "Unusable", "convert", "expand", "find", "fold", "is_empty", "read"]
+__all__ = [
+    "ENVIRONMENT_PREFIX",
+    "Unset",
+    "Unusable",
+    "convert",
+    "convert_field",
+    "expand",
+    "find",
+    "fold",
+    "is_empty",
+    "read",
+]
 
 ENVIRONMENT_PREFIX = "$DLG_"
 """A value that is nothing but a variable with this prefix is replaced by the variable's value."""
@@ -30,6 +42,7 @@ _SEPARATORS = re.compile(r"[\s_.-]+")
 _TRUE = frozenset({"true", "1"})
 _FALSE = frozenset({"false", "0"})
 _TEXTS = frozenset({"string", "str", "password", "select", ""})
+_INTEGERS = ("integer", "int")
 _SHOWN = 60
 
 
@@ -125,6 +138,28 @@ def convert(
         return _select(value, tuple(options))
     converter = _CONVERTERS.get(kind)
     return converter(value) if converter else value
+
+
+def convert_field(
+    value: Any, type_: str, *, options: Iterable[str] = (), environment: Mapping[str, str] | None = None
+) -> Any:
+    """The value of a field of a graph, as `convert`, but a fraction in a field declared Integer stays that fraction.
+
+    Editors declare many fields Integer in which people write 0.5. A component whose own parameter is an integer still
+    refuses it.
+
+    Raises
+    ------
+    Unusable
+        Its text says what was expected.
+    """
+    try:
+        return convert(value, type_, options=options, environment=environment)
+    except Unusable:
+        number = _number(expand(value, environment)) if type_.strip().lower() in _INTEGERS else None
+        if number is None:
+            raise
+        return number
 
 
 def read(component: Component, template: Template, environment: Mapping[str, str] | None = None) -> Mapping[str, Any]:
@@ -240,6 +275,14 @@ def _float(value: Any) -> float:
     return float(value)
 
 
+def _number(value: Any) -> float | None:
+    """The finite number that `value` is or spells."""
+    found = _float_or_none(value.strip()) if isinstance(value, str) else value
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+        return None
+    return found
+
+
 def _float_or_none(text: str) -> float | None:
     try:
         return float(text)
@@ -289,7 +332,7 @@ def _text(value: Any) -> str:
 
 
 _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("integer", "int"), _integer),
+    **dict.fromkeys(_INTEGERS, _integer),
     **dict.fromkeys(("float", "double", "number"), _float),
     **dict.fromkeys(("boolean", "bool"), _boolean),
     **dict.fromkeys(("json", "complex", "list", "dict", "tuple", "array", "eval"), _structured),

@@ -50,6 +50,15 @@ def test_arguments_come_from_ports_fields_and_defaults(tmp_path: Path) -> None:
     assert got.values == [(1, 2, 3, 4)]
 
 
+@pytest.mark.parametrize(("value", "number"), [(0.5, 0.5), ("0.5", 0.5), (" 4 ", 4), ("1e3", 1000)])
+def test_an_integer_field_gives_the_number_that_it_holds(tmp_path: Path, value: object, number: float) -> None:
+    """A fraction, or a number as text, reaches the function as the number; so does text at an Integer port."""
+    code = "def f(x): return x"
+
+    assert call(tmp_path, code, field("x", value, "Integer")).values == [number]
+    assert call(tmp_path, code, port("x", type="Integer"), inputs=[("x", str(value))]).values == [number]
+
+
 @pytest.mark.parametrize("value", [0, False, 0.0])
 def test_falsy_values_are_values(tmp_path: Path, value: object) -> None:
     """0 and False in a field override a default, as any value does."""

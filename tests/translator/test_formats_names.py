@@ -18,6 +18,7 @@ def _named(category: str, *names: tuple[str, object]) -> dict[str, object]:
     [
         ("Scatter", "num_of_splits", "num_of_copies"),
         ("Scatter", "Number of copies", "num_of_copies"),
+        ("Scatter", "Number of Splits", "num_of_copies"),
         ("Gather", "Number of inputs", "num_of_inputs"),
         ("GroupBy", "number_of_inputs", "num_of_inputs"),
         ("Loop", "Number of Iterations", "num_of_iter"),
@@ -26,6 +27,9 @@ def _named(category: str, *names: tuple[str, object]) -> dict[str, object]:
         ("DALiuGEApp", "execution time", "execution_time"),
         ("DALiuGEApp", "No. of CPUs", "num_cpus"),
         ("DALiuGEApp", "Num CPUs", "num_cpus"),
+        ("DALiuGEApp", "Number of CPUs", "num_cpus"),
+        ("DALiuGEApp", "Number of effective inputs", "n_effective_inputs"),
+        ("DALiuGEApp", "Input error threshold (0 and 100)", "input_error_threshold"),
         ("DALiuGEApp", "Group start", "group_start"),
         ("DALiuGEApp", "Application Class", "dropclass"),
         ("DALiuGEApp", "Appclass", "dropclass"),

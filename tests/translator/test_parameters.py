@@ -213,6 +213,43 @@ def test_texts_become_what_their_type_says() -> None:
     assert [found.value for found in graph.by_id["a"].fields] == [5, 2.5, True]
 
 
+@pytest.mark.parametrize(
+    ("given", "number"), [("4", 4), (" 4 ", 4), ("4.0", 4), ("1e3", 1000), ("0.5", 0.5), (0.5, 0.5), (" 2.5e-1", 0.25)]
+)
+def test_a_field_declared_integer_takes_the_number_that_it_holds(given: object, number: float) -> None:
+    """A number as text, or a fraction, is taken as the number it is, with one warning."""
+    graph, found = fill(graph_of(document([node("a", "PyFuncApp", field("n", given, type="Integer"))])))
+
+    assert (_value(graph, "a", "n"), codes(found), errors(found)) == (number, ["LG094"], [])
+
+
+def test_a_setting_may_be_a_fraction() -> None:
+    """--set on a field declared Integer takes 0.5, and warns."""
+    content = document([node("a", "PyFuncApp", field("n", 1, type="Integer"))])
+    graph, found = fill(graph_of(content), settings=["a.n=0.5"])
+
+    assert (_value(graph, "a", "n"), codes(found), errors(found)) == (0.5, ["LG094"], [])
+
+
+def test_many_numbers_as_text_are_one_warning() -> None:
+    """Old editors wrote all numbers as text: one finding names the first and counts the others."""
+    fields = [field(name, "5", type=type_) for name, type_ in (("x", "Integer"), ("y", "Float"), ("z", "Integer"))]
+    _, found = fill(graph_of(document([node("a", "PyFuncApp", *fields)])))
+
+    assert [one.text for one in found] == [
+        "numbers stand as text in x of 'name of a' and 2 more; they are taken as numbers"
+    ]
+
+
+@pytest.mark.parametrize("given", ["lots", "nan", "inf", "1,5", True, "0x10"])
+def test_a_text_that_is_no_number_is_none(given: object) -> None:
+    """What is no finite number does not become one in a field declared Integer."""
+    graph, found = fill(graph_of(document([node("a", "PyFuncApp", field("n", given, type="Integer"))])))
+
+    assert _value(graph, "a", "n") == given
+    assert "LG094" not in codes(found)
+
+
 def test_a_stored_value_that_does_not_fit_is_a_warning_and_stays() -> None:
     """DALiuGE does not look at types, so a graph is not refused for them."""
     graph, found = fill(graph_of(document([node("a", "File", field("i", "lots", type="Integer"))])))

@@ -100,8 +100,12 @@ _APP_NAMES: Mapping[str, str] = {
     **{fold(name): name for name in ("execution_time", "num_cpus", "group_start", "group_end", "n_tries")},
     **{fold(name): name for name in ("input_error_threshold", "n_effective_inputs")},
     fold("No. of CPUs"): "num_cpus",
+    fold("Number of CPUs"): "num_cpus",
     fold("Number of tries"): "n_tries",
+    fold("Number of effective inputs"): "n_effective_inputs",
     fold("Input error rate (%)"): "input_error_threshold",
+    fold("Input error threshold (%)"): "input_error_threshold",
+    fold("Input error threshold (0 and 100)"): "input_error_threshold",
 }
 _DATA_NAMES: Mapping[str, str] = {
     **_DATA_CLASS,
@@ -109,7 +113,9 @@ _DATA_NAMES: Mapping[str, str] = {
 }
 _FUNCTION_NAMES = {fold("Function name"): "func_name", fold("func_name"): "func_name"}
 _BY_CATEGORY: Mapping[str, Mapping[str, str]] = {
-    "Scatter": {fold(old): "num_of_copies" for old in ("num_of_copies", "num_of_splits", "Number of copies")},
+    "Scatter": {
+        fold(old): "num_of_copies" for old in ("num_of_copies", "num_of_splits", "Number of copies", "Number of splits")
+    },
     "Gather": {fold(old): "num_of_inputs" for old in ("num_of_inputs", "Number of inputs")},
     "GroupBy": {
         **{fold(old): "num_of_inputs" for old in ("num_of_inputs", "Number of inputs")},

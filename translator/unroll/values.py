@@ -55,7 +55,7 @@ def whole(node: LogicalNode, name: str, default: int, findings: Findings, *, low
         return default
     found = _integer(value)
     if found is None:
-        findings.append(_unconvertible(node, name, value, default))
+        findings.append(_unconvertible(node, name, value, default, "whole number"))
         return default
     if found < lowest:
         findings.append(_replaced(node, name, value, default, f"at least {lowest}"))
@@ -95,12 +95,12 @@ def _integer(value: Any) -> int | None:
     return int(number) if math.isfinite(number) and number.is_integer() else None
 
 
-def _unconvertible(node: LogicalNode, name: str, value: Any, default: float) -> Problem:
+def _unconvertible(node: LogicalNode, name: str, value: Any, default: float, wanted: str = "number") -> Problem:
     return problem(
         "LG091",
-        f"{name} of {node.name!r} is {_shown(value)}, which is no number; {default:g} is used",
+        f"{name} of {node.name!r} is {_shown(value)}, which is no {wanted}; {default:g} is used",
         where=pointer(node, name),
-        hint="give it a number",
+        hint=f"give it a {wanted}",
         severity=Severity.WARNING,
     )
 
