@@ -13,7 +13,7 @@ from dropflow.engine.parameters import Unusable, expand, find, fold, is_empty
 from dropflow.errors import AppError, BadParameterError, UsageError
 from dropflow.graph.templates import Argument, Template
 
-__all__ = ["PIECE", "Filling", "appended", "mentions_arguments"]
+__all__ = ["PIECE", "Filling", "appended", "assembled", "mentions_arguments"]
 
 PIECE = re.compile(r"arg(\d+)")
 """Names, in lower case, of the fields that hold pieces of a command in older graphs."""
@@ -24,7 +24,14 @@ _PLACEHOLDER = re.compile(
 _OWN = frozenset(
     fold(name)
     for name in (
-        *("command", "command_line_arguments", "input_redirection", "output_redirection", "argumentPrefix"),
+        *(
+            "command",
+            "command_line_arguments",
+            "Arguments",
+            "input_redirection",
+            "output_redirection",
+            "argumentPrefix",
+        ),
         *("paramValueSeparator", "input_parser", "output_parser", "dropclass", "base_name", "log_level"),
     )
 )
@@ -92,18 +99,6 @@ class Filling:
             chosen = drops
         return Fill(tuple(_url(drop) if match["url"] else str(drop.path) for drop in chosen))
 
-    def _stand_in(self, name: str, inputs: list[InputData]) -> Fill | None:
-        """The field behind a port, if it has a value and the data have none: empty data do not override it."""
-        argument = self.context.arguments.get(name)
-        if (
-            argument is None
-            or argument.encoding == "path"
-            or any(data.size or not data.in_memory for data in inputs if data.ok)
-        ):
-            return None
-        field = self._field(argument)
-        return field if field.words else None
-
     def _content(self, data: InputData) -> str:
         """An input as a word: a path, a URL, or its content as text."""
         encoding = (encoding_of(self.context.arguments, data.port, "input_parser") or "").lower()
@@ -139,8 +134,34 @@ def mentions_arguments(command: str, template: Template) -> bool:
     return any(place.match["side"] or place.match["name"] in names for place in places(command, _PLACEHOLDER))
 
 
+def assembled(command: str, template: Template) -> str:
+    """`command` with the texts of fields that are pieces of it in place of their ``{name}``.
+
+    A field whose own value has a placeholder, such as ``if=%i0 of=%o0``, is a piece of the command and not a value:
+    its text becomes part of the command as it stands, and its placeholders are filled in with those of the command.
+    """
+    fields = {argument.name: argument for argument in template.arguments}
+    pieces, position = [], 0
+    for place in places(command, _PLACEHOLDER):
+        argument = fields.get(place.match["name"] or "")
+        if argument is not None and place.kind != "comment" and _is_piece(argument, template):
+            pieces += [command[position : place.match.start()], str(argument.value)]
+            position = place.match.end()
+    return "".join(pieces) + command[position:]
+
+
+def _is_piece(argument: Argument, template: Template) -> bool:
+    """Whether the value of a field is a piece of a command: it mentions data by ``%i0``, ``%o[key]`` or ``{port}``."""
+    if argument.is_port or not isinstance(argument.value, str):
+        return False
+    ports = {other.name for other in template.arguments if other.is_port}
+    return any(match["side"] or match["name"] in ports for match in _PLACEHOLDER.finditer(argument.value))
+
+
 def appended(template: Template, filling: Filling) -> Iterator[str]:
     """The application arguments of an older node, as words to add to its command: named ones, then positional ones.
+
+    An argument whose value has placeholders of its own is added as `assembled` does it.
 
     Only for nodes that say how (``argumentPrefix``, ``paramValueSeparator``) or have positional arguments. Arguments
     without a value are left out, unless they are precious. With the prefix ``--``, names of one letter get one dash.
@@ -154,10 +175,13 @@ def appended(template: Template, filling: Filling) -> Iterator[str]:
             continue
         if not argument.positional and prefix is None and separator is None:
             continue
-        fill = filling.named(argument.name)
-        if fill is None or not fill.words:
-            continue
-        value = " ".join(shlex.quote(word) for word in fill.words)
+        if _is_piece(argument, template):
+            value = filling.fill(argument.value)
+        else:
+            fill = filling.named(argument.name)
+            if fill is None or not fill.words:
+                continue
+            value = " ".join(shlex.quote(word) for word in fill.words)
         if argument.positional:
             positional.append(value)
         else:

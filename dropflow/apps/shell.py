@@ -17,9 +17,13 @@ placeholder                  value
 Everything else stays as it is, so that ``{a,b}``, ``${VAR}`` and ``awk '{print $1}'`` survive. An output that is
 written to its path becomes the content of its drop, also if that drop lives in memory.
 
-Older graphs spell commands in pieces (``Arg01``, ``Arg02``..., ``command_line_arguments``, ``input_redirection``,
-``output_redirection``); the pieces are joined by blanks. A command without any placeholder whose node has positional
-arguments, ``argumentPrefix`` or ``paramValueSeparator`` gets its application arguments appended.
+Older graphs spell commands in pieces (``Arg01``, ``Arg02``..., ``Arguments`` or ``command_line_arguments``,
+``input_redirection``, ``output_redirection``); the pieces are joined by blanks. A command without any placeholder whose
+node has positional arguments, ``argumentPrefix`` or ``paramValueSeparator`` gets its application arguments appended.
+
+Placeholders may stand in every piece, and in the value of a field that becomes part of the command: a field with the
+value ``if=%i0 of=%o0`` is a piece of the command, any other value is one word. All are filled in at once, so what
+contents and values hold is never taken for a placeholder.
 """
 
 import os
@@ -30,9 +34,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from dropflow.apps.api import App, Context, InputData
-from dropflow.apps.placeholders import PIECE, Filling, appended, mentions_arguments
+from dropflow.apps.placeholders import PIECE, Filling, appended, assembled, mentions_arguments
 from dropflow.engine.component import Component, Parameter
-from dropflow.engine.parameters import is_empty
+from dropflow.engine.parameters import find, is_empty
 from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import Kind, Template
 
@@ -54,6 +58,7 @@ _PARAMETERS = (
     Parameter(
         name="command_line_arguments",
         parameter_type="ComponentParameter",
+        aliases=("Arguments",),
         description="Text that is added to the command.",
     ),
     Parameter(
@@ -107,7 +112,7 @@ class BashShellApp(App):
 
     def __init__(self, template: Template) -> None:
         super().__init__(template)
-        self.command = _command(template, self.parameters)
+        self.command = assembled(_command(template, self.parameters), template)
         self._mentions_arguments = mentions_arguments(self.command, template)
         if not self.command:
             raise BadParameterError(
@@ -202,7 +207,10 @@ def _command(template: Template, parameters: Mapping[str, Any]) -> str:
         match = PIECE.fullmatch(argument.name.lower())
         if match and not argument.is_port and not is_empty(argument.value):
             pieces[int(match[1])] = str(argument.value)
-    texts = [parameters["command"], *(pieces[place] for place in sorted(pieces)), parameters["command_line_arguments"]]
+    texts = [parameters["command"], *(pieces[place] for place in sorted(pieces))]
+    more = find(template.arguments, "command_line_arguments", ("Arguments",))
+    if more is None or f"{{{more.name}}}" not in parameters["command"]:  # else the command says where they go
+        texts.append(parameters["command_line_arguments"])
     for name, sign in (("input_redirection", "<"), ("output_redirection", ">")):
         text = parameters[name].strip()
         texts.append(f"{sign} {text}" if text and text[0] not in "<>" else text)

@@ -174,6 +174,43 @@ def test_commands_in_pieces(tmp_path: Path) -> None:
     assert run(tmp_path, "", *fields, outputs=["data"]).contents == [b"hello\n"]
 
 
+def test_placeholders_are_filled_in_in_every_piece_of_a_command(tmp_path: Path) -> None:
+    """`%i0`, `%o0` and `{port}` mean the data in command, Arguments, ArgNN and in arguments that become part of it."""
+    file = tmp_path / "a file"
+    file.write_text("content")
+    ports = (Argument(name="in", usage="InputPort"), Argument(name="out", usage="OutputPort"))
+    joined = (Argument(name="argumentPrefix", value=" "), Argument(name="paramValueSeparator", value="="))
+    for command, fields in (
+        ("dd status=none", (Argument(name="Arguments", value="if=%i0 of=%o0"),)),
+        ("dd status=none", (Argument(name="command_line_arguments", value="if={in} of={out}"),)),
+        ("dd status=none", (Argument(name="Arg01", value="if=%i[in]"), Argument(name="Arg02", value="of=%o[out]"))),
+        ("dd status=none", (argument("if", "%i0"), argument("of", "%o0"), *joined)),
+        ("dd status=none", (argument("if", "{in}"), argument("of", "{out}"), *joined)),
+        ("dd status=none", (argument("operands", "if=%i0 of=%o0", positional=True),)),
+        ("dd status=none {operands}", (argument("operands", "if=%i0 of=%o0"),)),
+        ('dd status=none "{source}" of={out}', (argument("source", "if=%i0"),)),
+        ("dd status=none {Arguments}", (Argument(name="Arguments", value="if=%i0 of=%o0"),)),
+    ):
+        assert run(tmp_path, command, *ports, *fields, inputs=[("in", file)]).contents == [b"content"], command
+
+
+def test_what_data_and_values_hold_is_never_filled_in(tmp_path: Path) -> None:
+    """A content or a plain value that looks like a placeholder stays what it is, wherever it is used."""
+    ports = (Argument(name="in", usage="InputPort"), Argument(name="out", usage="OutputPort"))
+    held = "%i0 {out} $(echo no) {n}"
+
+    got = run(
+        tmp_path,
+        "echo {in} {words} {n} > {out}",
+        *ports,
+        argument("words", "{in}"),
+        argument("n", "{m} %z"),
+        inputs=[("in", held)],
+    )
+
+    assert got.contents == [f"{held} {held} {{m}} %z\n".encode()]
+
+
 def test_redirections(tmp_path: Path) -> None:
     """input_redirection and output_redirection say where standard input and output go."""
     fields = (Argument(name="input_redirection", value="%i0"), Argument(name="output_redirection", value="> %o0"))
