@@ -19,14 +19,16 @@ _PORT = {"parameterType": "ApplicationArgument"}
 Node = dict[str, Any]
 
 
-def function(name: str, code: str, *, inside: str = "", encoding: str = "pickle", **values: Any) -> Node:
-    """A PyFuncApp that calls the function `name` of `code`."""
-    return app(name, "dlg.apps.pyfunc.PyFuncApp", inside=inside, encoding=encoding, func_code=code, **values)
+def function(name: str, code: str, **values: Any) -> Node:
+    """A PyFuncApp that calls the function `name` of `code`; for `values` see `app`."""
+    return app(name, "dlg.apps.pyfunc.PyFuncApp", func_code=code, **values)
 
 
-def app(name: str, dropclass: str, *, inside: str = "", encoding: str = "pickle", **values: Any) -> Node:
-    """An application; its name is that of its function, too."""
-    fields = _fields({"dropclass": dropclass, "func_name": name, **values}) + _ports(name, encoding)
+def app(
+    name: str, dropclass: str, *, inside: str = "", reads: str = "pickle", encoding: str = "pickle", **values: Any
+) -> Node:
+    """An application with the encodings of its two ports; its name is that of its function, too."""
+    fields = _fields({"dropclass": dropclass, "func_name": name, **values}) + _ports(name, encoding, reads)
     return node(name, "PyFuncApp", *fields, name=name, **_inside(inside))
 
 
@@ -69,9 +71,9 @@ def _inside(construct: str) -> dict[str, str]:
     return {"parentId": construct} if construct else {}
 
 
-def _ports(name: str, encoding: str) -> list[Node]:
+def _ports(name: str, encoding: str, reads: str = "pickle") -> list[Node]:
     return [
-        port(f"{name}.input", "input", "InputPort", encoding="pickle", **_PORT),
+        port(f"{name}.input", "input", "InputPort", encoding=reads, **_PORT),
         port(f"{name}.output", "output", "OutputPort", encoding=encoding, **_PORT),
     ]
 

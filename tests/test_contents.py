@@ -110,3 +110,73 @@ def test_a_fifo_is_an_input_by_its_path_only(tmp_path: Path) -> None:
     (failure,) = result.failures
     assert failure.text == f"{tmp_path / 'fifo'} is a FIFO (named pipe), which may have no end and cannot be read twice"
     assert written(tmp_path / "run") == "hello\n"
+
+
+MAKE = "def Make():\n    return [dict(n=number) for number in range({copies})]\n"
+SHOW = "def Show(input):\n    return repr(input)\n"
+
+
+def split(copies: int) -> list[dict[str, Any]]:
+    """A scatter of so many pieces, called ``piece``."""
+    return [
+        function("Make", MAKE.format(copies=copies)),
+        data("made"),
+        construct("Split", "Scatter", size=copies, dropclass="dlg.apps.simple.GenericScatterApp", element=True),
+        data("piece", inside="Split"),
+    ]
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("form", ["logical", "physical"])
+def test_a_function_that_gathers_gets_all_inputs(tmp_path: Path, copies: int, form: str) -> None:
+    """A PyFuncApp as application of a Gather gets a list of all inputs, in order, also of a scatter of one copy."""
+    gather = {"dropclass": "dlg.apps.pyfunc.PyFuncApp", "func_name": "Show", "func_code": SHOW, "encoding": "utf-8"}
+    nodes = [*split(copies), construct("Collect", "Gather", **gather), data("shown", "File", filepath="out.txt")]
+    source: Path | bytes = draw(tmp_path / "g.graph", nodes, "Make > made > Split > piece > Collect > shown")
+    if form == "physical":
+        stream = BytesIO()
+        write_pg(translate(source, name="g").graph, stream)
+        source = stream.getvalue()
+    run(source, tmp_path / "run")
+
+    assert written(tmp_path / "run") == repr([{"n": number} for number in range(copies)])
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("encoding", ["pickle", "npy", "json", "eval"])
+def test_all_values_of_a_drop_with_several_producers_are_read(tmp_path: Path, copies: int, encoding: str) -> None:
+    """What the copies of a scatter write into one drop outside it is a list of values, in the order of the copies."""
+    nodes = [
+        *split(copies),
+        function("Work", "def Work(input):\n    return input['n'] + 1\n", inside="Split", encoding=encoding),
+        data("all"),
+        function(
+            "Show", "def Show(input):\n    return repr([int(one) for one in input])\n", reads=encoding, encoding="utf-8"
+        ),
+        data("shown", "File", filepath="out.txt"),
+    ]
+    chain = "Make > made > Split > piece > Work > all > Show > shown"
+    run(draw(tmp_path / "g.graph", nodes, chain), tmp_path / "run", runner="threads")
+
+    assert written(tmp_path / "run") == repr([number + 1 for number in range(copies)])
+
+
+@pytest.mark.parametrize("runner", local.RUNNERS)
+def test_several_producers_at_one_port_give_a_list_wherever_they_run(tmp_path: Path, runner: str) -> None:
+    """Two nodes that write one drop, and two drops at one port: the consumer gets both values, in order."""
+    nodes = [
+        function("First", "def First():\n    return 'A'\n"),
+        function("Second", "def Second():\n    return 'B'\n"),
+        data("both"),
+        data("one"),
+        data("two"),
+        function("Show", SHOW, encoding="utf-8"),
+        function("Ports", SHOW.replace("Show", "Ports"), encoding="utf-8"),
+        data("shown", "File", filepath="out.txt"),
+        data("ports", "File", filepath="ports.txt"),
+    ]
+    chains = ["First > both", "Second > both > Show > shown", "First > one > Ports > ports", "Second > two > Ports"]
+    run(draw(tmp_path / "g.graph", nodes, *chains), tmp_path / "run", runner=runner)
+
+    assert written(tmp_path / "run") == "['A', 'B']"
+    assert written(tmp_path / "run", "ports.txt") == "['A', 'B']"

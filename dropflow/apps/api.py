@@ -50,6 +50,11 @@ class InputData(Protocol):
         ...
 
     @property
+    def is_collected(self) -> bool:
+        """Whether the graph collects at the port, as a gather does: then what comes in there is a list, even of one."""
+        ...
+
+    @property
     def in_memory(self) -> bool:
         """Whether the content is that of a memory drop, which this session wrote and no file holds."""
         ...
@@ -63,7 +68,14 @@ class InputData(Protocol):
         ...
 
     def value(self, encoding: str | None = None) -> Any:
-        """The content decoded with `encoding`, by default the encoding of the port."""
+        """The content decoded with `encoding`, by default the encoding of the port.
+
+        A list of values where several producers write the content, or an application has joined several values in it.
+        """
+        ...
+
+    def values(self, encoding: str | None = None) -> list[Any]:
+        """As `value`, as a list also where the content holds one value or none."""
         ...
 
     @property

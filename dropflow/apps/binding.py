@@ -2,7 +2,8 @@
 
 A parameter of the function takes its value from the first of these that has one:
 
-1. the input port of its name, if data with content are connected;
+1. the input port of its name, if data with content are connected: one value, or a list in the order of the producers
+   where the graph collects (as a gather does) or more than one input was not skipped;
 2. an input that belongs to no parameter (a port without a name, or of another name), in order, if nothing below has a
    value either;
 3. the field of its name, unless it is blank;
@@ -25,6 +26,7 @@ from dropflow.apps.api import Context, InputData, OutputData
 from dropflow.engine.parameters import Unset, Unusable, convert_field, fold, is_empty
 from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import Argument, Template
+from dropflow.states import DropState
 
 __all__ = ["Bound", "Signature", "bind", "encoding_of", "field_values", "is_event"]
 
@@ -167,6 +169,33 @@ def bind(
     return call.bound()
 
 
+class _Spare:
+    """The inputs at one port that no parameter of the function is called after.
+
+    Parameters
+    ----------
+    port : str
+        Name of the port.
+    values : list
+        Of the inputs that have content.
+    inputs : int
+        How many inputs there are, without those that were skipped.
+    is_collected : bool
+        Whether the graph collects at the port.
+    """
+
+    def __init__(self, port: str, values: list[Any], *, inputs: int, is_collected: bool) -> None:
+        self.port = port
+        self.values = values
+        self._inputs = inputs
+        self._is_collected = is_collected
+
+    def arguments(self, demanded: int) -> list[Any]:
+        """What to pass: each value for itself if as many parameters demand one, else one list of them."""
+        is_each_taken = not self.port or self._inputs <= max(demanded, 1)
+        return self.values if is_each_taken and not self._is_collected else [self.values]
+
+
 class _Call:
     """A call while its arguments are being collected."""
 
@@ -177,7 +206,7 @@ class _Call:
         self.values = {name: value for name, value in defaults.items() if name in signature.names}
         self.connected: set[str] = set()
         self.empty: dict[str, Any] = {}  # what data without content stand for
-        self.spare: list[tuple[str, Any]] = []  # inputs that no parameter is called after
+        self.spare: list[_Spare] = []  # inputs that no parameter is called after
         self.more: list[Any] = []
         self.named: dict[str, Any] = {}
         self.written: dict[str, OutputData] = {}
@@ -193,18 +222,33 @@ class _Call:
                 self.set(port, str(output.path))
 
     def take_inputs(self, without: Sequence[str]) -> None:
+        ports: dict[str, list[InputData]] = {}
         for data in self.context.inputs:
             port = data.port
             if port in without or port in self.written or is_event(self.arguments, port):
                 continue
+            ports.setdefault(port, []).append(data)
             if not data.ok:
                 self.context.log(f"input '{port or data.name}' {fate(data.state)}; working without it", "WARNING")
-            elif port not in self.signature.names or port in self.connected:
-                self.spare.append((port, self.read(data)))
-            elif data.is_directory or data.size or not data.in_memory:
-                self.set(port, self.read(data))
-            else:
-                self.empty.setdefault(port, self.read(data))
+        for port, inputs in ports.items():
+            self.take_port(port, inputs)
+
+    def take_port(self, port: str, inputs: Sequence[InputData]) -> None:
+        """What comes in at one port, in the order of the producers."""
+        found = [data for data in inputs if data.ok]
+        values = [self.read(data) for data in found]
+        # Of the ways that a branch takes and leaves, all but one were skipped: what comes in is no list.
+        count = sum(data.state is not DropState.SKIPPED for data in inputs)
+        is_collected = inputs[0].is_collected
+        is_list = is_collected or count > 1
+        if not found:
+            return
+        if port not in self.signature.names:
+            self.spare.append(_Spare(port, values, inputs=count, is_collected=is_collected))
+        elif any(data.is_directory or data.size or not data.in_memory for data in found):
+            self.set(port, values if is_list else values[0])
+        else:
+            self.empty[port] = values if is_list else values[0]
 
     def take_fields(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
@@ -254,15 +298,19 @@ class _Call:
     def place_spare(self) -> None:
         """Give inputs that no parameter is called after to what still lacks a value, in order."""
         lacking = [name for name in self.signature.names if name not in self.values]
-        for port, value in self.spare:
-            if lacking and (not port or lacking[0] in self.signature.demanded):
-                self.values[lacking.pop(0)] = value
-            elif self.signature.known and self.signature.takes_named and port:
-                self.named[port] = value
-            elif self.signature.takes_more:
-                self.more.append(value)
-            else:
-                self.context.log(f"the function has no argument for the input '{port}'; it is not used", "WARNING")
+        for spare in self.spare:
+            demanded = sum(name in self.signature.demanded for name in lacking)
+            for value in spare.arguments(demanded):
+                if lacking and (not spare.port or lacking[0] in self.signature.demanded):
+                    self.values[lacking.pop(0)] = value
+                elif self.signature.known and self.signature.takes_named and spare.port:
+                    self.named[spare.port] = value
+                elif self.signature.takes_more:
+                    self.more += spare.values if value is spare.values else [value]
+                else:
+                    self.context.log(
+                        f"the function has no argument for the input '{spare.port}'; it is not used", "WARNING"
+                    )
 
     def make_do(self, missing: list[str]) -> None:
         """Empty data and blank text, for arguments that must have a value and have no better one."""

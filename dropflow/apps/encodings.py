@@ -18,6 +18,10 @@ encoding      value -> content                       content -> value
 
 Each one reads back what it wrote; a value it cannot hold is refused, and so is a content it cannot read.
 
+A content may hold several values, one after the other: when several producers write one data drop, or an application
+joins its inputs. ``pickle``, ``dill``, ``npy``, ``json`` and ``eval`` then read a list of them, in their order; the
+other encodings read the joined text or bytes. Where the graph collects, it is a list also when it holds one value.
+
 Real graphs mix encodings, so reading forgives what can only be meant one way: text drops answer ``pickle`` ports with
 the text; pickles in memory (which this session wrote) answer the ports of other encodings with their value; an array
 answers ``pickle`` ports. Content of files is never unpickled unless the port says so.
@@ -44,10 +48,9 @@ from dropflow.errors import AppError, BadParameterError, MissingDependencyError
 from dropflow.exception_text import summary_of, text_of
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["DEFAULT", "ENCODINGS", "Source", "canonical", "decode", "encode", "is_text"]
+__all__ = ["DEFAULT", "ENCODINGS", "Source", "canonical", "decode", "decode_all", "encode", "is_text", "separator"]
 
 DEFAULT = "dill"
 """Encoding of a port that names none."""
@@ -61,6 +64,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _LONGEST_NAME = 4096
 _SHOWN = 16
 _BUFFER = 1 << 16
+_JSON = json.JSONDecoder()
 _ALIASES: Mapping[str, str] = {"utf8": "utf-8", "text": "utf-8", "numpy": "npy", "bytes": "binary", "url": "dataurl"}
 
 
@@ -73,6 +77,11 @@ class Source(Protocol):
     @property
     def is_text(self) -> bool:
         """Whether the content is text by design."""
+        ...
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether the graph has several producers write the content, so that it is a list of values."""
         ...
 
     @property
@@ -159,8 +168,13 @@ def encode(encoding: str | None, value: Any) -> bytes:
         ) from problem.__cause__
 
 
+def separator(encoding: str) -> bytes:
+    """What a producer writes after its value in `encoding` (a name in `ENCODINGS`) where others add theirs."""
+    return b"\n" if encoding in _LINES else b""
+
+
 def decode(encoding: str | None, source: Source) -> Any:
-    """The value that the content of `source` stands for.
+    """The value that the content of `source` stands for; a list of values where it holds several.
 
     Parameters
     ----------
@@ -179,8 +193,26 @@ def decode(encoding: str | None, source: Source) -> Any:
         A package is needed to read it.
     """
     name = canonical(encoding)
+    values = decode_all(name, source)
+    if name in _SEVERAL and source.is_joint and not source.is_text:
+        return values
+    if len(values) > 1:
+        source.warn(f"input '{source.name}' holds {len(values)} values, one after the other: they are read as a list")
+        return values
+    return values[0] if values else None
+
+
+def decode_all(encoding: str | None, source: Source) -> list[Any]:
+    """Every value in the content of `source`, in order: none where it is empty and the encoding takes that for nothing.
+
+    Raises
+    ------
+    BadParameterError, AppError, MissingDependencyError
+        As `decode`.
+    """
+    name = canonical(encoding)
     try:
-        return _DECODERS[name](source)
+        return _SEVERAL[name](source) if name in _SEVERAL else [_SINGLE[name](source)]
     except _CannotHoldError as problem:
         where = f"port '{source.port}'" if source.port else "a port without name"
         raise AppError(
@@ -210,25 +242,36 @@ def _is_plain_array(value: Any) -> bool:
     return kind.__name__ == "ndarray" and kind.__module__ == "numpy" and not value.dtype.hasobject
 
 
-def _unpickled(source: Source) -> Any:
+def _unpickled(source: Source) -> list[Any]:
+    """The values behind a port with ``pickle``: pickles and npy arrays, or the text of a text drop."""
     if source.is_text:
-        return _text(source)
-    head = bytes(source.view()[: len(_NPY_START)])
-    if not head:
-        return None
-    if head == _NPY_START:
-        return _array(source)
-    if not _looks_pickled(head):
-        raise _CannotHoldError("it is no pickle")
-    return _load_pickle(source)
+        return [_text(source)]
+    return _sequence(source)
 
 
-def _load_pickle(source: Source) -> Any:
+def _sequence(source: Source) -> list[Any]:
+    """The pickles and npy arrays that follow each other in a content."""
     content = source.view()
-    # Buffered, for its position after the value, and over the content itself: large arrays are copied once.
-    stream = io.BufferedReader(_ViewReader(content), buffer_size=_BUFFER)
+    # Buffered, for its position after a value, and over the content itself: large arrays are copied once.
+    stream = cast(BinaryIO, io.BufferedReader(_ViewReader(content), buffer_size=_BUFFER))
+    values: list[Any] = []
+    while (at := stream.tell()) < len(content):
+        head = bytes(content[at : at + len(_NPY_START)])
+        if head == _NPY_START:
+            values.append(_next_array(stream))
+        elif _looks_pickled(head):
+            values.append(_next_pickle(stream, source))
+        else:
+            if not values:
+                raise _CannotHoldError("it is no pickle")
+            left = len(content) - at
+            raise _CannotHoldError(f"the {left} bytes after value {len(values)} are neither a pickle nor an array")
+    return values
+
+
+def _next_pickle(stream: BinaryIO, source: Source) -> Any:
     try:
-        value = pickle.Unpickler(stream).load()  # noqa: S301 - the port asks for it: graphs are code
+        return pickle.Unpickler(stream).load()  # noqa: S301 - the port asks for it: graphs are code
     except ModuleNotFoundError as problem:
         if (problem.name or "").partition(".")[0] != "dill":
             raise
@@ -238,13 +281,22 @@ def _load_pickle(source: Source) -> Any:
         ) from problem
     except Exception as problem:  # damaged pickles raise nearly anything, and so do the objects in them
         raise _CannotHoldError(f"it cannot be unpickled ({summary_of(problem)})") from problem
-    left = len(content) - stream.tell()
-    if left:
-        source.warn(
-            f"input '{source.name}': {left} bytes after the first value are not read; "
-            "were several values written one after the other?"
-        )
-    return value
+
+
+def _next_array(stream: BinaryIO) -> "NDArray[Any]":
+    import numpy as np  # noqa: PLC0415 - see _npy
+
+    try:
+        return np.lib.format.read_array(_Plain(stream), allow_pickle=False)
+    except (ValueError, EOFError, SyntaxError) as problem:
+        raise _CannotHoldError(str(problem)) from problem
+
+
+class _Plain:
+    """A stream that numpy does not take for a file with a descriptor."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.read = stream.read
 
 
 class _ViewReader(io.RawIOBase):
@@ -281,16 +333,15 @@ def _npy(value: Any) -> bytes:
     return stream.getvalue()
 
 
-def _array(source: Source) -> "np.ndarray | NDArray[Any] | Any":
+def _arrays(source: Source) -> list[Any]:
     import numpy as np  # noqa: PLC0415 - see _npy
 
     if _is_pickle_in_memory(source):
-        return np.asanyarray(_load_pickle(source))
-    try:
-        with source.open() as stream:
-            return np.lib.format.read_array(stream, allow_pickle=False)
-    except (ValueError, EOFError, SyntaxError) as problem:
-        raise _CannotHoldError(str(problem)) from problem
+        return [np.asanyarray(value) for value in _sequence(source)]
+    content = source.view()
+    if not (len(content) == 0 and source.is_joint) and bytes(content[: len(_NPY_START)]) != _NPY_START:
+        raise _CannotHoldError("it is no npy array")
+    return _sequence(source)
 
 
 def _json(value: Any) -> bytes:
@@ -304,13 +355,29 @@ def _json(value: Any) -> bytes:
     return text.encode()
 
 
-def _unjson(source: Source) -> Any:
+def _unjson(source: Source) -> list[Any]:
     if _is_pickle_in_memory(source):
-        return _load_pickle(source)
+        return _sequence(source)
+    text = _text(source)
+    values: list[Any] = []
+    at = _skip_blank(text, 0)
     try:
-        return json.loads(_text(source))
+        while at < len(text) or not (values or source.is_joint):
+            value, end = _JSON.raw_decode(text, at)
+            values.append(value)
+            at = _skip_blank(text, end)
+            # Numbers are told apart by lines only: "2024-11" is no list of numbers.
+            if at < len(text) and text[end - 1] not in ']}"' and "\n" not in text[end:at]:
+                raise _CannotHoldError(f"there is more after its first value: {text[end : end + _SHOWN]!r}")
     except (ValueError, RecursionError) as problem:
         raise _CannotHoldError(str(problem)) from problem
+    return values
+
+
+def _skip_blank(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
 
 
 def _literal(value: Any) -> bytes:
@@ -324,13 +391,18 @@ def _literal(value: Any) -> bytes:
     return text.encode()
 
 
-def _unliteral(source: Source) -> Any:
-    if not len(source.view()):
-        return None
+def _unliteral(source: Source) -> list[Any]:
     if _is_pickle_in_memory(source):
-        return _load_pickle(source)
+        return _sequence(source)
+    text = _text(source).strip()
+    if not text:
+        return []
     try:
-        return ast.literal_eval(_text(source).strip())
+        return [ast.literal_eval(text)]
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        lines = text.splitlines()
+    try:
+        return [ast.literal_eval(line.strip()) for line in lines if line.strip()]
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as problem:
         raise _CannotHoldError("it is no Python literal") from problem
 
@@ -357,7 +429,8 @@ def _text(source: Source) -> str:
         return source.read().decode()
     except UnicodeDecodeError as problem:
         if _is_pickle_in_memory(source):
-            return str(_load_pickle(source))
+            values = _sequence(source)
+            return str(values[0] if len(values) == 1 and not source.is_joint else values)
         raise _CannotHoldError("it is not UTF-8") from problem
 
 
@@ -372,8 +445,13 @@ def _bytes(value: Any) -> bytes:
 
 
 def _unbase64(source: Source) -> bytes:
+    lines = source.read().split()
     try:
-        return base64.b64decode(b"".join(source.read().split()), validate=True)
+        return base64.b64decode(b"".join(lines), validate=True)
+    except binascii.Error:
+        pass  # each of several producers may have written one line
+    try:
+        return b"".join(base64.b64decode(line, validate=True) for line in lines)
     except binascii.Error as problem:
         raise _CannotHoldError(str(problem)) from problem
 
@@ -408,8 +486,8 @@ def _named(source: Source) -> str:
     if source.is_text:
         text = _text(source)
     elif _is_pickle_in_memory(source):
-        value = _load_pickle(source)
-        text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+        values = _sequence(source)
+        text = os.fspath(values[0]) if len(values) == 1 and isinstance(values[0], str | os.PathLike) else ""
     else:
         return ""
     text = text.strip() if isinstance(text, str) else ""
@@ -450,12 +528,16 @@ _ENCODERS: Mapping[str, Callable[[Any], bytes]] = {
     "path": _path,
     "dataurl": _url,
 }
-_DECODERS: Mapping[str, Callable[[Source], Any]] = {
+_SEVERAL: Mapping[str, Callable[[Source], list[Any]]] = {
     "pickle": _unpickled,
     "dill": _unpickled,
-    "npy": _array,
+    "npy": _arrays,
     "json": _unjson,
     "eval": _unliteral,
+}
+"""Encodings of which a content may hold several values."""
+
+_SINGLE: Mapping[str, Callable[[Source], Any]] = {
     "utf-8": _text,
     "raw": lambda source: source.read(),
     "binary": lambda source: source.read(),
@@ -467,3 +549,5 @@ ENCODINGS: tuple[str, ...] = tuple(_ENCODERS)
 """The encodings there are."""
 
 _TEXTS = frozenset({"utf-8", "path", "dataurl"})
+_LINES = frozenset({"json", "eval", "base64", "path", "dataurl"})
+"""Encodings whose values cannot be told apart when they follow each other without a separator."""

@@ -5,7 +5,6 @@ was allowed by its error threshold to run without some inputs. *A value keeps it
 of the port where that encoding can hold it, and pickled otherwise, as DALiuGE's generic applications always do.
 """
 
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from dropflow.errors import AppError, UsageError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["array_of", "give", "group_by_port", "usable", "value_of"]
+__all__ = ["array_of", "give", "group_by_port", "usable", "value_of", "values_of"]
 
 _NPY_MAGIC = b"\x93NUMPY"
 _HOLDS_VALUES = frozenset({"pickle", "dill", "npy", "json", "eval", "utf-8"})
@@ -47,14 +46,33 @@ def usable(context: Context) -> list[InputData]:
 
 
 def value_of(context: Context, data: InputData) -> Any:
-    """The Python value behind `data`: decoded as its port says, else text, else the bytes themselves."""
-    declared = _encoding(context, data.port)
+    """The Python value behind `data`: decoded as its port says, else text, else the bytes themselves.
+
+    A list of values where several producers have written it.
+    """
     try:
-        return data.value(declared if declared in _HOLDS_VALUES else "pickle")
+        return data.value(_value_encoding(context, data.port))
     except UsageError:
-        body = data.read()
+        return _undecoded(data)
+
+
+def values_of(context: Context, data: InputData) -> list[Any]:
+    """Every value behind `data`, decoded as by `value_of`."""
+    try:
+        return data.values(_value_encoding(context, data.port)) or [None]
+    except UsageError:
+        return [_undecoded(data)]
+
+
+def _value_encoding(context: Context, port: str) -> str:
+    declared = _encoding(context, port)
+    return declared if declared in _HOLDS_VALUES else "pickle"
+
+
+def _undecoded(data: InputData) -> Any:
+    body = data.read()
     if body.startswith(_NPY_MAGIC):
-        return _load_npy(body, data)
+        return _npy(data)
     try:
         return body.decode()
     except UnicodeDecodeError:
@@ -64,6 +82,8 @@ def value_of(context: Context, data: InputData) -> Any:
 def array_of(context: Context, data: InputData) -> "NDArray[Any]":
     """The array behind `data`, in whichever of the two common forms it was written: ``npy`` or pickle.
 
+    Several arrays of one shape, one after the other, are one array with one more axis.
+
     Raises
     ------
     AppError
@@ -71,8 +91,7 @@ def array_of(context: Context, data: InputData) -> "NDArray[Any]":
     """
     import numpy as np  # noqa: PLC0415 - only applications that work with arrays pay for numpy
 
-    body = data.read()
-    value = _load_npy(body, data) if body.startswith(_NPY_MAGIC) else value_of(context, data)
+    value = _npy(data) if data.read().startswith(_NPY_MAGIC) else value_of(context, data)
     try:
         array = np.asarray(value)
     except ValueError as problem:
@@ -106,11 +125,8 @@ def _encoding(context: Context, port: str) -> str:
     return argument.encoding.lower() if argument and argument.encoding else "pickle"
 
 
-def _load_npy(body: bytes, data: InputData) -> "NDArray[Any]":
-    import numpy as np  # noqa: PLC0415 - see array_of
-
+def _npy(data: InputData) -> Any:
     try:
-        loaded: NDArray[Any] = np.load(io.BytesIO(body), allow_pickle=False)
-    except ValueError as problem:
-        raise AppError(f"input '{data.name or data.oid}' is not a whole npy array: {problem}") from problem
-    return loaded
+        return data.value("npy")
+    except AppError as problem:
+        raise AppError(f"input '{data.name or data.oid}' is not a whole npy array: {problem.text}") from problem

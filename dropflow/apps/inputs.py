@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from dropflow.apps.encodings import canonical, decode
+from dropflow.apps.encodings import canonical, decode, decode_all
 from dropflow.apps.plans import effective
 from dropflow.data.content import EMPTY, open_content, read, view
 from dropflow.data.faults import storage
@@ -60,6 +60,16 @@ class AttemptInput:
         return self._content.text
 
     @property
+    def is_joint(self) -> bool:
+        """Whether the graph has several producers write the content."""
+        return bool(self._attempt.plans.templates[self._template].collects)
+
+    @property
+    def is_collected(self) -> bool:
+        """Whether the graph collects at the port."""
+        return self.port in self._attempt.plan.template.collects
+
+    @property
     def in_memory(self) -> bool:
         """Whether it is a memory drop, which nobody but this session writes."""
         return self._content.kind in ("bytes", "shm")
@@ -77,11 +87,18 @@ class AttemptInput:
         return open_content(self._content)
 
     def value(self, encoding: str | None = None) -> Any:
-        """The content decoded with `encoding`, by default the encoding of the port."""
+        """The content decoded with `encoding`, by default the encoding of the port; a list if it holds several."""
+        return decode(self._encoding(encoding), self)
+
+    def values(self, encoding: str | None = None) -> list[Any]:
+        """As `value`, as a list also where the content holds one value or none."""
+        return decode_all(self._encoding(encoding), self)
+
+    def _encoding(self, encoding: str | None) -> str:
         attempt = self._attempt
         attempt.check()
         name = canonical(encoding) if encoding else attempt.plan.encoding(self.port)
-        return decode(effective(name, attempt.plans.store(self._template)), self)
+        return effective(name, attempt.plans.store(self._template))
 
     @property
     def path(self) -> Path:

@@ -16,11 +16,13 @@ from dropflow.apps.function import FUNCTION_PARAMETERS, PyFuncApp, deliver
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.errors import AppError
 from dropflow.graph.templates import Kind
+from dropflow.states import DropState
 
 __all__ = ["SELF", "PythonMemberFunction"]
 
 SELF = "self"
 _ENCODING = "dill"
+_SHOWN = 5
 
 
 class PythonMemberFunction(PyFuncApp):
@@ -52,7 +54,15 @@ class PythonMemberFunction(PyFuncApp):
 
     def run(self, context: Context) -> None:
         """Call, and give the result and the object to their outputs."""
-        data = context.input(SELF)
+        objects = [data for data in context.inputs if data.port == SELF and data.state is not DropState.SKIPPED]
+        if len(objects) > 1:
+            names = ", ".join(data.name or data.oid for data in objects[:_SHOWN])
+            raise AppError(
+                f"{len(objects)} objects come in at port 'self', which takes one: {names}",
+                hint="connect one object, or collect the objects at a port that an argument of the function is called "
+                "after",
+            )
+        data = objects[0] if objects else context.input(SELF)
         if data is None:
             function = self.function
             bound = bind(self.signature, context, self.values, self.defaults)

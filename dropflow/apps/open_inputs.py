@@ -71,6 +71,11 @@ class OpenInput(AttemptInput):
         self._wait()
         return super().value(encoding)
 
+    def values(self, encoding: str | None = None) -> list[Any]:
+        """The values in the content, once it is complete."""
+        self._wait()
+        return super().values(encoding)
+
     def view(self) -> memoryview:
         """The whole content without a copy, once it is complete."""
         if not self._wait().size:

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from dropflow.apps.encodings import canonical, encode, is_text
+from dropflow.apps.encodings import canonical, encode, is_text, separator
 from dropflow.apps.plans import effective
 from dropflow.data.faults import storage
 from dropflow.data.store import Part, Slot
@@ -100,6 +100,8 @@ class AttemptOutput:
         except AppError as error:
             error.where = error.where or f"output '{self.port or self.name}'"
             raise
+        if self._edge.shared:
+            body += separator(name)
         (self._part or self._begin()).write(body, text=is_text(name) or (name == "raw" and isinstance(value, str)))
 
     @property

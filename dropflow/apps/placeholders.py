@@ -62,7 +62,7 @@ class Filling:
         if inputs:
             if not any(data.ok for data in inputs):
                 raise AppError(f"the command needs the input '{name}': {tally(inputs)}")
-            fills = tuple(self._content(data) for data in inputs if data.ok)
+            fills = tuple(word for data in inputs if data.ok for word in self._words(data))
             own = context.arguments.get(name)
             # An input without content leaves the field its own value.
             return Fill(fills) if any(fills) or own is None else self._field(own)
@@ -99,19 +99,19 @@ class Filling:
             chosen = drops
         return Fill(tuple(_url(drop) if match["url"] else str(drop.path) for drop in chosen))
 
-    def _content(self, data: InputData) -> str:
-        """An input as a word: a path, a URL, or its content as text."""
+    def _words(self, data: InputData) -> list[str]:
+        """An input as words: a path, a URL, or its content as text, a word for each of its values."""
         encoding = (encoding_of(self.context.arguments, data.port, "input_parser") or "").lower()
         if encoding == "path" or (encoding in _BY_PATH and _is_file(data)):
-            return str(data.path)
+            return [str(data.path)]
         if encoding == "dataurl":
-            return data.url
+            return [data.url]
         try:
-            value = data.value(encoding or None)
+            values = data.values(encoding or None) or [None]
         except UsageError:
-            value = data.read()
+            values = [data.read()]
         try:
-            return _text(value)
+            return [_text(value) for value in values]
         except UnicodeDecodeError as problem:
             raise AppError(
                 f"the input '{data.port or data.name}' is not text and cannot stand in a command",

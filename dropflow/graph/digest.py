@@ -9,7 +9,7 @@ from dropflow.graph.physical import PhysicalGraph
 
 __all__ = ["digest"]
 
-_VERSION = b"dropflow graph 1\n"
+_VERSION = b"dropflow graph 2\n"
 
 
 def digest(graph: PhysicalGraph) -> str:

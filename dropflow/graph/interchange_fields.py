@@ -33,7 +33,7 @@ STRUCTURAL = frozenset(
     oid uid iid lg_key rank loop_ctx proc_index humanReadableKey node island
     inputs outputs consumers producers streamingInputs streamingConsumers ports port_map
     inputPorts outputPorts inputLocalPorts outputLocalPorts
-    categoryType category storage dropclass name app_name artificial origin reprodata mkn
+    categoryType category storage dropclass name app_name artificial origin collects reprodata mkn
     weight num_cpus input_error_threshold n_tries n_effective_inputs block_skip persist precious
     applicationArgs constraintParams componentParams fields nodeAttributes
     Application appclass dataclass Data

@@ -70,6 +70,7 @@ def template_of(drop: Mapping[str, Any], oid: str) -> tuple[Template, list[Wrong
         artificial=read.truth("artificial") or False,
         origin=str(shared.get("origin", "")),
         app_name=str(shared.get("app_name", "")),
+        collects=read.names("collects"),
     )
     return found, wrong
 
@@ -142,6 +143,14 @@ class _Settings:
             return made if made == value and math.isfinite(value) else None
 
         return self._read(key, convert, default)
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """A list of texts; empty where the graph has none."""
+
+        def convert(raw: Any) -> tuple[str, ...] | None:
+            return tuple(raw) if isinstance(raw, list) and all(isinstance(name, str) for name in raw) else None
+
+        return self._read(key, convert, ())
 
     def truth(self, key: str) -> bool | None:
         """A truth value, or None where the graph says nothing."""

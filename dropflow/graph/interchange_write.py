@@ -127,6 +127,7 @@ def _rules(template: Template) -> dict[str, Any]:
         "app_name": ("app_name", template.app_name),
         "artificial": ("artificial", template.artificial),
         "origin": ("origin", template.origin),
+        "collects": ("collects", template.collects),
     }
     return {
         key: value

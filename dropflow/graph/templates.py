@@ -114,6 +114,9 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         Made by the translator (adapters, group-by data), with `origin` naming the logical link or node behind it.
     app_name : str
         Own name of an application embedded in a construct, whose `name` is then the construct's.
+    collects : tuple of str
+        Ports at which the graph collects, as a gather does: an instance may have several edges there. What comes in is
+        then a list, also where it is one value because a scatter has one copy.
     """
 
     key: str
@@ -133,6 +136,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     artificial: bool = False
     origin: str = ""
     app_name: str = ""
+    collects: tuple[str, ...] = ()
 
     @cached_property
     def shape(self) -> tuple[int, ...]:

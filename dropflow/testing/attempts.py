@@ -108,6 +108,7 @@ def try_app(
     fields: Mapping[str, Any] | Iterable[Argument] = (),
     category: str = "",
     index: tuple[int, ...] = (),
+    collects: tuple[str, ...] = (),
 ) -> Attempted:
     """Run one attempt of the application `component` in this thread.
 
@@ -126,6 +127,8 @@ def try_app(
         Category of the node.
     index : tuple of int
         Its place in a scatter.
+    collects : tuple of str
+        Ports at which the graph collects.
     """
     wanted = [Wanted(output) if isinstance(output, str) else output for output in outputs]
     drops = [
@@ -140,7 +143,13 @@ def try_app(
     ]
     arguments = _with_ports(_arguments(fields), [given.port for given in inputs], [want.port for want in wanted])
     node = Template(
-        key="app", name="the app", kind=Kind.APP, component=component, category=category, arguments=arguments
+        key="app",
+        name="the app",
+        kind=Kind.APP,
+        component=component,
+        category=category,
+        arguments=arguments,
+        collects=collects,
     )
     links = [Link(source=1 + n, target=_ITSELF, target_port=given.port) for n, given in enumerate(inputs)]
     links += [Link(source=_ITSELF, target=1 + len(inputs) + n, source_port=want.port) for n, want in enumerate(wanted)]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from dropflow.apps.encodings import DEFAULT, ENCODINGS, canonical, decode, encode, is_text
+from dropflow.apps.encodings import DEFAULT, ENCODINGS, canonical, decode, decode_all, encode, is_text, separator
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError
 
 
@@ -23,8 +23,9 @@ class Content:
     port = "in"
     name = "the data"
 
-    def __init__(self, body: bytes, *, text: bool = False, memory: bool = True) -> None:
+    def __init__(self, body: bytes, *, text: bool = False, memory: bool = True, joint: bool = False) -> None:
         self.body = body
+        self.is_joint = joint
         self.is_text = text
         self.in_memory = memory
         self.size = len(body)
@@ -265,12 +266,79 @@ def test_files_are_not_unpickled_unasked(encoding: str) -> None:
         decode(encoding, Content(pickle.dumps(_Trap()), memory=False))
 
 
-def test_values_after_the_first_are_told() -> None:
-    """Several pickles one after the other (a raw gather) give the first one, and the log says so."""
+_SEVERAL = ["pickle", "dill", "npy", "json", "eval"]
+
+
+@pytest.mark.parametrize("encoding", _SEVERAL)
+@pytest.mark.parametrize("memory", [True, False])
+def test_all_values_of_several_producers_are_read(encoding: str, *, memory: bool) -> None:
+    """Values one after the other are a list in their order, however alike they look."""
+    values = [1, 2, -3, 45]
+    body = b"".join(encode(encoding, value) + separator(encoding) for value in values)
+
+    assert decode(encoding, Content(body, memory=memory)) == values
+    assert decode_all(encoding, Content(body, memory=memory)) == values
+
+
+@pytest.mark.parametrize("encoding", _SEVERAL)
+def test_a_content_of_several_producers_is_always_a_list(encoding: str) -> None:
+    """Where the graph has several producers write a drop, one of them and none make a list, too."""
+    body = encode(encoding, 7) + separator(encoding)
+
+    assert decode(encoding, Content(body, joint=True)) == [7]
+    assert decode(encoding, Content(b"", joint=True)) == []
+    assert decode(encoding, Content(body)) == 7
+
+
+@given(st.lists(_VALUES, min_size=2, max_size=4))
+def test_any_values_are_told_apart(values: list[Any]) -> None:
+    """Whatever several producers write, each value comes back."""
+    pickled = b"".join(encode("pickle", value) for value in values)
+
+    assert decode("pickle", Content(pickled)) == values
+
+
+@given(st.lists(_JSON, min_size=2, max_size=4))
+def test_json_of_several_producers_is_told_apart(values: list[Any]) -> None:
+    """Numbers, texts and whatever else JSON can say are separate values in separate lines."""
+    body = b"".join(encode("json", value) + separator("json") for value in values)
+
+    assert decode("json", Content(body)) == values
+
+
+def test_pickles_and_arrays_may_follow_each_other() -> None:
+    """Producers of one drop may use different encodings for ports of values."""
+    body = encode("pickle", "a") + encode("npy", [1, 2]) + encode("pickle", "b")
+    first, second, third = decode("pickle", Content(body))
+
+    assert (first, second.tolist(), third) == ("a", [1, 2], "b")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [("pickle", encode("pickle", 1) + b"rest"), ("npy", encode("npy", 1) + b"rest"), ("json", b"2024-11-22")],
+)
+def test_what_follows_a_value_and_is_none_is_refused(encoding: str, body: bytes) -> None:
+    """The first value is never taken for the whole content."""
+    with pytest.raises(AppError, match=r"4 bytes after value 1 are|more after its first value"):
+        decode(encoding, Content(body))
+
+
+def test_several_values_that_nobody_announced_are_told() -> None:
+    """A drop with one producer that holds several values (a raw gather) gives all of them, and the log says so."""
     content = Content(encode("pickle", 1) + encode("pickle", 2))
 
-    assert decode("pickle", content) == 1
-    assert "bytes after the first value" in content.warnings[0]
+    assert decode("pickle", content) == [1, 2]
+    assert content.warnings == ["input 'the data' holds 2 values, one after the other: they are read as a list"]
+
+
+def test_bytes_of_several_producers_are_joined() -> None:
+    """Encodings of bytes and text read what was written, one after the other."""
+    padded = b"".join(encode("base64", body) + separator("base64") for body in (b"a", b"bcd"))
+
+    assert decode("base64", Content(padded, joint=True)) == b"abcd"
+    assert decode("raw", Content(b"ab", joint=True)) == b"ab"
+    assert decode("utf-8", Content(b"ab", joint=True, text=True)) == "ab"
 
 
 def test_large_values_are_read_whole() -> None:

@@ -32,12 +32,18 @@ def port(name: str, usage: str = "InputPort", encoding: str = "", **more: Any) -
 
 
 def call(
-    directory: Path, code: str, *fields: Argument, inputs: Any = (), outputs: Any = ("out",), name: str = "f"
+    directory: Path,
+    code: str,
+    *fields: Argument,
+    inputs: Any = (),
+    outputs: Any = ("out",),
+    name: str = "f",
+    collects: tuple[str, ...] = (),
 ) -> Attempted:
     """Run the function `name` of `code`."""
     arguments = (Argument(name="func_name", value=name), Argument(name="func_code", value=code), *fields)
     connected = [Given(port, content) for port, content in inputs]
-    return try_app(CLASS, directory, inputs=connected, outputs=outputs, fields=arguments)
+    return try_app(CLASS, directory, inputs=connected, outputs=outputs, fields=arguments, collects=collects)
 
 
 def test_arguments_come_from_ports_fields_and_defaults(tmp_path: Path) -> None:
@@ -149,6 +155,44 @@ def test_a_failed_input_leaves_the_default(tmp_path: Path) -> None:
 
     assert got.values == [1]
     assert "input 'x' failed" in got.log
+
+
+@pytest.mark.parametrize(
+    ("contents", "collects", "expected"),
+    [
+        ([1], (), 1),
+        ([1], ("x",), [1]),
+        ([1, 2, 3], (), [1, 2, 3]),
+        ([3, 2, 1], ("x",), [3, 2, 1]),
+        ([1, SKIPPED], (), 1),
+        ([1, FAILED], (), [1]),
+        ([1, FAILED, 3], ("x",), [1, 3]),
+        ([b"", b""], ("x",), [None, None]),
+    ],
+)
+@pytest.mark.parametrize("name", ["x", "other"])
+def test_several_inputs_at_a_port_are_a_list(
+    tmp_path: Path, contents: list[Any], collects: tuple[str, ...], expected: Any, name: str
+) -> None:
+    """A port at which the graph collects, or with more than one input that was not skipped, gives a list, in order.
+
+    Whether it is a list does not depend on how many inputs a scatter of some size makes, or how many of them failed. It
+    is the same for the port that the argument is called after, and for one with another name.
+    """
+    got = call(tmp_path, f"def f({name}): return {name}", inputs=[("x", one) for one in contents], collects=collects)
+
+    assert got.values == [expected]
+
+
+def test_inputs_at_a_port_without_an_argument_are_all_used(tmp_path: Path) -> None:
+    """They go to ``*args`` one by one, to ``**kwargs`` as a list, and to arguments one by one if there are enough."""
+    inputs = [("x", 1), ("x", 2)]
+
+    assert call(tmp_path / "a", "def f(*a): return a", inputs=inputs).values == [(1, 2)]
+    assert call(tmp_path / "b", "def f(*a): return a", inputs=inputs, collects=("x",)).values == [(1, 2)]
+    assert call(tmp_path / "c", "def f(**k): return k", inputs=inputs).values == [{"x": [1, 2]}]
+    assert call(tmp_path / "d", "def f(a, b): return a, b", inputs=inputs).values == [(1, 2)]
+    assert call(tmp_path / "e", "def f(a, b=0): return a, b", inputs=inputs).values == [([1, 2], 0)]
 
 
 def test_a_skipped_input_is_not_called_a_failed_one(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The small generic applications: copies, sleeps, greetings, checksums, groups."""
 
+import pickle
 import zlib
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,22 @@ def test_nothing_but_lost_inputs_is_a_failure(tmp_path: Path) -> None:
     got = try_app(f"{SIMPLE}CopyApp", tmp_path, inputs=[Given("a", FAILED)] * 2, outputs=["x"])
 
     assert "no input has content: 2 of 2 inputs failed" in got.failure.text
+
+
+def test_a_list_has_every_value_of_its_inputs(tmp_path: Path) -> None:
+    """Values that several producers wrote into one drop are collected like values in drops of their own."""
+    joined = b"".join(pickle.dumps(value, protocol=5) for value in (1, [2], None))
+    got = try_app(f"{SIMPLE}ArrayGatherApp", tmp_path, inputs=[Given("a", joined), Given("a", 4)], outputs=["x"])
+
+    assert got.values == [[1, [2], None, 4]]
+
+
+def test_a_scatter_of_several_inputs_at_one_port_is_refused(tmp_path: Path) -> None:
+    """Only one can be split, and the others would be lost."""
+    inputs = [Given("a", [1, 2]), Given("a", [3, 4])]
+    got = try_app(f"{SIMPLE}GenericScatterApp", tmp_path, inputs=inputs, outputs=["x", "x"])
+
+    assert got.failure.text == "2 inputs come in at port 'a', and one can be split"
 
 
 def test_errors_and_skips_are_counted_apart(tmp_path: Path) -> None:

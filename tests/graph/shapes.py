@@ -113,6 +113,7 @@ def _details(draw: st.DrawFn, template: Template) -> Template:
         effective_inputs=draw(st.integers(-1, 3)),
         block_skip=draw(st.booleans()),
         persist=draw(st.none() | st.booleans()),
+        collects=tuple(draw(st.lists(_names, max_size=2, unique=True))),
     )
 
 

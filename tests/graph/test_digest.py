@@ -55,4 +55,4 @@ def test_the_order_of_keys_in_a_value_does_not_count() -> None:
 
 def test_the_digest_of_a_known_graph_is_known() -> None:
     """Digests are compared between machines and versions: a change of this one must be meant."""
-    assert digest(GRAPH) == "be595d6c0ff0bbc900c1536f78d361e3ed897c2e88f6f1e74590826787c17e76"
+    assert digest(GRAPH) == "93e2cd4c5b958d935f2e174ddb760480e3bd6ed46a02d6afc2ce9a128b872608"

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from translator.unroll.levels import Level
+from translator.unroll.levels import GATHER, Level
 
 __all__ = ["IndexMap", "Run"]
 
@@ -54,6 +54,8 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
         How many inputs that gather takes at a time.
     chunk_stride : int
         By how much the number of the target grows from one chunk to the next.
+    one_by_one : bool
+        Whether that gather is told to take one input at a time.
     """
 
     runs: tuple[Run, ...] = ()
@@ -62,11 +64,26 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
     chunk: Level | None = None
     width: int = 1
     chunk_stride: int = 0
+    one_by_one: bool = False
 
     @property
     def edges(self) -> int:
         """Number of edges."""
         return prod(run.size for run in self.runs)
+
+    @property
+    def collects(self) -> bool:
+        """Whether a target may have several edges. It is the kinds of levels that say so, not their sizes.
+
+        A scatter of one copy is collected all the same. But a gather that takes all of its inputs makes one piece.
+        """
+        return not self.one_by_one and any(
+            run.source
+            and not run.target
+            and not run.level.is_transparent
+            and not (run.level.kind == GATHER and run.level.size == 1)
+            for run in self.runs
+        )
 
     def write(self, source: npt.NDArray[np.int32], target: npt.NDArray[np.int32]) -> None:
         """Write the instance numbers at both ends of every edge, adding to what stands there.

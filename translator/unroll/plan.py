@@ -6,6 +6,8 @@ Numbers of drops and edges are products, known before anything of the physical g
 from dataclasses import dataclass, replace
 from math import prod
 
+import msgspec
+
 from dropflow.graph.templates import Link, Template
 from dropflow.ids import safe_name
 from translator.logical import LogicalGraph
@@ -156,7 +158,19 @@ def _connect(
         links.append(Link(source=link.source, target=row, source_port=wire.source_port, streaming=wire.streaming))
         links.append(Link(source=row, target=link.target, target_port=wire.target_port, carry=wire.closes))
         maps += [adapted.before, adapted.after]
-    return templates, links, maps
+    return _collecting(templates, links, maps), links, maps
+
+
+def _collecting(templates: list[Template], links: list[Link], maps: list[IndexMap]) -> list[Template]:
+    """The templates, with the ports at which they collect."""
+    ports: dict[int, dict[str, None]] = {}
+    for link, edges in zip(links, maps, strict=True):
+        if edges.collects:
+            ports.setdefault(link.target, {})[link.target_port] = None
+    return [
+        msgspec.structs.replace(template, collects=tuple(ports[row])) if row in ports else template
+        for row, template in enumerate(templates)
+    ]
 
 
 def _same_kind(options: UnrollOptions, wire: Wire, source: Unit, target: Unit) -> Problem:

@@ -57,9 +57,9 @@ class Branch(PyFuncApp):
             if output not in winners:
                 output.skip()
         targets = [output for output in winners if not is_event(context.arguments, output.port)]
-        source = _source(context)
-        if source is not None:
-            copy_all(context, [source], targets, self.parameters[BUFSIZE.name])
+        sources = _sources(context)
+        if sources:
+            copy_all(context, sources, targets, self.parameters[BUFSIZE.name])
         elif _PASSED_ON in self.values:
             for output in targets:
                 output.put(self.values[_PASSED_ON], "pickle")
@@ -93,10 +93,11 @@ def _winners(context: Context, answer: Any) -> list[OutputData]:
     return by_way(context)[choice]
 
 
-def _source(context: Context) -> InputData | None:
-    """What is passed on: the input at ``x``, else the first that carries data."""
-    data = context.input(_PASSED_ON)
-    if data is not None and data.ok:
-        return data
-    others = (data for data in context.inputs if data.ok and not is_event(context.arguments, data.port))
-    return next(others, None)
+def _sources(context: Context) -> list[InputData]:
+    """What is passed on: all inputs at ``x``, else those at the port of the first that carries data."""
+    carrying = [data for data in context.inputs if data.ok and not is_event(context.arguments, data.port)]
+    judged = [data for data in carrying if data.port == _PASSED_ON]
+    if judged or not carrying:
+        return judged
+    port = carrying[0].port
+    return [data for data in carrying if data.port == port] if port else carrying[:1]

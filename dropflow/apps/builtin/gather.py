@@ -1,10 +1,11 @@
 """Gathering many inputs into one output."""
 
+import itertools
 from typing import Any
 
 from dropflow.apps.api import App, Context, InputData
 from dropflow.apps.builtin.copy import BUFSIZE, copy_all
-from dropflow.apps.exchange import give, usable, value_of
+from dropflow.apps.exchange import give, usable, value_of, values_of
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.engine.parameters import is_empty
 from dropflow.graph.templates import Kind
@@ -61,7 +62,8 @@ class ArrayGatherApp(App):
 
     def run(self, context: Context) -> None:
         """Collect."""
-        give(context, context.outputs, [value_of(context, data) for data in usable(context)])
+        found = [values_of(context, data) for data in usable(context)]
+        give(context, context.outputs, list(itertools.chain.from_iterable(found)))
 
 
 class DictGatherApp(App):

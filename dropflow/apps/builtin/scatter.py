@@ -74,12 +74,19 @@ def source_for(inputs: Sequence[InputData], port: str, place: int) -> InputData:
     Raises
     ------
     AppError
-        There is no input.
+        There is no input, or several come in at the port of the one that is meant.
     """
     if not inputs:
         raise AppError("there is nothing to scatter: no input is connected", hint="connect an array to its input port")
     same = [data for data in inputs if data.port == port]
-    return same[0] if same else inputs[min(place, len(inputs) - 1)]
+    chosen = same[0] if same else inputs[min(place, len(inputs) - 1)]
+    twins = [data for data in inputs if chosen.port and data.port == chosen.port]
+    if len(twins) > 1:
+        raise AppError(
+            f"{len(twins)} inputs come in at port '{chosen.port}', and one can be split",
+            hint="gather them first, for example with an ArrayGatherApp",
+        )
+    return chosen
 
 
 def _split(value: Any, count: int, name: str) -> list[Any]:
