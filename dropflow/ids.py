@@ -3,8 +3,19 @@
 import re
 import zlib
 from typing import NewType
+from urllib.parse import quote
 
-__all__ = ["DropId", "SessionId", "TemplateId", "drop_file_name", "safe_name"]
+__all__ = [
+    "SESSION_NAME",
+    "SESSION_NAME_HINT",
+    "DropId",
+    "SessionId",
+    "TemplateId",
+    "drop_file_name",
+    "is_session_name",
+    "safe_name",
+    "session_directory_name",
+]
 
 DropId = NewType("DropId", int)
 """Row of a drop in its physical graph, from 0."""
@@ -13,9 +24,15 @@ TemplateId = NewType("TemplateId", int)
 """Row of a template (one logical node) in its physical graph, from 0."""
 
 SessionId = NewType("SessionId", str)
-"""Name of a session: a single safe path segment."""
+"""Name of a session; see `is_session_name`."""
+
+SESSION_NAME = r"^\w[^/\\\x00-\x1f\x7f-\x9f\u2028\u2029]{0,99}$"
+"""Pattern of the names of sessions, for records and the API; `is_session_name` is stricter."""
+
+SESSION_NAME_HINT = "at most 100 printable characters without slashes, a letter, digit or underscore first"
 
 _LONG = 90
+_LONGEST_SEGMENT = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -26,6 +43,28 @@ def safe_name(text: str, *, fallback: str = "graph") -> str:
     a directory nor look like an option.
     """
     return _UNSAFE.sub("_", text).lstrip(".-")[:100] or fallback
+
+
+def is_session_name(text: str) -> bool:
+    """Whether `text` can be the name of a session.
+
+    At most 100 printable characters, a letter, digit or underscore first; blanks, colons and plus signs are allowed,
+    as in the ids that clients of DALiuGE choose, slashes and backslashes are not.
+    """
+    return (
+        re.fullmatch(SESSION_NAME, text) is not None
+        and text.isprintable()
+        and len(session_directory_name(text)) <= _LONGEST_SEGMENT
+    )
+
+
+def session_directory_name(session: str) -> str:
+    """Name of the directory of a session: its own, percent-encoded, so that no two sessions share one.
+
+    Letters and digits of ASCII, dot, dash, underscore and tilde stay; a name that is no safe path segment becomes one.
+    """
+    quoted = quote(session, safe="")
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
 
 
 def drop_file_name(oid: str) -> str:

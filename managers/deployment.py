@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from dropflow.errors import BadFileError
 from dropflow.graph.codec import Buffer
+from dropflow.ids import SESSION_NAME, is_session_name
 
 __all__ = ["MEDIA_TYPE", "Deployment", "Place", "pack", "subset", "unpack"]
 
@@ -61,7 +62,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         By the name of the node; never part of the header.
     """
 
-    session: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    session: Annotated[str, Meta(pattern=SESSION_NAME)]
     epoch: _Natural
     graph: str
     drops: _Natural
@@ -105,6 +106,8 @@ def unpack(buffer: Buffer) -> Deployment:
         header = msgspec.msgpack.decode(view[start:end], type=_Header)
     except msgspec.MsgspecError as error:
         raise BadFileError(f"the header of the deployment cannot be read: {error}") from error
+    if not is_session_name(header.deployment.session):
+        raise BadFileError(f"{header.deployment.session!r} cannot be the name of a session")
     if len(view) != end + sum(header.sizes.values()):
         raise BadFileError("the deployment is cut off")
     slices: dict[str, Buffer] = {}

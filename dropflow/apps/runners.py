@@ -27,6 +27,7 @@ def make_runner(
     kind: str = "processes",
     workers: int | None = None,
     *,
+    session: str = "",
     pool: WorkerPool | None = None,
 ) -> Runner:
     """The runner of one session.
@@ -34,11 +35,13 @@ def make_runner(
     Parameters
     ----------
     directory : Path
-        Session directory; its last part is the session's name.
+        Session directory.
     kind : str
         One of `RUNNERS`. With worker processes or threads, applications that only wait run in threads of their own.
     workers : int, optional
         Threads or processes; by default one per core that this process may use.
+    session : str
+        Name of the session; by default the last part of its directory.
     pool : WorkerPool, optional
         Worker processes to share with other sessions, for the kind ``processes``; by default the session has its own.
 
@@ -50,7 +53,7 @@ def make_runner(
     if kind not in RUNNERS:
         raise BadGraphError(f"there is no runner {kind!r}", hint=f"one of {', '.join(RUNNERS)}")
     spec = ExecutorSpec(
-        session=directory.name,
+        session=session or directory.name,
         directory=str(directory),
         templates=graph.templates,
         links=graph.links,

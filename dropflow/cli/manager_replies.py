@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from time import localtime, strftime
+from urllib.parse import quote
 
 import msgspec
 
@@ -120,7 +121,7 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, info: SessionInfo, *, manager: str, parts: int, waited: bool) -> "SubmitReply":
         """The reply for a session at the manager with this URL."""
         detail = info if isinstance(info, SessionDetail) else None
-        url = f"{manager}/sessions/{info.session}"
+        url = f"{manager}/sessions/{quote(info.session, safe='')}"
         return cls(
             ok=info.status == SessionState.FINISHED.name if waited else True,
             session=info.session,
@@ -163,7 +164,7 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, detail: SessionDetail, *, manager: str) -> "SessionReply":
         """The reply for a session at the manager with this URL."""
         bad = detail.status in (SessionState.FAILED.name, SessionState.CANCELLED.name)
-        return cls(ok=not bad, url=f"{manager}/sessions/{detail.session}", session=detail)
+        return cls(ok=not bad, url=f"{manager}/sessions/{quote(detail.session, safe='')}", session=detail)
 
     def lines(self) -> Iterator[str]:
         """Status, one line for each logical node, and the causes of failures."""

@@ -15,6 +15,7 @@ from dropflow.cli.source import note_problems, translate_source
 from dropflow.cli.suggestion import suggestion
 from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.ids import SESSION_NAME_HINT, is_session_name
 from dropflow.rest.schema import SubmitQuery
 from dropflow.states import SessionState
 from translator.options import ComponentOptions, PartitionOptions
@@ -72,12 +73,9 @@ def submit_graph(output: Output, target: Target, options: SubmitOptions) -> Exit
 
 
 def _query(options: SubmitOptions) -> SubmitQuery:
-    given = {"session": options.session, "anew": options.anew, "check": options.check}
-    try:
-        return msgspec.convert(given, SubmitQuery)
-    except msgspec.ValidationError as error:
-        hint = "letters, digits, dots, dashes and underscores; at most 100, a letter or digit first"
-        raise UsageError(f"--session {options.session!r} is no name of a session", hint=hint) from error
+    if options.session and not is_session_name(options.session):
+        raise UsageError(f"--session {options.session!r} is no name of a session", hint=SESSION_NAME_HINT)
+    return SubmitQuery(session=options.session, anew=options.anew, check=options.check)
 
 
 def fit(graph: PhysicalGraph, nodes: Sequence[str], options: SubmitOptions) -> PhysicalGraph:

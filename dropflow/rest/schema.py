@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from dropflow.ids import SESSION_NAME
+
 __all__ = [
     "Child",
     "ChildRequest",
@@ -433,14 +435,15 @@ class SubmitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     Attributes
     ----------
     session : str
-        Name of the session: letters, digits, dots, dashes and underscores; made from the graph's name when empty.
+        Name of the session: at most 100 printable characters without slashes, a letter, digit or underscore first;
+        made from the graph's name when empty.
     anew : bool
         Put the parts on the nodes that there are, whatever nodes the graph names.
     check : bool
         Walk the whole state of the engine after each step; slow.
     """
 
-    session: Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,99})?$")] = ""
+    session: Annotated[str, Meta(pattern=f"^$|{SESSION_NAME}")] = ""
     anew: bool = False
     check: bool = False
 

@@ -12,10 +12,10 @@ from time import gmtime, strftime
 from typing import Protocol
 
 from dropflow.clock import Clock
-from dropflow.errors import BadGraphError, DropflowError, WorldError
+from dropflow.errors import BadGraphError, DropflowError, UsageError, WorldError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import dump_slice, slice_by_place
-from dropflow.ids import safe_name
+from dropflow.ids import SESSION_NAME_HINT, is_session_name, safe_name
 from dropflow.rest.failures import HttpError
 from dropflow.rest.schema import NodeInfo, SubmitQuery
 from managers.composite.assignment import assign
@@ -68,9 +68,13 @@ def cut(graph: PhysicalGraph, options: SubmitQuery, nodes: Sequence[NodeInfo], *
 
     Raises
     ------
+    UsageError
+        The name of the session cannot be used.
     BadGraphError, LinkError
         See `managers.composite.assignment.assign`.
     """
+    if options.session and not is_session_name(options.session):
+        raise UsageError(f"{options.session!r} cannot be the name of a session", hint=SESSION_NAME_HINT)
     placed = replace(graph, places=assign(graph, nodes, anew=options.anew))
     slices = {node: b"".join(dump_slice(piece)) for node, piece in slice_by_place(placed).items()}
     by_name = {node.name: node for node in nodes}

@@ -139,7 +139,7 @@ class HostedSession:
             self.session = Session(
                 piece.graph,
                 self._keeper,
-                make_runner(piece.graph, directory, runner, pool.size, pool=pool),
+                make_runner(piece.graph, directory, runner, pool.size, session=self.name, pool=pool),
                 session=self.name,
                 directory=str(directory),
                 clock=clock,

@@ -27,7 +27,7 @@ from dropflow.failure import Failure
 from dropflow.graph.names import oid, row_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice, join, parse_slice
-from dropflow.ids import drop_file_name
+from dropflow.ids import drop_file_name, session_directory_name
 from dropflow.rest.about import about
 from dropflow.rest.naming import locate
 from dropflow.rest.schema import (
@@ -463,7 +463,7 @@ class NodeManager:
         return HostedSession(
             piece,
             deployment,
-            self._root / "sessions" / deployment.session,
+            self._root / "sessions" / session_directory_name(deployment.session),
             links=self._links,
             fetchers=self._fetchers,
             bells=self._bells,

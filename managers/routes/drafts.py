@@ -4,7 +4,6 @@ DALiuGE builds a session in three calls and dropflow in one, so what comes befor
 memory: a manager that restarts has forgotten its drafts, as DALiuGE's does.
 """
 
-import re
 import threading
 import zlib
 from collections.abc import Iterable, Mapping
@@ -16,12 +15,11 @@ import msgspec
 from dropflow.errors import BadGraphError, ConflictError, NotFoundError, UsageError
 from dropflow.graph.interchange import read_pg_stream
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.ids import safe_name
+from dropflow.ids import is_session_name, safe_name
 from dropflow.states import SessionState
 
 __all__ = ["Draft", "Drafts", "session_name"]
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MOST = 1000
 _LONGEST = 255
 
@@ -65,7 +63,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 def session_name(name: str) -> str:
     """The name that dropflow gives to a session that a client of DALiuGE calls so: the same where it is a safe one."""
-    if _NAME.fullmatch(name):
+    if is_session_name(name):
         return name
     return f"{safe_name(name, fallback='session')[:90]}-{zlib.crc32(name.encode(errors='replace')):08x}"
 

@@ -15,6 +15,7 @@ import msgspec
 from dropflow.errors import BadGraphError, ConflictError, DropflowError, HttpError, NotFoundError, UsageError
 from dropflow.graph.names import oids
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.ids import session_directory_name
 from dropflow.rest.bodies import check_depth
 from dropflow.rest.disposition import attachment
 from dropflow.rest.kit import Answer, Call, Limits, Route
@@ -443,7 +444,7 @@ class _Original:
 
     def _directory(self, session: str) -> dict[str, str]:
         root = self._manager.info().root
-        return {"dir": f"{root}/sessions/{session}" if root else ""}
+        return {"dir": f"{root}/sessions/{session_directory_name(session)}" if root else ""}
 
 
 def _node(nodes: tuple[NodeInfo, ...], spelled: str) -> NodeInfo | None:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from dropflow.errors import BadGraphError, DropflowError, HttpError, UsageError
+from dropflow.ids import SESSION_NAME_HINT
 from dropflow.problems import Problem
 from dropflow.rest.failures import status_of
 from dropflow.rest.kit import Answer, Call, Route
@@ -195,7 +196,7 @@ class _Desk:
             return redirect(self._service.deploy(info.id, request).url)
         except msgspec.ValidationError:
             text = f"{form.text('session')[:100]!r} cannot be the name of a session"
-            return self._shown(info, refused=UsageError(text, hint="use letters, digits, dots, dashes, underscores"))
+            return self._shown(info, refused=UsageError(text, hint=SESSION_NAME_HINT))
         except DropflowError as error:
             return self._shown(info, refused=error)
 

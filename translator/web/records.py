@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from dropflow.ids import SESSION_NAME
 from dropflow.problems import Problem
 from dropflow.rest.failures import ErrorBody
 
@@ -123,7 +124,7 @@ class DeployRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """
 
     manager: Annotated[str, Meta(max_length=1024)]
-    session: Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,99})?$")] = ""
+    session: Annotated[str, Meta(pattern=f"^$|{SESSION_NAME}")] = ""
     spread: bool = False
 
 

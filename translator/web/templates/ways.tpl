@@ -10,7 +10,7 @@
 % end
 </select></label>
 <label>Session
-<input name="session" maxlength="100" pattern="[A-Za-z0-9][A-Za-z0-9._\-]*" autocomplete="off" placeholder="named after the graph"></label>
+<input name="session" maxlength="100" autocomplete="off" placeholder="named after the graph"></label>
 <fieldset><legend>Parts</legend>
 <label class="choice"><input type="radio" name="spread" value="yes"{{!" checked" if report.measures.parts == 1 else ""}}> One for each node that is alive</label>
 <label class="choice"><input type="radio" name="spread" value="no"{{!" checked" if report.measures.parts != 1 else ""}}> The {{counted(report.measures.parts, "part")}} below, node after node</label>
