@@ -12,6 +12,8 @@ from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice
+from dropflow.rest.contents import ContentsRequest
+from dropflow.rest.lists import ResultList
 from dropflow.rest.schema import (
     Child,
     Download,
@@ -21,7 +23,6 @@ from dropflow.rest.schema import (
     FailureInfo,
     ManagerInfo,
     NodeInfo,
-    ResultInfo,
     SessionDetail,
     SessionInfo,
     SubmitQuery,
@@ -155,8 +156,20 @@ class Manager(Protocol):
         """
         ...
 
-    def results(self, session: str) -> tuple[ResultInfo, ...]:
-        """What the session left for people."""
+    def results(self, session: str) -> ResultList:
+        """What the session left for people, and the nodes that could not be asked."""
+        ...
+
+    def contents(self, session: str, request: ContentsRequest) -> Download:
+        """Contents of many drops on one node, as the records of `dropflow.rest.contents`.
+
+        What cannot be had of one content is a record among them.
+
+        Raises
+        ------
+        NotFoundError
+            The node is not at or below this manager, or has nothing of the session.
+        """
         ...
 
     def journal(self, session: str) -> Download:

@@ -43,8 +43,9 @@ def log(output: "Output", *, target: "Target", session: str, drop: str) -> Exit:
 def fetch(output: "Output", *, target: "Target", session: str, drop: str | None, directory: str | None) -> Exit:
     """Bring the results of SESSION here, or the content of one DROP of it.
 
-    DIR becomes what 'dropflow run --keep DIR' would have left: results/ and files/. What is there already under the
-    same names is replaced, each file at once. Exit status 1 if something could not be brought.
+    DIR becomes what 'dropflow run --keep DIR' would have left: results/ and files/. A file that is there already with
+    the same content stays, and another one of that name is replaced, so a fetch that was interrupted goes on where it
+    was. Exit status 1 if something could not be brought: the answer lists what, and why.
     """
     from dropflow.cli.connection import connect
     from dropflow.cli.fetching import fetch_results

@@ -1,28 +1,51 @@
-"""The bodies of ``dropflow log`` and ``dropflow fetch``. Nothing that a manager answers leads out of the directory."""
+"""The bodies of ``dropflow log`` and ``dropflow fetch``."""
 
-import secrets
-import shutil
+import errno
 import sys
-import tarfile
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
+from dropflow.cli.arrivals import Arrival, Folder, named
 from dropflow.cli.exits import Exit
-from dropflow.cli.manager_replies import FetchedFile, FetchReply
+from dropflow.cli.manager_replies import FetchedFile, FetchReply, MissedFile
 from dropflow.cli.output import Output, OutputKind
 from dropflow.cli.suggestion import suggestion
-from dropflow.errors import BadFileError, DropflowError, MissingDependencyError, NotFoundError, StorageError
+from dropflow.cli.transfers import Count, transfer_progress
+from dropflow.data.faults import refused
+from dropflow.errors import DropflowError, NotFoundError, ProtocolError, StorageError
 from dropflow.ids import drop_file_name, safe_name
 from dropflow.rest.client import Client
-from dropflow.rest.schema import Download, ResultInfo
+from dropflow.rest.contents import (
+    Begin,
+    ContentsRequest,
+    End,
+    Piece,
+    Record,
+    Refused,
+    Same,
+    Wanted,
+    read_records,
+)
+from dropflow.rest.failures import from_body
+from dropflow.rest.lists import ResultList
+from dropflow.rest.schema import ResultInfo
 
 __all__ = ["fetch_results", "print_log"]
 
-_OUTSIDE = "outside"
+_ABREAST = 8
+"""Requests that are under way at a time."""
+_BATCH_FILES = 250
+_BATCH_BYTES = 64 << 20
+_BAD_NAME = frozenset(
+    {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.EILSEQ, errno.EINVAL}
+)
 
 
 class LogReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +75,7 @@ def print_log(output: Output, client: Client, session: str, drop: str) -> Exit:
 
 
 def fetch_results(output: Output, client: Client, session: str, drop: str | None, directory: str | None) -> Exit:
-    """Bring all results of a session, or one drop, into a directory.
+    """Bring all results of a session, or one drop, into a directory; what is there already stays.
 
     Raises
     ------
@@ -61,138 +84,189 @@ def fetch_results(output: Output, client: Client, session: str, drop: str | None
     StorageError
         The directory cannot be written.
     """
-    wanted = list(client.results(session)) if drop is None else [_one(client, session, drop)]
+    found = client.results(session) if drop is None else _one(client, session, drop)
     root = Path(directory or safe_name(session, fallback="session")).absolute()
-    files, missing = [], []
+    files = [_File(result, path) for result, path in named(found.results)]
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        for result, path in _named(wanted):
-            try:
-                download = client.data(session, result.oid)
-                size = _store(download, root, path, is_directory=result.is_directory)
-            except DropflowError as error:
-                if isinstance(error, StorageError) and error.where.startswith(str(root)):
-                    raise
-                missing.append(f"{result.path} of {result.oid}: {error}")
-                continue
-            files.append(FetchedFile(drop=result.oid, node=result.node, path=str(path), size=size))
+        with Folder(root) as folder, transfer_progress(len(files), quiet=output.kind is OutputKind.QUIET) as count:
+            fetched = _Fetch(client, session, folder, count).run(files)
     except OSError as error:
         raise StorageError(f"results cannot be stored: {error.strerror}", where=str(root)) from error
-    output.answer(
-        FetchReply(ok=not missing, session=session, output=str(root), files=tuple(files), missing=tuple(missing))
-    )
-    return Exit.FAILED if missing else Exit.FINISHED
+    reply = FetchReply.of(session, str(root), [fetched[file] for file in files], silent=found.missing)
+    output.answer(reply)
+    return Exit.FINISHED if reply.ok else Exit.FAILED
 
 
-def _one(client: Client, session: str, drop: str) -> ResultInfo:
-    """The drop as a result: under its path if it is one, else under its id."""
+def _one(client: Client, session: str, drop: str) -> ResultList:
+    """Return the drop as a result: under its path if it is one, else under its id."""
     detail = client.drop(session, drop)
     if detail.is_app:
-        raise NotFoundError(
-            f"{detail.oid} is an application, and has no content", hint=f"see {suggestion('log', session, detail.oid)}"
+        hint = f"see {suggestion('log', session, detail.oid)}"
+        raise NotFoundError(f"{detail.oid} is an application, and has no content", hint=hint)
+    known = next((result for result in client.results(session).results if result.oid == detail.oid), None)
+    return ResultList(
+        results=(
+            known
+            or ResultInfo(
+                drop=detail.drop,
+                oid=detail.oid,
+                name=detail.name,
+                node=detail.node,
+                path=f"results/{drop_file_name(detail.oid)}",
+                size=detail.size or 0,
+                is_directory=detail.category == "Directory",
+            ),
         )
-    found = next((result for result in client.results(session) if result.oid == detail.oid), None)
-    return found or ResultInfo(
-        drop=detail.drop,
-        oid=detail.oid,
-        name=detail.name,
-        node=detail.node,
-        path=f"results/{drop_file_name(detail.oid)}",
-        size=detail.size or 0,
-        is_directory=detail.category == "Directory",
     )
 
 
-def _named(results: Iterable[ResultInfo]) -> Iterator[tuple[ResultInfo, PurePosixPath]]:
-    """Each result with a path of its own below the directory; what two nodes call the same is told apart by node."""
-    taken: set[PurePosixPath] = set()
-    for result in results:
-        path = _confined(result.path)
-        if path in taken:
-            path = path.with_name(f"{path.name}~{safe_name(result.node, fallback='node')}")
-        while path in taken:
-            path = path.with_name(f"{path.name}~{result.drop}")
-        taken.add(path)
-        yield result, path
+class _File(NamedTuple):
+    """A result, and where it is to be in the directory."""
 
+    result: ResultInfo
+    path: PurePosixPath
 
-def _confined(path: str) -> PurePosixPath:
-    """`path` below the directory, whatever it says: absolute ones below ``outside``, and no way up."""
-    given = PurePosixPath(path)
-    parts = [part for part in given.parts if part not in ("/", "//", "..", ".")]
-    if given.is_absolute() or ".." in given.parts:
-        parts.insert(0, _OUTSIDE)
-    return PurePosixPath(*parts) if parts else PurePosixPath(_OUTSIDE, "unnamed")
-
-
-def _store(download: Download, root: Path, path: PurePosixPath, *, is_directory: bool) -> int:
-    """Write one download under a hidden name, then put it in its place; its size in bytes."""
-    target = root / path
-    if not target.parent.resolve().is_relative_to(root.resolve()):
-        raise BadFileError("a link in the directory leads out of it", where=str(target.parent))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        with closing(_Reader(download)) as stream:
-            if is_directory:
-                unfinished.mkdir()
-                _unpack(stream, unfinished)
-            else:
-                with unfinished.open("xb") as file:
-                    shutil.copyfileobj(stream, file, 1 << 20)
-            if download.size is not None and stream.count != download.size:
-                text = f"the content is cut off: {stream.count} of {download.size} bytes came"
-                raise BadFileError(text, where=str(path))
-        if target.is_dir() and not target.is_symlink():
-            shutil.rmtree(target)
-        unfinished.replace(target)
-    finally:
-        if unfinished.is_dir():
-            shutil.rmtree(unfinished, ignore_errors=True)
-        else:
-            unfinished.unlink(missing_ok=True)
-    return stream.count
-
-
-def _unpack(stream: Any, directory: Path) -> None:
-    if not hasattr(tarfile, "data_filter"):
-        raise MissingDependencyError(
-            "this Python cannot unpack directories safely", hint="use Python 3.11.4 or newer, or run fetch elsewhere"
+    def fetched(self, size: int, *, was_there: bool = False) -> FetchedFile:
+        return FetchedFile(
+            drop=self.result.oid, node=self.result.node, path=str(self.path), size=size, was_there=was_there
         )
+
+    def missed(self, error: DropflowError) -> MissedFile:
+        return MissedFile(
+            drop=self.result.oid, node=self.result.node, path=str(self.path), code=error.code, text=str(error)
+        )
+
+
+class _Fetch:
+    """Brings files, many at a time in one request and several requests at a time."""
+
+    def __init__(self, client: Client, session: str, folder: Folder, count: Count) -> None:
+        self._client = client
+        self._session = session
+        self._folder = folder
+        self._count = count
+        self._stop = threading.Event()
+
+    def run(self, files: Sequence[_File]) -> dict[_File, FetchedFile | MissedFile]:
+        """Return what became of each file.
+
+        Raises
+        ------
+        OSError
+            The directory cannot be written; everything else is stopped.
+        """
+        found: dict[_File, FetchedFile | MissedFile] = {}
+        with ThreadPoolExecutor(_ABREAST, thread_name_prefix="fetch") as pool:
+            try:
+                for became in pool.map(self._batch, _batches(files)):
+                    found |= became
+            except BaseException:
+                self._stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return found
+
+    def _batch(self, files: Sequence[_File]) -> dict[_File, FetchedFile | MissedFile]:
+        """Bring files that are on one node by one request."""
+        found: dict[_File, FetchedFile | MissedFile] = {}
+        error: DropflowError = ProtocolError("the answer ends before it", where=self._client.url)
+        try:
+            wanted = [
+                Wanted(row=file.result.drop, digest=self._folder.digest(file.path, file.result.size)) for file in files
+            ]
+            request = ContentsRequest(node=files[0].result.node, wanted=tuple(wanted))
+            chunks = self._client.contents(self._session, request).chunks
+            for file, became in self._received(files, read_records(chunks)):
+                found[file] = became
+                self._count(became.size)
+        except DropflowError as raised:
+            error = raised
+        return {file: found.get(file) or file.missed(error) for file in files}
+
+    def _received(
+        self, files: Sequence[_File], records: Iterator[Record]
+    ) -> Iterator[tuple[_File, FetchedFile | MissedFile]]:
+        """Write the contents that come, and yield what became of each."""
+        file, arrival, error = files[0], None, None
+        try:
+            for record in records:
+                if self._stop.is_set():
+                    return
+                if isinstance(record, Piece):
+                    if arrival is not None:
+                        arrival.write(record.data)
+                    continue
+                if not isinstance(record, End):
+                    file = self._file(files, record.index)
+                if isinstance(record, Begin):
+                    arrival, error = self._begin(file, is_directory=record.is_directory)
+                elif isinstance(record, Same):
+                    yield file, file.fetched(file.result.size, was_there=True)
+                else:
+                    if isinstance(record, Refused):
+                        error = from_body(500, {"error": msgspec.to_builtins(record.error)})
+                    digest = record.digest if isinstance(record, End) else ""
+                    yield file, _end(file, arrival, digest, error)
+                    arrival = error = None
+        finally:
+            if arrival is not None:
+                arrival.close()
+
+    def _file(self, files: Sequence[_File], index: int) -> _File:
+        if not 0 <= index < len(files):
+            raise ProtocolError(f"content {index} was not asked for", where=self._client.url)
+        return files[index]
+
+    def _begin(self, file: _File, *, is_directory: bool) -> tuple[Arrival | None, DropflowError | None]:
+        try:
+            return self._folder.begin(file.path, is_directory=is_directory), None
+        except DropflowError as error:
+            return None, error
+        except OSError as error:
+            return None, _of_name(file, error)
+
+
+def _end(file: _File, arrival: Arrival | None, digest: str, error: DropflowError | None) -> FetchedFile | MissedFile:
+    """Put a content in its place; what became of it."""
+    if arrival is None:
+        return file.missed(error or ProtocolError("the content ends before it begins"))
     try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            archive.extractall(directory, filter="data")
-        while stream.read(1 << 20):  # the padding behind the archive counts, too
-            pass
-    except (tarfile.TarError, EOFError) as error:
-        raise BadFileError(f"the directory cannot be unpacked: {error}") from error
+        if error is None:
+            arrival.finish(digest)
+            return file.fetched(arrival.size)
+    except DropflowError as raised:
+        error = raised
+    except OSError as raised:
+        error = _of_name(file, raised)
+    finally:
+        arrival.close()
+    return file.missed(error)
 
 
-class _Reader:
-    """The chunks of a download as a file that is read once, and how many bytes they were."""
+def _of_name(file: _File, error: OSError) -> DropflowError:
+    """Return the error for a file that cannot have its name; what concerns all files is raised."""
+    if error.errno not in _BAD_NAME:
+        raise error
+    return refused("write", str(file.path), error)
 
-    def __init__(self, download: Download) -> None:
-        self._chunks = download.chunks
-        self._rest = b""
-        self.count = 0
 
-    def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes; fewer only at the end, as `tarfile` wants it."""
-        pieces, length = [self._rest], len(self._rest)
-        while size < 0 or length < size:
-            piece = next(self._chunks, b"")
-            if not piece:
-                break
-            self.count += len(piece)
-            pieces.append(piece)
-            length += len(piece)
-        whole = b"".join(pieces)
-        cut = len(whole) if size < 0 else size
-        self._rest = whole[cut:]
-        return whole[:cut]
+def _batches(files: Sequence[_File]) -> Iterator[Sequence[_File]]:
+    """Yield files of one node at a time, the nodes in turns."""
+    by_node: dict[str, list[_File]] = defaultdict(list)
+    for file in files:
+        by_node[file.result.node].append(file)
+    for turn in zip_longest(*(_cut(mine) for mine in by_node.values())):
+        yield from (batch for batch in turn if batch is not None)
 
-    def close(self) -> None:
-        """Let the connection go."""
-        close = getattr(self._chunks, "close", None)
-        if close is not None:
-            close()
+
+def _cut(files: Sequence[_File]) -> Iterator[Sequence[_File]]:
+    batch: list[_File] = []
+    size = 0
+    for file in files:
+        if batch and (len(batch) == _BATCH_FILES or size + file.result.size > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(file)
+        size += file.result.size
+    if batch:
+        yield batch

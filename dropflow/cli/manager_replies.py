@@ -16,6 +16,7 @@ __all__ = [
     "FetchReply",
     "FetchedFile",
     "KeyReply",
+    "MissedFile",
     "NodesReply",
     "SessionReply",
     "SessionsReply",
@@ -26,6 +27,7 @@ __all__ = [
 _ALWAYS = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
 _SHOWN_FAILURES = 10
 _SHOWN_FILES = 12
+_SHOWN_MISSING = 50
 _SHOWN_NODES = 40
 _DETAIL_LINES = 12
 
@@ -216,31 +218,88 @@ class NodesReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One result that was brought here."""
+    """One result that is here now; `was_there` tells that it was before, with the same content."""
 
     drop: str
     node: str
     path: str
     size: int
+    was_there: bool = False
+
+
+class MissedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One result that could not be brought, and why."""
+
+    drop: str
+    node: str
+    path: str
+    code: str
+    text: str
+    size: int = 0
 
 
 class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Which results were brought, and which could not be."""
+    """Which results are here, and which could not be brought.
+
+    Attributes
+    ----------
+    fetched, were_there, missed : int
+        How many results were brought, were here already, and could not be brought.
+    bytes : int
+        Of the results that were brought.
+    missing : tuple of MissedFile
+        What could not be brought.
+    silent : tuple of str
+        Nodes that could not be asked for their results.
+    """
 
     ok: bool
     session: str
     output: str
+    fetched: int
+    were_there: int
+    missed: int
+    bytes: int
     files: tuple[FetchedFile, ...]
-    missing: tuple[str, ...] = ()
+    missing: tuple[MissedFile, ...] = ()
+    silent: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, session: str, output: str, results: Sequence[FetchedFile | MissedFile], silent: tuple[str, ...]
+    ) -> "FetchReply":
+        """Return the reply for what became of each result."""
+        files = tuple(one for one in results if isinstance(one, FetchedFile))
+        missing = tuple(one for one in results if isinstance(one, MissedFile))
+        fresh = [file for file in files if not file.was_there]
+        return cls(
+            ok=not missing and not silent,
+            session=session,
+            output=output,
+            fetched=len(fresh),
+            were_there=len(files) - len(fresh),
+            missed=len(missing),
+            bytes=sum(file.size for file in fresh),
+            files=files,
+            missing=missing,
+            silent=silent,
+        )
 
     def lines(self) -> Iterator[str]:
         """The files, then what is missing and why."""
-        size = readable_bytes(sum(file.size for file in self.files))
-        yield f"{plural(len(self.files), 'result')} ({size}) in {self.output}"
-        yield from (f"  {file.path}" for file in self.files[:_SHOWN_FILES])
-        if len(self.files) > _SHOWN_FILES:
-            yield f"  ... and {len(self.files) - _SHOWN_FILES} more"
-        yield from (f"missing: {text}" for text in self.missing)
+        there = f", {self.were_there:,} were there already" if self.were_there else ""
+        yield f"{plural(self.fetched, 'result')} ({readable_bytes(self.bytes)}) in {self.output}{there}"
+        shown = [file for file in self.files if not file.was_there]
+        yield from (f"  {file.path}" for file in shown[:_SHOWN_FILES])
+        if len(shown) > _SHOWN_FILES:
+            yield f"  ... and {len(shown) - _SHOWN_FILES:,} more (--output json has them all)"
+        for one in self.missing[:_SHOWN_MISSING]:
+            yield f"missing: {one.path} of {one.drop} on {one.node}: {one.text}"
+        if len(self.missing) > _SHOWN_MISSING:
+            yield f"missing: {len(self.missing) - _SHOWN_MISSING:,} more (--output json has them all)"
+        yield from (f"missing: the results on node {node}, which could not be asked" for node in self.silent)
+        if not self.ok:
+            yield f"to bring what is missing: {suggestion('fetch', self.session)} again, with the same -o"
 
 
 def failure_lines(failures: Sequence[FailureInfo], session: str) -> Iterator[str]:

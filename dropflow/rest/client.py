@@ -17,6 +17,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slice_stream import parse_slices
 from dropflow.graph.slicing import Slice
 from dropflow.rest.changes import apply_change
+from dropflow.rest.contents import ContentsRequest
 from dropflow.rest.disposition import file_name
 from dropflow.rest.lists import ChildList, EpochRequest, FailureList, NodeList, ReachList, ResultList, SessionList
 from dropflow.rest.schema import (
@@ -31,7 +32,6 @@ from dropflow.rest.schema import (
     NodeInfo,
     ProbeRequest,
     Reach,
-    ResultInfo,
     SessionDetail,
     SessionInfo,
     SubmitQuery,
@@ -245,9 +245,14 @@ class Client:
         """Content of a data drop."""
         return self._download(f"/sessions/{_segment(session)}/drops/{_segment(drop)}/data")
 
-    def results(self, session: str) -> tuple[ResultInfo, ...]:
-        """What the session left for people."""
-        return self._get(f"/sessions/{_segment(session)}/results", ResultList).results
+    def results(self, session: str) -> ResultList:
+        """What the session left for people, and the nodes that could not be asked."""
+        return self._get(f"/sessions/{_segment(session)}/results", ResultList)
+
+    def contents(self, session: str, request: ContentsRequest) -> Download:
+        """Contents of many drops on one node; see `dropflow.rest.contents.read_records`."""
+        target = _path(f"/sessions/{_segment(session)}/contents", {})
+        return self._streamed(Request("POST", target, body=[msgspec.json.encode(request)], accept="*/*"))
 
     def journal(self, session: str) -> Download:
         """The journal, or a tar file with those of several nodes."""
@@ -288,7 +293,10 @@ class Client:
         return ProtocolError(f"the answer is not understood: {error}", where=self.url, hint=hint)
 
     def _download(self, path: str) -> Download:
-        response, chunks = self._transport.stream(Request("GET", _path(path, {}), accept="*/*"))
+        return self._streamed(Request("GET", _path(path, {}), accept="*/*"))
+
+    def _streamed(self, request: Request) -> Download:
+        response, chunks = self._transport.stream(request)
         size = response.getheader("Content-Length")
         return Download(
             name=file_name(response.getheader("Content-Disposition", "")),

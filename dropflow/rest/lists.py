@@ -38,9 +38,10 @@ class FailureList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultList(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session left for people."""
+    """What a session left for people. `missing` names the nodes that could not be asked."""
 
     results: tuple[ResultInfo, ...]
+    missing: tuple[str, ...] = ()
 
 
 class EpochRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

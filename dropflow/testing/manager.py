@@ -12,12 +12,16 @@ from typing import Any
 import msgspec
 
 from dropflow.clock import Clock
+from dropflow.data.fingerprint import digest
 from dropflow.errors import BadGraphError, ConflictError, DropflowError, GoneError, NotFoundError, UsageError
 from dropflow.graph.names import oid, oids
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice, join, parse_slice, slice_by_place
 from dropflow.graph.templates import Kind
 from dropflow.ids import drop_file_name, safe_name
+from dropflow.rest.contents import MEDIA_TYPE, Begin, ContentsRequest, End, Piece, Record, Refused, Same, write_records
+from dropflow.rest.failures import to_body
+from dropflow.rest.lists import ResultList
 from dropflow.rest.naming import locate
 from dropflow.rest.schema import (
     Child,
@@ -362,12 +366,12 @@ class FakeManager:
             raise NotFoundError(f"drop {row.oid!r} has no content", where=session)
         return _download(drop_file_name(row.oid), "application/octet-stream", found.content[row.drop])
 
-    def results(self, session: str) -> tuple[ResultInfo, ...]:
+    def results(self, session: str) -> ResultList:
         """All content, as if each were a leaf."""
         self._check("results")
         found = self._find(session)
         rows = [row for row in found.rows if row.drop in found.content and row.state == "COMPLETED"]
-        return tuple(
+        results = tuple(
             ResultInfo(
                 drop=row.drop,
                 oid=row.oid,
@@ -378,6 +382,28 @@ class FakeManager:
             )
             for row in rows
         )
+        return ResultList(results=results)
+
+    def contents(self, session: str, request: ContentsRequest) -> Download:
+        """What `data` answers for each of the drops."""
+        self._check("contents")
+        found = self._find(session)
+
+        def records() -> Iterator[Record]:
+            for index, one in enumerate(request.wanted):
+                try:
+                    content = b"".join(self.data(session, found.rows[one.row].oid).chunks)
+                except DropflowError as error:
+                    yield Refused(index, to_body(error))
+                    continue
+                now = digest()
+                now.update(content)
+                if now.hexdigest() == one.digest:
+                    yield Same(index)
+                else:
+                    yield from (Begin(index), Piece(content), End(now.hexdigest()))
+
+        return Download(name="contents", content_type=MEDIA_TYPE, size=None, chunks=write_records(records()))
 
     def journal(self, session: str) -> Download:
         """A text that says what it is."""

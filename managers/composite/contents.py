@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 
-from dropflow.errors import LinkError
+from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice, join
+from dropflow.rest.contents import ContentsRequest
+from dropflow.rest.lists import ResultList
 from dropflow.rest.naming import locate
-from dropflow.rest.schema import Download, DropDetail, DropInfo, DropPage, DropQuery, FailureInfo, ResultInfo
+from dropflow.rest.schema import Download, DropDetail, DropInfo, DropPage, DropQuery, FailureInfo
 from managers.api import Manager
 from managers.composite.archive import bundle, close
 from managers.composite.asking import Asker, Replies
@@ -107,12 +109,22 @@ class Contents:
         remembered = [failure for part in missing for failure in told_by(part, lost_nodes(told)).failures]
         return merge_failures([*told, *remembered])
 
-    def results(self, session: str) -> tuple[ResultInfo, ...]:
-        """What the session left on the children that answer, in the order of the graph."""
+    def results(self, session: str) -> ResultList:
+        """What the session left on the children that answer, in the order of the graph, and the nodes that do not."""
         replies = self._asker.ask(lambda child: child.results(session))
         replies.raise_unless_answered(f"session {session!r}")
-        found = (result for _, results in replies.values for result in results)
-        return tuple(sorted(found, key=lambda result: (result.drop, result.node)))
+        found = [result for _, told in replies.values for result in told.results]
+        below = [name for _, told in replies.values for name in told.missing]
+        refused = [view.name for view, _ in replies.refusals]
+        return ResultList(
+            results=tuple(sorted(found, key=lambda result: (result.drop, result.node))),
+            missing=tuple(sorted({*below, *refused, *self._missing(session, replies)})),
+        )
+
+    def contents(self, session: str, request: ContentsRequest) -> Download:
+        """Contents of many drops, from the child that has their node; its records pass through as they are."""
+        view = self._holder(request.node)
+        return self._open(view, lambda child: child.contents(session, request), f"session {session!r}")
 
     def journal(self, session: str) -> Download:
         """The journal of the only child that holds the session, or those of several in a tar file."""
@@ -139,10 +151,13 @@ class Contents:
     def _locate(self, session: str, drop: str) -> tuple[ChildView, DropInfo]:
         """Return the child that holds the drop that `drop` names, and the drop in a row."""
         found = locate(partial(self.drops, session), drop, session=session)
+        return self._holder(found.node), found
+
+    def _holder(self, node: str) -> ChildView:
         for view in self._children.views():
-            if found.node in {node.name for node in view.nodes}:
-                return view, found
-        raise LinkError(f"node {found.node} of drop {found.oid!r} is below no child any more", where=self._name)
+            if node in {one.name for one in view.nodes}:
+                return view
+        raise NotFoundError(f"node {node} is not below {self._name}", hint="see 'dropflow nodes'")
 
     def _open(self, view: ChildView, call: Callable[[Manager], Download], what: str) -> Download:
         replies = self._asker.ask(call, among=[view], seconds=_LONG, discard=close)

@@ -14,6 +14,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice
 from dropflow.rest.about import about
 from dropflow.rest.client import Client
+from dropflow.rest.contents import ContentsRequest
+from dropflow.rest.lists import ResultList
 from dropflow.rest.schema import (
     Child,
     Download,
@@ -23,7 +25,6 @@ from dropflow.rest.schema import (
     FailureInfo,
     ManagerInfo,
     NodeInfo,
-    ResultInfo,
     SessionDetail,
     SessionInfo,
     SubmitQuery,
@@ -318,9 +319,13 @@ class Composite:
         """Content of a data drop, from the node that holds it."""
         return self._contents.data(session, drop)
 
-    def results(self, session: str) -> tuple[ResultInfo, ...]:
-        """What the session left on the nodes that answer."""
+    def results(self, session: str) -> ResultList:
+        """What the session left on the nodes that answer, and which do not."""
         return self._contents.results(session)
+
+    def contents(self, session: str, request: ContentsRequest) -> Download:
+        """Contents of many drops on one node."""
+        return self._contents.contents(session, request)
 
     def journal(self, session: str) -> Download:
         """The journals of all children in one tar file, or that of the only one."""

@@ -35,8 +35,13 @@ def file_download(path: Path, name: str, content_type: str = _BINARY) -> Downloa
     return Download(name=name, content_type=content_type, size=size, chunks=_chunks(stream, size))
 
 
-def content_download(handle: Handle, name: str) -> Download:
+def content_download(handle: Handle, name: str, *, top: str | None = None) -> Download:
     """Content of a data drop; a directory comes as a tar file.
+
+    Parameters
+    ----------
+    top : str, optional
+        What the directory is called in the tar file; `name` unless given.
 
     Raises
     ------
@@ -51,7 +56,7 @@ def content_download(handle: Handle, name: str) -> Download:
     if handle.kind == "directory":
         stream = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever exhausts the chunks
         with storage("pack", handle.location), tarfile.open(fileobj=stream, mode="w") as tar:
-            tar.add(handle.location, arcname=name)
+            tar.add(handle.location, arcname=name if top is None else top)
         size = stream.tell()
         stream.seek(0)
         return Download(name=f"{name}.tar", content_type="application/x-tar", size=size, chunks=_chunks(stream, size))

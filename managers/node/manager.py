@@ -13,6 +13,7 @@ import psutil
 
 from dropflow import __version__
 from dropflow.clock import Clock, SystemClock
+from dropflow.engine.api import Handle
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.errors import (
     ConflictError,
@@ -29,6 +30,9 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice, join, parse_slice
 from dropflow.ids import drop_file_name, session_directory_name
 from dropflow.rest.about import about
+from dropflow.rest.contents import MEDIA_TYPE as CONTENTS
+from dropflow.rest.contents import ContentsRequest, write_records
+from dropflow.rest.lists import ResultList
 from dropflow.rest.naming import locate
 from dropflow.rest.schema import (
     Child,
@@ -40,7 +44,6 @@ from dropflow.rest.schema import (
     Load,
     ManagerInfo,
     NodeInfo,
-    ResultInfo,
     Role,
     SessionDetail,
     SessionInfo,
@@ -52,6 +55,7 @@ from managers.keys import ClusterKey
 from managers.links import Delivery, LinkChange, LinkEvent, Links, LinkSettings, Source
 from managers.messages import PROTOCOL, Events, Stop
 from managers.node import picture
+from managers.node.batches import batch
 from managers.node.bells import Bells
 from managers.node.downloads import content_download, file_download
 from managers.node.fetchers import Fetchers
@@ -354,7 +358,27 @@ class NodeManager:
 
     def data(self, session: str, drop: str) -> Download:
         """Content of a data drop."""
-        hosted, row = self._find(session), self._row(session, drop)
+        name, handle = self._content(session, self._row(session, drop))
+        return content_download(handle, name)
+
+    def contents(self, session: str, request: ContentsRequest) -> Download:
+        """Contents of many drops."""
+        piece = self._find(session).piece
+        if request.node != self.name:
+            raise NotFoundError(f"this is node {self.name}, not {request.node}", where=session)
+
+        def find(drop: int) -> tuple[str, Handle]:
+            row = piece.local(drop)
+            if row is None or not piece.is_own[row]:
+                raise NotFoundError(f"the drop in row {drop} is not on node {self.name}", where=session)
+            return self._content(session, row)
+
+        chunks = write_records(batch(request.wanted, find))
+        return Download(name=f"{session}-contents", content_type=CONTENTS, size=None, chunks=chunks)
+
+    def _content(self, session: str, row: int) -> tuple[str, Handle]:
+        """Return the name of a drop as part of a path, and its content."""
+        hosted = self._find(session)
         name = oid(hosted.piece.graph, row)
         handle = hosted.session.ask(lambda live: live.handle(row))
         if handle is None:
@@ -372,13 +396,13 @@ class NodeManager:
                     hint="set persist on its node to keep it",
                 )
             raise NotFoundError(f"drop {name} has no content: it is {state}", where=session)
-        return content_download(handle, drop_file_name(name))
+        return drop_file_name(name), handle
 
-    def results(self, session: str) -> tuple[ResultInfo, ...]:
+    def results(self, session: str) -> ResultList:
         """What the session left for people."""
         hosted = self._find(session)
         held = hosted.session.ask(lambda live: live.held())
-        return picture.results(hosted.piece, held, hosted.directory)
+        return ResultList(results=picture.results(hosted.piece, held, hosted.directory))
 
     def journal(self, session: str) -> Download:
         """The journal."""

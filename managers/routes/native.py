@@ -15,6 +15,8 @@ from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slice_stream import MEDIA_TYPE as SLICES
 from dropflow.graph.slice_stream import dump_slices
+from dropflow.rest.contents import MEDIA_TYPE as CONTENTS
+from dropflow.rest.contents import ContentsRequest
 from dropflow.rest.disposition import attachment
 from dropflow.rest.kit import Answer, Call, Limits, Route, Streams
 from dropflow.rest.lists import ChildList, Done, EpochRequest, FailureList, NodeList, ResultList, SessionList
@@ -146,6 +148,7 @@ def _session_routes(to: "_Handlers") -> list[Route]:
         row("GET", _SESSION + "/events", to.events, "Changes as they happen", gives="text/event-stream"),
         row("GET", _SESSION + "/failures", to.failures, "All root causes of failures", answer=FailureList),
         row("GET", _SESSION + "/results", to.results, "What the session left for people", answer=ResultList),
+        row("POST", _SESSION + "/contents", to.contents, "Download contents", body=ContentsRequest, gives=CONTENTS),
         row("GET", _SESSION + "/journal", to.journal, "Download the journal", gives="application/octet-stream"),
         row("GET", _SESSION + "/graph", to.graph, "Download the graph", query=GraphQuery, gives=GRAPH_MEDIA_TYPE),
         row("GET", _SESSION + "/slices", to.slices, "What nodes hold of the graph, for a manager above", gives=SLICES),
@@ -262,7 +265,10 @@ class _Handlers:
         return FailureList(failures=self._manager.failures(_session(call)))
 
     def results(self, call: Call) -> ResultList:
-        return ResultList(results=self._manager.results(_session(call)))
+        return self._manager.results(_session(call))
+
+    def contents(self, call: Call) -> Answer:
+        return _downloaded(self._manager.contents(_session(call), call.body))
 
     def log(self, call: Call) -> Answer:
         return _downloaded(self._manager.log(_session(call), _named(call, "drop")))

@@ -345,7 +345,7 @@ class _Original:
         return {"session": spelled, "status": int(status), "oid": drop, "logs": list(log_records(text.splitlines()))}
 
     def drop_path(self, call: Call) -> object:
-        results = self._manager.results(session_name(call.path["session"]))
+        results = self._manager.results(session_name(call.path["session"])).results
         return {"filepath": next((result.path for result in results if result.oid == call.path["drop"]), "")}
 
     def drop_data(self, call: Call) -> object:

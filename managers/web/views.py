@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.errors import DropflowError
+from dropflow.rest.lists import ResultList
 from dropflow.rest.schema import (
     Child,
     DropDetail,
@@ -181,13 +182,14 @@ def session_view(manager: Manager, session: str, query: DropQuery) -> SessionVie
     detail, around = manager.session(session), _Around()
     page = manager.drops(session, query)
     missing = tuple(f"Node {node} could not be asked for its drops." for node in page.missing)
-    results: tuple[ResultInfo, ...] = around.ask(lambda: manager.results(session), ())
+    results = around.ask(lambda: manager.results(session), ResultList(results=()))
+    missing += tuple(f"Node {node} could not be asked for its results." for node in results.missing)
     return SessionView(
         manager=manager.info(),
         session=detail,
         drops=page,
         query=query,
-        results=results,
+        results=results.results,
         warnings=(*missing, *around.warnings),
     )
 

@@ -10,6 +10,8 @@ import pytest
 
 from dropflow.cli.main import main
 from dropflow.cli.output import TableOutput
+from dropflow.errors import LinkError
+from dropflow.rest.lists import ResultList
 from dropflow.testing.manager import FakeManager, made_up
 from managers.service import Service
 
@@ -191,7 +193,8 @@ def test_results_are_fetched_with_their_bytes(ask: Ask, manager: FakeManager, tm
     """Every result lands under its path below the directory, as it was."""
     answer = ask("fetch", "finished", "-o", "here", "--output", "json")
     results = {
-        result.path: b"".join(manager.data("finished", result.oid).chunks) for result in manager.results("finished")
+        result.path: b"".join(manager.data("finished", result.oid).chunks)
+        for result in manager.results("finished").results
     }
 
     assert answer.status == 0
@@ -208,15 +211,49 @@ def test_one_drop_is_fetched_alone(ask: Ask, manager: FakeManager, tmp_path: Pat
     assert [path.read_bytes() for path in files] == [b"".join(manager.data("finished", "fan_d_0-0").chunks)]
 
 
-def test_what_cannot_be_fetched_is_named(ask: Ask, manager: FakeManager) -> None:
-    """The other results come all the same, and the status is 1."""
-    from dropflow.errors import GoneError  # noqa: PLC0415 - one test's own
+def test_what_cannot_be_fetched_is_named(ask: Ask, manager: FakeManager, tmp_path: Path) -> None:
+    """The other results come all the same, everything that is missing is told at once, and the status is 1."""
+    manager.write("finished", 22, b"another")
+    wanted = manager.results("finished").results
+    lost = wanted[0]
+    manager.advance("finished", {lost.drop: "EXPIRED"})
+    manager.results = lambda _: ResultList(results=wanted, missing=("far",))  # type: ignore[method-assign]
+    answer = ask("fetch", "finished", "-o", "here", "--output", "json")
+    told = ask("fetch", "finished", "-o", "here")
 
-    manager.refuse("data", GoneError("it was released"))
-    answer = ask("fetch", "finished", "-o", "here")
+    assert answer.status == told.status == 1
+    assert [(one["drop"], one["code"]) for one in answer.json["missing"]] == [(lost.oid, "DF121")]
+    assert (answer.json["fetched"], answer.json["missed"], answer.json["silent"]) == (len(wanted) - 1, 1, ["far"])
+    assert f"missing: {lost.path} of {lost.oid}" in told.text
+    assert "node far, which could not be asked" in told.text
+    assert not (tmp_path / "here" / lost.path).exists()
+
+
+def test_a_node_that_breaks_off_is_a_miss(ask: Ask, manager: FakeManager) -> None:
+    """Results that a manager refuses as a whole are missing, each with the reason."""
+    manager.refuse("contents", LinkError("nothing listens there"))
+    answer = ask("fetch", "finished", "-o", "here", "--output", "json")
 
     assert answer.status == 1
-    assert "it was released" in answer.err + answer.text
+    assert {one["drop"] for one in answer.json["missing"]} == {one.oid for one in manager.results("finished").results}
+    assert all("nothing listens there" in one["text"] for one in answer.json["missing"])
+
+
+def test_what_is_there_is_not_fetched_again(ask: Ask, manager: FakeManager, tmp_path: Path) -> None:
+    """A second fetch brings only what is missing or another content."""
+    manager.write("finished", 22, b"another")
+    first, second, *_ = manager.results("finished").results
+    ask("fetch", "finished", "-o", "here")
+    (tmp_path / "here" / first.path).unlink()
+    damaged = tmp_path / "here" / second.path
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-1] + b"?")
+    answer = ask("fetch", "finished", "-o", "here", "--output", "json")
+
+    total = len(manager.results("finished").results)
+    assert (answer.status, answer.json["fetched"], answer.json["were_there"]) == (0, 2, total - 2)
+    assert damaged.read_bytes() == whole
+    assert {file["path"] for file in answer.json["files"] if not file["was_there"]} == {first.path, second.path}
 
 
 def test_nodes_are_listed_with_their_load(ask: Ask) -> None:

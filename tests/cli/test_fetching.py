@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.cli.fetching import _confined, _named, _store
+from dropflow.cli.arrivals import _UNFINISHED, Folder, _confined, named
+from dropflow.data.fingerprint import digest, fingerprint
 from dropflow.errors import BadFileError
-from dropflow.rest.schema import Download, ResultInfo
+from dropflow.rest.schema import ResultInfo
 
 PATHS = st.lists(st.sampled_from(["a", "b", "..", ".", "", "c d", "~"]), min_size=1).map("/".join)
 
@@ -21,9 +22,18 @@ def result(path: str, *, node: str = "n", drop: int = 0) -> ResultInfo:
     return ResultInfo(drop=drop, oid=f"d{drop}", name="d", node=node, path=path, size=0)
 
 
-def download(*chunks: bytes, size: int | None = None) -> Download:
-    """Content on its way."""
-    return Download(name="x", content_type="application/octet-stream", size=size, chunks=iter(chunks))
+def put(root: Path, path: str, *chunks: bytes, is_directory: bool = False, wanted: str = "") -> None:
+    """Let a content arrive; `wanted` is the digest that the node tells, the right one unless given."""
+    found = digest()
+    found.update(b"".join(chunks))
+    with Folder(root) as folder:
+        arrival = folder.begin(PurePosixPath(path), is_directory=is_directory)
+        try:
+            for chunk in chunks:
+                arrival.write(chunk)
+            arrival.finish(wanted or found.hexdigest())
+        finally:
+            arrival.close()
 
 
 @given(path=PATHS, absolute=st.booleans())
@@ -40,7 +50,7 @@ def test_no_path_leads_out(path: str, *, absolute: bool) -> None:
 def test_no_two_results_share_a_file(given_paths: list[tuple[str, str]]) -> None:
     """Results that nodes call the same are all kept."""
     results = [result(path, node=node, drop=at) for at, (path, node) in enumerate(given_paths)]
-    paths = [path for _, path in _named(results)]
+    paths = [path for _, path in named(results)]
 
     assert len(set(paths)) == len(results)
 
@@ -52,11 +62,11 @@ def test_ordinary_paths_stay_as_they_are() -> None:
     assert str(_confined("/data/out/y.fits")) == "outside/data/out/y.fits"
 
 
-def test_content_that_is_cut_off_is_refused(tmp_path: Path) -> None:
-    """Fewer bytes than promised leave nothing behind, and what was there stays."""
+def test_content_that_is_damaged_is_refused(tmp_path: Path) -> None:
+    """Other bytes than the node has sent leave nothing behind, and what was there stays."""
     (tmp_path / "x").write_bytes(b"before")
-    with pytest.raises(BadFileError, match="3 of 5 bytes"):
-        _store(download(b"abc", size=5), tmp_path, PurePosixPath("x"), is_directory=False)
+    with pytest.raises(BadFileError, match="damaged on its way"):
+        put(tmp_path, "x", b"abc", wanted="0" * 32)
 
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("x", b"before")]
 
@@ -68,7 +78,7 @@ def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
     outside.mkdir()
     (inside / "results").symlink_to(outside)
     with pytest.raises(BadFileError, match="leads out"):
-        _store(download(b"abc"), inside, PurePosixPath("results/x"), is_directory=False)
+        put(inside, "results/x", b"abc")
 
     assert list(outside.iterdir()) == []
 
@@ -94,10 +104,9 @@ def test_directories_are_unpacked(tmp_path: Path, cut: Callable[[bytes], list[by
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "old").touch()
     data = packed(("a.txt", b"one", ""), ("deep/b.txt", b"two", ""))
-    size = _store(download(*cut(data), size=len(data)), tmp_path, PurePosixPath("out"), is_directory=True)
+    put(tmp_path, "out", *cut(data), is_directory=True)
     files = {str(path.relative_to(tmp_path / "out")): path.read_bytes() for path in tmp_path.rglob("*.txt")}
 
-    assert size == len(data)
     assert files == {"a.txt": b"one", "deep/b.txt": b"two"}
     assert not (tmp_path / "out" / "old").exists()
 
@@ -108,7 +117,7 @@ def test_archives_that_lead_out_are_refused(tmp_path: Path, member: tuple[str, b
     root = tmp_path / "root"
     root.mkdir()
     with pytest.raises(BadFileError, match="unpacked"):
-        _store(download(packed(member)), root, PurePosixPath("out"), is_directory=True)
+        put(root, "out", packed(member), is_directory=True)
 
     assert [path.name for path in tmp_path.rglob("*")] == ["root"]
 
@@ -117,6 +126,35 @@ def test_archives_that_lead_out_are_refused(tmp_path: Path, member: tuple[str, b
 def test_damaged_archives_are_refused(tmp_path: Path, data: bytes) -> None:
     """Whatever comes instead of an archive is told, and leaves nothing."""
     with pytest.raises(BadFileError, match="unpacked"):
-        _store(download(data), tmp_path, PurePosixPath("out"), is_directory=True)
+        put(tmp_path, "out", data, is_directory=True)
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_command_left_is_removed(tmp_path: Path) -> None:
+    """Unfinished files of a command that is gone go; those of one that is at work stay."""
+    (tmp_path / _UNFINISHED).mkdir()
+    (tmp_path / _UNFINISHED / "0").touch()
+    with Folder(tmp_path) as first:
+        assert list((tmp_path / _UNFINISHED).iterdir()) == []
+        arrival = first.begin(PurePosixPath("x"), is_directory=False)
+        put(tmp_path, "y", b"another command")
+        arrival.finish(digest().hexdigest())
+        arrival.close()
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x", "y"]
+
+
+def test_what_is_there_is_told_by_its_digest(tmp_path: Path) -> None:
+    """A file of the right size and a directory have the digests that a node computes; anything else has none."""
+    (tmp_path / "f").write_bytes(b"abc")
+    (tmp_path / "link").symlink_to("f")
+    (tmp_path / "d" / "deep").mkdir(parents=True)
+    (tmp_path / "d" / "deep" / "f").write_bytes(b"abc")
+    with Folder(tmp_path) as folder:
+        assert folder.digest(PurePosixPath("f"), 3) == fingerprint(tmp_path / "f") != ""
+        assert folder.digest(PurePosixPath("f"), 4) == folder.digest(PurePosixPath("no"), 3) == ""
+        assert folder.digest(PurePosixPath("link"), 3) == ""
+        before = folder.digest(PurePosixPath("d"), 0)
+        (tmp_path / "d" / "deep" / "f").write_bytes(b"xyz")
+        assert before != folder.digest(PurePosixPath("d"), 0) != ""

@@ -99,7 +99,7 @@ def test_managers_above_may_be_killed(killed: str, tmp_path: Path, expected: byt
         assert (detail.drops, detail.settled, detail.states) == (26, 26, {"COMPLETED": 26})
         assert len(detail.logical) == 26
         assert above.drops("s", DropQuery(limit=100)).total == 26
-        assert [result.oid for result in above.results("s")] == ["pipeline_end_0"]
+        assert [result.oid for result in above.results("s").results] == ["pipeline_end_0"]
         assert content(above, "s") == expected
 
 

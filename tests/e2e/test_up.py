@@ -102,6 +102,23 @@ def test_examples_end_as_on_one_machine(up: Running, graph: Path, tmp_path: Path
     assert contents(tmp_path / "fetched")
 
 
+def test_a_result_that_is_gone_makes_a_fetch_fail(up: Running, tmp_path: Path) -> None:
+    """What a node cannot give is named with the reason; a fetch after it was put back brings only that."""
+    run(up.home, "submit", EXAMPLES[0], "--wait", "--session", "holes")
+    with Client(up.ready["island"], token=up.ready["token"]) as island:
+        lost = island.results("holes").results[0]
+    (kept,) = up.home.rglob(f"sessions/holes/{lost.path}*")
+    hidden = kept.rename(kept.with_name("hidden"))
+    first = run(up.home, "fetch", "holes", "-o", tmp_path / "here", "--output", "json")
+    hidden.rename(kept)
+    second = run(up.home, "fetch", "holes", "-o", tmp_path / "here", "--output", "json")
+    missed, brought = json.loads(first.stdout), json.loads(second.stdout)
+
+    assert (first.returncode, second.returncode) == (1, 0), first.stdout + second.stdout
+    assert [(one["drop"], one["node"], one["code"]) for one in missed["missing"]] == [(lost.oid, lost.node, "DF201")]
+    assert (brought["fetched"], brought["were_there"]) == (1, missed["fetched"])
+
+
 def test_a_session_is_watched_to_its_end(up: Running) -> None:
     """A session that is over is told at once, with all its logical nodes."""
     run(up.home, "submit", EXAMPLES[0], "--session", "seen")

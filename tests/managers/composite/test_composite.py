@@ -18,6 +18,7 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.contents import Begin, ContentsRequest, Piece, Refused, Wanted, read_records
 from dropflow.rest.schema import DropQuery, SubmitQuery
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.shapes import chain, fan
@@ -181,6 +182,35 @@ def test_logs_and_data_come_from_the_node_that_has_them(world: World) -> None:
     two.advance("s", {1: "EXPIRED"})
     with pytest.raises(GoneError):
         island.data("s", written)
+
+
+def test_results_name_the_nodes_that_do_not_answer(world: World) -> None:
+    """A list of results is not taken for the whole one while a node of the session is away."""
+    world.node("n1")
+    two = world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(_parts(2), _SUBMIT)
+    assert island.results("s").missing == ()
+
+    two.refuse("results", LinkError("nothing listens there"))
+    assert island.results("s").missing == ("n2",)
+
+
+def test_contents_pass_through_from_the_node_that_has_them(world: World) -> None:
+    """The island asks the child that has the node, and no other."""
+    world.node("n1").add(fan(4), "s", node="n1")
+    two = world.node("n2")
+    two.add(fan(4), "s", node="n2")
+    two.complete("s")
+    two.write("s", 1, b"content")
+    island = world.composite("n1", "n2")
+    wanted = (Wanted(row=1), Wanted(row=2))
+
+    found = list(read_records(island.contents("s", ContentsRequest(node="n2", wanted=wanted)).chunks))
+    assert found[:2] == [Begin(0), Piece(b"content")]
+    assert isinstance(found[-1], Refused)
+    with pytest.raises(NotFoundError, match="node n3 is not below"):
+        island.contents("s", ContentsRequest(node="n3", wanted=wanted))
 
 
 def test_an_end_that_several_drops_have_is_ambiguous(world: World) -> None:

@@ -21,6 +21,17 @@ from dropflow.graph.digest import digest
 from dropflow.graph.names import oids
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.rest.contents import (
+    Begin,
+    ContentsRequest,
+    End,
+    Piece,
+    Record,
+    Refused,
+    Same,
+    Wanted,
+    read_records,
+)
 from dropflow.rest.schema import Download, DropQuery, SubmitQuery
 from managers.composite.merging import merge_failures
 from managers.deployment import Place, subset
@@ -109,10 +120,10 @@ def test_a_file_ends_up_on_the_node_of_its_drop(make_cluster: Make) -> None:
     named = (Argument(name="filepath", value="out/named.txt", type="String"),)
     drawing.data("kept", component=FILE, arguments=named).app("WRITE", part=1, **_bash("echo hello > %o0"))
     cluster.run(drawing.connect("WRITE", "kept").build())
-    (result,) = cluster["a"].results("s")
+    (result,) = cluster["a"].results("s").results
 
     assert (result.path, result.size, result.node) == ("files/out/named.txt", 6, "a")
-    assert cluster["b"].results("s") == ()
+    assert cluster["b"].results("s").results == ()
 
 
 def test_an_error_crosses_nodes_with_its_cause(make_cluster: Make) -> None:
@@ -270,6 +281,29 @@ def test_the_end_of_an_id_is_refused_by_a_node_that_has_a_part_of_the_session(ma
 
     with pytest.raises(AmbiguousError, match=r"only 2 of 4 drops are here.*line_data_0"):
         cluster["a"].data("s", "data_0")
+
+
+def test_contents_of_many_drops_come_in_one_answer(make_cluster: Make) -> None:
+    """Each content comes whole, or not again, or with the reason why it cannot be had."""
+    cluster = make_cluster(2)
+    cluster.run(_line(make="mkdir %o0; echo 1 > %o0/x", take="cat %i0/x > %o0", content=DIRECTORY))
+
+    def records(node: str, *wanted: Wanted) -> list[Record]:
+        download = cluster[node].contents("s", ContentsRequest(node=node, wanted=wanted))
+        return list(read_records(download.chunks))
+
+    *_, end = whole = records("b", Wanted(row=3))
+    assert whole[:2] == [Begin(0), Piece(b"1\n")]
+    assert isinstance(end, End)
+    assert records("b", Wanted(row=3, digest=end.digest)) == [Same(0)]
+    elsewhere, application = records("b", Wanted(row=1), Wanted(row=2))
+    assert isinstance(elsewhere, Refused)
+    assert "not on node b" in elsewhere.error.text
+    assert isinstance(application, Refused)
+    assert "line_TAKE_0" in application.error.text
+    assert records("a", Wanted(row=1))[0] == Begin(0, is_directory=True)
+    with pytest.raises(NotFoundError, match="this is node a, not b"):
+        cluster["a"].contents("s", ContentsRequest(node="b", wanted=(Wanted(row=1),)))
 
 
 def test_a_drop_tells_its_neighbours_wherever_they_are(make_cluster: Make) -> None:

@@ -68,7 +68,7 @@ def test_a_session_that_was_over_is_told_as_before(code: str, stack: ExitStack, 
 
 
 def _told(node: NodeManager) -> dict[str, object]:
-    results = node.results("s")
+    results = node.results("s").results
     return {
         "list": node.sessions(),
         "detail": node.session("s"),

@@ -1,0 +1,137 @@
+"""Contents of many drops in one answer: the request, and the records that come back one after the other.
+
+Each record is a length of four bytes, little-endian, and a message in msgpack. For each content that was asked for
+there is `Same`, or `Refused`, or `Begin`, `Piece` for the bytes and `End`; `Refused` may come instead of `End` too.
+A directory comes as a tar file. Managers between the node and the client pass the bytes on as they are.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from dropflow.errors import ProtocolError
+from dropflow.rest.failures import ErrorBody
+
+__all__ = [
+    "MEDIA_TYPE",
+    "MOST_CONTENTS",
+    "Begin",
+    "ContentsRequest",
+    "End",
+    "Piece",
+    "Record",
+    "Refused",
+    "Same",
+    "Wanted",
+    "read_records",
+    "write_records",
+]
+
+MEDIA_TYPE = "application/vnd.dropflow.contents"
+MOST_CONTENTS = 1000
+"""Contents that one request may ask for."""
+
+_LENGTH = struct.Struct("<I")
+_LONGEST = 1 << 24
+_CHUNK = 1 << 16
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One content: that of the drop in this row of the whole graph.
+
+    Attributes
+    ----------
+    digest : str
+        See `dropflow.data.fingerprint.fingerprint`, of what the client has already; empty if it has nothing.
+    """
+
+    row: Annotated[int, Meta(ge=0, le=2**53)]
+    digest: Annotated[str, Meta(max_length=64)] = ""
+
+
+class ContentsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Contents that are on one node."""
+
+    node: Annotated[str, Meta(min_length=1, max_length=255)]
+    wanted: Annotated[tuple[Wanted, ...], Meta(min_length=1, max_length=MOST_CONTENTS)]
+
+
+class Begin(msgspec.Struct, frozen=True, array_like=True, tag=0):
+    """A content begins: that of `ContentsRequest.wanted` with this index."""
+
+    index: int
+    is_directory: bool = False
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """The next bytes of the content."""
+
+    data: bytes
+
+
+class End(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """The content is complete; `digest` is that of its bytes."""
+
+    digest: str
+
+
+class Same(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """The client has this content already."""
+
+    index: int
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """A content cannot be had, or not to its end."""
+
+    index: int
+    error: ErrorBody
+
+
+Record = Begin | Piece | End | Same | Refused
+
+
+def write_records(records: Iterable[Record]) -> Iterator[bytes]:
+    """Yield records as bytes, many small ones at a time."""
+    encoder, waiting = msgspec.msgpack.Encoder(), bytearray()
+    for record in records:
+        message = encoder.encode(record)
+        waiting += _LENGTH.pack(len(message))
+        waiting += message
+        if len(waiting) >= _CHUNK:
+            yield bytes(waiting)
+            waiting.clear()
+    if waiting:
+        yield bytes(waiting)
+
+
+def read_records(chunks: Iterable[bytes]) -> Iterator[Record]:
+    """Yield the records that `chunks` of any size hold.
+
+    Raises
+    ------
+    ProtocolError
+        The bytes are no records, or end within one.
+    """
+    decoder, waiting = msgspec.msgpack.Decoder(Record), bytearray()
+    for chunk in chunks:
+        waiting += chunk
+        start = 0
+        while len(waiting) - start >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(waiting, start)
+            if size > _LONGEST:
+                raise ProtocolError(f"a record of {size:,} bytes is not one of contents")
+            end = start + _LENGTH.size + size
+            if len(waiting) < end:
+                break
+            try:
+                yield decoder.decode(bytes(waiting[start + _LENGTH.size : end]))
+            except msgspec.MsgspecError as error:
+                raise ProtocolError(f"the contents cannot be read: {error}") from error
+            start = end
+        del waiting[:start]
+    if waiting:
+        raise ProtocolError("the contents are cut off")

@@ -1,0 +1,58 @@
+"""Contents of many drops on their way to people, as the records of one answer."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from dropflow.data.fingerprint import digest, fingerprint
+from dropflow.engine.api import Handle
+from dropflow.errors import DropflowError, StorageError
+from dropflow.rest.contents import Begin, End, Piece, Record, Refused, Same, Wanted
+from dropflow.rest.failures import to_body
+from managers.node.downloads import content_download
+
+__all__ = ["batch"]
+
+_PIECE = 1 << 20
+
+
+def batch(wanted: Sequence[Wanted], find: Callable[[int], tuple[str, Handle]]) -> Iterator[Record]:
+    """Yield the records of the contents that are wanted, in their order.
+
+    Parameters
+    ----------
+    find : callable
+        The name and the content of the drop in a row of the whole graph.
+    """
+    for index, one in enumerate(wanted):
+        try:
+            name, handle = find(one.row)
+            if one.digest and one.digest == _digest_of(handle):
+                yield Same(index)
+            else:
+                yield from _content(index, name, handle)
+        except DropflowError as error:
+            yield Refused(index, to_body(error))
+
+
+def _content(index: int, name: str, handle: Handle) -> Iterator[Record]:
+    download = content_download(handle, name, top=".")
+    yield Begin(index, handle.kind == "directory")
+    found, size = digest(), 0
+    for chunk in download.chunks:
+        found.update(chunk)
+        size += len(chunk)
+        # A content in memory is one chunk, of any size.
+        for start in range(0, len(chunk), _PIECE):
+            yield Piece(chunk[start : start + _PIECE])
+    if size != download.size:
+        raise StorageError(f"only {size} of {download.size} bytes can be read", where=name)
+    yield End(found.hexdigest())
+
+
+def _digest_of(handle: Handle) -> str:
+    if handle.kind == "url":
+        return ""
+    if handle.kind in ("bytes", "null"):
+        found = digest()
+        found.update(handle.body)
+        return found.hexdigest()
+    return fingerprint(handle.location)

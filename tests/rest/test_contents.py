@@ -1,0 +1,36 @@
+"""The records by which contents of many drops travel."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow.errors import ProtocolError
+from dropflow.rest.contents import Begin, End, Piece, Record, Refused, Same, read_records, write_records
+from dropflow.rest.failures import ErrorBody
+
+_ERROR = ErrorBody(code="DF121", kind="GoneError", text="released")
+RECORDS = st.lists(
+    st.one_of(
+        st.builds(Begin, st.integers(0, 999), st.booleans()),
+        st.builds(Piece, st.binary(max_size=200)),
+        st.builds(End, st.just("0" * 32)),
+        st.builds(Same, st.integers(0, 999)),
+        st.builds(Refused, st.integers(0, 999), st.just(_ERROR)),
+    )
+)
+
+
+@given(records=RECORDS, size=st.integers(1, 50))
+def test_records_come_as_they_were_sent(records: list[Record], size: int) -> None:
+    """Whatever pieces the network makes of the bytes, the records are the same."""
+    data = b"".join(write_records(records))
+    chunks = (data[at : at + size] for at in range(0, len(data), size))
+
+    assert list(read_records(chunks)) == records
+
+
+@pytest.mark.parametrize("data", [b"\x01", b"\xff\xff\xff\xff", b"\x01\x00\x00\x00\xc1", b"\x05\x00\x00\x00abc"])
+def test_other_bytes_are_refused(data: bytes) -> None:
+    """What is no record, or cut off, is an error and not a content."""
+    with pytest.raises(ProtocolError, match=r"record|contents"):
+        list(read_records([data]))
