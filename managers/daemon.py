@@ -41,6 +41,8 @@ Command = Callable[[Kind, Sequence[str], int], Sequence[str]]
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _NODE_PORT = 8000
 _PREFIX = "/api/v1"
+_LAST_WORDS_SECONDS = 1.0
+"""How long the output of a manager that has ended is read, when something else holds it open."""
 
 
 class Managed(msgspec.Struct, frozen=True, kw_only=True):
@@ -294,7 +296,9 @@ class _Process:
 
     def watch(self) -> None:
         """Begin to read what it says, and to wait for its end."""
-        threading.Thread(target=self._read, args=(self._popen.stdout,), name=f"{self.kind}", daemon=True).start()
+        reader = threading.Thread(target=self._read, args=(self._popen.stdout,), name=f"{self.kind}", daemon=True)
+        reader.start()
+        threading.Thread(target=self._await, args=(reader,), name=f"{self.kind}-end", daemon=True).start()
 
     def ready(self, seconds: float) -> str:
         """Its address, when it has said that it is ready.
@@ -340,7 +344,12 @@ class _Process:
             self._first.put(stream.readline())
             for _ in stream:
                 pass
+
+    def _await(self, reader: threading.Thread) -> None:
+        # Not the end of its output: a process that it has started, and left behind, may hold that.
         status = self._popen.wait()
+        reader.join(_LAST_WORDS_SECONDS)
+        self._first.put("")
         os.close(self._writer)
         self._ended(self, status)
         self._over.set()

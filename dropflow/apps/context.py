@@ -10,13 +10,13 @@ from typing import Any
 from dropflow.apps.api import InputData
 from dropflow.apps.command import Command
 from dropflow.apps.inputs import AttemptInput
-from dropflow.apps.logs import DropLog
 from dropflow.apps.open_inputs import OpenInput
 from dropflow.apps.outputs import AttemptOutput
 from dropflow.apps.plans import AppPlan, Plans, text_or_none
 from dropflow.clock import Clock
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle, Opening, Task
+from dropflow.engine.drop_log import DropLog
 from dropflow.errors import CancelledRunError
 from dropflow.graph.templates import Argument
 from dropflow.states import DropState

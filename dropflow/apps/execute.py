@@ -6,18 +6,22 @@ attempt failed.
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
+from typing import NoReturn
 
 from dropflow.apps.api import App
 from dropflow.apps.context import Attempt
 from dropflow.apps.failures import failure_of
-from dropflow.apps.logs import DropLog, Router
+from dropflow.apps.logs import Router
 from dropflow.apps.plans import Plans
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import ExecutorSpec, Opening, Outcome, Task
+from dropflow.engine.drop_log import DropLog
+from dropflow.engine.runners.descendants import end_descendants
 from dropflow.errors import CancelledRunError
 from dropflow.graph.templates import Kind
 
@@ -28,8 +32,8 @@ _ROUTER = Router()  # the standard streams belong to the process, so what stands
 
 
 def build(spec: ExecutorSpec) -> "LocalExecutor":
-    """The executor of a session in this process. Worker processes call this by its dotted name."""
-    return LocalExecutor(spec)
+    """The executor of a session in a worker process, which calls this by its dotted name."""
+    return LocalExecutor(spec, owns_process=True)
 
 
 class LocalExecutor:
@@ -41,10 +45,15 @@ class LocalExecutor:
         The session, its directory and its templates.
     clock : Clock, optional
         Where times come from.
+    owns_process : bool
+        Whether all children of this process were started by attempts, which run here one after another: then they end
+        with their attempt.
     """
 
-    def __init__(self, spec: ExecutorSpec, clock: Clock | None = None) -> None:
+    def __init__(self, spec: ExecutorSpec, clock: Clock | None = None, *, owns_process: bool = False) -> None:
         self._spec = spec
+        self._owns_process = owns_process
+        self._process = os.getpid()
         self._clock = clock or SystemClock()
         self._workspace = Workspace(spec.directory, spec.session, spec.durable)
         self._plans = Plans(spec.templates, spec.links)
@@ -104,7 +113,10 @@ class LocalExecutor:
             attempt.stop()
         try:
             app = self._apps.get(task.template) or self._app(task.template)
-            app.run(attempt)
+            try:
+                app.run(attempt)
+            finally:
+                self._end_children()
             handles, skipped = attempt.finish()
         except BaseException:
             attempt.abandon()
@@ -114,6 +126,13 @@ class LocalExecutor:
             self._aborted.discard(key)
             attempt.close()
         return Outcome(task.drop, task.attempt, handles, skipped, None, self._clock.monotonic() - started)
+
+    def _end_children(self) -> None:
+        """End the processes that an attempt has started: its outputs are committed now."""
+        if os.getpid() != self._process:
+            _leave_forked_child()
+        if self._owns_process:
+            end_descendants()
 
     def _materialise(self, task: Task, started: float) -> Outcome:
         slot = Slot(self._workspace, task.oid, task.drop, task.attempt, 0, self._clock.now())
@@ -139,3 +158,10 @@ def _is_ctrl_c() -> bool:
     """Whether a KeyboardInterrupt in this thread can come from Ctrl-C, and not only from the application itself."""
     is_main = threading.current_thread() is threading.main_thread()
     return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _leave_forked_child() -> NoReturn:
+    """End a child that an application forked and that came back here: the attempt is its parent's."""
+    error = sys.exception()
+    status = error.code if isinstance(error, SystemExit) else error is not None
+    os._exit(status if isinstance(status, int) else 1)

@@ -1,5 +1,6 @@
 """When a process that stays is to end: by a signal, or because who started it is gone."""
 
+import contextlib
 import logging
 import os
 import select
@@ -44,6 +45,8 @@ class Stopping:
             if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP
         }
         if self._parent is not None:
+            with contextlib.suppress(OSError):  # told by `_watch`
+                os.set_inheritable(self._parent, False)
             threading.Thread(target=self._watch, args=(self._parent,), name="parent", daemon=True).start()
         return self
 

@@ -30,6 +30,8 @@ __all__ = ["UpOptions", "run_up"]
 
 _START_SECONDS = 60.0
 _END_SECONDS = 15.0
+_LAST_WORDS_SECONDS = 1.0
+"""How long the output of a child that has ended is read, when something else holds it open."""
 _TRANSLATOR, _MASTER, _ISLAND = 8084, 8002, 8001
 
 
@@ -91,7 +93,9 @@ class _Child:
             pass_fds=[parent],
             process_group=0,  # Ctrl-C is for this process alone, which ends the others in order
         )
-        threading.Thread(target=self._read, args=(self.process.stdout,), name=name, daemon=True).start()
+        reader = threading.Thread(target=self._read, args=(self.process.stdout,), name=name, daemon=True)
+        reader.start()
+        threading.Thread(target=self._await, args=(reader,), name=f"{name}-end", daemon=True).start()
 
     def url(self, stopping: Stopping) -> str:
         """Its address, as soon as it is ready; empty if this process is to end before.
@@ -136,7 +140,11 @@ class _Child:
     def _read(self, stream: TextIO) -> None:
         for line in stream:
             self._first.put(line)
+
+    def _await(self, reader: threading.Thread) -> None:
+        # Not the end of its output: a process that it has started, and left behind, may hold that.
         self.process.wait()
+        reader.join(_LAST_WORDS_SECONDS)
         self._first.put("")
         self._ended.put(self)
 

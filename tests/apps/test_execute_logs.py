@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.apps.logs import DropLog, Router, stamp
+from dropflow.apps.logs import Router
+from dropflow.engine.drop_log import DropLog, stamp
 
 
 @pytest.fixture

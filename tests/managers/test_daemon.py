@@ -92,6 +92,21 @@ def test_a_manager_that_ends_by_itself_is_failed_until_it_is_started(daemon: Dae
     assert daemon.start("master").state == "ready"
 
 
+def test_the_end_of_a_manager_is_noticed_though_something_holds_its_output() -> None:
+    """A process that the manager has started, and that outlives it, does not hide its end."""
+    program = "import os, subprocess\nos.set_inheritable(1, True)\nsubprocess.Popen(['sleep', '98761'])\n" + _WELL
+    daemon = Daemon("d", command=_fake(program))
+    pid = daemon.start("master").pid
+    assert pid is not None
+    left = psutil.Process(pid).children()
+    os.kill(pid, signal.SIGKILL)
+
+    _until(lambda: daemon.manager("master").state == "failed")
+    daemon.close()
+    for each in left:
+        each.kill()
+
+
 def test_a_manager_that_cannot_start_says_why() -> None:
     """The text and hint of its refusal come back as the error, and the manager is shown as failed."""
     daemon = Daemon("d", command=_fake(_REFUSING))

@@ -7,9 +7,14 @@ is taken back as soon as another worker has nothing to do. An attempt that takes
 worker that has nothing to do, and has it to itself: while it waits, nobody is given anything ahead.
 
 The death of a worker fails the one attempt that it was at (the marker in shared memory says which); what it had been
-given ahead goes back into the queue. See `dropflow.engine.runners.worker` for the other side.
+given ahead goes back into the queue. The pool notices a death by a descriptor of the process itself, not by the end of
+the socket, which a descendant of the worker may hold, and then ends those descendants. Starts of workers that fail are
+tried again after a pause (`dropflow.engine.runners.starts`).
+
+See `dropflow.engine.runners.worker` for the other side.
 """
 
+import contextlib
 import itertools
 import logging
 import selectors
@@ -18,6 +23,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 
@@ -25,7 +31,10 @@ import msgspec
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import Delivery, ExecutorSpec, Opening, Outcome, Task
+from dropflow.engine.drop_log import DropLog
 from dropflow.engine.runners.aborted import aborted
+from dropflow.engine.runners.marker import IDLE
+from dropflow.engine.runners.starts import Starts
 from dropflow.engine.runners.wire import (
     AbortTask,
     Bye,
@@ -35,10 +44,12 @@ from dropflow.engine.runners.wire import (
     Outcomes,
     Refused,
     Returned,
+    Started,
     frame,
 )
-from dropflow.engine.runners.worker_process import MOST_AHEAD, SLOW_SECONDS, WorkerProcess, kill_session, lasts
+from dropflow.engine.runners.worker_process import MOST_AHEAD, SLOW_SECONDS, WorkerProcess, lasts
 from dropflow.errors import InternalError, WorkerDiedError
+from dropflow.exception_text import summary_of
 from dropflow.failure import Failure
 
 __all__ = ["PooledRunner", "WorkerPool"]
@@ -48,7 +59,7 @@ _LOG = logging.getLogger(__name__)
 _READ = 1 << 20
 _GRACE_SECONDS = 2.0
 _CLOSE_SECONDS = 1.0
-_MOST_STILLBORN = 3
+_LOG_LIMIT = 1_000_000
 
 
 class WorkerPool:
@@ -59,7 +70,7 @@ class WorkerPool:
     workers : int
         How many processes.
     logs : Path
-        Directory for what they print outside of attempts; must exist when the first runner starts.
+        Directory for what they print outside of attempts, ``worker-<n>.log``; must exist when the first runner starts.
     factory : str
         ``package.module:function`` that makes an `Executor` from a spec.
     """
@@ -73,14 +84,14 @@ class WorkerPool:
         self._turns: deque[PooledRunner] = deque()
         self._next: PooledRunner | None = None
         self._workers: list[WorkerProcess] = []
-        self._started = 0
-        self._stillborn = 0
+        self._numbers_of_workers = itertools.count()
+        self._starts = Starts()
         self._broken: Failure | None = None
         self._commands: deque[Callable[[], None]] = deque()
         self._wake, self._woken = socket.socketpair()
         self._woken.setblocking(False)
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._selector.register(self._woken, selectors.EVENT_READ, self._clear_wake)
         self._clock = SystemClock()
         self._lock = threading.Lock()
         self._closing = False
@@ -95,8 +106,6 @@ class WorkerPool:
         """Start the workers; they become ready while tasks already queue. Again is no error."""
         with self._lock:
             if self._thread.ident is None and not self._closed:
-                for _ in range(self.size):
-                    self._hire()
                 self._thread.start()
 
     def close(self) -> None:
@@ -155,7 +164,7 @@ class WorkerPool:
                 worker.outgoing += frame(Bye(runner.number))
         self._let_go()
 
-    # Everything below runs in the pool's thread, but for the first `_hire`s.
+    # Everything below runs in the pool's thread.
 
     def _serve(self) -> None:
         while not self._closing:
@@ -171,15 +180,13 @@ class WorkerPool:
 
     def _turn(self) -> None:
         for key, _ in self._selector.select(self._patience()):
-            if key.fileobj is self._woken:
-                self._woken.recv(_READ)
-            else:
-                self._hear(key.data)
+            key.data()
         while self._commands:
             self._commands.popleft()()
         if not self._closing:
             now = self._clock.monotonic()
             self._kill_overdue(now)
+            self._start_missing(now)
             self._assign(now)
             self._recall(now)
             for worker in self._workers:
@@ -187,12 +194,10 @@ class WorkerPool:
 
     def _give_up(self, error: Exception) -> None:
         """Fail everything that the workers have or wait for, now and from now on."""
-        self._broken = Failure.of(InternalError(f"worker processes cannot be served any more: {error}"))
+        self._broken = Failure.of(InternalError(f"worker processes cannot be served any more: {summary_of(error)}"))
         workers, self._workers = self._workers, []
         for worker in workers:
-            if worker.link in self._selector.get_map():
-                self._selector.unregister(worker.link)
-            worker.kill()
+            self._unregister(worker.link, worker.exit, worker.output.descriptor)
             lost = [
                 (number, Outcome(t.drop, t.attempt, failure=self._broken)) for number, t in worker.assigned.values()
             ]
@@ -207,38 +212,73 @@ class WorkerPool:
         if any(worker.is_idle for worker in self._workers):
             waiting = (worker for worker in self._workers if len(worker.assigned) > 1 and not worker.is_recalled)
             deadlines += [worker.since + SLOW_SECONDS for worker in waiting]
+        if self._may_start:
+            deadlines.append(self._starts.not_before)
         return max(0.0, min(deadlines) - self._clock.monotonic()) if deadlines else None
 
-    def _hire(self) -> None:
-        worker = WorkerProcess(self._started, self._logs)
-        self._started += 1
-        self._workers.append(worker)
-        self._selector.register(worker.link, selectors.EVENT_READ, worker)
-        self._flush(worker)
+    def _clear_wake(self) -> None:
+        self._woken.recv(_READ)
 
-    def _hear(self, worker: WorkerProcess) -> None:
+    @property
+    def _may_start(self) -> bool:
+        """Whether workers are missing and one may be tried; after a failed start only one at a time."""
+        if self._broken is not None or len(self._workers) >= self.size:
+            return False
+        return not self._starts.failed or all(worker.is_started for worker in self._workers)
+
+    def _start_missing(self, now: float) -> None:
+        while self._may_start and self._starts.not_before <= now:
+            try:
+                worker = WorkerProcess(next(self._numbers_of_workers))
+            except OSError as error:
+                self._starts.note_failure(f"was refused by the system: {error.strerror or error}", now)
+                return
+            self._workers.append(worker)
+            self._selector.register(worker.link, selectors.EVENT_READ, partial(self._receive, worker))
+            self._selector.register(worker.exit, selectors.EVENT_READ, partial(self._replace, worker))
+            self._selector.register(worker.output.descriptor, selectors.EVENT_READ, partial(self._read_output, worker))
+
+    def _unregister(self, *watched: socket.socket | int) -> None:
+        for each in watched:
+            if each in self._selector.get_map():
+                self._selector.unregister(each)
+
+    def _receive(self, worker: WorkerProcess) -> bool:
+        """Take in what a worker has sent; False when there is nothing, and nothing will come."""
         if worker not in self._workers:
-            return
+            return False
         try:
             data = worker.link.recv(_READ)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data = b""
         if not data:
-            self._bury(worker)
-            return
+            # It has closed its end, and cannot be given anything any more.
+            self._unregister(worker.link)
+            worker.kill()
+            return False
         worker.buffer.add(data)
         for body in worker.buffer.frames():
             self._take_in(worker, msgspec.msgpack.decode(body, type=FromWorker))
+        return True
+
+    def _read_output(self, worker: WorkerProcess) -> None:
+        # The worker stays at this attempt while there is something in the pipe, so all of it is this attempt's.
+        if worker in self._workers and not worker.output.read(worker.current()):
+            self._unregister(worker.output.descriptor)  # all its ends are closed
 
     def _take_in(self, worker: WorkerProcess, message: FromWorker) -> None:
         if isinstance(message, Outcomes):
-            self._stillborn = 0
+            if worker.output.by_attempt:
+                self._log_output(worker, running=worker.current())
             self._hand_over(tuple(worker.take(message.outcomes, self._clock.monotonic())))
             self._let_go()
         elif isinstance(message, Returned):
             self._take_back(worker, message.numbers)
+        elif isinstance(message, Started):
+            worker.is_started = True
+            self._starts.note_success()
         elif isinstance(message, Opened):
             runner = self._runners.get(message.runner)
             if runner is not None and not runner.leaving:
@@ -253,17 +293,20 @@ class WorkerPool:
             except BlockingIOError:
                 break
             except OSError:
-                worker.outgoing.clear()  # it is dead; reading will tell
+                worker.outgoing.clear()  # it is dead, or dying
                 break
             del worker.outgoing[:sent]
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.outgoing else 0)
-        if self._selector.get_key(worker.link).events != wanted:
-            self._selector.modify(worker.link, wanted, worker)
+        key = self._selector.get_map().get(worker.link)
+        if key is not None and key.events != wanted:
+            self._selector.modify(worker.link, wanted, key.data)
 
     def _assign(self, now: float) -> None:
-        if self._broken is not None:
+        failure = self._broken or (None if self._workers else self._starts.failure)
+        if failure is not None:
             for runner in self._turns:
-                runner.fail_pending(self._broken)
+                runner.fail_pending(failure)
+        if not self._workers:
             return
         if self._next is not None and not self._next.wants_one_alone:
             self._next = None  # what waited for a worker was aborted, or its runner has left
@@ -321,18 +364,23 @@ class WorkerPool:
             if worker.deadline is not None and worker.deadline <= now:
                 worker.deadline = None
                 if worker.is_stuck:
-                    kill_session(worker.process.pid)  # its socket closes, and it is buried like any other
+                    worker.kill()
                 else:
                     worker.doom((), now + _GRACE_SECONDS)
 
-    def _bury(self, worker: WorkerProcess) -> None:
-        """Blame the attempt that a dead worker was at, queue again what it had been given ahead, and replace it."""
-        self._selector.unregister(worker.link)
-        self._workers.remove(worker)
+    def _replace(self, worker: WorkerProcess) -> None:
+        """Fail the attempt that a dead worker was at, and queue again what it had been given ahead."""
         current = worker.current()
-        kill_session(worker.process.pid)
+        worker.kill()  # what it has started, and left behind
+        while self._receive(worker):
+            pass  # what it had sent before
+        worker.output.read_all(current)
+        self._unregister(worker.link, worker.exit, worker.output.descriptor)
+        self._workers.remove(worker)
         ended = worker.how_it_ended()
-        guilty = worker.assigned.pop(current, None)
+        guilty = worker.assigned.get(current)
+        self._log_output(worker)
+        worker.assigned.pop(current, None)
         for at in reversed(tuple(worker.assigned)):
             self._queue_again(worker, at)
         if guilty is not None:
@@ -342,18 +390,26 @@ class WorkerPool:
             )
             number, task = guilty
             self._hand_over([(number, Outcome(task.drop, task.attempt, failure=Failure.of(error)))])
-        else:
-            self._stillborn += 1
+        elif not worker.is_started:
+            self._starts.note_failure(ended, self._clock.monotonic())
         worker.dispose()
-        if self._stillborn >= _MOST_STILLBORN:
-            self._broken = Failure.of(
-                WorkerDiedError(
-                    f"worker processes cannot be started: it {ended}", hint="--runner threads does without them"
-                )
-            )
-        else:
-            self._hire()
         self._let_go()
+
+    def _log_output(self, worker: WorkerProcess, *, running: int | None = None) -> None:
+        """Write what a worker has written past Python to the logs of its attempts, or to its own outside of attempts.
+
+        The log of the attempt that is `running` belongs to the worker until the attempt is over.
+        """
+        for at, content in worker.output.take(but=running):
+            folder, name, limit = str(self._logs), f"worker-{worker.number}", _LOG_LIMIT
+            if at in worker.assigned:
+                number, task = worker.assigned[at]
+                if number in self._runners:
+                    spec = self._runners[number].spec
+                    folder, name, limit = f"{spec.directory}/logs", task.oid, spec.log_limit
+            log = DropLog(folder, name, limit)
+            log.write_bytes(content)
+            log.close()
 
     def _break(self, runner: "PooledRunner", why: str) -> None:
         """An executor cannot be built: none of the runner's attempts can be run."""
@@ -385,14 +441,14 @@ class WorkerPool:
 
     def _end_workers(self) -> None:
         for worker in self._workers:
-            self._selector.unregister(worker.link)
+            self._unregister(worker.link, worker.exit, worker.output.descriptor)
             worker.link.close()
         deadline = self._clock.monotonic() + _CLOSE_SECONDS
         for worker in self._workers:
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 worker.process.wait(max(0.0, deadline - self._clock.monotonic()))
-            except subprocess.TimeoutExpired:
-                worker.kill()
+            worker.output.read_all(IDLE)
+            self._log_output(worker)
             worker.dispose()
         self._workers.clear()
 

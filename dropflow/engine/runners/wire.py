@@ -19,6 +19,7 @@ __all__ = [
     "Recall",
     "Refused",
     "Returned",
+    "Started",
     "Tasks",
     "ToWorker",
     "frame",
@@ -63,6 +64,10 @@ class Bye(msgspec.Struct, frozen=True, tag="bye"):
     runner: int
 
 
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """First message of a worker: it takes attempts."""
+
+
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The executor of a runner is built."""
 
@@ -96,7 +101,7 @@ class Opened(msgspec.Struct, frozen=True, tag="opened"):
 
 
 ToWorker = Hello | Tasks | AbortTask | Recall | Bye
-FromWorker = Ready | Refused | Opened | Returned | Outcomes
+FromWorker = Started | Ready | Refused | Opened | Returned | Outcomes
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -1,19 +1,24 @@
 """A worker process: ``python -m dropflow.engine.runners.worker SOCKET MARKER`` (two inherited file descriptors).
 
 It runs attempts of several sessions, whose executors it keeps until it is told that nothing follows. The main thread
-runs attempts one after another. A second thread reads the socket, so that an abort gets through while
-an attempt runs; a third sends the outcomes of short attempts that wait behind a long one. The marker is a page of
-memory shared with the pool, where the number of the current attempt stands: should this process die, the pool knows
-which attempt to blame, even though outcomes are sent in batches.
+runs attempts one after another. A second thread reads the socket, so that an abort gets through while an attempt runs;
+a third sends the outcomes of short attempts that wait behind a long one; a fourth beats in the marker, so that the pool
+can tell a process that is stopped. The marker is a page of memory shared with the pool, where the number of the current
+attempt stands: when this process dies, the pool knows which attempt to blame, even though outcomes are sent in batches.
+
+Descriptors 1 and 2 are a pipe that the pool reads. An attempt ends when its output has been read, so that the pool
+knows which attempt wrote it.
 """
 
+import contextlib
+import ctypes
+import fcntl
 import importlib
-import mmap
 import os
 import signal
 import socket
-import struct
 import sys
+import termios
 import threading
 from collections import deque
 
@@ -22,6 +27,8 @@ import msgspec
 from dropflow.clock import SystemClock
 from dropflow.engine.api import Executor, Outcome, Task
 from dropflow.engine.runners.aborted import aborted
+from dropflow.engine.runners.descendants import adopt_orphans, end_descendants
+from dropflow.engine.runners.marker import IDLE, Marker
 from dropflow.engine.runners.wire import (
     AbortTask,
     Buffer,
@@ -34,6 +41,7 @@ from dropflow.engine.runners.wire import (
     Recall,
     Refused,
     Returned,
+    Started,
     Tasks,
     ToWorker,
     frame,
@@ -47,8 +55,10 @@ _READ = 1 << 20
 _FLUSH_SECONDS = 0.002
 _HELD_SECONDS = 0.02
 _LEAVE_SECONDS = 0.8
-_MARKER = struct.Struct("<q")
-_IDLE = -1
+_BEAT_SECONDS = 1.0
+_UNREAD_SECONDS = (0.0, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+"""How long the pool is given to read the output of an attempt, again and again: 0.2 s in all."""
+_LINE_BUFFERED = 1  # _IOLBF of C
 _NOTHING = (-1, -1, -1)
 
 _Attempt = tuple[int, int, Task]
@@ -56,9 +66,11 @@ _Attempt = tuple[int, int, Task]
 
 
 class _Worker:
-    def __init__(self, link: socket.socket, marker: mmap.mmap) -> None:
+    def __init__(self, link: socket.socket, marker: Marker) -> None:
         self._link = link
         self._marker = marker
+        self._output = os.dup(1)
+        self._unread = bytearray(4)
         self._decode = msgspec.msgpack.Decoder(ToWorker).decode
         self._queue: deque[_Attempt | Bye] = deque()
         self._queueing = threading.Lock()
@@ -78,8 +90,9 @@ class _Worker:
         self._clock = SystemClock()
 
     def run(self) -> None:
-        threading.Thread(target=self._read, name="reader", daemon=True).start()
-        threading.Thread(target=self._send_held, name="sender", daemon=True).start()
+        for work in (self._read, self._send_held, self._beat):
+            threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True).start()
+        self._tell(Started())
         flushed = self._clock.monotonic()
         while True:
             if not self._queue:
@@ -120,13 +133,32 @@ class _Worker:
             # One attempt at a time runs here, and this process is nobody else's: the directory is the attempt's.
             os.chdir(folder)  # noqa: TID251
             self._folder = folder
-        _MARKER.pack_into(self._marker, 0, number)
+        self._marker.current = number
         outcome = executor.execute(task)
         self._current = _NOTHING
         if self._leaving.is_set():
             self._stopped.set()
-        _MARKER.pack_into(self._marker, 0, _IDLE)
+        self._settle_output()
+        self._marker.current = IDLE
         return outcome
+
+    def _settle_output(self) -> None:
+        """Wait until the pool has read what was written to descriptors 1 and 2, and mend them if they were closed."""
+        for seconds in _UNREAD_SECONDS:
+            fcntl.ioctl(self._output, termios.FIONREAD, self._unread)
+            if not any(self._unread):
+                break
+            self._pause.wait(seconds)
+        os.dup2(self._output, 1)
+        os.dup2(self._output, 2)
+
+    def _beat(self) -> None:
+        """Show that this process runs, and end it when the pool's has ended without closing the socket."""
+        parent = os.getppid()
+        while os.getppid() == parent:
+            self._marker.beat()
+            self._pause.wait(_BEAT_SECONDS)
+        self._leave()
 
     def _say_goodbye(self, runner: int) -> None:
         executor = self._executors.pop(runner, None)
@@ -248,10 +280,8 @@ class _Worker:
         executor = self._executors.get(runner)
         if executor is not None:
             executor.abort(drop, attempt)
-            if not self._stopped.wait(_LEAVE_SECONDS):
-                from dropflow.engine.runners.worker_process import kill_session  # noqa: PLC0415 - rarely needed
-
-                kill_session(os.getpid())
+            self._stopped.wait(_LEAVE_SECONDS)
+        end_descendants()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
@@ -272,9 +302,20 @@ def main() -> None:
     """Serve the runner at the other end of the socket until it closes it."""
     # Ctrl-C goes to everybody in the terminal's process group; what to do about it is the session's decision.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    link = socket.socket(fileno=int(sys.argv[1]))
-    marker = mmap.mmap(int(sys.argv[2]), mmap.PAGESIZE)
+    link, page = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    link.set_inheritable(False)  # programs that attempts start must not hold it
+    marker = Marker(page)
+    os.close(page)
+    adopt_orphans()
+    _buffer_lines()
     _Worker(link, marker).run()
+
+
+def _buffer_lines() -> None:
+    """Let C's standard output pass on each line: an attempt may end, or die, before a buffer is full."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # another C library has another name for it
+        libc = ctypes.CDLL(None)
+        libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, _LINE_BUFFERED, 0)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,31 @@
 """One worker process, as the thread of its pool sees it."""
 
+import contextlib
 import itertools
-import mmap
 import os
+import secrets
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-
-import psutil
 
 from dropflow.engine.api import Outcome, Task
+from dropflow.engine.runners.descendants import WORKER_VARIABLE, end_worker
+from dropflow.engine.runners.exit_watch import exit_descriptor
+from dropflow.engine.runners.marker import IDLE, Marker
+from dropflow.engine.runners.output import WorkerOutput
 from dropflow.engine.runners.wire import Buffer, Recall, Tasks, frame
 
-__all__ = ["MOST_AHEAD", "SLOW_SECONDS", "Assigned", "WorkerProcess", "kill_session", "lasts"]
+__all__ = ["MOST_AHEAD", "SLOW_SECONDS", "Assigned", "WorkerProcess", "lasts"]
 
-_MARKER = struct.Struct("<q")
-_IDLE = -1
 _AHEAD_SECONDS = 0.02
 _LONG_SECONDS = 0.05
 SLOW_SECONDS = 0.25
 """How long an attempt may take before others do not wait behind it, if there is another worker for them."""
 MOST_AHEAD = 512
 """Attempts that a worker is given ahead at most."""
-_TAIL = 2000
 
 Assigned = tuple[int, Task]
 """An attempt, and the number of the runner that it is for."""
@@ -40,13 +38,17 @@ class WorkerProcess:
     ----------
     number : int
         Of the worker.
-    logs : Path
-        Where what the process prints outside of attempts goes.
+
+    Raises
+    ------
+    OSError
+        The system has no process, memory or descriptor to give.
     """
 
-    def __init__(self, number: int, logs: Path) -> None:
+    def __init__(self, number: int) -> None:
         self.number = number
-        self.log = logs / f"worker-{number}.log"
+        self.is_started = False
+        """Whether it has said that it takes attempts."""
         self.assigned: dict[int, Assigned] = {}
         self.known: set[int] = set()
         self.seconds: float | None = None
@@ -57,24 +59,39 @@ class WorkerProcess:
         self.since = 0.0
         self.is_recalled = False
         self._unwanted: set[int] = set()
-        self._suspect = _IDLE
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        self.link = ours
-        with tempfile.TemporaryFile() as page, theirs, self.log.open("ab") as output:
-            page.truncate(mmap.PAGESIZE)
-            self.marker = mmap.mmap(page.fileno(), mmap.PAGESIZE)
-            _MARKER.pack_into(self.marker, 0, _IDLE)
+        self._suspect = IDLE
+        self._name = f"{os.getpid()}-{number}-{secrets.token_hex(8)}"
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            self.link, their_link = socket.socketpair()
+            ours.callback(self.link.close)
+            theirs.callback(their_link.close)
+            self.link.setblocking(False)
+            reader, writer = os.pipe()
+            theirs.callback(os.close, writer)
+            self.output = WorkerOutput(reader)
+            ours.callback(self.output.close)
+            page = theirs.enter_context(tempfile.TemporaryFile())
+            page.truncate(Marker.SIZE)
+            self.marker = Marker(page.fileno())
+            ours.callback(self.marker.close)
+            self.marker.current = IDLE
             # -P keeps the working directory, with the user's files, off the front of the module path.
             command = [sys.executable, "-P", "-m", "dropflow.engine.runners.worker"]
             self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [*command, str(theirs.fileno()), str(page.fileno())],
-                pass_fds=(theirs.fileno(), page.fileno()),
+                [*command, str(their_link.fileno()), str(page.fileno())],
+                pass_fds=(their_link.fileno(), page.fileno()),
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                stdout=writer,
+                stderr=writer,
+                env={**os.environ, WORKER_VARIABLE: self._name},
                 start_new_session=True,
             )
+            ours.callback(self.process.wait)
+            ours.callback(self.kill)
+            self.exit = exit_descriptor(self.process.pid)
+            """Becomes readable when the process ends."""
+            ours.callback(os.close, self.exit)
+            self._open = ours.pop_all()
 
     def room(self, now: float) -> int:
         """How many more attempts it should be given now, by any runner."""
@@ -147,26 +164,22 @@ class WorkerProcess:
 
     def current(self) -> int:
         """Number of the attempt that it is at, or was at when it died."""
-        return int(_MARKER.unpack_from(self.marker, 0)[0])
+        return self.marker.current
 
     def kill(self) -> None:
-        """End the process and all that it started, now."""
-        kill_session(self.process.pid)
-        self.process.wait()
+        """End the process and all that it started. It is not reaped: `exit` tells when it has ended."""
+        if self.process.returncode is None:  # else its id may be that of another process by now
+            end_worker(self.process.pid, self._name)
 
     def how_it_ended(self) -> str:
         """Exit status or signal, and the end of what it printed."""
         status = self.process.wait()
         text = f"was killed by {_signal_name(-status)}" if status < 0 else f"ended with status {status}"
-        tail = self.log.read_text(errors="replace")[-_TAIL:].strip() if self.log.exists() else ""
-        return f"{text}; it printed last: {tail}" if tail else text
+        return f"{text}; it printed last: {self.output.end}" if self.output.end else text
 
     def dispose(self) -> None:
-        """Give back what belongs to it; its log stays when there is something in it."""
-        self.link.close()
-        self.marker.close()
-        if self.log.exists() and not self.log.stat().st_size:
-            self.log.unlink()
+        """End it if it has not ended, and give back what belongs to it."""
+        self._open.close()
 
 
 def lasts(task: Task) -> bool:
@@ -177,16 +190,6 @@ def lasts(task: Task) -> bool:
         if output.streams:
             return True
     return False
-
-
-def kill_session(leader: int) -> None:
-    """Kill every process but this one of the session that `leader` leads: a worker, and the commands that it runs."""
-    for process in psutil.process_iter():
-        try:
-            if os.getsid(process.pid) == leader and process.pid != os.getpid():
-                process.kill()
-        except (ProcessLookupError, PermissionError, psutil.Error):
-            continue
 
 
 def _signal_name(number: int) -> str:

@@ -1,0 +1,25 @@
+"""Noticing the end of a child process, also while its own children live and hold its pipes."""
+
+import contextlib
+import os
+import threading
+
+__all__ = ["exit_descriptor"]
+
+
+def exit_descriptor(pid: int) -> int:
+    """A descriptor that becomes readable when the child process `pid` ends; the caller closes it.
+
+    The process is not reaped: its id stays its own until the caller waits for it.
+    """
+    # Kernels before 5.3 (RHEL 8) do not have the call, and some sandboxes refuse it.
+    with contextlib.suppress(AttributeError, OSError):
+        return os.pidfd_open(pid)
+    reader, writer = os.pipe()
+
+    def wait() -> None:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        os.close(writer)
+
+    threading.Thread(target=wait, name=f"exit-{pid}", daemon=True).start()
+    return reader

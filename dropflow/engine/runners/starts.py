@@ -1,0 +1,40 @@
+"""When to start worker processes, after starts that failed."""
+
+from dropflow.errors import WorkerDiedError
+from dropflow.failure import Failure
+
+__all__ = ["Starts"]
+
+_MOST = 3
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 30.0
+
+
+class Starts:
+    """Counts the starts that failed in a row: processes that ended before they were ready. Does no I/O.
+
+    The end of a process that was ready is no failed start, however many end.
+    """
+
+    def __init__(self) -> None:
+        self.failed = 0
+        self.not_before = 0.0
+        """When the next start may be tried."""
+        self.failure: Failure | None = None
+        """Why worker processes cannot be started, once enough starts have failed."""
+
+    def note_failure(self, how: str, now: float) -> None:
+        """A start failed: the next one waits twice as long."""
+        self.not_before = now + min(_FIRST_PAUSE * 2**self.failed, _LONGEST_PAUSE)
+        self.failed += 1
+        if self.failed >= _MOST:
+            self.failure = Failure.of(
+                WorkerDiedError(
+                    f"worker processes cannot be started, {self.failed} starts failed in a row: the last one {how}",
+                    hint="mend what the process printed; --runner threads does without worker processes",
+                )
+            )
+
+    def note_success(self) -> None:
+        """A process is ready: what failed before is forgotten."""
+        self.failed, self.not_before, self.failure = 0, 0.0, None

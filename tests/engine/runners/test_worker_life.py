@@ -1,0 +1,322 @@
+"""Worker processes that print, fork, die and cannot be started: with real processes."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import psutil
+import pytest
+
+from dropflow.engine.api import ExecutorSpec, Outcome, Task
+from dropflow.engine.drop_log import DropLog
+from dropflow.engine.runners.descendants import WORKER_VARIABLE
+from dropflow.engine.runners.pool import WorkerPool
+from dropflow.engine.runners.starts import Starts
+from dropflow.graph.templates import Argument, Kind, Template
+from tests.engine.runners.test_pool import Answers, seen, until
+
+MEGABYTE = 1 << 20
+
+
+class Functions:
+    """Attempts that call Python functions in the workers of a pool, each given as source of its body."""
+
+    def __init__(self, pool: WorkerPool, directory: Path, **bodies: str) -> None:
+        for name in ("files", "logs"):
+            (directory / name).mkdir(parents=True)
+        self.names = list(bodies)
+        self.directory = directory
+        templates = tuple(self._template(name, body) for name, body in bodies.items())
+        spec = ExecutorSpec(session="s", directory=str(directory), templates=templates, links=(), log_limit=100_000)
+        self.answers = Answers()
+        self.runner = pool.runner(spec)
+        self.runner.start(self.answers.deliver)
+
+    @staticmethod
+    def _template(name: str, body: str) -> Template:
+        source = "import os, subprocess, sys, time\ndef f():\n" + "\n".join(
+            "    " + line for line in dedent(body).strip().splitlines()
+        )
+        fields = (Argument(name="func_name", value="f"), Argument(name="func_code", value=source))
+        return Template(key=name, name=name, kind=Kind.APP, component="dlg.apps.pyfunc.PyFuncApp", arguments=fields)
+
+    def submit(self, *names: str, first: int = 0) -> None:
+        """Hand over attempts; their drops are counted from `first`."""
+        tasks = [
+            Task(first + at, 1, self.names.index(name), f"{name}_{first + at}", ()) for at, name in enumerate(names)
+        ]
+        self.runner.submit(tasks)
+
+    def run(self, *names: str, first: int = 0) -> list[Outcome]:
+        """The outcomes of attempts."""
+        self.submit(*names, first=first)
+        return self.answers.wait(*range(first, first + len(names)))
+
+    def log(self, oid: str) -> str:
+        """The log of a drop."""
+        path = self.directory / "logs" / f"{oid}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[WorkerPool]:
+    """Two workers with the real executor."""
+    found = WorkerPool(2, logs=tmp_path)
+    yield found
+    found.close()
+
+
+def text_of(outcome: Outcome) -> str:
+    """Why an attempt failed."""
+    assert outcome.failure is not None
+    return outcome.failure.text
+
+
+def left_behind(token: str) -> list[psutil.Process]:
+    """Processes whose command line has `token`, and that have not ended."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and any(token in each for each in process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+# What they print.
+
+
+def test_what_compiled_code_prints_is_in_the_log_of_its_drop(pool: WorkerPool, tmp_path: Path) -> None:
+    """Descriptors 1 and 2, of the process and of programs that inherit them, belong to the attempt that has them."""
+    bodies = {
+        f"n{number}": f"os.write(1, b'raw {number}\\n'); os.system('echo child {number} >&2')" for number in range(9)
+    }
+    work = Functions(pool, tmp_path / "s", **bodies, c="import ctypes\nctypes.CDLL(None).printf(b'from C\\n')")
+    outcomes = work.run(*bodies, "c")
+
+    assert [outcome.failure for outcome in outcomes] == [None] * 10
+    assert [work.log(f"n{number}_{number}") for number in range(9)] == [f"raw {n}\nchild {n}\n" for n in range(9)]
+    assert work.log("c_9") == "from C\n"
+
+
+def test_output_past_python_is_bounded_and_its_end_is_kept(pool: WorkerPool, tmp_path: Path) -> None:
+    """However much is written to descriptor 1: what is kept on disk and in memory is small, and has the end."""
+    flood = f"for _ in range(64):\n    os.write(1, b'x' * {MEGABYTE})\nos.write(1, b'the end')"
+    work = Functions(pool, tmp_path / "s", flood=flood, die=flood + "\nos.abort()", calm="pass")
+    work.run("calm")
+    before = psutil.Process().memory_info().rss
+    assert work.run("flood", first=1)[0].failure is None
+    dead = work.run("die", first=2)
+
+    assert psutil.Process().memory_info().rss - before < 30 * MEGABYTE
+    assert "SIGABRT" in text_of(dead[0])
+    assert text_of(dead[0]).endswith("xxx the end"[4:])
+    for log in (work.log("flood_1"), work.log("die_2")):
+        assert log.endswith("the end")
+        assert "bytes left out" in log
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < MEGABYTE
+
+
+def test_descriptors_that_were_closed_are_mended(pool: WorkerPool, tmp_path: Path) -> None:
+    """An attempt that closes its standard output does not take that of the next one away."""
+    work = Functions(pool, tmp_path / "s", close="os.close(1); os.close(2)", say="os.write(1, b'here')")
+    for number in range(0, 8, 2):
+        work.run("close", first=number)
+        work.run("say", first=number + 1)
+
+    assert [work.log(f"say_{number}") for number in range(1, 8, 2)] == ["here"] * 4
+
+
+def test_what_a_worker_prints_outside_of_attempts_has_a_file(pool: WorkerPool, tmp_path: Path) -> None:
+    """It is in worker-<n>.log, and bounded too."""
+    later = "import threading\nthreading.Timer(0.1, os.write, (1, b'afterwards')).start()"
+    work = Functions(pool, tmp_path / "s", later=later)
+    work.run("later")
+    until(pool, lambda pool: any(worker.output.by_attempt for worker in pool._workers))
+    pool.close()
+
+    assert [path.read_text() for path in tmp_path.glob("worker-*.log")] == ["afterwards"]
+
+
+# How they start.
+
+
+def test_the_death_of_idle_workers_is_no_failed_start(pool: WorkerPool, tmp_path: Path) -> None:
+    """However many idle workers die, new ones take their place, and the pool goes on."""
+    work = Functions(pool, tmp_path / "s", fine="pass")
+    for number in range(2):
+        assert work.run("fine", first=number)[0].failure is None
+        until(pool, lambda pool: len(pool._workers) == 2 and all(worker.is_started for worker in pool._workers))
+        old = seen(pool, lambda pool: [worker.process.pid for worker in pool._workers])
+        for pid in old:
+            os.kill(pid, signal.SIGKILL)
+        until(pool, lambda pool, old=old: not {w.process.pid for w in pool._workers} & set(old))  # type: ignore[misc]
+
+    assert work.run("fine", first=10)[0].failure is None
+
+
+def test_starts_that_fail_are_told_and_tried_again(
+    pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempts fail with what the process printed; once a start succeeds, all is forgotten."""
+    monkeypatch.setattr("dropflow.engine.runners.starts._LONGEST_PAUSE", 0.1)
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")
+    work = Functions(pool, tmp_path / "s", fine="pass")
+    text = text_of(work.run("fine")[0])
+    monkeypatch.delenv("PYTHONHOME")
+    until(pool, lambda pool: len(pool._workers) == 2 and all(worker.is_started for worker in pool._workers))
+
+    assert "worker processes cannot be started, 3 starts failed in a row" in text
+    assert "No module named 'encodings'" in text
+    assert work.run("fine", first=1)[0].failure is None
+
+
+def test_a_process_that_the_system_refuses_is_a_failed_start(
+    pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No process, memory or descriptor to be had does not end the pool."""
+    monkeypatch.setattr("dropflow.engine.runners.starts._LONGEST_PAUSE", 0.1)
+    refusals = iter(range(4))
+
+    def refuse(*_: object, **__: object) -> None:
+        if next(refusals, None) is not None:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("dropflow.engine.runners.worker_process.socket.socketpair", _after(refuse))
+    work = Functions(pool, tmp_path / "s", fine="pass")
+
+    assert "Resource temporarily unavailable" in text_of(work.run("fine")[0])
+    until(pool, lambda pool: bool(pool._workers))
+    assert work.run("fine", first=1)[0].failure is None
+
+
+def _after(check: Callable[..., None]) -> Callable[..., object]:
+    import socket  # noqa: PLC0415 - the real function, before it is replaced
+
+    real = socket.socketpair
+
+    def call(*args: object, **named: object) -> object:
+        check(*args, **named)
+        return real(*args, **named)  # type: ignore[arg-type]
+
+    return call
+
+
+def test_failed_starts_wait_longer_each_time() -> None:
+    """The pause doubles up to a limit; three failures in a row are told; a success forgets them."""
+    starts = Starts()
+    pauses = []
+    for _ in range(12):
+        assert (starts.failure is None) == (starts.failed < 3)
+        starts.note_failure("ended with status 1", 100.0)
+        pauses.append(round(starts.not_before - 100.0, 1))
+    starts.note_success()
+
+    assert pauses[:4] == [0.1, 0.2, 0.4, 0.8]
+    assert pauses[-1] == 30.0
+    assert (starts.failed, starts.not_before, starts.failure) == (0, 0.0, None)
+
+
+# How they end.
+
+SLEEP = "sleep 98765"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        f"os.system('{SLEEP} &')",
+        f"os.system('setsid {SLEEP} &')",
+        "pid = os.fork()\nif not pid:\n    time.sleep(98765)",
+        "if not os.fork():\n    os.setsid()\n    os.fork() or os.execlp('sleep', 'sleep', '98765')\n    os._exit(0)",
+    ],
+    ids=["background", "session", "fork", "daemon"],
+)
+@pytest.mark.parametrize("end", ["os._exit(7)", "return", "raise ValueError"])
+def test_descendants_end_with_their_attempt(start: str, end: str, pool: WorkerPool, tmp_path: Path) -> None:
+    """Background commands, sessions of their own, forks and daemons; whether the worker dies, succeeds or fails."""
+    note = f"time.sleep(0.05)\n{end}"
+    work = Functions(pool, tmp_path / "s", leave=f"{start}\n{note}")
+    outcome = work.run("leave")[0]
+
+    assert left_behind("98765") == []
+    workers = set(seen(pool, lambda pool: [worker.process.pid for worker in pool._workers]))
+    below = {child.pid for child in psutil.Process().children(recursive=True) if WORKER_VARIABLE in _environment(child)}
+    assert below <= workers
+    if end == "os._exit(7)":
+        assert "ended with status 7" in text_of(outcome)
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    try:
+        return process.environ()
+    except psutil.Error:
+        return {}
+
+
+def test_a_forked_child_that_comes_back_is_no_second_attempt(pool: WorkerPool, tmp_path: Path) -> None:
+    """A child that returns or raises instead of leaving ends there: its parent's outcome is the attempt's."""
+    body = "pid = os.fork()\nif not pid:\n    raise SystemExit(3)\nassert os.waitpid(pid, 0)[1] == 3 << 8"
+    work = Functions(pool, tmp_path / "s", fork=body)
+    outcomes = work.run(*["fork"] * 6)
+
+    assert [outcome.failure for outcome in outcomes] == [None] * 6
+    assert len(work.answers.outcomes) == 6
+
+
+def test_a_worker_that_closes_all_descriptors_is_replaced(pool: WorkerPool, tmp_path: Path) -> None:
+    """It cannot tell what came of the attempt, which fails; the next one has a worker that can."""
+    work = Functions(pool, tmp_path / "s", close="os.closerange(0, 1000)", fine="pass")
+
+    failure = work.run("close")[0].failure
+    assert failure is not None
+    assert failure.code == "DF202", "it is killed, or leaves by itself: which of the two is chance"
+    assert work.run("fine", first=1)[0].failure is None
+
+
+def test_workers_end_with_the_process_of_their_pool(tmp_path: Path) -> None:
+    """Also when that was killed while another process holds its end of the socket."""
+    import subprocess  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+
+    source = f"""
+        import os, threading, time
+        from pathlib import Path
+        from tests.engine.runners.test_worker_life import Functions, WorkerPool, seen, until
+        pool = WorkerPool(1, logs=Path({str(tmp_path)!r}))
+        work = Functions(pool, Path({str(tmp_path / "s")!r}), fine="pass")
+        work.run("fine")
+        if not os.fork():
+            time.sleep(98765)
+        print(seen(pool, lambda pool: pool._workers[0].process.pid), flush=True)
+        time.sleep(98765)
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", dedent(source)], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]
+    ) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        worker, forked = (
+            psutil.Process(pid),
+            [child for child in psutil.Process(process.pid).children() if child.pid != pid],
+        )
+        process.kill()
+        psutil.wait_procs([worker], timeout=30)
+        gone = not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+        for child in forked:
+            child.kill()
+
+    assert gone
+
+
+def test_the_log_of_a_drop_is_shared_in_turn(tmp_path: Path) -> None:
+    """What is added after an attempt has closed its log follows what is there."""
+    for text in (b"one\n", b"two\n"):
+        log = DropLog(str(tmp_path), "drop", 1024)
+        log.write_bytes(text)
+        log.close()
+
+    assert (tmp_path / "drop.log").read_text() == "one\ntwo\n"
