@@ -19,6 +19,7 @@
     │   ├── StorageError            a read, write, commit or rename failed
     │   ├── WorkerDiedError         a worker process ended in the middle of an attempt
     │   ├── LinkError               another node cannot be reached, or does not take what is sent
+    │   │   └── RestartedError      a node was started again after a session was cut for the process before
     │   └── ClockSkewError          the clocks of two hosts differ too much for requests between them
     ├── HttpError                   a refusal that only HTTP knows: no such page, wrong method, no token, too large
     └── InternalError               a broken invariant of dropflow itself: please report it
@@ -46,6 +47,7 @@ __all__ = [
     "MissingDependencyError",
     "NotFoundError",
     "ProtocolError",
+    "RestartedError",
     "StorageError",
     "UnknownComponentError",
     "UsageError",
@@ -192,6 +194,12 @@ class LinkError(WorldError):
     """Another node cannot be reached, or does not take what is sent to it."""
 
     code = "DF220"
+
+
+class RestartedError(LinkError):
+    """A node was started again after a session was cut for its earlier process; cutting it again helps."""
+
+    code = "DF222"
 
 
 class ClockSkewError(WorldError):

@@ -108,7 +108,7 @@ class Manager(Protocol):
         ...
 
     def watch(self, session: str, *, version: int, seconds: float) -> SessionDetail:
-        """As `session`, but waits until there is something newer than `version`, for `seconds` at most.
+        """As `session`, but waits until its version is another one than `version`, for `seconds` at most.
 
         A session that is over is answered at once.
         """

@@ -8,7 +8,19 @@ import click
 
 from dropflow.cli.exits import Exit
 
-__all__ = ["asks"]
+__all__ = ["asks", "patience_option"]
+
+patience_option = click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    envvar="DROPFLOW_PATIENCE",
+    show_envvar=True,
+    help="How long to keep asking while the manager is away or does not know how the session is.",
+)
+"""For commands that follow a session."""
 
 
 def asks(function: Callable[..., Exit]) -> Callable[..., Exit]:

@@ -2,7 +2,10 @@
 
 from enum import IntEnum
 
-__all__ = ["Exit"]
+from dropflow.rest.status import UNKNOWN
+from dropflow.states import SessionState
+
+__all__ = ["Exit", "exit_for_status"]
 
 
 class Exit(IntEnum):
@@ -11,8 +14,17 @@ class Exit(IntEnum):
     FINISHED = 0
     FAILED = 1
     BAD_INPUT = 2
+    UNKNOWN = 3
+    """A manager or a node cannot be reached, or how a session is cannot be known."""
     INTERNAL_ERROR = 70
     """``EX_SOFTWARE`` of BSD's sysexits."""
     INTERRUPTED = 130
     BROKEN_PIPE = 141
     TERMINATED = 143
+
+
+def exit_for_status(status: str) -> Exit:
+    """The exit status for a session with this status; one that still runs has not failed."""
+    if status == UNKNOWN:
+        return Exit.UNKNOWN
+    return Exit.FAILED if status in (SessionState.FAILED.name, SessionState.CANCELLED.name) else Exit.FINISHED

@@ -40,7 +40,8 @@ def commands() -> None:
     """Run dataflow graphs: logical graphs drawn in EAGLE, physical graphs in DALiuGE's JSON, and .dfg files.
 
     GRAPH is a file, or - for standard input. Standard output carries the answer and nothing else, so that commands
-    pipe; everything else goes to standard error. Exit status: 0 done, 1 the run failed, 2 bad input, 130 interrupted.
+    pipe; everything else goes to standard error. Exit status: 0 done, 1 the run failed, 2 bad input, 3 a
+    manager cannot be reached or how a session is cannot be known, 130 interrupted.
 
     One machine needs no more than run. For several, start node, island and master on their hosts (or up, for all of
     them on this one), and submit graphs to them.

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from dropflow.cli.exits import Exit, exit_for_status
 from dropflow.cli.suggestion import suggestion
 from dropflow.cli.tables import columns, plural, readable_bytes, readable_seconds
 from dropflow.rest.schema import FailureInfo, LogicalNode, NodeInfo, SessionDetail, SessionInfo
@@ -165,15 +166,15 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, detail: SessionDetail, *, manager: str) -> "SessionReply":
         """The reply for a session at the manager with this URL."""
-        bad = detail.status in (SessionState.FAILED.name, SessionState.CANCELLED.name)
-        return cls(ok=not bad, url=f"{manager}/sessions/{quote(detail.session, safe='')}", session=detail)
+        is_ok = exit_for_status(detail.status) is Exit.FINISHED
+        return cls(ok=is_ok, url=f"{manager}/sessions/{quote(detail.session, safe='')}", session=detail)
 
     def lines(self) -> Iterator[str]:
         """Status, one line for each logical node, and the causes of failures."""
         detail = self.session
         text = "" if detail.failures else detail.text
         yield _headline(detail.status, detail.drops, detail.seconds, _states(detail), text)
-        if not SessionState[detail.status].is_terminal:
+        if not detail.is_over:
             left = f", about {readable_seconds(detail.remaining)} left" if detail.remaining is not None else ""
             yield f"  {detail.running:,} running, {detail.rate:,.0f} drops a second{left}"
         if detail.nodes:

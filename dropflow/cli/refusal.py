@@ -7,7 +7,7 @@ from http import HTTPStatus
 import msgspec
 
 from dropflow.cli.exits import Exit
-from dropflow.errors import BadGraphError, DropflowError, HttpError, UsageError
+from dropflow.errors import BadGraphError, ClockSkewError, DropflowError, HttpError, LinkError, UsageError
 from dropflow.problems import Problem, Severity
 
 __all__ = ["ErrorText", "Refusal", "exit_for", "problem_lines", "refusal_for"]
@@ -89,8 +89,8 @@ def exit_for(error: BaseException) -> Exit:
         isinstance(error, HttpError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
     ):
         return Exit.BAD_INPUT
-    if isinstance(error, HttpError):
-        return Exit.FAILED
+    if isinstance(error, HttpError | LinkError | ClockSkewError):
+        return Exit.UNKNOWN
     if isinstance(error, OSError) or (isinstance(error, DropflowError) and error.retryable):
         return Exit.FAILED
     return Exit.INTERNAL_ERROR

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dropflow.cli.client_options import asks
-from dropflow.cli.exits import Exit
+from dropflow.cli.client_options import asks, patience_option
+from dropflow.cli.exits import Exit, exit_for_status
 from dropflow.cli.options import speaks
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def sessions(output: "Output", *, target: "Target") -> Exit:
 def status(output: "Output", *, target: "Target", session: str) -> Exit:
     """Show SESSION as it is now: progress by logical node, and why drops failed.
 
-    Exit status 1 if the session FAILED or was CANCELLED.
+    Exit status 1 if the session FAILED or was CANCELLED, 3 if its state is UNKNOWN because nodes do not answer.
     """
     from dropflow.cli.connection import connect
     from dropflow.cli.manager_replies import SessionReply
@@ -45,31 +45,35 @@ def status(output: "Output", *, target: "Target", session: str) -> Exit:
     with connect(target) as client:
         reply = SessionReply.of(client.session(session), manager=client.url)
     output.answer(reply)
-    return Exit.FINISHED if reply.ok else Exit.FAILED
+    return exit_for_status(reply.session.status)
 
 
 @click.command("watch")
 @speaks
 @_session_argument
 @asks
-def watch(output: "Output", *, target: "Target", session: str) -> Exit:
+@patience_option
+def watch(output: "Output", *, target: "Target", session: str, patience: float) -> Exit:
     """Follow SESSION live until it is over, and tell how it ended.
 
-    Exit status 0 if it FINISHED, 1 if not, 130 if you stopped watching: the session goes on.
+    While the manager is away, standard error says so and it is asked again.
+
+    Exit status 0 if the session FINISHED, 1 if it FAILED or was CANCELLED, 3 if its end is not known because the
+    manager or nodes do not answer, and 130 if you stopped watching: the session goes on.
     """
-    from dropflow.cli.connection import connect
+    from dropflow.cli.connection import manager_url
     from dropflow.cli.following import follow
     from dropflow.cli.manager_replies import SessionReply
 
-    with connect(target) as client:
-        try:
-            detail = follow(client, session, output)
-        except KeyboardInterrupt:
-            output.note(f"stopped watching; session {session} goes on")
-            return Exit.INTERRUPTED
-        reply = SessionReply.of(detail, manager=client.url)
+    url = manager_url(target)
+    try:
+        detail = follow(target, url, session, output, patience=patience)
+    except KeyboardInterrupt:
+        output.note(f"stopped watching; session {session} goes on")
+        return Exit.INTERRUPTED
+    reply = SessionReply.of(detail, manager=url)
     output.answer(reply)
-    return Exit.FINISHED if reply.ok else Exit.FAILED
+    return exit_for_status(reply.session.status)
 
 
 @click.command("cancel")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dropflow.cli.client_options import asks
+from dropflow.cli.client_options import asks, patience_option
 from dropflow.cli.exits import Exit
 from dropflow.cli.options import graph_argument, setting_options, speaks
 
@@ -32,6 +32,7 @@ __all__ = ["submit"]
 )
 @click.option("--anew", is_flag=True, help="Place the graph anew, whatever nodes it names.")
 @click.option("--wait", is_flag=True, help="Follow the session to its end; status and answer are those of run.")
+@patience_option
 @click.option("--check", is_flag=True, help="Let the nodes check their whole state after every step; slow.")
 def submit(
     output: "Output",
@@ -46,13 +47,15 @@ def submit(
     seed: int | None,
     anew: bool,
     wait: bool,
+    patience: float,
     check: bool,
 ) -> Exit:
     """Run GRAPH on the nodes of a manager.
 
     It is translated and cut here, into one part for each node that is alive, and deployed. A graph that is placed
     already (dropflow map) goes to the nodes that it names. Without --wait the answer is the session's name; with it,
-    the exit status is 0 if the session FINISHED, 1 if not, and 130 if you stopped waiting: the session goes on.
+    the exit status is 0 if the session FINISHED, 1 if not, 3 if its end is not known because the manager or nodes do
+    not answer (see --patience), and 130 if you stopped waiting: the session goes on.
     """
     from dropflow.cli.submitting import SubmitOptions, submit_graph
 
@@ -69,6 +72,7 @@ def submit(
             seed=seed,
             anew=anew,
             wait=wait,
+            patience=patience,
             check=check,
         ),
     )

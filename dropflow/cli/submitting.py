@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from dropflow.cli.connection import Target, connect
-from dropflow.cli.exits import Exit
+from dropflow.cli.exits import Exit, exit_for_status
 from dropflow.cli.following import follow
 from dropflow.cli.manager_replies import SubmitReply
 from dropflow.cli.output import Output
@@ -17,7 +17,6 @@ from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
 from dropflow.rest.schema import SubmitQuery
-from dropflow.states import SessionState
 from translator.options import ComponentOptions, PartitionOptions
 from translator.partition.registry import partition
 from translator.placement import place
@@ -37,6 +36,7 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     anew: bool = False
     wait: bool = False
+    patience: float = 60.0
     check: bool = False
 
 
@@ -61,7 +61,7 @@ def submit_graph(output: Output, target: Target, options: SubmitOptions) -> Exit
             output.answer(SubmitReply.of(info, manager=client.url, parts=graph.parts, waited=False))
             return Exit.FINISHED
         try:
-            detail = follow(client, info.session, output)
+            detail = follow(target, client.url, info.session, output, patience=options.patience, known=info)
         except KeyboardInterrupt:
             output.note(
                 f"stopped waiting; session {info.session} goes on. Watch it with {suggestion('watch', info.session)}, "
@@ -69,7 +69,7 @@ def submit_graph(output: Output, target: Target, options: SubmitOptions) -> Exit
             )
             return Exit.INTERRUPTED
         output.answer(SubmitReply.of(detail, manager=client.url, parts=graph.parts, waited=True))
-    return Exit.FINISHED if detail.status == SessionState.FINISHED.name else Exit.FAILED
+    return exit_for_status(detail.status)
 
 
 def _query(options: SubmitOptions) -> SubmitQuery:

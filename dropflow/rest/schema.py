@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.ids import SESSION_NAME
+from dropflow.rest.status import is_over
 
 __all__ = [
     "Child",
@@ -262,7 +263,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     graph : str
         Name of the graph.
     status : str
-        Name of a `dropflow.states.SessionState`.
+        Name of a `dropflow.states.SessionState`, or UNKNOWN (`dropflow.rest.status`).
     epoch : int
         Its deployment; grows when it is deployed again.
     version : int
@@ -282,7 +283,9 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     nodes : tuple of str
         The nodes that hold its drops.
     text : str
-        Why it failed or was cancelled, in one sentence.
+        Why it failed, was cancelled or is not known, in one sentence.
+    unknown : tuple of str
+        The nodes that do not answer, or whose island does not, and whose drops were not all settled when they did.
     """
 
     session: str
@@ -302,6 +305,12 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     remaining: float | None = None
     nodes: tuple[str, ...] = ()
     text: str = ""
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more happens in it."""
+        return is_over(self.status)
 
 
 class SessionDetail(SessionInfo, frozen=True, kw_only=True):

@@ -42,6 +42,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.rest.status import UNKNOWN, is_over
 from dropflow.states import DropState, SessionState
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.shapes import fan
@@ -139,6 +140,10 @@ class FakeManager:
         rows = self._find(session).rows
         self.advance(session, {row.drop: "COMPLETED" for row in rows if not DropState[row.state].is_terminal})
 
+    def hide(self, session: str, text: str) -> None:
+        """Let how a session is be UNKNOWN, because nodes do not answer, until its drops move again."""
+        self._put(msgspec.structs.replace(self._find(session), status=UNKNOWN, text=text))
+
     def fail(self, session: str, drop: int, text: str, *, also: tuple[int, ...] = ()) -> None:
         """Let a drop end in ERROR by itself, and the drops in `also` because of it."""
         found = self._find(session)
@@ -186,7 +191,7 @@ class FakeManager:
         """Its nodes, with a made-up load."""
         self._check("nodes")
         load = Load(cores=2, workers=2, busy=1, processor=37.5, memory=8 << 30, memory_free=5 << 30, disk=1 << 40)
-        running = sum(not SessionState[found.status].is_terminal for found in self._sessions.values())
+        running = sum(not is_over(found.status) for found in self._sessions.values())
         told = [
             msgspec.structs.replace(node, sessions=running, load=load) if node.load == Load() else node
             for node in self._nodes.values()
@@ -275,7 +280,7 @@ class FakeManager:
 
         def moved() -> bool:
             found = self._find(session)
-            return self.closed or found.version > version or SessionState[found.status].is_terminal
+            return self.closed or found.version != version or is_over(found.status)
 
         with self._changed:
             self._changed.wait_for(moved, timeout=seconds)
@@ -285,7 +290,7 @@ class FakeManager:
         """Let whatever is not settled become CANCELLED."""
         self._check("cancel")
         found = self._find(session)
-        if not SessionState[found.status].is_terminal:
+        if not is_over(found.status):
             rows = tuple(
                 row if DropState[row.state].is_terminal else msgspec.structs.replace(row, state="CANCELLED")
                 for row in found.rows
@@ -547,7 +552,7 @@ def _info(session: _Session, now: float) -> SessionInfo:
         finished=session.finished,
         seconds=seconds,
         rate=rate,
-        remaining=None if SessionState[session.status].is_terminal or not rate else left / rate,
+        remaining=None if is_over(session.status) or not rate else left / rate,
         nodes=tuple(sorted({row.node for row in session.rows})),
         text=session.text,
     )

@@ -50,19 +50,19 @@ class Replies(Generic[Value]):
         DropflowError
             What a child refused. It is more to the point than that others do not know the session.
         NotFoundError
-            All that answered do not have it.
+            All have answered, and do not have it.
         LinkError
-            None could be asked.
+            Some could not be asked, and the others do not have it.
         """
         if self.values:
             return
         if self.refusals:
             raise self.refusals[0][1]
         silent = ", ".join(f"{view.name} ({why})" for view, why in self.missing)
-        if self.missing and not self.absent:
+        if self.missing:
+            # One that does not answer may have it.
             raise LinkError(f"{what} cannot be looked for: {silent}", hint="try again, or see the list of children")
-        hint = f"not asked: {silent}" if silent else "see the list of sessions"
-        raise NotFoundError(f"there is no {what}", hint=hint)
+        raise NotFoundError(f"there is no {what}", hint="see the list of sessions")
 
 
 class Asker:

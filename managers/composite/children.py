@@ -3,6 +3,9 @@
 Each child has a thread that asks for its health again and again, and nothing else does; whether it is alive, suspect or
 lost is decided by `managers.membership` from when it last answered. A child that let somebody wait in vain is not asked
 anything more until it has answered its thread again.
+
+Only the clock of this process counts, and only while the process runs (`managers.uptime`). Which life of a child is
+the latest follows from the order of its answers: there is one process at an address at a time.
 """
 
 import threading
@@ -16,6 +19,7 @@ from dropflow.errors import DropflowError, NotFoundError, UsageError
 from dropflow.rest.schema import Child, ManagerInfo, NodeInfo, Role, SessionInfo
 from managers.api import Manager
 from managers.membership import Heard, Join, Leave, Membership, MemberState, Tick
+from managers.uptime import Uptime
 
 __all__ = ["ChildView", "Children", "canonical"]
 
@@ -75,11 +79,15 @@ class _Entry:
     manager: Manager
     role: Role
     info: ManagerInfo | None = None
+    life: int = 0
+    """How many processes have answered at its address."""
     nodes: tuple[NodeInfo, ...] = ()
     signs: int = 0
     """How often it gave a sign of life."""
     asked: int = 0
     """Number of the last time its thread asked."""
+    settled: int = 0
+    """Number of the last question of its thread that has an outcome."""
     silent_since: int | None = None
     """Number of the last time its thread had asked when it was found silent."""
     reason: str = ""
@@ -87,6 +95,8 @@ class _Entry:
     departure: str = ""
     """Why it is not expected back."""
     first: threading.Event = field(default_factory=threading.Event)
+    wake: threading.Event = field(default_factory=threading.Event)
+    """Set to ask at once."""
     stop: threading.Event = field(default_factory=threading.Event)
 
 
@@ -142,6 +152,7 @@ class Children:
         self._answers = threading.Condition(self._lock)
         self._entries: dict[str, _Entry] = {}
         self._membership = Membership(suspect_after=suspect_after, lost_after=lost_after)
+        self._uptime = Uptime(suspect_after / 2, clock.monotonic())
         self._closed = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name=f"{name}:children", daemon=True)
 
@@ -155,6 +166,7 @@ class Children:
         with self._lock:
             for entry in self._entries.values():
                 entry.stop.set()
+                entry.wake.set()
 
     def add(self, url: str) -> None:
         """Take the manager at `url` as a child; again is no error.
@@ -172,7 +184,7 @@ class Children:
                 return
             entry = _Entry(address, self._connect(address), _ALLOWED[self._role][0])
             self._entries[address] = entry
-            self._membership.handle(Join(address, 0, address), self._clock.monotonic())
+            self._membership.handle(Join(address, 0, address), self._now())
         threading.Thread(target=self._attend, args=(entry,), name=f"{self._name}:{address}", daemon=True).start()
 
     def remove(self, url: str) -> None:
@@ -189,8 +201,9 @@ class Children:
             if entry is None:
                 raise NotFoundError(f"{url} is no child of {self._name}", hint="see its list of children")
             entry.stop.set()
+            entry.wake.set()
             member = self._membership.members[address]
-            self._membership.handle(Leave(address, member.incarnation, "removed"), self._clock.monotonic())
+            self._membership.handle(Leave(address, member.incarnation, "removed"), self._now())
             self._membership.forget(address)
         self._changed()
 
@@ -218,6 +231,19 @@ class Children:
         wanted = tuple(urls)
         with self._lock:
             self._answers.wait_for(lambda: not any(self._is_only_silent(url) for url in wanted), seconds)
+
+    def ask_again(self, seconds: float) -> None:
+        """Ask those that do not answer at once, not only when it is time; wait for that, for `seconds` at most.
+
+        A child that was just started again answers; one that is gone refuses the connection as quickly.
+        """
+        with self._lock:
+            numbers = {}
+            for entry in self._entries.values():
+                if not self._answers_now(entry):
+                    numbers[entry.url] = entry.asked
+                    entry.wake.set()
+            self._answers.wait_for(lambda: not any(self._is_due(*asked) for asked in numbers.items()), seconds)
 
     def signs(self, url: str) -> int:
         """How many signs of life a child gave; 0 for one that is none."""
@@ -265,7 +291,7 @@ class Children:
         if not text and state != "alive":
             text = "has not answered yet" if member.state is MemberState.JOINED else "does not answer"
         if state == "lost" and not unfit:
-            text = f"{text} (for {self._clock.monotonic() - member.heard:.0f} s)"
+            text = f"{text} (for {self._now() - member.heard:.0f} s)"
         return ChildView(
             url=entry.url,
             name=entry.info.name if entry.info else entry.url,
@@ -281,6 +307,15 @@ class Children:
             nodes=() if unfit else entry.nodes,
         )
 
+    def _answers_now(self, entry: _Entry) -> bool:
+        state = self._membership.members[entry.url].state
+        return bool(entry.unfit) or (entry.silent_since is None and state is MemberState.ALIVE)
+
+    def _is_due(self, url: str, number: int) -> bool:
+        """Whether an answer to a question after this one is still to come."""
+        entry = self._entries.get(url)
+        return entry is not None and not entry.stop.is_set() and entry.settled <= number
+
     def _is_only_silent(self, url: str) -> bool:
         entry = self._entries.get(url)
         if entry is None or entry.unfit or entry.stop.is_set() or entry.silent_since is None:
@@ -288,7 +323,10 @@ class Children:
         return self._membership.members[url].state is not MemberState.LOST
 
     def _judge(self) -> bool:
-        return bool(self._membership.handle(Tick(), self._clock.monotonic()))
+        return bool(self._membership.handle(Tick(), self._now()))
+
+    def _now(self) -> float:
+        return self._uptime.read(self._clock.monotonic())
 
     # Threads.
 
@@ -305,12 +343,16 @@ class Children:
 
     def _attend(self, entry: _Entry) -> None:
         while not entry.stop.is_set():
-            self._ask(entry)
+            number = self._ask(entry)
             entry.first.set()
-            entry.stop.wait(self._every)
+            with self._lock:
+                entry.settled = number
+                self._answers.notify_all()
+            entry.wake.wait(self._every)
+            entry.wake.clear()
 
-    def _ask(self, entry: _Entry) -> None:
-        """Ask one child for its health, and take the answer in."""
+    def _ask(self, entry: _Entry) -> int:
+        """Ask one child for its health, and take the answer in; the number of the question."""
         with self._lock:
             entry.asked += 1
             number = entry.asked
@@ -324,15 +366,16 @@ class Children:
             sessions = entry.manager.sessions() if is_fit else ()
         except DropflowError as error:
             self._refused(entry, error.text)
-            return
+            return number
         except Exception as error:  # noqa: BLE001 - the thread must live on to ask again
             self._refused(entry, f"cannot be asked: {type(error).__name__}: {error}")
-            return
+            return number
         self._answered(entry, number, nodes)
         view = next((view for view in self.views() if view.url == entry.url), None)
         if view is not None and view.is_asked:
             self._heard(view, sessions, mark)
         self._changed()
+        return number
 
     def _refused(self, entry: _Entry, reason: str) -> None:
         with self._lock:
@@ -343,15 +386,17 @@ class Children:
 
     def _alive(self, entry: _Entry, info: ManagerInfo) -> None:
         """It gave a sign of life, whatever it has to tell else."""
-        now = self._clock.monotonic()
         with self._lock:
             if entry.stop.is_set():
                 return
+            now = self._now()
             entry.signs += 1
+            if entry.info is None or _process(entry.info) != _process(info):
+                entry.life += 1
             entry.info, entry.role = info, info.role
             entry.unfit = "" if info.role in _ALLOWED[self._role] else f"is a {info.role}, which no {self._role} takes"
-            self._membership.handle(Join(entry.url, info.incarnation, entry.url), now)
-            self._membership.handle(Heard(entry.url, info.incarnation), now)
+            self._membership.handle(Join(entry.url, entry.life, entry.url), now)
+            self._membership.handle(Heard(entry.url, entry.life), now)
 
     def _answered(self, entry: _Entry, number: int, nodes: Sequence[NodeInfo]) -> None:
         with self._lock:
@@ -372,11 +417,15 @@ def _doubles(entries: Iterable[_Entry]) -> dict[str, str]:
     for entry in entries:
         if entry.info is None:
             continue
-        key = (entry.info.name, entry.info.incarnation, entry.info.process)
-        first = seen.setdefault(key, entry.url)
+        first = seen.setdefault(_process(entry.info), entry.url)
         if first != entry.url:
             found[entry.url] = f"is the same manager as {first}"
     return found
+
+
+def _process(info: ManagerInfo) -> tuple[str, int, int]:
+    """What tells one process of a manager from the next."""
+    return info.name, info.incarnation, info.process
 
 
 def canonical(url: str) -> str:

@@ -35,7 +35,7 @@ class Deletion:
         self._fanout = fanout
         self._lock = threading.Lock()
         self._doomed: dict[tuple[str, str], int] = {}
-        """By session and address of the child: epochs up to this one are to be deleted."""
+        """By session and address of the child: the deployment that is to be deleted."""
 
     def delete(self, session: str) -> None:
         """Forget a session on all children.
@@ -51,14 +51,14 @@ class Deletion:
         """
         self._children.settle(2.0)
         holders = self._sightings.holders(session)
-        epoch = self._sightings.epoch_of(session)
+        epochs = {url: self._sightings.epoch_of(session, url) for url in holders}
         self._children.settle_silent(holders, _SILENT_SECONDS)
         replies = self._asker.ask(lambda child: child.delete(session), seconds=_SECONDS)
         away = [view for view, _ in replies.missing if view.url in holders]
         if not away:
             replies.raise_unless_answered(f"session {session!r}")
         for view in away:
-            self._doom(session, view.url, epoch)
+            self._doom(session, view.url, epochs[view.url])
         refused = {view.url: (view.name, error) for view, error in replies.refusals}
         self._sightings.forget(session, [url for url in holders if url not in refused])
         if refused:
@@ -73,12 +73,17 @@ class Deletion:
         if away:
             _LOG.warning("session %s is deleted; on %s, which is lost, it will be when it comes back", session, names)
 
+    def epoch_of(self, session: str) -> int:
+        """The newest deployment of this session that is to be deleted on children that were away; 0 if none is."""
+        with self._lock:
+            return max((epoch for (name, _), epoch in self._doomed.items() if name == session), default=0)
+
     def without_doomed(self, view: ChildView, sessions: Iterable[SessionInfo]) -> tuple[SessionInfo, ...]:
         """What a child tells, less what is to be deleted there; that is deleted now."""
         kept = []
         for info in sessions:
             with self._lock:
-                is_doomed = self._doomed.get((info.session, view.url), -1) >= info.epoch
+                is_doomed = self._doomed.get((info.session, view.url)) == info.epoch
             if is_doomed:
                 self._fanout.spawn(view.url, partial(self._carry_out, view, info.session))
             else:

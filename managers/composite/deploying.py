@@ -1,8 +1,8 @@
 """Putting a graph on its nodes in two steps: everybody prepares, then everybody starts; or nobody does.
 
 A composite deploys to its children, a node manager to itself, both by `deploy`. Until all have prepared nothing runs.
-If one fails, or does not answer by the deadline, the others are undone, and so is the one that failed: it may only
-have been slow.
+As soon as one fails, or when one does not answer by the deadline, the others are undone, and so is the one that failed:
+it may only have been slow.
 """
 
 import logging
@@ -26,6 +26,8 @@ __all__ = ["Deployable", "Target", "cut", "deploy", "failed", "prepare_all", "se
 
 _LOG = logging.getLogger("dropflow.composite")
 _UNDO_SECONDS = 10.0
+_GRACE = 0.5
+"""Seconds that the others have after one has failed, so that all that is wrong is told at once."""
 _NAME_LENGTH = 60
 
 
@@ -61,10 +63,18 @@ def session_name(graph: PhysicalGraph, clock: Clock) -> str:
     return f"{stem}-{strftime('%Y%m%d-%H%M%S', gmtime(now))}-{int(now * 1000) % 1000:03d}"
 
 
-def cut(graph: PhysicalGraph, options: SubmitQuery, nodes: Sequence[NodeInfo], *, clock: Clock) -> Deployment:
+def cut(
+    graph: PhysicalGraph, options: SubmitQuery, nodes: Sequence[NodeInfo], *, clock: Clock, after: int = 0
+) -> Deployment:
     """The deployment of `graph` on `nodes`.
 
-    Its epoch is the time in microseconds, so that whatever is deployed later is newer.
+    Its epoch is the time in microseconds, or the next number after an epoch of this session that is known already: a
+    later deployment has a greater epoch, also when the clock went back or another host with a fast clock deployed it.
+
+    Parameters
+    ----------
+    after : int
+        Greatest epoch of a session of this name that the caller knows.
 
     Raises
     ------
@@ -80,7 +90,7 @@ def cut(graph: PhysicalGraph, options: SubmitQuery, nodes: Sequence[NodeInfo], *
     by_name = {node.name: node for node in nodes}
     return Deployment(
         session=options.session or session_name(graph, clock),
-        epoch=int(clock.now() * 1e6),
+        epoch=max(int(clock.now() * 1e6), after + 1),
         graph=graph.name,
         drops=graph.drops,
         created=clock.now(),
@@ -123,12 +133,12 @@ def deploy(deployment: Deployment, targets: Sequence[Target], fanout: Fanout, *,
 def prepare_all(
     deployment: Deployment, targets: Sequence[Target], fanout: Fanout, *, seconds: float
 ) -> dict[str, Outcome[None]]:
-    """Give each target its part of `deployment`; what became of it, by the target's name."""
+    """Give each target its part of `deployment`, until one fails; what became of it, by the target's name."""
 
     def call(target: Target) -> None:
         target.manager.prepare(subset(deployment, target.nodes), seconds=seconds)
 
-    return _all(call, targets, fanout, seconds)
+    return _all(call, targets, fanout, seconds, grace=_GRACE)
 
 
 def start_all(
@@ -173,12 +183,18 @@ def failed(errors: Mapping[str, DropflowError], doing: str) -> DropflowError:
 
 
 def _all(
-    call: Callable[[Target], None], targets: Sequence[Target], fanout: Fanout, seconds: float
+    call: Callable[[Target], None],
+    targets: Sequence[Target],
+    fanout: Fanout,
+    seconds: float,
+    *,
+    grace: float | None = None,
 ) -> dict[str, Outcome[None]]:
     def bound(target: Target) -> Callable[[], None]:
         return lambda: call(target)
 
-    return fanout.ask({target.name: bound(target) for target in targets}, seconds=seconds)
+    calls = {target.name: bound(target) for target in targets}
+    return fanout.ask(calls, seconds=seconds, grace=grace)
 
 
 def _errors(outcomes: Mapping[str, Outcome[None]]) -> dict[str, DropflowError]:

@@ -75,6 +75,7 @@ class Fanout:
         discard: Callable[[Value], None] | None = None,
         is_alive: Callable[[Key], bool] = _nobody,
         longest: float = 0.0,
+        grace: float | None = None,
     ) -> dict[Key, Outcome[Value]]:
         """Make all calls at once and wait for them, for `seconds` at most.
 
@@ -89,6 +90,9 @@ class Fanout:
             Gets each value that comes after the deadline.
         is_alive : callable
             Whether there is hope for a call that is late. Asked once for each, at each deadline.
+        grace : float, optional
+            Wait only for so many seconds after the first error. Calls that are still under way then are late, and have
+            no error.
 
         Returns
         -------
@@ -103,10 +107,16 @@ class Fanout:
         for key, call in calls.items():
             if not self.spawn(key, _Work(key, call, done, over, discard).run):
                 found[key] = Outcome(error=LinkError(f"{self._limit} earlier requests have no answer yet"), late=True)
+        has_failed = False
         while len(found) < len(calls):
+            if grace is not None and not has_failed and any(outcome.error is not None for outcome in found.values()):
+                has_failed = True
+                deadline = min(deadline, self._clock.monotonic() + grace)
             try:
                 key, outcome = done.get(timeout=max(deadline - self._clock.monotonic(), 0.0))
             except queue.Empty:
+                if has_failed:
+                    break
                 alive = [key for key in calls if key not in found and is_alive(key)]
                 if not alive or self._clock.monotonic() + seconds > end:
                     break
@@ -118,7 +128,8 @@ class Fanout:
             key, outcome = done.get()
             found[key] = outcome
         waited = self._clock.monotonic() - end + max(seconds, longest)
-        missing = Outcome[Value](error=LinkError(f"no answer within {max(waited, seconds):.3g} s"), late=True)
+        late = None if has_failed else LinkError(f"no answer within {max(waited, seconds):.3g} s")
+        missing = Outcome[Value](error=late, late=True)
         return {key: found.get(key, missing) for key in calls}
 
     def spawn(self, key: Hashable, job: Callable[[], None]) -> bool:

@@ -13,7 +13,6 @@ from functools import partial
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError
 from dropflow.rest.schema import SessionDetail
-from dropflow.states import SessionState
 from managers.composite.children import ChildView
 from managers.composite.fanout import Fanout
 
@@ -89,7 +88,7 @@ class Followers:
                 if detail.version != version:
                     self._heard(child, detail)
                 version = detail.version
-                if SessionState[detail.status].is_terminal:
+                if detail.is_over:
                     return
                 self._closed.wait(_SHORTEST)
         except DropflowError:

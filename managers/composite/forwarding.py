@@ -14,7 +14,10 @@ from managers.composite.fanout import Fanout
 from managers.composite.nodes import nodes_of, owners
 from managers.deployment import Deployment
 
-__all__ = ["Forwarding"]
+__all__ = ["AGAIN_SECONDS", "Forwarding"]
+
+AGAIN_SECONDS = 0.5
+"""How long to wait for children that did not answer a moment ago."""
 
 _REMEMBERED = 1000
 _START_SECONDS = 30.0
@@ -40,6 +43,7 @@ class Forwarding:
     def nodes(self) -> tuple[NodeInfo, ...]:
         """All nodes below, asked for now: a node that was started again has another incarnation."""
         self._children.settle(2.0)
+        self._children.ask_again(AGAIN_SECONDS)
         replies = self._asker.ask(lambda child: child.nodes())
         fresh = {view.url: nodes for view, nodes in replies.values}
         views = [replace(view, nodes=fresh[view.url]) if view.url in fresh else view for view in self._children.views()]

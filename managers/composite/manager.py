@@ -5,11 +5,12 @@ the last time (`managers.composite.sightings`). Every question goes to all child
 that does not answer is left out until it has shown that it is back, and what is missing is said.
 """
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Literal
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import ConflictError, NotFoundError, UsageError
+from dropflow.errors import ConflictError, LinkError, NotFoundError, RestartedError, UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice
 from dropflow.rest.about import about
@@ -29,7 +30,6 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
-from dropflow.states import SessionState
 from managers.api import Manager
 from managers.composite.asking import Asker
 from managers.composite.children import Children, ChildView
@@ -38,7 +38,7 @@ from managers.composite.deletion import Deletion
 from managers.composite.deploying import cut
 from managers.composite.fanout import Fanout
 from managers.composite.following import Followers
-from managers.composite.forwarding import Forwarding
+from managers.composite.forwarding import AGAIN_SECONDS, Forwarding
 from managers.composite.merging import as_info
 from managers.composite.nodes import nodes_of
 from managers.composite.sightings import Sightings
@@ -48,6 +48,9 @@ from managers.messages import PROTOCOL
 __all__ = ["Composite"]
 
 _CANCEL_SECONDS = 10.0
+_RECUT_SECONDS = 5.0
+"""How long to cut a graph anew because nodes were started again."""
+_RECUT_PAUSE = 0.2
 
 
 class Composite:
@@ -123,7 +126,7 @@ class Composite:
         self._contents = Contents(name, self._asker, self._children, self._sightings)
         self._deletion = Deletion(self._asker, self._children, self._sightings, self._fanout)
         self._forwarding = Forwarding(role, self._children, self._asker, self._fanout, self._clock)
-        self._is_closed = False
+        self._closing = threading.Event()
 
     def open(self) -> None:
         """Begin to ask the children."""
@@ -137,9 +140,9 @@ class Composite:
 
     def close(self) -> None:
         """Ask nobody any more. What runs below goes on. Idempotent."""
-        if self._is_closed:
+        if self._closing.is_set():
             return
-        self._is_closed = True
+        self._closing.set()
         self._children.close()
         self._followers.close()
         self._fanout.close()
@@ -164,6 +167,7 @@ class Composite:
     def nodes(self) -> tuple[NodeInfo, ...]:
         """All nodes below, as their parents heard of them last."""
         self._children.settle(2.0)
+        self._children.ask_again(AGAIN_SECONDS)
         return nodes_of(self._children.views(), role=self._role)
 
     def children(self) -> tuple[Child, ...]:
@@ -211,9 +215,19 @@ class Composite:
         """Deploy a whole graph and start it; see `managers.api.Manager.submit`."""
         if options.session:
             self._refuse_taken(options.session)
-        deployment = cut(graph, options, self._forwarding.nodes(), clock=self._clock)
-        self._forwarding.deploy(deployment, seconds=self._deploy_seconds)
-        return as_info(self.session(deployment.session))
+        deadline = self._clock.monotonic() + _RECUT_SECONDS
+        after = max(self._sightings.epoch_of(options.session), self._deletion.epoch_of(options.session))
+        while True:
+            deployment = cut(graph, options, self._forwarding.nodes(), clock=self._clock, after=after)
+            after = deployment.epoch
+            try:
+                self._forwarding.deploy(deployment, seconds=self._deploy_seconds)
+            except RestartedError:
+                # What was known of the nodes was out of date, here or at an island below, which asks them every second.
+                if self._clock.monotonic() > deadline or self._closing.wait(_RECUT_PAUSE):
+                    raise
+            else:
+                return as_info(self.session(deployment.session))
 
     def prepare(self, deployment: Deployment, *, seconds: float) -> None:
         """Pass the slices on to the children whose they are."""
@@ -251,7 +265,8 @@ class Composite:
             self._sightings.absent(session, view.url, since=since)
         found = self._sightings.merged(session, self._views())
         if found is None:
-            replies.raise_unless_answered(f"session {session!r}")
+            if not self._deletion.epoch_of(session):
+                replies.raise_unless_answered(f"session {session!r}")
             raise NotFoundError(f"session {session!r} was deleted", hint="see the list of sessions")
         return found
 
@@ -262,10 +277,10 @@ class Composite:
         def is_newer() -> bool:
             views = self._views()
             now = self._sightings.merged(session, views)
-            if now is None or self._is_closed:
+            if now is None or self._closing.is_set():
                 return True
             found[0] = now
-            if now.version > version or SessionState[now.status].is_terminal:
+            if now.version != version or now.is_over:
                 return True
             holders = self._sightings.holders(session)
             held = [view for url, view in views.items() if url in holders and view.is_asked]
@@ -354,8 +369,8 @@ class Composite:
     def _refuse_taken(self, session: str) -> None:
         try:
             self.session(session)
-        except NotFoundError:
-            return
+        except (NotFoundError, LinkError):
+            return  # a node that does not answer now refuses the name itself if it has it
         raise ConflictError(
             f"there is a session {session!r} already", where=self._name, hint="choose another name, or delete it"
         )

@@ -7,15 +7,18 @@ what one manager with all the drops would tell; tests hold both against a slow o
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import msgspec
 
 from dropflow.rest.schema import DropQuery, FailureInfo, LogicalNode, SessionDetail, SessionInfo
+from dropflow.rest.status import UNKNOWN, is_over
 from dropflow.states import SessionState
 
 __all__ = [
     "SHOWN_FAILURES",
     "Part",
+    "Standing",
     "Window",
     "as_info",
     "merge",
@@ -29,6 +32,17 @@ SHOWN_FAILURES = 100
 """Root causes that a `SessionDetail` carries."""
 
 
+class Standing(Enum):
+    """How far what a child told last can be relied on."""
+
+    CURRENT = "current"
+    """It answered a moment ago."""
+    SILENT = "silent"
+    """It does not answer. What it told last is true only if its part was over by then."""
+    FORGOTTEN = "forgotten"
+    """It is a node, and answers that it does not have the session: the drops that were not settled are lost."""
+
+
 @dataclass(frozen=True)
 class Part:
     """What one child tells, or told last, about a session.
@@ -39,17 +53,19 @@ class Part:
         Its name.
     detail : SessionDetail
         As it was told.
+    standing : Standing
+        Whether `detail` still holds.
     missing : str
         Why `detail` may be out of date; empty when it is not.
-    lost : bool
-        Whether the drops that were not settled are given up: a node that is lost. An island that is lost is not: its
-        nodes go on without it.
+    since : str
+        When `detail` was told; empty when it is current.
     """
 
     child: str
     detail: SessionDetail
+    standing: Standing = Standing.CURRENT
     missing: str = ""
-    lost: bool = False
+    since: str = ""
 
     @property
     def unsettled(self) -> int:
@@ -60,16 +76,17 @@ class Part:
 def merge(parts: Sequence[Part], *, version: int) -> SessionDetail:
     """The session of which `parts` (at least one) are the parts.
 
-    It is over when all parts are, and then FAILED if any is, else CANCELLED if any is. A part that is lost counts as
-    FAILED unless it was over, and its node is a root cause.
+    It is over when all parts are, and then FAILED if any is, else CANCELLED if any is. What cannot be known is never an
+    end: where a part is silent that was not over, and no other part runs, the session is UNKNOWN. It FAILED only by the
+    word of a node: one that has lost its part, or one that needed a silent node and gave it up.
     """
-    reported = lost_nodes(failure for part in parts if not part.lost for failure in part.detail.failures)
+    reported = lost_nodes(failure for part in parts for failure in part.detail.failures)
     told = [told_by(part, reported) for part in parts]
     states: Counter[str] = Counter()
     for detail in told:
         states.update(detail.states)
-    status = _status([SessionState[detail.status] for detail in told])
-    is_over = SessionState[status].is_terminal
+    status = _status([detail.status for detail in told])
+    over = is_over(status)
     failures = merge_failures(failure for detail in told for failure in detail.failures)
     missing = [f"{part.child}: {part.missing}" for part in parts if part.missing]
     first = max(told, key=lambda detail: detail.epoch)
@@ -85,12 +102,13 @@ def merge(parts: Sequence[Part], *, version: int) -> SessionDetail:
         states=dict(states),
         created=_first(detail.created for detail in told),
         started=_first(detail.started for detail in told),
-        finished=max(detail.finished for detail in told) if is_over else 0.0,
+        finished=max(detail.finished for detail in told) if over else 0.0,
         seconds=max(detail.seconds for detail in told),
         rate=sum(detail.rate for detail in told),
-        remaining=None if is_over else _remaining(told),
+        remaining=None if over else _remaining(told),
         nodes=tuple(sorted({node for detail in told for node in detail.nodes})),
         text="; ".join(dict.fromkeys([detail.text for detail in told if detail.text])),
+        unknown=tuple(sorted({node for detail in told for node in detail.unknown})),
         logical=merge_logical(node for detail in told for node in detail.logical),
         failures=failures[:SHOWN_FAILURES],
         notes=tuple(dict.fromkeys([*missing, *(note for detail in told for note in detail.notes)])),
@@ -163,7 +181,10 @@ def windows(totals: Sequence[int], query: DropQuery) -> tuple[Window, ...]:
     return tuple(found)
 
 
-def _status(states: Sequence[SessionState]) -> str:
+def _status(statuses: Sequence[str]) -> str:
+    states = [SessionState[status] for status in statuses if status != UNKNOWN]
+    if len(states) < len(statuses) and all(state.is_terminal for state in states):
+        return UNKNOWN
     if all(state.is_terminal for state in states):
         for worst in (SessionState.FAILED, SessionState.CANCELLED):
             if worst in states:
@@ -181,7 +202,7 @@ def _first(times: Iterable[float]) -> float:
 
 
 def _remaining(told: Sequence[SessionDetail]) -> float | None:
-    going = [detail.remaining for detail in told if not SessionState[detail.status].is_terminal]
+    going = [detail.remaining for detail in told if not detail.is_over]
     known = [seconds for seconds in going if seconds is not None]
     return max(known) if known and len(known) == len(going) else None
 
@@ -192,30 +213,59 @@ def lost_nodes(failures: Iterable[FailureInfo]) -> frozenset[str]:
 
 
 def told_by(part: Part, reported: frozenset[str]) -> SessionDetail:
-    """What a part tells: as it is, or, on a node that is lost before it was over, what is left of it.
+    """What a part tells: as it is, or, where that may have changed since, what is known of it now.
 
     Parameters
     ----------
     reported : set of str
-        Lost nodes that others tell of. They know more than that the node is silent.
+        Nodes that other nodes of the session gave up. Those tell more of it than that the node is silent.
     """
     detail = part.detail
-    if not part.lost or SessionState[detail.status].is_terminal:
+    if detail.is_over:
         return detail
-    left = f"{part.unsettled} of its {detail.drops} drops were not settled"
-    text = f"node {part.child} is lost: {part.missing}; {left}"
-    failure = FailureInfo(
-        drop="",
-        name=part.child,
-        node=part.child,
-        code="DF220",
-        kind="NodeLost",
-        text=text,
-        hint="start the node again, and submit the graph again",
-        count=part.unsettled,
+    if part.standing is Standing.FORGOTTEN:
+        return _given_up(part, reported)
+    if part.standing is Standing.SILENT:
+        silent = detail.nodes or (part.child,)
+    elif detail.status == UNKNOWN:
+        silent = detail.unknown
+    else:
+        return detail
+    if silent and reported.issuperset(silent):
+        return _given_up(part, reported)
+    if part.standing is Standing.CURRENT:
+        return detail
+    told = f"{part.detail.settled} of its {detail.drops} drops were settled"
+    when = f" at {part.since}" if part.since else ""
+    return msgspec.structs.replace(
+        detail,
+        status=UNKNOWN,
+        rate=0.0,
+        remaining=None,
+        text=f"{part.child} {part.missing}: its part was {detail.status}{when}, when {told}",
+        unknown=tuple(sorted(silent)),
     )
-    if part.child in reported:
-        text = f"{part.child}: {left}"
+
+
+def _given_up(part: Part, reported: frozenset[str]) -> SessionDetail:
+    """A part of which the drops that were not settled will never be."""
+    detail = part.detail
+    left = f"{part.unsettled} of its {detail.drops} drops were not settled"
+    if reported.issuperset(detail.nodes or (part.child,)):
+        text, failures = f"{part.child}: {left}", detail.failures
+    else:
+        text = f"node {part.child} is lost: {part.missing}; {left}"
+        failure = FailureInfo(
+            drop="",
+            name=part.child,
+            node=part.child,
+            code="DF220",
+            kind="NodeLost",
+            text=text,
+            hint="submit the graph again",
+            count=part.unsettled,
+        )
+        failures = (*detail.failures, failure)
     return msgspec.structs.replace(
         detail,
         status=SessionState.FAILED.name,
@@ -223,5 +273,6 @@ def told_by(part: Part, reported: frozenset[str]) -> SessionDetail:
         rate=0.0,
         remaining=None,
         text=text,
-        failures=detail.failures if part.child in reported else (*detail.failures, failure),
+        failures=failures,
+        unknown=(),
     )

@@ -6,16 +6,16 @@ sessions on children that do not answer.
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from time import gmtime, strftime
 
 import msgspec
 
 from dropflow.clock import Clock
 from dropflow.rest.schema import SessionDetail, SessionInfo
-from dropflow.states import SessionState
 from managers.composite.children import ChildView
-from managers.composite.merging import Part, merge
+from managers.composite.merging import Part, Standing, merge
 
 __all__ = ["Sightings"]
 
@@ -24,11 +24,15 @@ _GONE = "does not know the session any more: it was started again, or the sessio
 
 @dataclass(frozen=True)
 class _Sighting:
-    """What one child told about one session, and when: `number` counts everything that was told."""
+    """What one child told about one session, and when: `number` counts everything that was told.
+
+    `time` is when it was told by the clock of this process, for people.
+    """
 
     detail: SessionDetail
     number: int
     child: str
+    time: float
     is_gone: bool = False
 
 
@@ -136,12 +140,13 @@ class Sightings:
         """Whether sessions were going on at this child when it was last heard."""
         with self._changed:
             held = [by_child[url] for by_child in self._sessions.values() if url in by_child]
-        return any(not SessionState[sighting.detail.status].is_terminal for sighting in held)
+        return any(not sighting.detail.is_over for sighting in held)
 
-    def epoch_of(self, session: str) -> int:
-        """The newest deployment of this session that was told of; 0 when none was."""
+    def epoch_of(self, session: str, url: str | None = None) -> int:
+        """The newest deployment of this session that was told of, by any child or by this one; 0 when none was."""
         with self._changed:
-            return max((told.detail.epoch for told in self._sessions.get(session, {}).values()), default=0)
+            told = self._sessions.get(session, {}).items()
+            return max((one.detail.epoch for child, one in told if url in (None, child)), default=0)
 
     def version_of(self, session: str, url: str) -> int:
         """Version, as the child counts, of what it told last; -1 when it told nothing."""
@@ -173,7 +178,7 @@ class Sightings:
         if not parts:
             return None
         signature = tuple(
-            (part.child, part.detail.epoch, part.detail.version, part.detail.status, part.lost, bool(part.missing))
+            (part.child, part.detail.epoch, part.detail.version, part.detail.status, part.standing, bool(part.missing))
             for part in parts
         )
         return merge(parts, version=self._version(session, signature))
@@ -199,14 +204,16 @@ class Sightings:
         self._told += 1
         by_child = self._sessions.setdefault(info.session, {})
         known = by_child.get(child.url)
-        by_child[child.url] = _Sighting(_detailed(info, known.detail if known else None), self._told, child.name)
+        by_child[child.url] = _Sighting(
+            _detailed(info, known.detail if known else None), self._told, child.name, self._clock.now()
+        )
 
     def _absent(self, session: str, url: str, since: int) -> None:
         by_child = self._sessions.get(session, {})
         known = by_child.get(url)
         if known is None or known.number > since:
             return
-        by_child[url] = _Sighting(known.detail, known.number, known.child, is_gone=True)
+        by_child[url] = replace(known, is_gone=True)
         if all(sighting.is_gone for sighting in by_child.values()):
             del self._sessions[session]
             self._versions.pop(session, None)
@@ -218,12 +225,17 @@ def _by_child(item: tuple[str, _Sighting]) -> tuple[str, str]:
 
 def _part(sighting: _Sighting, child: ChildView | None) -> Part:
     name = child.name if child else sighting.child
+    since = strftime("%Y-%m-%d %H:%M:%S UTC", gmtime(sighting.time))
+    if sighting.is_gone and (child is None or child.role == "node"):
+        return Part(name, sighting.detail, Standing.FORGOTTEN, _GONE, since)
     if sighting.is_gone:
-        return Part(name, sighting.detail, missing=_GONE, lost=True)
+        # An island that was started again knows of no session whose nodes it has not heard since.
+        return Part(name, sighting.detail, Standing.SILENT, "does not hear the nodes of the session", since)
     if child is None or child.is_asked:
         return Part(name, sighting.detail)
-    # The nodes below an island that is away go on without it.
-    return Part(name, sighting.detail, missing=child.text or "is away", lost=child.is_lost and child.role == "node")
+    # What was told a moment ago holds, even if one question was not answered in time.
+    standing = Standing.CURRENT if child.state == "alive" else Standing.SILENT
+    return Part(name, sighting.detail, standing, child.text or "is away", since)
 
 
 def _detailed(info: SessionInfo, before: SessionDetail | None) -> SessionDetail:

@@ -310,7 +310,7 @@ class HostedSession:
     def watch(self, version: int, seconds: float) -> SessionDetail:
         """As `detail`, once it is newer than `version` or over, or after `seconds`."""
         with self._changed:
-            self._changed.wait_for(lambda: self._version > version or self.result is not None, seconds)
+            self._changed.wait_for(lambda: self._version != version or self.result is not None, seconds)
         return self.detail()
 
     def _latest(self) -> Statistics:

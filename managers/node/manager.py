@@ -21,6 +21,7 @@ from dropflow.errors import (
     GoneError,
     LinkError,
     NotFoundError,
+    RestartedError,
     StorageError,
     UsageError,
 )
@@ -136,7 +137,7 @@ class NodeManager:
         self._lock = threading.Lock()
         self._sessions: dict[str, HostedSession] = {}
         self._preparing: set[str] = set()
-        self._undone: dict[str, int] = {}
+        self._undone: dict[tuple[str, int], None] = {}
         self._closed = False
         try:
             (self._root / "sessions").mkdir(parents=True, exist_ok=True)
@@ -233,6 +234,12 @@ class NodeManager:
                 f"the deployment of {name!r} has no slice for node {self.name}",
                 hint=f"it has {', '.join(sorted(deployment.slices)) or 'none'}",
             )
+        own = next((place for place in deployment.places if place.node == self.name), None)
+        if own is not None and own.incarnation != self._links.incarnation:
+            raise RestartedError(
+                f"node {self.name} was started again after session {name!r} was cut for it",
+                hint="submit the graph again",
+            )
         if not self._reserve(deployment):
             return
         try:
@@ -255,7 +262,7 @@ class NodeManager:
             raise
         if hosted.state.is_terminal:
             self._watch.release(hosted)  # it ended before it was watched for
-        if self._closed or self._undone.get(name, -1) >= deployment.epoch:
+        if self._closed or (name, deployment.epoch) in self._undone:
             self._forget(hosted)
         if self._sessions.get(name) is not hosted:
             raise GoneError(f"session {name!r} was taken back while it was prepared", hint="submit the graph again")
@@ -270,7 +277,7 @@ class NodeManager:
                 raise LinkError(f"node {self.name} is stopping")
             if isinstance(known, HostedSession) and known.epoch == deployment.epoch:
                 return False
-            if self._undone.get(name, -1) >= deployment.epoch:
+            if (name, deployment.epoch) in self._undone:
                 raise GoneError(f"session {name!r} was taken back before it came", hint="submit the graph again")
             if known is not None or name in self._preparing:
                 state = known.state.name if known is not None else "DEPLOYING"
@@ -292,7 +299,7 @@ class NodeManager:
         with self._lock:
             hosted = self._sessions.get(session)
             # What is still on its way here must not come to life after this.
-            self._undone[session] = max(epoch, self._undone.pop(session, -1))
+            self._undone[session, epoch] = None
             while len(self._undone) > _REMEMBERED:
                 del self._undone[next(iter(self._undone))]
         if hosted is not None and hosted.epoch == epoch:

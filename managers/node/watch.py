@@ -5,10 +5,11 @@ import threading
 from collections.abc import Callable, Hashable, Mapping
 
 from dropflow.clock import Clock
-from dropflow.errors import DropflowError, LinkError
+from dropflow.errors import DropflowError, LinkError, RestartedError
 from managers.deployment import Place
 from managers.links import LinkChange, LinkEvent, Links
 from managers.membership import Change, Heard, Join, Leave, Member, Membership, MemberState, Tick
+from managers.uptime import Uptime
 
 __all__ = ["PeerWatch"]
 
@@ -51,9 +52,7 @@ class PeerWatch:
         self._clock = clock
         self._members = Membership(suspect_after=suspect_after, lost_after=lost_after)
         self._period = suspect_after / _LOOKS
-        self._patience = suspect_after
-        self._looked = clock.monotonic()
-        self._slept = 0.0
+        self._uptime = Uptime(suspect_after / 2, clock.monotonic())
         self._changed = threading.Condition()
         self._wanted: dict[str, set[Hashable]] = {}
         self._judged: list[Change] = []
@@ -69,8 +68,11 @@ class PeerWatch:
 
         Raises
         ------
+        RestartedError
+            The process of a peer is a later one than `places` says.
         LinkError
-            Peers that do not answer in time, or refuse this process: all of them are named.
+            Peers that do not answer in time, or refuse this process: all of them are named. Also if `owner` was
+            released meanwhile.
         """
         with self._changed:
             now = self._now()
@@ -82,7 +84,7 @@ class PeerWatch:
         try:
             for name, place in places.items():
                 self._links.connect(name, place.address)
-            self._wait(places, seconds)
+            self._wait(owner, places, seconds)
         except DropflowError:
             self.release(owner)
             raise
@@ -95,6 +97,7 @@ class PeerWatch:
                 if not self._wanted[peer]:
                     del self._wanted[peer]
                     self._forget(peer)
+            self._changed.notify_all()
 
     def on_change(self, change: LinkChange) -> None:
         """Take in what the links say."""
@@ -112,16 +115,23 @@ class PeerWatch:
             self._changed.notify_all()
         self._thread.join()
 
-    def _wait(self, places: Mapping[str, Place], seconds: float) -> None:
+    def _wait(self, owner: Hashable, places: Mapping[str, Place], seconds: float) -> None:
         deadline = self._clock.monotonic() + seconds
         while True:
-            heard = self._links.heard()
-            missing = {
-                name: place for name, place in places.items() if heard.get(name, (0, 0.0))[0] != place.incarnation
-            }
+            lives = {name: incarnation for name, (incarnation, _) in self._links.heard().items()}
+            missing = {name: place for name, place in places.items() if lives.get(name, 0) != place.incarnation}
+            later = sorted(name for name, place in missing.items() if lives.get(name, 0) > place.incarnation)
+            if later:
+                raise RestartedError(
+                    f"node {', '.join(later)} was started again after the session was cut for it",
+                    where=self._links.name,
+                    hint="submit the graph again",
+                )
             if not missing:
                 return
             with self._changed:
+                if any(owner not in self._wanted.get(name, ()) for name in places):
+                    raise LinkError("the session was taken back while its peers were reached", where=self._links.name)
                 refused = {name: self._refusals[name] for name in missing if name in self._refusals}
                 left = deadline - self._clock.monotonic()
                 if refused or left <= 0:
@@ -156,7 +166,6 @@ class PeerWatch:
                     return
                 if not self._wanted:
                     self._changed.wait()
-                    self._looked = self._clock.monotonic()
                     continue
                 lost = self._look()
             for member, why in lost:
@@ -167,16 +176,15 @@ class PeerWatch:
                     self._changed.wait(self._period)
 
     def _now(self) -> float:
-        """Monotonic time, less that which this process has slept away."""
-        return self._clock.monotonic() - self._slept
+        """Monotonic time less that in which this process did not run. Under the lock."""
+        before = self._uptime.paused
+        now = self._uptime.read(self._clock.monotonic())
+        if self._wanted and self._uptime.paused > before:
+            _log.warning("this process was held up for %.1f s", self._uptime.paused - before)
+        return now
 
     def _look(self) -> list[tuple[Member, str]]:
         """Tell the members what was heard, and say who is lost."""
-        gap = self._clock.monotonic() - self._looked
-        self._looked += gap
-        if gap > self._patience:
-            _log.warning("this process was held up for %.1f s", gap)
-            self._slept += gap
         now = self._now()
         changes, self._judged = self._judged, []
         for peer, (incarnation, moment) in self._links.heard().items():

@@ -23,7 +23,6 @@ from dropflow.rest.changes import change_between
 from dropflow.rest.failures import to_body
 from dropflow.rest.schema import SessionDetail
 from dropflow.rest.sse import Event, format_event, heartbeat
-from dropflow.states import SessionState
 from managers.api import Manager
 
 __all__ = ["following"]
@@ -72,7 +71,7 @@ def following(
     """
     detail = manager.session(session)
     seen = last == str(detail.version)
-    if seen and _is_over(detail):
+    if seen and detail.is_over:
         return None
     return _events(manager, detail, closing, seen=seen, is_gone=is_gone, clock=clock or SystemClock())
 
@@ -83,7 +82,7 @@ def _events(
     # A comment at once where there is nothing to tell: it opens the stream.
     yield heartbeat() if seen else _event("session", detail, detail)
     told = clock.monotonic()
-    while not _is_over(detail):
+    while not detail.is_over:
         if closing.wait(_PACE) or is_gone():
             return
         try:
@@ -109,7 +108,3 @@ def _events(
 
 def _event(name: str, detail: SessionDetail, data: object) -> bytes:
     return format_event(Event(name, str(detail.version), msgspec.json.encode(data)))
-
-
-def _is_over(detail: SessionDetail) -> bool:
-    return SessionState[detail.status].is_terminal

@@ -14,7 +14,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from dropflow.rest.kit import Answer, Call, Route
-from dropflow.states import DropState, SessionState
+from dropflow.rest.status import STATUSES
+from dropflow.states import DropState
 from managers.api import Manager
 
 __all__ = ["metrics_routes"]
@@ -58,7 +59,7 @@ class _Manager(Collector):
             "Sessions by status.",
             "status",
             Counter(session.status for session in sessions),
-            SessionState.__members__,
+            STATUSES,
         )
         drops: Counter[str] = Counter()
         for session in sessions:

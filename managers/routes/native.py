@@ -238,7 +238,7 @@ class _Handlers:
                 detail = self._manager.watch(name, version=query.version, seconds=piece)
                 left -= piece
                 ended = left <= 0 or self._streams.closing.is_set() or call.is_gone()
-                if detail.version > query.version or ended or _is_over(detail):
+                if detail.version != query.version or ended or detail.is_over:
                     return detail
 
     def events(self, call: Call) -> Answer:
@@ -308,10 +308,6 @@ def _downloaded(download: Download) -> Answer:
     if download.size is not None:
         headers.append(("Content-Length", str(download.size)))
     return Answer(body=iter(download.chunks), content_type=download.content_type, headers=tuple(headers))
-
-
-def _is_over(detail: SessionInfo) -> bool:
-    return detail.status in ("FINISHED", "CANCELLED", "FAILED")
 
 
 def _session(call: Call) -> str:

@@ -20,6 +20,7 @@ from dropflow.rest.bodies import check_depth
 from dropflow.rest.disposition import attachment
 from dropflow.rest.kit import Answer, Call, Limits, Route
 from dropflow.rest.schema import DropInfo, DropQuery, NodeInfo, Role, SessionInfo, SubmitQuery
+from dropflow.rest.status import UNKNOWN
 from dropflow.states import SessionState
 from managers.api import Manager
 from managers.routes.drafts import Draft, Drafts, session_name
@@ -293,7 +294,7 @@ class _Original:
         name = call.path["session"]
         draft = self._drafts.find(name)
         status = draft.status.name if draft else self._manager.session(session_name(name)).status
-        if status not in ("DEPLOYING", "RUNNING", "CANCELLED"):
+        if status not in ("DEPLOYING", "RUNNING", "CANCELLED", UNKNOWN):
             raise ConflictError(f"session {name!r} is {status}", hint="only one that runs can be cancelled")
         self._manager.cancel(session_name(name), "cancelled by a client of DALiuGE")
         return _SUCCESS
@@ -337,12 +338,12 @@ class _Original:
     def drop_log(self, call: Call) -> object:
         spelled, drop = call.path["session"], call.path["drop"]
         name = session_name(spelled)
-        status = SessionState[self._manager.session(name).status]
+        status = _number(self._manager.session(name).status)
         try:
             text = b"".join(self._manager.log(name, drop).chunks).decode(errors="replace")
         except NotFoundError:
             text = ""
-        return {"session": spelled, "status": int(status), "oid": drop, "logs": list(log_records(text.splitlines()))}
+        return {"session": spelled, "status": status, "oid": drop, "logs": list(log_records(text.splitlines()))}
 
     def drop_path(self, call: Call) -> object:
         results = self._manager.results(session_name(call.path["session"])).results
@@ -365,7 +366,7 @@ class _Original:
     def node_sessions(self, call: Call) -> object:
         node = self._node(call)
         return [
-            {"sessionId": self._drafts.spelled(found.session), "status": _number(found), "size": found.drops}
+            {"sessionId": self._drafts.spelled(found.session), "status": _number(found.status), "size": found.drops}
             for found in self._manager.sessions()
             if node.name in found.nodes
         ]
@@ -376,7 +377,7 @@ class _Original:
 
     def node_status(self, call: Call) -> object:
         self._node(call)
-        return _number(self._manager.session(session_name(call.path["session"])))
+        return _number(self._manager.session(session_name(call.path["session"])).status)
 
     def node_graph(self, call: Call) -> object:
         node = self._node(call)
@@ -426,7 +427,7 @@ class _Original:
         return self._by_node(int(draft.status), [node.name for node in self._manager.nodes()])
 
     def _status(self, session: SessionInfo) -> object:
-        return self._by_node(_number(session), list(session.nodes))
+        return self._by_node(_number(session.status), list(session.nodes))
 
     def _by_node(self, status: int, names: list[str]) -> object:
         """A status as each kind of manager tells it: a number, numbers by node, or those by island."""
@@ -459,8 +460,9 @@ def _node(nodes: tuple[NodeInfo, ...], spelled: str) -> NodeInfo | None:
         return None
 
 
-def _number(session: SessionInfo) -> int:
-    return int(SessionState[session.status])
+def _number(status: str) -> int:
+    """The integer of a status. DALiuGE has none for UNKNOWN; RUNNING makes its clients ask again."""
+    return int(SessionState.RUNNING if status == UNKNOWN else SessionState[status])
 
 
 def _drawn(draft: Draft) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.rest.assets import STATIC, asset_routes
 from dropflow.rest.kit import Answer, Call, Route, Streams
 from dropflow.rest.schema import DropQuery
-from dropflow.states import SessionState
+from dropflow.rest.status import STATUSES
 from managers.api import Manager
 from managers.web.actions import action_routes
 from managers.web.answers import page_answer
@@ -74,9 +74,8 @@ def _lists(manager: Manager, pages: Pages) -> list[Route]:
         def address(offset: int) -> str:
             return sessions_url(msgspec.structs.replace(view.query, offset=offset))
 
-        statuses = [status.name for status in SessionState]
         twin = sessions_url(view.query).replace("/sessions", "/sessions.json", 1)
-        shown = {"view": view, "address": address, "statuses": statuses}
+        shown = {"view": view, "address": address, "statuses": STATUSES}
         return page_answer(pages.render("sessions", manager=view.manager, twin=twin, **shown), call)
 
     return [

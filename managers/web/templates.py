@@ -12,7 +12,7 @@ import bottle
 from dropflow.rest.schema import DropQuery, FailureInfo, ManagerInfo
 from managers.web.bars import GROUPS, grouped, segments, session_style, state_style, state_word
 from managers.web.causes import causes
-from managers.web.views import SessionQuery, is_over
+from managers.web.views import SessionQuery
 from managers.web.wording import count, per_second, shown, size, span, stamp
 
 __all__ = [
@@ -114,7 +114,6 @@ _SHARED: dict[str, object] = {
     "failure_url": failure_url,
     "grouped": grouped,
     "groups": GROUPS,
-    "over": is_over,
     "per_second": per_second,
     "quoted": _quoted,
     "segments": segments,

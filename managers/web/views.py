@@ -23,7 +23,6 @@ from dropflow.rest.schema import (
     SessionDetail,
     SessionInfo,
 )
-from dropflow.states import SessionState
 from managers.api import Manager
 from managers.web.preview import LogTail, Preview, preview_of, tail_of
 
@@ -95,7 +94,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_over(self) -> bool:
         """Whether nothing more will happen in it."""
-        return is_over(self.session)
+        return self.session.is_over
 
 
 class DropView(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,11 +122,6 @@ class _Around:
             return otherwise
 
 
-def is_over(session: SessionInfo) -> bool:
-    """Whether nothing more will happen in a session."""
-    return session.status in SessionState.__members__ and SessionState[session.status].is_terminal
-
-
 def overview_view(manager: Manager) -> OverviewView:
     """The first page of a manager."""
     info, around = manager.info(), _Around()
@@ -142,7 +136,7 @@ def overview_view(manager: Manager) -> OverviewView:
         nodes=nodes,
         sessions=sessions[:_YOUNGEST],
         total=len(sessions),
-        running=sum(not is_over(session) for session in sessions),
+        running=sum(not session.is_over for session in sessions),
         warnings=tuple(around.warnings),
     )
 

@@ -10,6 +10,7 @@ import pytest
 
 from dropflow.cli.main import main
 from dropflow.cli.output import TableOutput
+from dropflow.cli.records import remember
 from dropflow.errors import LinkError
 from dropflow.rest.lists import ResultList
 from dropflow.testing.manager import FakeManager, made_up
@@ -159,8 +160,101 @@ def test_watching_outlives_its_manager(
     again[0].close()
 
     assert answer.status == 0
-    assert "trying again" in answer.err
+    assert "nothing listens there; asking again" in answer.err
+    assert "known again" in answer.err
     assert answer.text.startswith("FINISHED")
+
+
+_STATUSES = {"finished": 0, "failed": 1, "cancelled": 1, "running": 3, "nowhere": 2}
+"""Exit statuses by session; the nodes of ``running`` do not answer."""
+
+
+@pytest.mark.parametrize("command", [("status",), ("watch", "--patience", 0)], ids=["status", "watch"])
+@pytest.mark.parametrize(("session", "status"), _STATUSES.items())
+def test_the_exit_status_says_how_a_session_is(
+    session: str, status: int, command: tuple[object, ...], ask: Ask, manager: FakeManager
+) -> None:
+    """0 finished, 1 failed or cancelled, 2 no such session, 3 not known because nodes do not answer."""
+    manager.hide("running", "n2 does not answer")
+    answer = ask(command[0], session, *command[1:], "--output", "json")
+
+    assert answer.status == status
+    assert answer.json["ok"] == (status == 0)
+
+
+def test_a_session_that_runs_has_not_failed(ask: Ask) -> None:
+    """`status` of one that is not over is no failure."""
+    assert ask("status", "running").status == 0
+
+
+def test_people_are_told_at_once_that_the_state_is_not_known(ask: Ask, manager: FakeManager) -> None:
+    """Standard error says why; when the nodes answer again the session is followed to its end."""
+    manager.hide("running", "n2 does not answer")
+    timer = threading.Timer(1.0, manager.complete, ["running"])
+    timer.start()
+    answer = ask("watch", "running")
+    timer.join()
+
+    assert answer.status == 0
+    assert "the state of session running is not known: n2 does not answer; asking again for up to 60 s" in answer.err
+    assert answer.text.startswith("FINISHED")
+
+
+def test_a_manager_that_stays_away_is_no_failure_of_the_session(
+    ask: Ask, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the time that was wished for, the status says that the end is not known, and the message how to go on."""
+    monkeypatch.setenv("DROPFLOW_PATIENCE", "0.5")
+    timer = threading.Timer(0.3, service.close)
+    timer.start()
+    answer = ask("watch", "running", "--output", "json")
+    timer.join()
+
+    assert answer.status == 3
+    assert answer.json["error"]["code"] == "DF220"
+    assert "away for 0.5 s: nothing listens there" in answer.json["error"]["text"]
+    assert "dropflow watch running" in answer.json["error"]["hint"]
+
+
+def test_a_manager_that_was_started_again_with_another_token_is_followed(
+    ask: Ask, manager: FakeManager, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token on this host is looked up again; that the old one is refused is no bad input."""
+    monkeypatch.delenv("DROPFLOW_TOKEN")
+    remember(service.url, role="island", name="i", token=TOKEN, everywhere=False)
+    again: list[Service] = []
+    note = TableOutput.note
+
+    def restart(output: TableOutput, text: str) -> None:
+        note(output, text)
+        if not again:
+            again.append(Service(manager, port=service.port, token="another-token"))  # noqa: S106 - as above
+            again[0].start()
+        elif len(again) == 1 and "token" in text:
+            again.append(again[0])
+            remember(service.url, role="island", name="i", token="another-token", everywhere=False)  # noqa: S106
+            manager.complete("running")
+
+    monkeypatch.setattr(TableOutput, "note", restart)
+    timer = threading.Timer(0.3, service.close)
+    timer.start()
+    answer = ask("watch", "running")
+    timer.join()
+    again[0].close()
+
+    assert answer.status == 0, answer.err
+    assert answer.text.startswith("FINISHED")
+
+
+def test_a_session_that_is_deleted_while_it_is_followed_has_no_known_end(ask: Ask, manager: FakeManager) -> None:
+    """It was there when the command began, so this is no bad input."""
+    timer = threading.Timer(0.5, manager.delete, ["running"])
+    timer.start()
+    answer = ask("watch", "running")
+    timer.join()
+
+    assert answer.status == 3
+    assert "was deleted" in answer.err
 
 
 def test_cancel_and_delete_do_so(ask: Ask, manager: FakeManager) -> None:
@@ -323,11 +417,11 @@ def test_without_a_token_the_manager_refuses(ask: Ask, monkeypatch: pytest.Monke
 
 
 def test_a_manager_that_is_not_there_is_told(ask: Ask, service: Service) -> None:
-    """The address is named, with what to do; the status is 1, because trying again may help."""
+    """The address is named, with what to do; the status is that of trouble with managers."""
     service.close()
     answer = ask("sessions")
 
-    assert answer.status == 1
+    assert answer.status == 3
     assert service.url in answer.err
 
 

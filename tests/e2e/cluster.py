@@ -22,6 +22,7 @@ from tests.processes import Running
 
 __all__ = [
     "LOST_AFTER",
+    "TIMES",
     "Cluster",
     "content",
     "expected_end",

@@ -1,6 +1,6 @@
 % drop = view.drop
 % name = view.session.session
-% rebase("page.tpl", title=shown(drop.name, 80), here="Sessions", script="page.js" if not over(view.session) else "")
+% rebase("page.tpl", title=shown(drop.name, 80), here="Sessions", script="page.js" if not view.session.is_over else "")
 <div class="page-head">
 <div>
 <p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown(name, 80)}}</bdi></a><span>/</span><a href="{{session_url(name)}}?key={{quoted(drop.key)}}#drops"><bdi>{{shown(drop.name, 80)}}</bdi></a></p>

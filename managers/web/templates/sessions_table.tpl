@@ -15,9 +15,9 @@
 <span>{{count(numbers["error"])}} in error</span>\\
 % end
 </div></td>
-<td class="number at-wide">{{per_second(session.rate) if session.rate and not over(session) else "–"}}</td>
+<td class="number at-wide">{{per_second(session.rate) if session.rate and not session.is_over else "–"}}</td>
 <td class="number at-middle">{{span(session.seconds)}}\\
-% if session.remaining is not None and not over(session):
+% if session.remaining is not None and not session.is_over:
 <span class="sub">{{span(session.remaining)}} left</span>\\
 % end
 </td>

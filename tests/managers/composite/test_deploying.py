@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.errors import BadGraphError, ConflictError, HttpError, LinkError, NotFoundError, StorageError, WorldError
+from dropflow.clock import SystemClock
+from dropflow.errors import (
+    BadGraphError,
+    ConflictError,
+    HttpError,
+    LinkError,
+    NotFoundError,
+    RestartedError,
+    StorageError,
+    WorldError,
+)
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import join, parse_slice
 from dropflow.problems import Problem, Severity
@@ -14,7 +24,8 @@ from dropflow.rest.schema import NodeInfo, SubmitQuery
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.shapes import fan
 from dropflow.testing.strategies import graphs
-from managers.composite.deploying import cut, failed
+from managers.composite.deploying import Target, cut, deploy, failed
+from managers.composite.fanout import Fanout
 from managers.deployment import Deployment
 from tests.managers.composite.world import World, until
 
@@ -49,6 +60,28 @@ def test_a_later_deployment_is_newer() -> None:
     clock.advance(0.001)
 
     assert cut(fan(4), _SUBMIT, _NODES, clock=clock).epoch > first.epoch
+
+
+def test_a_later_deployment_is_newer_whatever_the_clock_says() -> None:
+    """Clocks go back, and those of other hosts are fast: an epoch that is known is exceeded all the same."""
+    ahead = cut(fan(4), _SUBMIT, _NODES, clock=VirtualClock(1_900_000_000.0))
+
+    assert cut(fan(4), _SUBMIT, _NODES, clock=VirtualClock(), after=ahead.epoch).epoch > ahead.epoch
+
+
+def test_a_node_that_fails_is_not_waited_for_by_the_others(world: World) -> None:
+    """As soon as one cannot prepare, all are undone: that another still tries costs no time."""
+    one = world.hanging("n1")
+    world.node("n2").refuse("prepare", RestartedError("node n2 was started again"))
+    one.hang("prepare")
+
+    targets = [Target(name, world.managers[f"http://{name}:8000"], (name,)) for name in ("n1", "n2")]
+    clock, fanout = SystemClock(), Fanout(SystemClock())
+
+    with pytest.raises(RestartedError, match="could not prepare session 's': node n2 was started again"):
+        deploy(_deployment("n1", "n2"), targets, fanout, seconds=600.0, clock=clock)
+    fanout.close()
+    assert "undo" in one.calls
 
 
 def test_nothing_starts_when_one_node_cannot_prepare(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from dropflow.rest.schema import DropQuery, FailureInfo, LogicalNode, SessionDetail
 from dropflow.states import DropState, SessionState
-from managers.composite.merging import Part, as_info, merge, merge_failures, windows
+from managers.composite.merging import Part, Standing, as_info, merge, merge_failures, windows
 
 _KEYS = ("a", "b", "c")
 _NODES = ("n1", "n2", "n3")
@@ -124,27 +125,27 @@ def test_a_session_is_over_when_all_parts_are(parts: str, whole: str) -> None:
     assert merge(told, version=1).status == whole
 
 
-def test_a_lost_node_fails_its_session_and_is_named() -> None:
-    """What was not settled on a lost node is given up: FAILED, with the node as a root cause and how many drops."""
+def test_a_node_that_forgot_its_part_fails_the_session_and_is_named() -> None:
+    """What was not settled there is lost: FAILED, with the node as a root cause and how many drops."""
     detail = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2, nodes=("n2",))
     over = SessionDetail(session="s", graph="g", status="FAILED", drops=5, settled=5, nodes=("n1",))
 
-    found = merge([Part("n1", over), Part("n2", detail, missing="does not answer", lost=True)], version=1)
+    found = merge([Part("n1", over), Part("n2", detail, Standing.FORGOTTEN, "was started again")], version=1)
 
     assert (found.status, found.running, found.drops, found.nodes) == ("FAILED", 0, 15, ("n1", "n2"))
-    assert found.text == "node n2 is lost: does not answer; 6 of its 10 drops were not settled"
+    assert found.text == "node n2 is lost: was started again; 6 of its 10 drops were not settled"
     assert [(failure.name, failure.drop, failure.count) for failure in found.failures] == [("n2", "", 6)]
 
 
-def test_a_lost_node_that_others_tell_of_is_one_root_cause() -> None:
-    """The nodes that wait for a lost one tell of it better, and its drops are not counted again."""
-    lost = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4)
+def test_a_silent_node_that_its_peers_gave_up_is_lost() -> None:
+    """The nodes that needed it have ended the session: FAILED. They tell of it, and its drops are not counted again."""
+    lost = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, nodes=("n2",))
     told = FailureInfo(drop="", name="n2", node="n1", code="DF220", kind="NodeLost", text="n2 is lost", count=3)
     other = SessionDetail(session="s", graph="g", status="FAILED", text="n2 is lost", failures=(told,))
 
-    found = merge([Part("n1", other), Part("n2", lost, missing="is silent", lost=True)], version=1)
+    found = merge([Part("n1", other), Part("n2", lost, Standing.SILENT, "is silent")], version=1)
 
-    assert found.failures == (told,)
+    assert (found.status, found.failures, found.unknown) == ("FAILED", (told,), ())
     assert found.text == "n2 is lost; n2: 6 of its 10 drops were not settled"
 
 
@@ -157,11 +158,74 @@ def test_a_part_that_only_does_not_answer_is_told_as_it_was() -> None:
     assert (found.status, found.running, found.notes) == ("RUNNING", 2, ("n2: does not answer",))
 
 
-def test_a_lost_node_that_was_done_changes_nothing() -> None:
-    """What was over before the node was lost stays as it ended."""
+def test_a_silent_node_that_was_done_changes_nothing() -> None:
+    """What was over before the node fell silent stays as it ended."""
     detail = SessionDetail(session="s", graph="g", status="FINISHED", drops=3, settled=3)
 
-    assert merge([Part("n", detail, missing="does not answer", lost=True)], version=1).status == "FINISHED"
+    assert merge([Part("n", detail, Standing.SILENT, "does not answer")], version=1).status == "FINISHED"
+
+
+_NOT_OVER = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2)
+
+
+@pytest.mark.parametrize(
+    ("other", "whole"),
+    [
+        ("FINISHED", "UNKNOWN"),
+        ("FAILED", "UNKNOWN"),
+        ("CANCELLED", "UNKNOWN"),
+        ("UNKNOWN", "UNKNOWN"),
+        ("RUNNING", "RUNNING"),
+        ("DEPLOYING", "DEPLOYING"),
+    ],
+)
+def test_what_cannot_be_asked_is_not_known(other: str, whole: str) -> None:
+    """A silent node with drops that were not settled: the session runs if another node says so, else it is UNKNOWN."""
+    told = SessionDetail(session="s", graph="g", status=other, nodes=("n1",))
+    silent = msgspec.structs.replace(_NOT_OVER, nodes=("n2",))
+
+    since = "2026-11-22 03:00:00 UTC"
+    found = merge([Part("n1", told), Part("n2", silent, Standing.SILENT, "does not answer", since)], version=1)
+
+    assert (found.status, found.unknown, found.finished) == (whole, ("n2",), 0.0)
+    assert found.text == f"n2 does not answer: its part was RUNNING at {since}, when 4 of its 10 drops were settled"
+    assert not found.is_over
+
+
+def test_a_node_that_is_given_up_below_another_island_is_known_to_be_lost() -> None:
+    """An island that does not hear a node says UNKNOWN; a master that has the word of the node's peer says FAILED."""
+    silent = msgspec.structs.replace(_NOT_OVER, nodes=("n2",))
+    east = merge([Part("n2", silent, Standing.SILENT, "does not answer")], version=1)
+    lost = FailureInfo(drop="", name="n2", node="n1", code="DF220", kind="NodeLost", text="node n2 is lost")
+    west = SessionDetail(session="s", graph="g", status="FAILED", failures=(lost,), nodes=("n1",))
+
+    assert east.status == "UNKNOWN"
+    assert merge([Part("east", east), Part("west", west)], version=1).status == "FAILED"
+
+
+@given(_rows, st.sets(st.sampled_from(_NODES)))
+def test_silence_never_ends_a_session(rows: list[Row], silent: set[str]) -> None:
+    """Whoever is silent, an end is told only if every part was over when it was last heard; then it is the true one."""
+    parts = _parts(rows)
+    seen = [replace(part, standing=Standing.SILENT, missing="x") if part.child in silent else part for part in parts]
+    whole, found = merge(parts, version=0), merge(seen, version=0)
+    hidden = {part.child for part in parts if part.child in silent and not part.detail.is_over}
+
+    assert set(found.unknown) == hidden
+    assert found.is_over == whole.is_over
+    assert found.status == whole.status or (found.status == "UNKNOWN" and hidden)
+
+
+@given(_rows, st.sets(st.sampled_from(_NODES)))
+def test_merging_in_steps_hides_no_silence(rows: list[Row], silent: set[str]) -> None:
+    """A master of islands knows as little as one island of all nodes would."""
+    parts = [
+        replace(part, standing=Standing.SILENT, missing="x") if part.child in silent else part for part in _parts(rows)
+    ]
+    island = Part("island", merge(parts[:2], version=7))
+    stepwise, at_once = merge([island, *parts[2:]], version=0), merge(parts, version=0)
+
+    assert (stepwise.status, stepwise.unknown) == (at_once.status, at_once.unknown)
 
 
 def test_failures_of_one_root_are_one() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from dropflow.engine.session import Session
-from dropflow.errors import GoneError, LinkError
+from dropflow.errors import GoneError, LinkError, RestartedError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
@@ -71,11 +71,42 @@ def test_a_deployment_that_fails_leaves_the_watch_over_others(make_cluster: Make
     cluster.start(_waiting(), session="going")
     failing = _elsewhere(cluster.cut(_waiting(), session="failing"), "b", incarnation=7)
     for _ in range(3):
-        with pytest.raises(LinkError, match="does not answer"):
+        with pytest.raises(RestartedError, match="b was started again"):
             cluster["a"].prepare(failing, seconds=0.1)
     cluster["b"]._links.close()
 
     assert _ended(cluster["a"], "going") == "FAILED"
+
+
+def test_what_was_cut_for_an_earlier_process_is_refused_at_once(make_cluster: Make) -> None:
+    """A node that was started again since does not let its peers wait for a process that is gone."""
+    cluster = make_cluster(2)
+    stale = _elsewhere(cluster.cut(_waiting()), "b", incarnation=7)
+
+    with pytest.raises(RestartedError, match="node b was started again after session 's' was cut for it"):
+        cluster["b"].prepare(stale, seconds=60.0)
+    assert not cluster["b"].sessions()
+
+
+def test_a_deployment_that_is_taken_back_waits_for_no_peer(make_cluster: Make) -> None:
+    """A node that still reaches for its peers when the deployment fails elsewhere gives up at once."""
+    cluster = make_cluster(2)
+    deployment = _elsewhere(cluster.cut(_waiting()), "b", address="tcp://127.0.0.1:9", incarnation=2**60)
+    pause, errors = threading.Event(), list[LinkError]()
+
+    def prepare() -> None:
+        with pytest.raises(LinkError, match="taken back") as caught:
+            cluster["a"].prepare(deployment, seconds=600.0)
+        errors.append(caught.value)
+
+    thread = threading.Thread(target=prepare)
+    thread.start()
+    assert any(cluster["a"].sessions() or pause.wait(0.01) for _ in range(3000))
+    cluster["a"].undo("s", deployment.epoch, "node b failed")
+    thread.join(30.0)
+
+    assert len(errors) == 1
+    assert not cluster["a"].sessions()
 
 
 def test_a_node_lost_between_prepare_and_start_fails_the_session(make_cluster: Make) -> None:
@@ -263,9 +294,9 @@ def test_a_loss_that_a_deployment_comes_across_is_told() -> None:
     watch.reach("s", "b")
     watch.reach("other", "c")
     watch.look(0.5)
-    for _ in range(7):
+    for _ in range(14):
         watch.hear("c")
-        watch.look(2.0)
+        watch.look(1.0)
     watch.clock.advance(1.2)
     watch.reach("another", "d")
     watch.watch.release("other")
@@ -279,9 +310,8 @@ def test_a_peer_that_nobody_needed_for_a_while_is_not_lost_when_it_is_needed_aga
     watch.reach("s", "b")
     watch.look(0.5)
     watch.watch.release("s")
-    watch.look(2.9)
-    for _ in range(4):
-        watch.look(2.75)
+    for _ in range(10):
+        watch.look(1.4)
     watch.clock.advance(1.0)
     watch.reach("again", "b")
 

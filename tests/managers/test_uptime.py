@@ -1,0 +1,59 @@
+"""The time in which a process ran."""
+
+from itertools import accumulate
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from managers.membership import Heard, Join, Membership, MemberState, Tick
+from managers.uptime import Uptime
+
+PERIOD, SUSPECT, LOST = 1.5, 3.0, 15.0
+
+_gaps = st.lists(st.floats(0.0, 40.0), max_size=60)
+
+
+@given(_gaps)
+def test_only_gaps_between_readings_that_are_short_count(gaps: list[float]) -> None:
+    """What is read never goes back, and is the sum of the gaps that are no pauses."""
+    uptime = Uptime(PERIOD, 100.0)
+    times = [uptime.read(100.0 + moment) for moment in accumulate(gaps)]
+
+    assert times == sorted(times)
+    if gaps:
+        assert times[-1] == pytest.approx(100.0 + sum(gap for gap in gaps if gap <= PERIOD), abs=1e-3)
+        assert uptime.paused == pytest.approx(sum(gap for gap in gaps if gap > PERIOD), abs=1e-3)
+
+
+@given(_gaps)
+def test_who_was_held_up_loses_nobody_who_was_heard_whenever_it_ran(gaps: list[float]) -> None:
+    """However long its pauses: a member that is heard at each reading of less than `PERIOD` is never suspect."""
+    uptime, members = Uptime(PERIOD, 0.0), Membership(suspect_after=SUSPECT, lost_after=LOST)
+    members.handle(Join("a", 1), 0.0)
+    members.handle(Heard("a", 1), 0.0)
+    for now in accumulate(gaps):
+        members.handle(Tick(), uptime.read(now))
+        assert members.members["a"].state is MemberState.ALIVE
+        members.handle(Heard("a", 1), uptime.read(now))
+
+
+def test_a_member_that_is_gone_is_lost_all_the_same() -> None:
+    """A pause puts off the loss by its length, and no longer."""
+    uptime, members = Uptime(PERIOD, 0.0), Membership(suspect_after=SUSPECT, lost_after=LOST)
+    members.handle(Join("a", 1), 0.0)
+    members.handle(Heard("a", 1), 0.0)
+    now, states = 0.0, {}
+    for gap in (*[1.0] * 5, 100.0, *[1.0] * 12):
+        now += gap
+        members.handle(Tick(), uptime.read(now))
+        states[now] = members.members["a"].state
+
+    assert (states[2.0], states[3.0], states[105.0]) == (MemberState.ALIVE, MemberState.SUSPECT, MemberState.SUSPECT)
+    assert (states[114.0], states[115.0]) == (MemberState.SUSPECT, MemberState.LOST)
+
+
+def test_a_period_is_more_than_nothing() -> None:
+    """A period of 0 would take every gap for a pause."""
+    with pytest.raises(ValueError, match="period must be more than 0"):
+        Uptime(0.0, 0.0)
