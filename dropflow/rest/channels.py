@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser
+from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.task import WSGITask
 from waitress.utilities import BadRequest
 
@@ -35,6 +35,7 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
 
     completed: bool
     error: Any
+    path = ""  # waitress logs it, also of a request whose head it could not read
 
     def __init__(self, adj: Any, channel: "Channel") -> None:
         super().__init__(adj)
@@ -58,6 +59,13 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
             except DropflowError as error:
                 return self._refuse(error, data)
         return consumed
+
+    def parse_header(self, header_plus: bytes) -> None:
+        """Read the head, whose target may be no URL."""
+        try:
+            super().parse_header(header_plus)
+        except ValueError as error:
+            raise ParsingError("Bad URI") from error
 
     def close(self) -> None:
         """Give back what its body took."""

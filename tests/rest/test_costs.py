@@ -94,6 +94,25 @@ def test_a_refusal_needs_the_head_alone(server: Server, lines: list[str], status
     assert b"\nConnection: close\r\n" in answer
 
 
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (["GET http://[::1/ HTTP/1.1"], 400),
+        (["GET /thing"], 401),
+        (["POST /public HTTP/1.1", "Content-Encoding: \xff", "Content-Length: 1"], 415),
+        (["POST /public HTTP/1.1", "Content-Length: 5, 5"], 400),
+        (["GET /%ff HTTP/1.1", BEARER], 400),
+        (["GET /thing HTTP/1.1", "X: " + "x" * 65536], 431),
+    ],
+)
+def test_odd_heads_are_refused(server: Server, caplog: pytest.LogCaptureFixture, lines: list[str], status: int) -> None:
+    """In words, and without an error in the log."""
+    answer = _sent(server, *lines, *(["Connection: close"] if status == 415 else []), body=b"x")
+
+    assert int(answer.split()[1]) == status
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("kind", [HUGE, CHUNKED])
 def test_the_body_of_a_stranger_is_not_read(server: Server, kind: str) -> None:
     """Of a gigabyte no more is taken than the buffers of two sockets hold; the refusal arrives all the same."""
