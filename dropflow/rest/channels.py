@@ -13,9 +13,8 @@ from typing import Any
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.task import WSGITask
-from waitress.utilities import BadRequest
 
-from dropflow.errors import DropflowError
+from dropflow.errors import DropflowError, HttpError
 from dropflow.rest.auth import Proof
 from dropflow.rest.bodies import too_large
 from dropflow.rest.crowd import Guest
@@ -89,8 +88,7 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
         if self.chunked and (
             len(self.body_rcv.control_line) > _LONGEST_CHUNK_LINE or len(self.body_rcv.trailer) > _LONGEST_TRAILER
         ):
-            self.error = BadRequest("a line between the chunks is too long")
-            self.completed = True
+            raise HttpError(400, "a line between the chunks of the body is too long")
 
     def _refuse(self, error: DropflowError, data: bytes) -> int:
         self.close()
