@@ -124,7 +124,7 @@ class HostedSession:
         streams = streaming_links(piece.graph)
         self._make_directory()
         try:
-            self._keeper = LocalKeeper(directory, self.name, clock)
+            self._keeper = LocalKeeper(directory, self.name, clock, piece.graph)
             self._save(piece)
             self.exchange = NodeExchange(
                 piece,
