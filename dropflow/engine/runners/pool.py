@@ -272,13 +272,13 @@ class WorkerPool:
         if isinstance(message, Outcomes):
             if worker.output.by_attempt:
                 self._log_output(worker, running=worker.current())
+            self._starts.note_success()
             self._hand_over(tuple(worker.take(message.outcomes, self._clock.monotonic())))
             self._let_go()
         elif isinstance(message, Returned):
             self._take_back(worker, message.numbers)
         elif isinstance(message, Started):
             worker.is_started = True
-            self._starts.note_success()
         elif isinstance(message, Opened):
             runner = self._runners.get(message.runner)
             if runner is not None and not runner.leaving:
@@ -378,7 +378,7 @@ class WorkerPool:
         self._unregister(worker.link, worker.exit, worker.output.descriptor)
         self._workers.remove(worker)
         ended = worker.how_it_ended()
-        guilty = worker.assigned.get(current)
+        guilty, has_attempts = worker.assigned.get(current), bool(worker.assigned)
         self._log_output(worker)
         worker.assigned.pop(current, None)
         for at in reversed(tuple(worker.assigned)):
@@ -390,7 +390,8 @@ class WorkerPool:
             )
             number, task = guilty
             self._hand_over([(number, Outcome(task.drop, task.attempt, failure=Failure.of(error)))])
-        elif not worker.is_started:
+        elif not worker.is_started or has_attempts:
+            # It did not come to the first attempt that it was given. Without a limit that could go on for ever.
             self._starts.note_failure(ended, self._clock.monotonic())
         worker.dispose()
         self._let_go()

@@ -11,9 +11,9 @@ _LONGEST_PAUSE = 30.0
 
 
 class Starts:
-    """Counts the starts that failed in a row: processes that ended before they were ready. Does no I/O.
+    """Counts the starts that failed in a row: processes that ended before they ran an attempt. Does no I/O.
 
-    The end of a process that was ready is no failed start, however many end.
+    The end of a process that was ready and had no attempt is no failed start, however many end.
     """
 
     def __init__(self) -> None:
@@ -36,5 +36,5 @@ class Starts:
             )
 
     def note_success(self) -> None:
-        """A process is ready: what failed before is forgotten."""
+        """A process has run an attempt: what failed before is forgotten."""
         self.failed, self.not_before, self.failure = 0, 0.0, None

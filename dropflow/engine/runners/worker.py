@@ -46,6 +46,7 @@ from dropflow.engine.runners.wire import (
     ToWorker,
     frame,
 )
+from dropflow.errors import StorageError
 from dropflow.exception_text import name_of, summary_of
 from dropflow.failure import Failure
 
@@ -128,19 +129,27 @@ class _Worker:
             self._current = _NOTHING
             self._aborted.discard(key)
             return aborted(task)
-        folder = self._folders[runner]
-        if folder != self._folder:
-            # One attempt at a time runs here, and this process is nobody else's: the directory is the attempt's.
-            os.chdir(folder)  # noqa: TID251
-            self._folder = folder
         self._marker.current = number
-        outcome = executor.execute(task)
+        failure = self._enter(self._folders[runner])
+        outcome = executor.execute(task) if failure is None else Outcome(task.drop, task.attempt, failure=failure)
         self._current = _NOTHING
         if self._leaving.is_set():
             self._stopped.set()
         self._settle_output()
         self._marker.current = IDLE
         return outcome
+
+    def _enter(self, folder: str) -> Failure | None:
+        """Make `folder` the working directory, or return why it cannot be: somebody removed the session directory."""
+        if folder != self._folder:
+            try:
+                # One attempt at a time runs here, and this process is ours alone: the directory is the attempt's.
+                os.chdir(folder)  # noqa: TID251
+            except OSError as error:
+                reason = f"the working directory of the session cannot be entered: {error.strerror}"
+                return Failure.of(StorageError(reason, where=folder))
+            self._folder = folder
+        return None
 
     def _settle_output(self) -> None:
         """Wait until the pool has read what was written to descriptors 1 and 2, and mend them if they were closed."""

@@ -1,6 +1,7 @@
 """Worker processes that print, fork, die and cannot be started: with real processes."""
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -172,6 +173,33 @@ def test_starts_that_fail_are_told_and_tried_again(
     assert "worker processes cannot be started, 3 starts failed in a row" in text
     assert "No module named 'encodings'" in text
     assert work.run("fine", first=1)[0].failure is None
+
+
+def test_workers_that_end_before_their_first_attempt_are_failed_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An executor that ends each process which builds it fails the attempts; they are not given out for ever."""
+    (tmp_path / "deadly.py").write_text("import os\ndef build(spec): os._exit(7)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    deadly = WorkerPool(2, logs=tmp_path, factory="deadly:build")
+    try:
+        text = text_of(Functions(deadly, tmp_path / "s", fine="pass").run("fine")[0])
+    finally:
+        deadly.close()
+
+    assert "worker processes cannot be started" in text
+    assert "ended with status 7" in text
+
+
+def test_a_session_directory_that_is_gone_fails_its_attempts(pool: WorkerPool, tmp_path: Path) -> None:
+    """Workers cannot enter it: the attempts say so, and the workers go on."""
+    work = Functions(pool, tmp_path / "s", fine="pass")
+    shutil.rmtree(tmp_path / "s")
+    text = text_of(work.run("fine")[0])
+    other = Functions(pool, tmp_path / "t", fine="pass")
+
+    assert "the working directory of the session cannot be entered: No such file or directory" in text
+    assert other.run("fine")[0].failure is None
 
 
 def test_a_process_that_the_system_refuses_is_a_failed_start(
