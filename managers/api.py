@@ -13,16 +13,17 @@ from typing import Protocol
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice
 from dropflow.rest.contents import ContentsRequest
-from dropflow.rest.lists import ResultList
+from dropflow.rest.lists import FailureList, ResultList
 from dropflow.rest.schema import (
+    FIRST_PAGE,
     Child,
     Download,
     DropDetail,
     DropPage,
     DropQuery,
-    FailureInfo,
     ManagerInfo,
     NodeInfo,
+    PageQuery,
     SessionDetail,
     SessionInfo,
     SubmitQuery,
@@ -126,10 +127,10 @@ class Manager(Protocol):
         """A page of the drops that match."""
         ...
 
-    def drop(self, session: str, drop: str) -> DropDetail:
+    def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
         """Return one drop, by its id or the end of an id that no other drop of the session has.
 
-        The same holds for `log` and `data`. Rows are found by `drops`.
+        The same holds for `log` and `data`. Rows are found by `drops`. `query` says which of its neighbours to list.
 
         Raises
         ------
@@ -138,8 +139,8 @@ class Manager(Protocol):
         """
         ...
 
-    def failures(self, session: str) -> tuple[FailureInfo, ...]:
-        """All root causes, the most harmful first."""
+    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+        """A page of the root causes, the most harmful first."""
         ...
 
     def log(self, session: str, drop: str) -> Download:

@@ -25,7 +25,6 @@ from translator.parameters import fill
 from translator.partition.registry import partition as cut
 from translator.placement import place
 from translator.problems import problem
-from translator.same_files import same_files
 from translator.unroll import Plan, plan
 from translator.unroll import unroll as carry_out
 from translator.validate import validate
@@ -176,7 +175,7 @@ def examine(
     head = _head(source).removeprefix(_BOM).lstrip()
     if codec.is_dfg(head):
         graph = codec.load(source) if isinstance(source, Path) else codec.parse(source, where=name)
-        return Checked(Family.DFG.value, _of_physical(graph, components), graph=graph)
+        return Checked(Family.DFG.value, (*_cyclic(graph), *judge(graph.templates, components).problems), graph=graph)
     if head.startswith(b"["):
         return _physical(source, name, read or ReadOptions(), components)
     reading = read_logical(read_file(source, read) if isinstance(source, Path) else source, name=name, options=read)
@@ -184,9 +183,7 @@ def examine(
         return Checked(reading.family.value, reading.problems)
     logical, filled = fill(reading.graph, configuration=configuration, settings=settings)
     planned = plan(logical, unroll)
-    places = {node.key or node.id: node.pointer for node in logical.nodes}
-    shared = same_files(planned.templates, planned.links, places)
-    problems = _once([*reading.problems, *filled, *validate(logical), *planned.problems, *shared])
+    problems = _once([*reading.problems, *filled, *validate(logical), *planned.problems])
     problems = tuple(judge(planned.templates, components).once(problems, logical))
     return Checked(reading.family.value, problems, logical, planned)
 
@@ -198,13 +195,8 @@ def _physical(source: Path | bytes, name: str, options: ReadOptions, components:
             graph = read_pg_stream(stream, name=name, findings=findings, max_depth=options.max_depth)
     except BadGraphError as error:
         return Checked(Family.PHYSICAL.value, tuple(found for found in error.problems if isinstance(found, Problem)))
-    return Checked(Family.PHYSICAL.value, (*findings, *_of_physical(graph, components)), graph=graph)
-
-
-def _of_physical(graph: PhysicalGraph, components: ComponentOptions | None) -> tuple[Problem, ...]:
-    """What is wrong with a physical graph."""
-    judged = judge(graph.templates, components).problems
-    return (*_cyclic(graph), *same_files(graph.templates, graph.links), *judged)
+    problems = (*findings, *_cyclic(graph), *judge(graph.templates, components).problems)
+    return Checked(Family.PHYSICAL.value, problems, graph=graph)
 
 
 def _head(source: Path | bytes) -> bytes:

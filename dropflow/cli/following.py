@@ -9,7 +9,7 @@ from dropflow.cli.output import Output, OutputKind
 from dropflow.cli.progress import progress_for
 from dropflow.cli.suggestion import suggestion
 from dropflow.clock import Clock, SystemClock
-from dropflow.engine.statistics import NodeStatistics, Statistics
+from dropflow.engine.statistics import Attempts, NodeStatistics, Statistics
 from dropflow.errors import DropflowError, HttpError, LinkError, NotFoundError, ProtocolError
 from dropflow.rest.client import Client
 from dropflow.rest.schema import SessionDetail, SessionInfo
@@ -167,7 +167,7 @@ def statistics_of(detail: SessionDetail) -> Statistics:
         seconds=detail.seconds,
         drops=detail.drops,
         settled=detail.settled,
-        running=detail.running,
+        attempts=Attempts(running=detail.running, queued=detail.queued, ready=detail.ready),
         nodes=tuple(
             NodeStatistics(
                 key=node.key,

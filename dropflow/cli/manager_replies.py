@@ -101,6 +101,8 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
         Page of the session for a browser.
     waited : bool
         Whether the status is the last one.
+    unlisted : int
+        Drops in ERROR because of causes that are not in `failures`.
     output : str
         Where the results are: at the manager, until ``dropflow fetch`` brings them.
     """
@@ -112,6 +114,7 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
     states: dict[str, int]
     seconds: float
     failures: tuple[FailureInfo, ...] = ()
+    unlisted: int = 0
     notes: tuple[str, ...] = ()
     text: str = ""
     nodes: tuple[str, ...] = ()
@@ -133,6 +136,7 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
             states=_states(info),
             seconds=round(info.seconds, 3),
             failures=detail.failures if detail else (),
+            unlisted=detail.unlisted if detail else 0,
             notes=detail.notes if detail else (),
             text=info.text,
             nodes=info.nodes,
@@ -151,7 +155,7 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"  here:           {suggestion('watch', self.session)}"
             return
         yield _headline(self.status, self.drops, self.seconds, self.states, "" if self.failures else self.text)
-        yield from failure_lines(self.failures, self.session)
+        yield from failure_lines(self.failures, self.session, unlisted=self.unlisted, url=self.url)
         yield from (f"note: {note}" for note in self.notes)
         yield f"results: {suggestion('fetch', self.session)}, or {self.url}"
 
@@ -176,14 +180,15 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
         yield _headline(detail.status, detail.drops, detail.seconds, _states(detail), text)
         if not detail.is_over:
             left = f", about {readable_seconds(detail.remaining)} left" if detail.remaining is not None else ""
-            yield f"  {detail.running:,} running, {detail.rate:,.0f} drops a second{left}"
+            waiting = detail.queued + detail.ready
+            yield f"  {detail.running:,} running, {waiting:,} waiting for a worker, {detail.rate:,.0f} drops/s{left}"
         if detail.nodes:
             yield f"  on {_few(detail.nodes)}"
         shown = [node for node in detail.logical if not node.artificial]
         yield from columns([_logical_row(node) for node in shown[:_SHOWN_NODES]], header=("node", "settled", "states"))
         if len(shown) > _SHOWN_NODES:
             yield f"  ... and {plural(len(shown) - _SHOWN_NODES, 'more logical node')}"
-        yield from failure_lines(detail.failures, detail.session)
+        yield from failure_lines(detail.failures, detail.session, unlisted=detail.unlisted, url=self.url)
         yield from (f"note: {note}" for note in detail.notes)
         yield f"  {self.url}"
 
@@ -303,10 +308,11 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"to bring what is missing: {suggestion('fetch', self.session)} again, with the same -o"
 
 
-def failure_lines(failures: Sequence[FailureInfo], session: str) -> Iterator[str]:
+def failure_lines(failures: Sequence[FailureInfo], session: str, *, unlisted: int = 0, url: str = "") -> Iterator[str]:
     """Root causes for people: which drop, where, why, what to do, and how to see its log; the first ten.
 
-    Drops of one logical node that failed with the same words are told once.
+    Drops of one logical node that failed with the same words are told once. What is not told is counted, and the page
+    of the session at `url` leads to it.
     """
     alike: dict[tuple[str, ...], list[FailureInfo]] = {}
     for failure in failures:
@@ -317,13 +323,21 @@ def failure_lines(failures: Sequence[FailureInfo], session: str) -> Iterator[str
         yield from _group_lines(group, session)
     if len(groups) > _SHOWN_FAILURES:
         yield f"... and {plural(len(groups) - _SHOWN_FAILURES, 'more kind')} of failures"
+    if unlisted > 0:
+        yield f"... and {plural(unlisted, 'drop')} in error because of other causes"
+    if url and (len(groups) > _SHOWN_FAILURES or unlisted > 0):
+        yield f"all causes: {url}/causes"
 
 
 def _group_lines(group: Sequence[FailureInfo], session: str) -> Iterator[str]:
     first = group[0]
     tries = f", after {first.attempts} attempts" if first.attempts > 1 else ""
-    others = f", and {plural(first.count - 1, 'drop')} behind it" if first.count > 1 else ""
-    what = f"failed: {first.name} ({first.drop})" if first.drop else f"lost: node {first.name}"
+    if first.drop:
+        others = f", and {plural(first.count - 1, 'drop')} behind it" if first.count > 1 else ""
+        what = f"failed: {first.name} ({first.drop})"
+    else:
+        others = f", and {plural(first.count, 'drop')} given up" if first.count else ""
+        what = f"lost: node {first.name}"
     where = f" on {first.node}" if first.node and first.drop else ""
     yield f"  {what}{where}{others}{tries}"
     yield f"    {first.code} {first.text}"

@@ -67,9 +67,15 @@ class _Lines:
         share = 100 * statistics.settled / max(1, statistics.drops)
         sys.stderr.write(
             f"{statistics.seconds:6.0f} s  {statistics.settled:,} of {statistics.drops:,} drops ({share:.0f} %), "
-            f"{statistics.running:,} running, {statistics.rate:,.0f} a second\n"
+            f"{_attempts(statistics)}, {statistics.rate:,.0f} a second\n"
         )
         sys.stderr.flush()
+
+
+def _attempts(statistics: Statistics) -> str:
+    """How many attempts run, and how many wait for a worker."""
+    attempts = statistics.attempts
+    return f"{attempts.running:,} running, {attempts.queued + attempts.ready:,} waiting for a worker"
 
 
 def _table(statistics: Statistics) -> "Group":
@@ -80,7 +86,7 @@ def _table(statistics: Statistics) -> "Group":
 
     table = Table(box=None, padding=(0, 1), show_header=False)
     caption = (
-        f"{statistics.settled:,} of {statistics.drops:,} drops, {statistics.running:,} running, "
+        f"{statistics.settled:,} of {statistics.drops:,} drops, {_attempts(statistics)}, "
         f"{statistics.rate:,.0f} a second, {statistics.seconds:.1f} s"
     )
     rows, hidden = _rows(statistics)

@@ -151,7 +151,6 @@ class MemoryStore:
     persists = False
     is_directory = False
     encoding = ""
-    shared_name = ""
     unwritten: Handle | None = EMPTY
     small = SMALL
 

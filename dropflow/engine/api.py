@@ -242,6 +242,11 @@ class Runner(Protocol):
     window: int
     """How many attempts it wants to have at a time; more would only wait."""
 
+    @property
+    def busy(self) -> int:
+        """How many attempts are with a worker or thread now, and not only waiting for one. From any thread."""
+        ...
+
     def start(self, deliver: Delivery) -> None:
         """Make the place ready. `deliver` may be called from any thread."""
         ...

@@ -8,13 +8,14 @@ import msgspec
 from dropflow.engine.api import Exchange
 from dropflow.engine.core import Core
 from dropflow.engine.events import Lost, row_of_foreign
+from dropflow.engine.statistics import errors_by_cause, given_up
 from dropflow.failure import Failure
 from dropflow.graph.names import oid
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import drop_file_name
 from dropflow.states import SessionState
 
-__all__ = ["FailureReport", "Reporter", "SessionResult"]
+__all__ = ["FailureReport", "Reporter", "SessionResult", "cause_report"]
 
 _NAMED = 20
 
@@ -23,7 +24,8 @@ class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
     """One root cause: the drop that failed by itself, and how many ended in ERROR because of it, itself included.
 
     Of a cause on another node only its `row` in the whole graph is known for certain, and the `count` on this node;
-    `text` is empty. A lost node is a cause without a `drop`; `drops` are the first of its drops that were not settled.
+    `text` is empty. A lost node is a cause without a `drop`: `count` are the drops here that were not settled and are
+    given up, and `drops` the first drops on that node that were not settled, as far as they are known here.
     """
 
     drop: str
@@ -86,15 +88,17 @@ class Reporter:
 
     def reports(self, failures: Mapping[int, Failure], lost: Sequence[Lost]) -> tuple[FailureReport, ...]:
         """The root causes of failures so far, lost nodes first, then the most harmful."""
-        harmed: dict[int, int] = {}
-        for drop, cause in self._core.causes.items():
-            if drop not in self._core.remote:  # those are counted where they live
-                harmed[cause] = harmed.get(cause, 0) + 1
-        ordered = sorted(harmed.items(), key=_most_harmful)
-        caused = (self._report(cause, count, failures.get(cause)) for cause, count in ordered)
-        return (*(self._lost_report(one) for one in lost), *caused)
+        harmed = errors_by_cause(self._core)
+        rows = None if self._exchange is None else self._exchange.rows.data
+        caused = (
+            cause_report(self._graph, self._core, self._directory, cause, failures.get(cause), count=count, rows=rows)
+            for cause, count in harmed.items()
+        )
+        # The first loss ends the session, so all that was not settled then is behind that one.
+        counts = (given_up(self._core), *([0] * len(lost)))
+        return (*(self._lost_report(one, count) for one, count in zip(lost, counts, strict=False)), *caused)
 
-    def _lost_report(self, lost: Lost) -> FailureReport:
+    def _lost_report(self, lost: Lost, count: int) -> FailureReport:
         there = () if self._exchange is None else self._exchange.on_node(lost.node)
         unsettled = [drop for drop in there if not self._core.state(drop).is_terminal]
         return FailureReport(
@@ -104,33 +108,53 @@ class Reporter:
             kind=lost.failure.kind,
             text=lost.failure.text,
             hint=lost.failure.hint,
-            count=len(unsettled),
+            count=count,
             drops=tuple(oid(self._graph, drop) for drop in unsettled[:_NAMED]),
         )
 
-    def _report(self, cause: int, count: int, failure: Failure | None) -> FailureReport:
-        if cause < 0:
-            return FailureReport(drop="", name="", code="", kind="", text="", count=count, row=row_of_foreign(cause))
-        row = cause if self._exchange is None else int(self._exchange.rows[cause])
-        name, node = oid(self._graph, cause), self._graph.templates[self._graph.template[cause]]
-        if failure is None:
-            return FailureReport(drop=name, name=node.name, code="", kind="", text="", count=count, row=row)
-        log = Path(self._directory, "logs", f"{drop_file_name(name)}.log")
-        return FailureReport(
-            drop=name,
-            name=node.name,
-            code=failure.code,
-            kind=failure.kind,
-            text=failure.text,
-            hint=failure.hint,
-            detail=failure.detail,
-            count=count,
-            attempts=self._core.attempt(cause),
-            log=str(log) if log.exists() else "",
-            row=row,
-        )
 
+def cause_report(
+    graph: PhysicalGraph,
+    core: Core,
+    directory: str,
+    cause: int,
+    failure: Failure | None,
+    *,
+    count: int,
+    rows: Sequence[int] | None = None,
+) -> FailureReport:
+    """Return the report of a root cause.
 
-def _most_harmful(item: tuple[int, int]) -> tuple[int, int]:
-    cause, count = item
-    return -count, cause
+    Parameters
+    ----------
+    directory : str
+        Of the session.
+    cause : int
+        The drop, or what stands for one that is not in the graph (`dropflow.engine.events.foreign`).
+    failure : Failure or None
+        Its last failure, if it is known here.
+    count : int
+        How many local drops ended in ERROR because of it.
+    rows : sequence of int, optional
+        Row in the whole graph of every drop, where `graph` is a slice of it.
+    """
+    if cause < 0:
+        return FailureReport(drop="", name="", code="", kind="", text="", count=count, row=row_of_foreign(cause))
+    row = cause if rows is None else int(rows[cause])
+    name, node = oid(graph, cause), graph.templates[graph.template[cause]]
+    if failure is None:
+        return FailureReport(drop=name, name=node.name, code="", kind="", text="", count=count, row=row)
+    log = Path(directory, "logs", f"{drop_file_name(name)}.log")
+    return FailureReport(
+        drop=name,
+        name=node.name,
+        code=failure.code,
+        kind=failure.kind,
+        text=failure.text,
+        hint=failure.hint,
+        detail=failure.detail,
+        count=count,
+        attempts=core.attempt(cause),
+        log=str(log) if log.exists() else "",
+        row=row,
+    )

@@ -48,7 +48,7 @@ from dropflow.engine.journal import Journal
 from dropflow.engine.keeping import kept_drops
 from dropflow.engine.question import Question
 from dropflow.engine.reports import FailureReport, Reporter, SessionResult
-from dropflow.engine.statistics import Statistics, snapshot, totals
+from dropflow.engine.statistics import Attempts, Statistics, snapshot, totals
 from dropflow.engine.streams import Streams
 from dropflow.engine.tasks import TaskBuilder
 from dropflow.errors import DropflowError
@@ -497,6 +497,7 @@ class Session:
         tasks = self._tasks.build(batch, self.core, self._handles, self._streams)
         self._in_flight += len(tasks)
         self._runner.submit(tasks)
+        self._is_unseen = self._on_statistics is not None  # the last picture has them as ready
 
     def _assemble(self, drop: int) -> Assembled:
         parts = self._parts.pop(drop, {})
@@ -537,6 +538,12 @@ class Session:
         """All contents. For the session's own thread."""
         return dict(self._handles)
 
+    def attempts(self) -> Attempts:
+        """Attempts that are not settled, by where they are. May be called from any thread."""
+        given = self._in_flight
+        running = min(self._runner.busy, given)
+        return Attempts(running=running, queued=given - running, ready=len(self._ready))
+
     def _publish(self, *, always: bool = False) -> None:
         if self._on_statistics is None:
             return
@@ -544,7 +551,7 @@ class Session:
         self._is_unseen = not always and now - self._published < _PUBLISH_SECONDS
         if not self._is_unseen:
             self._published = now
-            self._on_statistics(snapshot(self.core, now - self._began))
+            self._on_statistics(snapshot(self.core, now - self._began, self.attempts()))
 
     def _result(self) -> SessionResult:
         status = self.core.status

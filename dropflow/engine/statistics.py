@@ -7,7 +7,7 @@ import msgspec
 from dropflow.engine.core import Core
 from dropflow.states import DropState, SessionState
 
-__all__ = ["NodeStatistics", "Statistics", "snapshot", "totals"]
+__all__ = ["Attempts", "NodeStatistics", "Statistics", "errors_by_cause", "given_up", "snapshot", "totals"]
 
 
 class NodeStatistics(msgspec.Struct, frozen=True):
@@ -31,6 +31,27 @@ class NodeStatistics(msgspec.Struct, frozen=True):
         return self.total - self.counts[DropState.INITIALIZED] - self.counts[DropState.WRITING]
 
 
+class Attempts(msgspec.Struct, frozen=True):
+    """Attempts that are wanted and not settled, by where they are.
+
+    Attributes
+    ----------
+    running : int
+        With a worker process or thread.
+    queued : int
+        With the runner, and waiting for a worker.
+    ready : int
+        With the session, and waiting for room at the runner.
+    """
+
+    running: int = 0
+    queued: int = 0
+    ready: int = 0
+
+
+_NO_ATTEMPTS = Attempts()
+
+
 class Statistics(msgspec.Struct, frozen=True):
     """A session at one moment.
 
@@ -41,8 +62,7 @@ class Statistics(msgspec.Struct, frozen=True):
         Since the session began.
     drops, settled : int
         All local drops, and those in a terminal state.
-    running : int
-        Attempts that are with a runner.
+    attempts : Attempts
     nodes : tuple of NodeStatistics
         By logical node, in the order of the graph's templates.
     """
@@ -51,7 +71,7 @@ class Statistics(msgspec.Struct, frozen=True):
     seconds: float
     drops: int
     settled: int
-    running: int
+    attempts: Attempts
     nodes: tuple[NodeStatistics, ...]
 
     @property
@@ -60,7 +80,7 @@ class Statistics(msgspec.Struct, frozen=True):
         return self.settled / self.seconds if self.seconds > 0 else 0.0
 
 
-def snapshot(core: Core, seconds: float) -> Statistics:
+def snapshot(core: Core, seconds: float, attempts: Attempts = _NO_ATTEMPTS) -> Statistics:
     """The state of a core as of now. Costs time per logical node, not per drop."""
     drops = core.graph.drops - len(core.remote)
     return Statistics(
@@ -68,7 +88,7 @@ def snapshot(core: Core, seconds: float) -> Statistics:
         seconds=seconds,
         drops=drops,
         settled=drops - core.open,
-        running=core.in_flight,
+        attempts=attempts,
         nodes=tuple(
             NodeStatistics(
                 key=template.key,
@@ -88,3 +108,21 @@ def totals(counts: Sequence[Sequence[int]]) -> dict[str, int]:
     sums = [sum(column) for column in zip(*counts, strict=True)] or [0] * len(DropState)
     always = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
     return {state.name: sums[state] for state in DropState if sums[state] or state in always}
+
+
+def errors_by_cause(core: Core) -> dict[int, int]:
+    """Return the number of local drops in ERROR by the drop that started it, the most harmful first.
+
+    The numbers add up to the local drops in ERROR. A cause that is another node's counts its victims here, so the same
+    holds for the sums over all nodes of a session.
+    """
+    found: dict[int, int] = {}
+    for drop, cause in core.causes.items():
+        if drop not in core.remote:
+            found[cause] = found.get(cause, 0) + 1
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def given_up(core: Core) -> int:
+    """Return the number of local drops that were not settled when the session was given up because a node was lost."""
+    return sum(row[DropState.CANCELLED] for row in core.counts) if core.status is SessionState.FAILED else 0

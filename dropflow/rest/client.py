@@ -21,15 +21,16 @@ from dropflow.rest.contents import ContentsRequest
 from dropflow.rest.disposition import file_name
 from dropflow.rest.lists import ChildList, EpochRequest, FailureList, NodeList, ReachList, ResultList, SessionList
 from dropflow.rest.schema import (
+    FIRST_PAGE,
     Child,
     ChildRequest,
     Download,
     DropDetail,
     DropPage,
     DropQuery,
-    FailureInfo,
     ManagerInfo,
     NodeInfo,
+    PageQuery,
     ProbeRequest,
     Reach,
     SessionDetail,
@@ -229,13 +230,13 @@ class Client:
         """A page of the drops that match."""
         return self._get(f"/sessions/{_segment(session)}/drops", DropPage, _given(query or DropQuery()))
 
-    def drop(self, session: str, drop: str) -> DropDetail:
+    def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
         """Return one drop, by its id or the end of an id that no other drop of the session has."""
-        return self._get(f"/sessions/{_segment(session)}/drops/{_segment(drop)}", DropDetail)
+        return self._get(f"/sessions/{_segment(session)}/drops/{_segment(drop)}", DropDetail, _given(query))
 
-    def failures(self, session: str) -> tuple[FailureInfo, ...]:
-        """All root causes, the most harmful first."""
-        return self._get(f"/sessions/{_segment(session)}/failures", FailureList).failures
+    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+        """A page of the root causes, the most harmful first."""
+        return self._get(f"/sessions/{_segment(session)}/failures", FailureList, _given(query))
 
     def log(self, session: str, drop: str) -> Download:
         """What a drop wrote to its log."""

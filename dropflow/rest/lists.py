@@ -1,8 +1,10 @@
 """The answers that are lists: JSON answers are always objects, so each list has a name in one."""
 
+from collections.abc import Sequence
+
 import msgspec
 
-from dropflow.rest.schema import Child, FailureInfo, NodeInfo, Reach, ResultInfo, SessionInfo
+from dropflow.rest.schema import Child, FailureInfo, NodeInfo, PageQuery, Reach, ResultInfo, SessionInfo
 
 __all__ = ["ChildList", "Done", "EpochRequest", "FailureList", "NodeList", "ReachList", "ResultList", "SessionList"]
 
@@ -32,9 +34,32 @@ class SessionList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureList(msgspec.Struct, frozen=True, kw_only=True):
-    """All root causes of a session, the most harmful first."""
+    """A page of the root causes of a session, the most harmful first.
+
+    Attributes
+    ----------
+    total : int
+        How many there are in all.
+    missing : tuple of str
+        Nodes that could not be asked; of those, the causes that they told last.
+    """
 
     failures: tuple[FailureInfo, ...]
+    total: int
+    offset: int = 0
+    limit: int = 100
+    missing: tuple[str, ...] = ()
+
+    @classmethod
+    def page(cls, failures: Sequence[FailureInfo], query: PageQuery, *, missing: Sequence[str] = ()) -> "FailureList":
+        """Return the page of all `failures` that `query` asks for."""
+        return cls(
+            failures=tuple(failures[query.offset : query.offset + query.limit]),
+            total=len(failures),
+            offset=query.offset,
+            limit=query.limit,
+            missing=tuple(missing),
+        )
 
 
 class ResultList(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from dropflow.ids import SESSION_NAME
 from dropflow.rest.status import is_over
 
 __all__ = [
+    "FIRST_PAGE",
     "Child",
     "ChildRequest",
     "Download",
@@ -29,6 +30,7 @@ __all__ = [
     "ManagerInfo",
     "Neighbour",
     "NodeInfo",
+    "PageQuery",
     "ProbeRequest",
     "Reach",
     "ResultInfo",
@@ -86,8 +88,6 @@ class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
         Version of the messages between nodes.
     key : str
         Fingerprint of its cluster key; empty without one.
-    findings : tuple of str
-        What is wrong with what it keeps, such as sessions that cannot be read.
     """
 
     name: str
@@ -102,7 +102,6 @@ class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
     protocol: int
     key: str = ""
     root: str = ""
-    findings: tuple[str, ...] = ()
 
 
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,9 +237,11 @@ class LogicalNode(msgspec.Struct, frozen=True, kw_only=True):
 class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One root cause: the drop that failed by itself, and how many ended in ERROR because of it, itself included.
 
-    A lost node is a root cause too; then `drop` is empty, `name` is the node's, and `drops` are the first of its drops
-    that were not settled. `row` is the drop's row in the whole graph, by which nodes speak of the same cause; -1 for a
-    lost node. A node that was harmed by the cause of another knows no more of it; `node` is empty then.
+    The counts of all causes add up to the drops in ERROR. A lost node is a root cause too; then `drop` is empty, `name`
+    is the node's, `count` are the drops on all nodes that were not settled when they were given up because of it, and
+    `drops` are the first of its own among them. `row` is the drop's row in the whole graph, by which nodes speak of the
+    same cause; -1 for a lost node. A node that was harmed by the cause of another knows no more of it; `node` is empty
+    then.
     """
 
     drop: str
@@ -271,8 +272,11 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
         Its deployment; grows when it is deployed again.
     version : int
         Grows with every change that `SessionDetail` shows.
-    drops, settled, running : int
-        All drops, those in a terminal state, and attempts that run now.
+    drops, settled : int
+        All drops, and those in a terminal state.
+    running, queued, ready : int
+        Attempts that are with a worker process or thread, those that wait for one, and those that wait for room in that
+        queue.
     states : dict
         Number of drops by the name of their state (only states that occur).
     created, started, finished : float
@@ -299,6 +303,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     drops: int = 0
     settled: int = 0
     running: int = 0
+    queued: int = 0
+    ready: int = 0
     states: dict[str, int] = {}
     created: float = 0.0
     started: float = 0.0
@@ -317,11 +323,29 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionDetail(SessionInfo, frozen=True, kw_only=True):
-    """A session with its logical nodes and the root causes of its failures, the most harmful first (at most 100)."""
+    """A session with its logical nodes and the root causes of its failures, the most harmful first (at most 100).
+
+    Of a session on several nodes, each node lists its first 100 here, and the list of failures has all.
+    """
 
     logical: tuple[LogicalNode, ...] = ()
     failures: tuple[FailureInfo, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def unlisted(self) -> int:
+        """Drops in ERROR because of causes that are not in `failures`."""
+        return self.states.get("ERROR", 0) - sum(failure.count for failure in self.failures if failure.drop)
+
+
+class PageQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which part of a long list: so many of it, from this place on."""
+
+    offset: _Natural = 0
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+FIRST_PAGE = PageQuery()
 
 
 class DropQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -409,6 +433,10 @@ class DropDetail(DropInfo, frozen=True, kw_only=True):
 
     Attributes
     ----------
+    inputs, outputs : tuple of Neighbour
+        A page of its predecessors, and of its successors.
+    input_count, output_count : int
+        How many it has in all.
     reasons : tuple of str
         Why it is where it is, in words.
     has_log, has_data : bool
@@ -421,6 +449,8 @@ class DropDetail(DropInfo, frozen=True, kw_only=True):
     failure: FailureInfo | None = None
     inputs: tuple[Neighbour, ...] = ()
     outputs: tuple[Neighbour, ...] = ()
+    input_count: int = 0
+    output_count: int = 0
     has_log: bool = False
     has_data: bool = False
     parameters: dict[str, str] = {}

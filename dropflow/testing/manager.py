@@ -21,9 +21,10 @@ from dropflow.graph.templates import Kind
 from dropflow.ids import drop_file_name, safe_name
 from dropflow.rest.contents import MEDIA_TYPE, Begin, ContentsRequest, End, Piece, Record, Refused, Same, write_records
 from dropflow.rest.failures import to_body
-from dropflow.rest.lists import ResultList
+from dropflow.rest.lists import FailureList, ResultList
 from dropflow.rest.naming import locate
 from dropflow.rest.schema import (
+    FIRST_PAGE,
     Child,
     Download,
     DropDetail,
@@ -36,6 +37,7 @@ from dropflow.rest.schema import (
     ManagerInfo,
     Neighbour,
     NodeInfo,
+    PageQuery,
     ResultInfo,
     Role,
     SessionDetail,
@@ -329,27 +331,30 @@ class FakeManager:
         page = tuple(found[query.offset : query.offset + query.limit])
         return DropPage(drops=page, total=len(found), offset=query.offset, limit=query.limit)
 
-    def drop(self, session: str, drop: str) -> DropDetail:
+    def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
         """One drop with its neighbours."""
         self._check("drop")
         found = self._find(session)
         row = self._row(found, drop)
         template = found.graph.templates[found.graph.template[row.drop]]
+        window = slice(query.offset, query.offset + query.limit)
         return DropDetail(
             **msgspec.structs.asdict(row),
             reasons=(f"{row.name} is {row.state}",),
             failure=next((failure for failure in found.failures if failure.drop == row.oid), None),
-            inputs=_neighbours(found, row.drop, after=False),
-            outputs=_neighbours(found, row.drop, after=True),
+            inputs=(inputs := _neighbours(found, row.drop, after=False))[window],
+            outputs=(outputs := _neighbours(found, row.drop, after=True))[window],
+            input_count=len(inputs),
+            output_count=len(outputs),
             has_log=row.drop in found.logs,
             has_data=row.drop in found.content,
             parameters={argument.name: str(argument.value) for argument in template.arguments},
         )
 
-    def failures(self, session: str) -> tuple[FailureInfo, ...]:
+    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
         """What `fail` did, the most harmful first."""
         self._check("failures")
-        return tuple(sorted(self._find(session).failures, key=lambda failure: -failure.count))
+        return FailureList.page(sorted(self._find(session).failures, key=lambda failure: -failure.count), query)
 
     def log(self, session: str, drop: str) -> Download:
         """The log of a drop that failed."""

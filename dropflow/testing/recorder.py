@@ -19,6 +19,7 @@ class FakeRunner:
 
     def __init__(self, answer: Callable[[Task], Outcome] | None = None, *, window: int = 1000) -> None:
         self.window = window
+        self.busy = 0
         self.tasks: list[Task] = []
         self.aborted: list[int] = []
         self.closed = False

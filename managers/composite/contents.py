@@ -1,6 +1,6 @@
 """What is in a session: drops, logs, data, results, journals and graphs, from whichever child has them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,9 +10,9 @@ from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice, join
 from dropflow.rest.contents import ContentsRequest
-from dropflow.rest.lists import ResultList
+from dropflow.rest.lists import FailureList, ResultList
 from dropflow.rest.naming import locate
-from dropflow.rest.schema import Download, DropDetail, DropInfo, DropPage, DropQuery, FailureInfo
+from dropflow.rest.schema import Download, DropDetail, DropInfo, DropPage, DropQuery, FailureInfo, PageQuery
 from managers.api import Manager
 from managers.composite.archive import bundle, close
 from managers.composite.asking import Asker, Replies
@@ -22,6 +22,7 @@ from managers.composite.sightings import Sightings
 
 __all__ = ["Contents"]
 
+_PAGE = 1000
 _LONG = 30.0
 """Seconds to wait for the beginning of something large."""
 
@@ -81,10 +82,10 @@ class Contents:
         below = [name for page in (*found.values(), *(page for _, page in told)) for name in page.missing]
         return rows, [*late, *below]
 
-    def drop(self, session: str, drop: str) -> DropDetail:
+    def drop(self, session: str, drop: str, query: PageQuery) -> DropDetail:
         """One drop, from the node that holds it."""
         view, found = self._locate(session, drop)
-        replies = self._asker.ask(lambda child: child.drop(session, found.oid), among=[view])
+        replies = self._asker.ask(lambda child: child.drop(session, found.oid, query), among=[view])
         replies.raise_unless_answered(f"drop {found.oid!r} in session {session!r}")
         return replies.values[0][1]
 
@@ -98,16 +99,20 @@ class Contents:
         view, found = self._locate(session, drop)
         return self._open(view, lambda child: child.data(session, found.oid), f"content of drop {found.oid!r}")
 
-    def failures(self, session: str) -> tuple[FailureInfo, ...]:
-        """All root causes; for children that do not answer, those that they told last."""
-        replies = self._asker.ask(lambda child: child.failures(session))
+    def failures(self, session: str, query: PageQuery) -> FailureList:
+        """A page of the root causes; for children that do not answer, of those that they told last.
+
+        Each cause may have victims on any node, so all causes of all children are merged for every page.
+        """
+        replies = self._asker.ask(lambda child: tuple(_all_failures(child, session)))
         parts = self._sightings.parts(session, {view.url: view for view in self._children.views()})
         if not parts:
             replies.raise_unless_answered(f"session {session!r}")
         told = [failure for _, failures in replies.values for failure in failures]
         missing = [part for part in parts if part.missing]
         remembered = [failure for part in missing for failure in told_by(part, lost_nodes(told)).failures]
-        return merge_failures([*told, *remembered])
+        silent = [*(part.child for part in missing), *(view.name for view, _ in replies.refusals)]
+        return FailureList.page(merge_failures([*told, *remembered]), query, missing=sorted(silent))
 
     def results(self, session: str) -> ResultList:
         """What the session left on the children that answer, in the order of the graph, and the nodes that do not."""
@@ -168,3 +173,12 @@ class Contents:
         """Children that hold a part of the session, as far as is known, and were not asked or did not answer."""
         holders = self._sightings.holders(session)
         return sorted(view.name for view, _ in replies.missing if view.url in holders)
+
+
+def _all_failures(child: Manager, session: str) -> Iterator[FailureInfo]:
+    """Yield the root causes that a child knows, page by page."""
+    offset, total = 0, 1
+    while offset < total:
+        page = child.failures(session, PageQuery(offset=offset, limit=_PAGE))
+        yield from page.failures
+        offset, total = offset + _PAGE, page.total

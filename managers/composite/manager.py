@@ -16,16 +16,17 @@ from dropflow.graph.slicing import Slice
 from dropflow.rest.about import about
 from dropflow.rest.client import Client
 from dropflow.rest.contents import ContentsRequest
-from dropflow.rest.lists import ResultList
+from dropflow.rest.lists import FailureList, ResultList
 from dropflow.rest.schema import (
+    FIRST_PAGE,
     Child,
     Download,
     DropDetail,
     DropPage,
     DropQuery,
-    FailureInfo,
     ManagerInfo,
     NodeInfo,
+    PageQuery,
     SessionDetail,
     SessionInfo,
     SubmitQuery,
@@ -318,13 +319,13 @@ class Composite:
         """A page of the drops that match, child by child in the order of their names."""
         return self._contents.drops(session, query)
 
-    def drop(self, session: str, drop: str) -> DropDetail:
+    def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
         """One drop, from the node that holds it."""
-        return self._contents.drop(session, drop)
+        return self._contents.drop(session, drop, query)
 
-    def failures(self, session: str) -> tuple[FailureInfo, ...]:
-        """All root causes, the most harmful first; nodes that are lost among them."""
-        return self._contents.failures(session)
+    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+        """A page of the root causes, the most harmful first; nodes that are lost among them."""
+        return self._contents.failures(session, query)
 
     def log(self, session: str, drop: str) -> Download:
         """The log of a drop, from the node that holds it."""

@@ -99,6 +99,8 @@ def merge(parts: Sequence[Part], *, version: int) -> SessionDetail:
         drops=sum(detail.drops for detail in told),
         settled=sum(detail.settled for detail in told),
         running=sum(detail.running for detail in told),
+        queued=sum(detail.queued for detail in told),
+        ready=sum(detail.ready for detail in told),
         states=dict(states),
         created=_first(detail.created for detail in told),
         started=_first(detail.started for detail in told),
@@ -251,28 +253,29 @@ def _given_up(part: Part, reported: frozenset[str]) -> SessionDetail:
     """A part of which the drops that were not settled will never be."""
     detail = part.detail
     left = f"{part.unsettled} of its {detail.drops} drops were not settled"
-    if reported.issuperset(detail.nodes or (part.child,)):
-        text, failures = f"{part.child}: {left}", detail.failures
-    else:
-        text = f"node {part.child} is lost: {part.missing}; {left}"
-        failure = FailureInfo(
-            drop="",
-            name=part.child,
-            node=part.child,
-            code="DF220",
-            kind="NodeLost",
-            text=text,
-            hint="submit the graph again",
-            count=part.unsettled,
-        )
-        failures = (*detail.failures, failure)
+    nodes = detail.nodes or (part.child,)
+    is_reported = reported.issuperset(nodes)
+    text = f"{part.child}: {left}" if is_reported else f"node {part.child} is lost: {part.missing}; {left}"
+    # Where another node tells of the same loss, this one only adds its drops: without a node, the other's words count.
+    failure = FailureInfo(
+        drop="",
+        name=nodes[0] if is_reported else part.child,
+        node="" if is_reported else part.child,
+        code="DF220",
+        kind="NodeLost",
+        text=text,
+        hint="submit the graph again",
+        count=part.unsettled,
+    )
     return msgspec.structs.replace(
         detail,
         status=SessionState.FAILED.name,
         running=0,
+        queued=0,
+        ready=0,
         rate=0.0,
         remaining=None,
         text=text,
-        failures=failures,
+        failures=(*detail.failures, failure),
         unknown=(),
     )

@@ -17,13 +17,12 @@ from dropflow.apps.streams import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.faults import refused
 from dropflow.data.keeper import LocalKeeper
-from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.events import Lost
 from dropflow.engine.journal import Journal, JournalHeader
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.session import Session
-from dropflow.engine.statistics import Statistics, snapshot
+from dropflow.engine.statistics import Attempts, Statistics, snapshot
 from dropflow.errors import ConflictError, InternalError, StorageError
 from dropflow.failure import Failure
 from dropflow.graph.digest import digest
@@ -39,7 +38,6 @@ from managers.node.chronicle import Chronicle
 from managers.node.exchange import NodeExchange
 from managers.node.fetchers import Fetchers
 from managers.node.past import End, remove, write_end
-from managers.node.sealed import write_sealed
 
 __all__ = ["HostedSession"]
 
@@ -124,7 +122,7 @@ class HostedSession:
         streams = streaming_links(piece.graph)
         self._make_directory()
         try:
-            self._keeper = LocalKeeper(directory, self.name, clock, piece.graph)
+            self._keeper = LocalKeeper(directory, self.name, clock)
             self._save(piece)
             self.exchange = NodeExchange(
                 piece,
@@ -346,7 +344,7 @@ class HostedSession:
         return {
             "drops": statistics.drops,
             "settled": statistics.settled,
-            "running": statistics.running,
+            **msgspec.structs.asdict(Attempts() if is_over else self.session.attempts()),
             "states": picture.totals(statistics),
             "rate": rate,
             "remaining": left / rate if rate > 0 and not is_over else None,
@@ -388,9 +386,9 @@ class HostedSession:
         try:
             with (self.directory / "slice.dfs").open("wb") as stream:
                 stream.writelines(dump_slice(piece))
+            (self.directory / "deployment.json").write_bytes(msgspec.json.encode(self._deployment))
         except OSError as error:
             raise StorageError(f"cannot be written: {error.strerror}", where=str(self.directory)) from error
-        write_sealed(self.directory / "deployment.json", self._deployment)
 
     def _journal(self, piece: Slice, streams: tuple[int, ...]) -> Journal:
         header = JournalHeader(self.name, digest(piece.graph), self._clock.now(), streams)
@@ -400,15 +398,12 @@ class HostedSession:
         """What a later life of this node is to know."""
         failures = tuple(picture.failure_info(one, self.piece.node) for one in self.session.ask(Session.reports))
         held = self.session.ask(Session.held)
-        directory = f"{self.directory}/"
-        own = self.piece.is_own
-        contents = {row: ContentRecord.of(handle, directory) for row, handle in held.items() if own[row]}
-        end = End(whole=self.whole, detail=self.detail(), failures=failures, contents=contents)
+        contents = {row: handle for row, handle in held.items() if handle.kind in ("file", "directory")}
         try:
-            write_end(self.directory, end)
-        except StorageError as error:
+            write_end(self.directory, End(detail=self.detail(), failures=failures, contents=contents))
+        except OSError as error:
             # Another process will find the same in the journal.
-            self.session.notes.append(error.text)
+            self.session.notes.append(str(refused("write", self.directory / "end.msgpack", error)))
 
     def _write_summary(self, result: SessionResult) -> None:
         try:

@@ -8,6 +8,7 @@ import threading
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import psutil
 
 from dropflow import __version__
@@ -32,18 +33,19 @@ from dropflow.ids import drop_file_name, session_directory_name
 from dropflow.rest.about import about
 from dropflow.rest.contents import MEDIA_TYPE as CONTENTS
 from dropflow.rest.contents import ContentsRequest, write_records
-from dropflow.rest.lists import ResultList
+from dropflow.rest.lists import FailureList, ResultList
 from dropflow.rest.naming import locate
 from dropflow.rest.schema import (
+    FIRST_PAGE,
     Child,
     Download,
     DropDetail,
     DropPage,
     DropQuery,
-    FailureInfo,
     Load,
     ManagerInfo,
     NodeInfo,
+    PageQuery,
     Role,
     SessionDetail,
     SessionInfo,
@@ -60,7 +62,7 @@ from managers.node.bells import Bells
 from managers.node.downloads import content_download, file_download
 from managers.node.fetchers import Fetchers
 from managers.node.hosting import HostedSession
-from managers.node.past import DamagedSession, PastSession, find, restored
+from managers.node.past import PastSession, find, restored
 from managers.node.watch import PeerWatch
 
 __all__ = ["NodeManager"]
@@ -185,12 +187,7 @@ class NodeManager:
             incarnation=self._links.incarnation,
             key=self._key.fingerprint if self._key is not None else "",
             root=str(self._root),
-            findings=self._findings(),
         )
-
-    def _findings(self) -> tuple[str, ...]:
-        with self._lock:
-            return tuple(past.finding for past in self._past.values() if past.finding)
 
     def nodes(self) -> tuple[NodeInfo, ...]:
         """Itself."""
@@ -348,15 +345,15 @@ class NodeManager:
         hosted = self._find(session)
         return picture.page(hosted.session, hosted.piece, query, whole=hosted.whole)
 
-    def drop(self, session: str, drop: str) -> DropDetail:
+    def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
         """One drop."""
         hosted, row = self._find(session), self._row(session, drop)
-        return picture.detail_of(hosted.session, hosted.piece, row, hosted.directory / "logs")
+        return picture.detail_of(hosted.session, hosted.piece, row, hosted.directory / "logs", query)
 
-    def failures(self, session: str) -> tuple[FailureInfo, ...]:
-        """All root causes."""
+    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+        """A page of the root causes."""
         reports = self._find(session).session.ask(lambda live: live.reports())
-        return tuple(picture.failure_info(report, self.name) for report in reports)
+        return FailureList.page([picture.failure_info(report, self.name) for report in reports], query)
 
     def log(self, session: str, drop: str) -> Download:
         """What a drop wrote to its log."""
@@ -396,7 +393,7 @@ class NodeManager:
             state = hosted.session.ask(lambda live: live.core.state(row)).name
             if state == "COMPLETED" and isinstance(hosted, PastSession):
                 raise GoneError(
-                    f"the content of drop {name} {hosted.why_gone(row)}",
+                    f"the content of drop {name} went with the process that ran session {session!r}",
                     where=session,
                     hint="submit the graph again; set persist on its node to keep it",
                 )
@@ -519,7 +516,7 @@ class NodeManager:
         for hosted in done[: max(len(done) - _KEPT, 0)]:
             try:
                 past = restored(hosted.directory, self.name, self._clock)
-            except DropflowError as error:
+            except (DropflowError, OSError, msgspec.MsgspecError) as error:
                 _log.warning("session %s stays in memory: %s", hosted.name, error, extra={"session": hosted.name})
                 continue
             with self._lock:
@@ -534,10 +531,10 @@ class NodeManager:
                 del self._sessions[hosted.name]
         self._links.forget(hosted.name)
 
-    def _known(self, session: str) -> HostedSession | PastSession | DamagedSession | None:
+    def _known(self, session: str) -> HostedSession | PastSession | None:
         return self._sessions.get(session) or self._past.get(session)
 
-    def _find(self, session: str) -> HostedSession | PastSession | DamagedSession:
+    def _find(self, session: str) -> HostedSession | PastSession:
         found = self._known(session)
         if found is None:
             raise NotFoundError(f"there is no session {session!r} on node {self.name}")

@@ -16,6 +16,7 @@ from dropflow.engine.reports import FailureReport
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import UsageError
 from dropflow.graph.names import oid, oids, row_of
+from dropflow.graph.physical import Adjacency
 from dropflow.graph.slicing import Slice
 from dropflow.graph.templates import Kind
 from dropflow.ids import drop_file_name
@@ -27,6 +28,7 @@ from dropflow.rest.schema import (
     FailureInfo,
     LogicalNode,
     Neighbour,
+    PageQuery,
     ResultInfo,
 )
 from dropflow.states import DropState
@@ -34,7 +36,6 @@ from dropflow.states import DropState
 __all__ = ["detail_of", "failure_info", "logical_nodes", "page", "results", "totals"]
 
 _PARAMETER = 2000
-_NEIGHBOURS = 1000
 
 T = TypeVar("T")
 
@@ -195,13 +196,12 @@ def _info(piece: Slice, row: int, state: int, attempt: int, handle: Handle | Non
     )
 
 
-def detail_of(session: Asked, piece: Slice, row: int, logs: Path) -> DropDetail:
-    """Everything about one drop."""
+def detail_of(session: Asked, piece: Slice, row: int, logs: Path, query: PageQuery) -> DropDetail:
+    """Everything about one drop; `query` says which of its neighbours."""
     graph = piece.graph
     template = graph.templates[graph.template[row]]
     before, after = graph.predecessors, graph.successors
-    ins = slice(before.ptr[row], min(before.ptr[row + 1], before.ptr[row] + _NEIGHBOURS))
-    outs = slice(after.ptr[row], min(after.ptr[row + 1], after.ptr[row] + _NEIGHBOURS))
+    ins, outs = _window(before, row, query), _window(after, row, query)
 
     def look(live: Live) -> tuple[Sequence[str], int, Handle | None, FailureReport | None, bytes]:
         core = live.core
@@ -238,10 +238,19 @@ def detail_of(session: Asked, piece: Slice, row: int, logs: Path) -> DropDetail:
             neighbour(other, links[link].source_port if is_app else links[link].target_port)
             for other, link in zip(after.neighbour[outs].tolist(), after.link[outs].tolist(), strict=True)
         ),
+        input_count=int(before.ptr[row + 1] - before.ptr[row]),
+        output_count=int(after.ptr[row + 1] - after.ptr[row]),
         has_log=(logs / f"{drop_file_name(name)}.log").exists(),
         has_data=not is_app and handle is not None and handle.kind != "null",
         parameters={argument.name: _text(argument.value) for argument in template.arguments},
     )
+
+
+def _window(edges: Adjacency, row: int, query: PageQuery) -> slice:
+    """Return where a page of the neighbours of a drop is among all of them."""
+    first, end = int(edges.ptr[row]), int(edges.ptr[row + 1])
+    start = min(first + query.offset, end)
+    return slice(start, min(start + query.limit, end))
 
 
 def _global(piece: Slice, cause: int) -> int:

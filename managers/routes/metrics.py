@@ -67,7 +67,13 @@ class _Manager(Collector):
         yield _counted("dropflow_drops", "Drops of all sessions by state.", "state", drops, DropState.__members__)
         running = float(sum(session.running for session in sessions))
         rate = sum(session.rate for session in sessions if session.status == "RUNNING")
-        yield GaugeMetricFamily("dropflow_attempts_running", "Attempts of applications that run now.", running)
+        yield GaugeMetricFamily("dropflow_attempts_running", "Attempts that are with a worker.", running)
+        waiting = (
+            ("queued", "Attempts that wait for a worker.", sum(session.queued for session in sessions)),
+            ("ready", "Attempts that wait for room in the queue of the workers.", sum(one.ready for one in sessions)),
+        )
+        for name, text, number in waiting:
+            yield GaugeMetricFamily(f"dropflow_attempts_{name}", text, float(number))
         yield GaugeMetricFamily("dropflow_settled_per_second", "Drops settled per second, lately.", rate)
         states: Counter[str] = Counter(node.state for node in nodes)
         yield _counted("dropflow_nodes", "Node managers by state.", "state", states, ("alive", "suspect", "lost"))

@@ -29,6 +29,7 @@ from dropflow.rest.schema import (
     DropPage,
     DropQuery,
     ManagerInfo,
+    PageQuery,
     SessionDetail,
     SessionInfo,
     SubmitQuery,
@@ -146,7 +147,7 @@ def _session_routes(to: "_Handlers") -> list[Route]:
         row("DELETE", _SESSION, to.delete, "Forget a session and what it left behind", answer=Done),
         row("POST", _SESSION + "/cancel", to.cancel, "Stop a session", body=CancelRequest, answer=SessionInfo),
         row("GET", _SESSION + "/events", to.events, "Changes as they happen", gives="text/event-stream"),
-        row("GET", _SESSION + "/failures", to.failures, "All root causes of failures", answer=FailureList),
+        row("GET", _SESSION + "/failures", to.failures, "Root causes", query=PageQuery, answer=FailureList),
         row("GET", _SESSION + "/results", to.results, "What the session left for people", answer=ResultList),
         row("POST", _SESSION + "/contents", to.contents, "Download contents", body=ContentsRequest, gives=CONTENTS),
         row("GET", _SESSION + "/journal", to.journal, "Download the journal", gives="application/octet-stream"),
@@ -173,7 +174,7 @@ def _drop_routes(to: "_Handlers") -> list[Route]:
 
     return [
         row(_SESSION + "/drops", to.drops, "A page of the drops that match", query=DropQuery, answer=DropPage),
-        row(_DROP, to.drop, "Everything about one drop", answer=DropDetail),
+        row(_DROP, to.drop, "One drop, and a page of its neighbours", query=PageQuery, answer=DropDetail),
         row(_DROP + "/log", to.log, "Download the log of a drop", gives="text/plain"),
         row(_DROP + "/data", to.data, "Download the content of a data drop", gives="application/octet-stream"),
     ]
@@ -259,10 +260,10 @@ class _Handlers:
         return self._manager.drops(_session(call), call.query)
 
     def drop(self, call: Call) -> DropDetail:
-        return self._manager.drop(_session(call), _named(call, "drop"))
+        return self._manager.drop(_session(call), _named(call, "drop"), call.query)
 
     def failures(self, call: Call) -> FailureList:
-        return FailureList(failures=self._manager.failures(_session(call)))
+        return self._manager.failures(_session(call), call.query)
 
     def results(self, call: Call) -> ResultList:
         return self._manager.results(_session(call))

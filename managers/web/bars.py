@@ -34,7 +34,8 @@ GROUPS = (
     Group("error", "error", ("ERROR",)),
     Group("skipped", "skipped", ("SKIPPED",)),
     Group("cancelled", "cancelled", ("CANCELLED",)),
-    Group("running", "running", ("WRITING",)),
+    # An attempt may still wait for a worker: what runs is a figure of its own.
+    Group("running", "active", ("WRITING",)),
     Group("waiting", "waiting", ("INITIALIZED",)),
 )
 

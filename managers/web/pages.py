@@ -14,17 +14,27 @@ import msgspec
 from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.rest.assets import STATIC, asset_routes
 from dropflow.rest.kit import Answer, Call, Route, Streams
-from dropflow.rest.schema import DropQuery
+from dropflow.rest.schema import DropQuery, PageQuery
 from dropflow.rest.status import STATUSES
 from managers.api import Manager
 from managers.web.actions import action_routes
 from managers.web.answers import page_answer
 from managers.web.preview import PICTURE_LIMIT, picture_type, read_start
-from managers.web.templates import Pages, drop_url, drops_url, picture_url, session_api, session_url, sessions_url
+from managers.web.templates import (
+    Pages,
+    causes_url,
+    drop_url,
+    drops_url,
+    picture_url,
+    session_api,
+    session_url,
+    sessions_url,
+)
 from managers.web.views import (
     DropView,
     SessionQuery,
     SessionView,
+    causes_view,
     drop_view,
     nodes_view,
     overview_view,
@@ -103,7 +113,7 @@ def _details(manager: Manager, pages: Pages) -> list[Route]:
 
     def drop(call: Call) -> object:
         def find(name: str) -> DropView:
-            return drop_view(manager, call.path["session"], name)
+            return drop_view(manager, call.path["session"], name, call.query)
 
         def find_whole(name: str) -> DropView:
             view = find(name)
@@ -115,11 +125,32 @@ def _details(manager: Manager, pages: Pages) -> list[Route]:
         return view if is_twin else page_answer(_drop_page(pages, view), call)
 
     return [
+        *_causes(manager, pages),
         _page("/sessions/{session}", session, "One session; its twin is SESSION.json.", DropQuery),
-        _page("/sessions/{session}/drops/{drop}", drop, "One drop; its twin is DROP.json."),
+        _page("/sessions/{session}/drops/{drop}", drop, "One drop; its twin is DROP.json.", PageQuery),
         _page(
             "/sessions/{session}/pictures/{drop}", lambda call: _picture(manager, call), "Content that is a picture."
         ),
+    ]
+
+
+def _causes(manager: Manager, pages: Pages) -> list[Route]:
+    def causes(call: Call) -> Answer:
+        view = causes_view(manager, call.path["session"], call.query)
+        own = causes_url(view.session.session)
+        twin = causes_url(view.session.session, call.query).replace(own, own + _TWIN, 1)
+
+        def address(offset: int) -> str:
+            return causes_url(view.session.session, msgspec.structs.replace(call.query, offset=offset))
+
+        return page_answer(pages.render("causes", manager=view.manager, twin=twin, view=view, address=address), call)
+
+    def causes_twin(call: Call) -> object:
+        return causes_view(manager, call.path["session"], call.query)
+
+    return [
+        _page("/sessions/{session}/causes", causes, "Root causes of failures.", PageQuery),
+        _page(f"/sessions/{{session}}/causes{_TWIN}", causes_twin, "Root causes as JSON.", PageQuery),
     ]
 
 
@@ -153,8 +184,14 @@ def _session_page(pages: Pages, view: SessionView, *, is_brief: bool) -> str:
 
 def _drop_page(pages: Pages, view: DropView) -> str:
     name, oid = view.session.session, view.drop.oid
-    twin, picture = drop_url(name, oid) + _TWIN, picture_url(name, oid)
-    return pages.render("drop", manager=view.manager, twin=twin, view=view, picture=picture)
+
+    def address(offset: int) -> str:
+        return drop_url(name, oid, msgspec.structs.replace(view.query, offset=offset))
+
+    own = drop_url(name, oid)
+    twin = drop_url(name, oid, view.query).replace(own, own + _TWIN, 1)
+    shown = {"picture": picture_url(name, oid), "address": address}
+    return pages.render("drop", manager=view.manager, twin=twin, view=view, **shown)
 
 
 def _picture(manager: Manager, call: Call) -> Answer:

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import bottle
 
-from dropflow.rest.schema import DropQuery, FailureInfo, ManagerInfo
+from dropflow.rest.schema import FIRST_PAGE, DropQuery, FailureInfo, ManagerInfo, PageQuery
 from managers.web.bars import GROUPS, grouped, segments, session_style, state_style, state_word
 from managers.web.causes import causes
 from managers.web.views import SessionQuery
@@ -18,6 +18,7 @@ from managers.web.wording import count, per_second, shown, size, span, stamp
 __all__ = [
     "Pages",
     "api_url",
+    "causes_url",
     "drop_url",
     "drops_url",
     "failure_url",
@@ -27,6 +28,7 @@ __all__ = [
     "sessions_url",
 ]
 
+_Query = DropQuery | SessionQuery | PageQuery
 _FOLDER = Path(__file__).with_name("templates")
 
 
@@ -39,9 +41,14 @@ def session_url(session: str) -> str:
     return f"/sessions/{_quoted(session)}"
 
 
-def drop_url(session: str, oid: str) -> str:
-    """Return the page of a drop."""
-    return f"{session_url(session)}/drops/{_quoted(oid)}"
+def causes_url(session: str, query: PageQuery = FIRST_PAGE) -> str:
+    """Return the page of the root causes of a session."""
+    return f"{session_url(session)}/causes{_asked(query, FIRST_PAGE)}"
+
+
+def drop_url(session: str, oid: str, query: PageQuery = FIRST_PAGE) -> str:
+    """Return the page of a drop; `query` says which of its neighbours it lists."""
+    return f"{session_url(session)}/drops/{_quoted(oid)}{_asked(query, FIRST_PAGE)}"
 
 
 def picture_url(session: str, oid: str) -> str:
@@ -74,7 +81,7 @@ def sessions_url(query: SessionQuery) -> str:
     return "/sessions" + _asked(query, SessionQuery())
 
 
-def _asked(query: DropQuery | SessionQuery, default: DropQuery | SessionQuery) -> str:
+def _asked(query: _Query, default: _Query) -> str:
     fields = query.__struct_fields__
     given = {name: getattr(query, name) for name in fields if getattr(query, name) != getattr(default, name)}
     return f"?{urlencode(given)}" if given else ""
@@ -109,6 +116,7 @@ class Pages:
 _SHARED: dict[str, object] = {
     "api_url": api_url,
     "causes": causes,
+    "causes_url": causes_url,
     "count": count,
     "drop_url": drop_url,
     "failure_url": failure_url,

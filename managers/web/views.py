@@ -11,14 +11,16 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.errors import DropflowError
-from dropflow.rest.lists import ResultList
+from dropflow.rest.lists import FailureList, ResultList
 from dropflow.rest.schema import (
+    FIRST_PAGE,
     Child,
     DropDetail,
     DropPage,
     DropQuery,
     ManagerInfo,
     NodeInfo,
+    PageQuery,
     ResultInfo,
     SessionDetail,
     SessionInfo,
@@ -27,12 +29,14 @@ from managers.api import Manager
 from managers.web.preview import LogTail, Preview, preview_of, tail_of
 
 __all__ = [
+    "CausesView",
     "DropView",
     "NodesView",
     "OverviewView",
     "SessionQuery",
     "SessionView",
     "SessionsView",
+    "causes_view",
     "drop_view",
     "nodes_view",
     "overview_view",
@@ -97,12 +101,22 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
         return self.session.is_over
 
 
+class CausesView(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the root causes of a session."""
+
+    manager: ManagerInfo
+    session: SessionDetail
+    causes: FailureList
+    warnings: tuple[str, ...] = ()
+
+
 class DropView(msgspec.Struct, frozen=True, kw_only=True):
     """One drop, with the end of its log and the beginning of its content."""
 
     manager: ManagerInfo
     session: SessionInfo
     drop: DropDetail
+    query: PageQuery
     log: LogTail | None = None
     data: Preview | None = None
     warnings: tuple[str, ...] = ()
@@ -188,7 +202,22 @@ def session_view(manager: Manager, session: str, query: DropQuery) -> SessionVie
     )
 
 
-def drop_view(manager: Manager, session: str, drop: str) -> DropView:
+def causes_view(manager: Manager, session: str, query: PageQuery) -> CausesView:
+    """A page of the root causes of a session.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such session.
+    """
+    found = manager.failures(session, query)
+    missing = tuple(
+        f"Node {node} could not be asked: its causes are those that it told last." for node in found.missing
+    )
+    return CausesView(manager=manager.info(), session=manager.session(session), causes=found, warnings=missing)
+
+
+def drop_view(manager: Manager, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropView:
     """One drop of a session.
 
     Raises
@@ -196,13 +225,14 @@ def drop_view(manager: Manager, session: str, drop: str) -> DropView:
     NotFoundError
         There is no such session, or no such drop in it.
     """
-    detail, around = manager.drop(session, drop), _Around()
+    detail, around = manager.drop(session, drop, query), _Around()
     log = around.ask(lambda: tail_of(manager.log(session, detail.oid)), None) if detail.has_log else None
     data = around.ask(lambda: preview_of(manager.data(session, detail.oid)), None) if detail.has_data else None
     return DropView(
         manager=manager.info(),
         session=msgspec.convert(manager.session(session), SessionInfo, from_attributes=True),
         drop=detail,
+        query=query,
         log=log,
         data=data,
         warnings=tuple(around.warnings),

@@ -110,7 +110,7 @@ def test_status_tells_by_its_exit_status(ask: Ask, session: str, status: int) ->
 
 def test_status_names_root_causes_and_the_way_to_their_logs(ask: Ask, manager: FakeManager) -> None:
     """For each cause: the drop, the text, the hint, and the command that shows its log."""
-    failure = manager.failures("failed")[0]
+    failure = manager.failures("failed").failures[0]
     answer = ask("status", "failed")
 
     assert failure.text in answer.text

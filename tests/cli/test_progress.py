@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dropflow.cli import progress
 from dropflow.cli.progress import progress_for
-from dropflow.engine.statistics import NodeStatistics, Statistics
+from dropflow.engine.statistics import Attempts, NodeStatistics, Statistics
 from dropflow.states import DropState, SessionState
 
 
@@ -34,7 +34,7 @@ def picture(*nodes: NodeStatistics, seconds: float = 2.0) -> Statistics:
         seconds=seconds,
         drops=sum(item.total for item in nodes),
         settled=sum(item.settled for item in nodes),
-        running=sum(item.counts[DropState.WRITING] for item in nodes),
+        attempts=Attempts(running=sum(item.counts[DropState.WRITING] for item in nodes)),
         nodes=nodes,
     )
 
@@ -73,7 +73,7 @@ def test_bars_are_full_and_hide_nothing(counts: list[int]) -> None:
 def test_the_caption_tells_rate_and_time() -> None:
     """The last line sums up the session."""
     assert (
-        "6 of 8 drops, 1 running, 3 a second, 2.0 s"
+        "6 of 8 drops, 1 running, 0 waiting for a worker, 3 a second, 2.0 s"
         in shown(picture(node("Grid", COMPLETED=6, WRITING=1, INITIALIZED=1)))[-1]
     )
 

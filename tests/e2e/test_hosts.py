@@ -228,7 +228,7 @@ def test_a_full_disk_fails_the_session_that_filled_it(small_disk: Path, tmp_path
         submit(client, scattered(pipeline(length=10), ["roomy"], 1), "fine")
         submit(client, _greedy(), "greedy")
         detail = finished(client, "greedy")
-        failures = client.failures("greedy")
+        failures = client.failures("greedy").failures
         other = finished(client, "fine")
         client.delete("greedy")
         submit(client, placed(pipeline(seconds=0.0), {"S0-1": "full"}, "roomy"), "after")

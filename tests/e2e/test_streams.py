@@ -264,7 +264,7 @@ def test_a_full_disk_where_a_stream_is_read_is_told(small_disk: Path, tmp_path: 
             }
         )
         ended = cluster.run(line("head -c 10000000 /dev/zero", "wc -c", (0, 0, 1)))
-        failures = cluster["b"].failures("s")
+        failures = cluster["b"].failures("s").failures
         left = [*small_disk.rglob("tmp/*")]
         again = cluster.run(line("head -c 1000000 /dev/zero", "wc -c", (0, 0, 1)), "again")
 

@@ -55,6 +55,11 @@ class InlineRunner:
         if outcomes and self._deliver is not None:
             self._deliver(outcomes)
 
+    @property
+    def busy(self) -> int:
+        """One while an attempt runs."""
+        return int(self._current != _NOTHING)
+
     def abort(self, drop: int, attempt: int) -> None:
         """Stop an attempt if it is the one that runs."""
         if (drop, attempt) == self._current:

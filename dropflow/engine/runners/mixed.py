@@ -37,6 +37,11 @@ class MixedRunner:
         if len(waiting) < len(tasks):
             self._computing.submit([task for task in tasks if not self._waits[task.template]])
 
+    @property
+    def busy(self) -> int:
+        """Attempts that run in either place."""
+        return self._waiting.busy + self._computing.busy
+
     def abort(self, drop: int, attempt: int) -> None:
         """Stop an attempt, wherever it is."""
         self._waiting.abort(drop, attempt)

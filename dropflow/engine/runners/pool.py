@@ -21,7 +21,7 @@ import selectors
 import socket
 import subprocess
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
@@ -191,6 +191,13 @@ class WorkerPool:
             self._recall(now)
             for worker in self._workers:
                 self._flush(worker)
+        self._count_busy()
+
+    def _count_busy(self) -> None:
+        """Let each runner know how many workers are at an attempt of it: the first of those that they were given."""
+        busy = Counter(next(iter(worker.assigned.values()))[0] for worker in self._workers if worker.assigned)
+        for number, runner in self._runners.items():
+            runner.busy = busy[number]
 
     def _give_up(self, error: Exception) -> None:
         """Fail everything that the workers have or wait for, now and from now on."""
@@ -464,6 +471,7 @@ class PooledRunner:
         self.window = 2 * MOST_AHEAD * pool.size
         self.number = number
         self.spec = spec
+        self.busy = 0
         self.pending: deque[Task] = deque()
         self.broken: Failure | None = None
         self.leaving = False

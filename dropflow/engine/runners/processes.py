@@ -35,6 +35,11 @@ class ProcessRunner:
         """Queue `tasks`."""
         self._runner.submit(tasks)
 
+    @property
+    def busy(self) -> int:
+        """Attempts that workers are at."""
+        return self._runner.busy
+
     def abort(self, drop: int, attempt: int) -> None:
         """Forget an attempt that waits; if it runs, ask its worker to stop it, and kill that after two seconds."""
         self._runner.abort(drop, attempt)

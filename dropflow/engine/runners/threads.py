@@ -51,6 +51,11 @@ class ThreadRunner:
         for task in tasks:
             self._queue.put(task)
 
+    @property
+    def busy(self) -> int:
+        """Attempts that threads are at."""
+        return len(self._running)
+
     def abort(self, drop: int, attempt: int) -> None:
         """Take an attempt out of the queue, or stop what can be stopped of it."""
         with self._lock:

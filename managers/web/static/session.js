@@ -74,6 +74,7 @@ function paint() {
   figure("settled", count(session.settled));
   figure("drops", count(session.drops));
   figure("running", count(session.running));
+  figure("waiting", count(session.queued + session.ready));
   figure("rate", perSecond(session.rate));
   figure("remaining", span(isOver ? null : session.remaining));
   paintTime();

@@ -39,22 +39,24 @@
 </section>
 % end
 <div class="block columns">
-% for title, neighbours in (("Inputs", drop.inputs), ("Outputs", drop.outputs)):
+% for title, neighbours, total in (("Inputs", drop.inputs, drop.input_count), ("Outputs", drop.outputs, drop.output_count)):
 <section aria-labelledby="{{title.lower()}}-title">
-<div class="section-head"><h2 id="{{title.lower()}}-title">{{title}}</h2><span class="muted">{{count(len(neighbours))}}</span></div>
+<div class="section-head"><h2 id="{{title.lower()}}-title">{{title}}</h2><span class="muted">{{count(total)}}</span></div>
 % if neighbours:
 <div class="table tall" tabindex="0" role="region" aria-label="{{title}}"><table>
 <thead><tr><th scope="col">Drop</th><th scope="col">State</th><th scope="col" class="at-middle">Port</th></tr></thead>
 <tbody>
-% for other in neighbours[:200]:
+% for other in neighbours:
 <tr data-row="{{other.drop}}"><th scope="row"><a href="{{drop_url(name, other.oid)}}"><bdi class="clip">{{shown(other.name, 120)}}</bdi></a><span class="sub mono clip"><bdi>{{shown(other.oid, 120)}}</bdi></span></th><td><span class="state {{state_style(other.state)}}" title="{{other.state}}">{{state_word(other.state)}}</span></td><td class="at-middle short"><bdi>{{shown(other.port, 80) if other.port else "–"}}</bdi></td></tr>
 % end
 </tbody></table></div>
-% if len(neighbours) > 200:
-<p class="muted small">These are the first 200; the others are in <a href="{{twin}}">the JSON of this page</a>.</p>
-% end
+% elif total:
+<p class="muted">None on this page.</p>
 % else:
 <p class="muted">None.</p>
+% end
+% if total > view.query.limit or view.query.offset:
+% include("pager.tpl", label=f"Pages of {title.lower()}", things=title.lower(), offset=view.query.offset, limit=view.query.limit, total=total, address=address)
 % end
 </section>
 % end

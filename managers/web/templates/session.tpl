@@ -40,6 +40,7 @@
 <dl class="figures block-small">
 <div><dt>Settled</dt><dd><span data-figure="settled">{{count(session.settled)}}</span> <small>of <span data-figure="drops">{{count(session.drops)}}</span></small></dd></div>
 <div><dt>Running now</dt><dd data-figure="running">{{count(session.running)}}</dd></div>
+<div><dt>Waiting for a worker</dt><dd data-figure="waiting">{{count(session.queued + session.ready)}}</dd></div>
 <div><dt>Rate</dt><dd data-figure="rate">{{per_second(session.rate) if session.rate else "–"}}</dd></div>
 <div><dt>Time</dt><dd data-figure="seconds">{{span(session.seconds)}}</dd></div>
 <div><dt>Time left</dt><dd data-figure="remaining">{{span(session.remaining)}}</dd></div>
@@ -51,7 +52,7 @@
 % found = causes(session.failures)
 % if found:
 <section class="block" aria-labelledby="failures-title">
-<div class="section-head"><h2 id="failures-title">Failures by root cause</h2><span class="muted">{{count(len(found))}}{{" or more" if len(session.failures) >= 100 else ""}} {{"cause" if len(found) == 1 else "causes"}}, {{count(numbers["error"])}} {{"drop" if numbers["error"] == 1 else "drops"}} in error</span></div>
+<div class="section-head"><h2 id="failures-title">Failures by root cause</h2><a href="{{causes_url(name)}}">All causes</a><span class="muted">{{count(numbers["error"])}} {{"drop" if numbers["error"] == 1 else "drops"}} in error{{f", {count(session.unlisted)} of them because of causes that are not listed here" if session.unlisted > 0 else ""}}</span></div>
 % for cause in found[:5]:
 % include("failure.tpl", cause=cause, session=name)
 % end

@@ -15,6 +15,7 @@ from dropflow.engine.reports import SessionResult
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.engine.session import Session
+from dropflow.engine.statistics import Statistics
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.states import SessionState
@@ -80,6 +81,32 @@ def test_a_session_is_cancelled_without_harm_to_the_others(pool: WorkerPool, tmp
     two.join(30)
 
     assert [result.status for result in results + other] == [SessionState.CANCELLED, SessionState.FINISHED]
+
+
+@pytest.mark.parametrize("place", ["processes", "threads"])
+def test_no_more_attempts_run_than_there_are_workers(pool: WorkerPool, tmp_path: Path, place: str) -> None:
+    """Of 20 attempts that may run, two are with a worker, some wait for one, and the others for room in that queue."""
+    graph = draw(WIDE, **{f"B{number}": {"component": "hang"} for number in range(20)})
+    session = _session(graph, pool, tmp_path / "s")
+    if place == "threads":
+        spec = ExecutorSpec(session="s", directory="", templates=graph.templates, links=graph.links)
+        session._runner = ThreadRunner(ScriptedExecutor(spec), threads=2)
+    session._runner.window = 6
+    seen = threading.Event()
+
+    def look(found: Statistics) -> None:
+        if (found.attempts.running, found.attempts.queued, found.attempts.ready) == (2, 4, 14):
+            seen.set()
+
+    session._on_statistics = look
+    results: list[SessionResult] = []
+    thread = _start(session, results)
+    was_seen = seen.wait(30)
+    session.cancel()
+    thread.join(30)
+
+    assert was_seen, session.attempts()
+    assert [result.status for result in results] == [SessionState.CANCELLED]
 
 
 def test_an_outcome_that_cannot_be_sent_is_a_failure(pool: WorkerPool, tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_logs_and_data_come_from_the_node_that_has_them(world: World) -> None:
     two.write("s", 1, b"content")
     two.fail("s", 0, "broken")
     island = world.composite("n1", "n2")
-    failed = island.failures("s")[0].drop
+    failed = island.failures("s").failures[0].drop
     written = two.drops("s", DropQuery(row=1)).drops[0].oid
 
     assert b"broken" in b"".join(island.log("s", failed).chunks)
@@ -345,7 +345,7 @@ def test_sessions_on_a_silent_node_are_not_known_and_others_go_on(world: World) 
     found = island.session("s")
     assert (found.status, found.drops, found.unknown) == ("UNKNOWN", 41, ("n2",))
     assert f"its part was RUNNING at 2027-01-15 08:00:00 UTC, when 0 of its {left} drops were settled" in found.text
-    assert island.failures("s") == ()
+    assert island.failures("s").failures == ()
     assert island.watch("s", version=0, seconds=60).status == "UNKNOWN"
     assert island.session("other").status == "RUNNING"
     assert island.drops("s", DropQuery()).missing == ("n2",)

@@ -32,7 +32,7 @@ from dropflow.rest.contents import (
     Wanted,
     read_records,
 )
-from dropflow.rest.schema import Download, DropQuery, SubmitQuery
+from dropflow.rest.schema import Download, DropQuery, PageQuery, SubmitQuery
 from managers.composite.merging import merge_failures
 from managers.deployment import Place, subset
 from managers.node.manager import NodeManager
@@ -283,6 +283,30 @@ def test_the_end_of_an_id_is_refused_by_a_node_that_has_a_part_of_the_session(ma
         cluster["a"].data("s", "data_0")
 
 
+def test_long_lists_come_in_pages(make_cluster: Make) -> None:
+    """No cause and no neighbour is cut off: pages reach all of them, and tell how many there are."""
+    copies = 130
+    drawing = GraphBuilder("wide").app("MAKE").app("TAKE", error_threshold=100.0)
+    for number in range(copies):
+        name = str(number)
+        drawing.app(f"FAIL{name}", **_bash("exit 3")).data(f"d{name}").data(f"e{name}")
+        drawing.connect(f"FAIL{name}", f"d{name}").connect("MAKE", f"e{name}").connect(f"d{name}", "TAKE")
+    node = make_cluster(1)["a"]
+    node.submit(drawing.build(), SubmitQuery(session="s"))
+    detail = until(node, "s", lambda found: bool(found.finished))
+
+    assert detail.states["ERROR"] == 2 * copies
+    assert (len(detail.failures), detail.unlisted) == (100, 2 * (copies - 100))
+    last = node.failures("s", PageQuery(offset=100, limit=50))
+    assert (last.total, len(last.failures)) == (copies, copies - 100)
+    assert not {one.drop for one in last.failures} & {one.drop for one in detail.failures}
+    first = node.drop("s", "wide_MAKE_0")
+    assert (first.output_count, len(first.outputs), first.input_count) == (copies, 100, 0)
+    rest = node.drop("s", "wide_MAKE_0", PageQuery(offset=100, limit=1000)).outputs
+    assert len({one.oid for one in (*first.outputs, *rest)}) == copies
+    assert node.drop("s", "wide_TAKE_0", PageQuery(offset=200)).inputs == ()
+
+
 def test_contents_of_many_drops_come_in_one_answer(make_cluster: Make) -> None:
     """Each content comes whole, or not again, or with the reason why it cannot be had."""
     cluster = make_cluster(2)
@@ -399,10 +423,10 @@ def test_the_cause_elsewhere_stays_elsewhere_when_a_session_leaves_the_memory(
     monkeypatch.setattr("managers.node.manager._KEPT", 0)
     cluster = make_cluster(2)
     cluster.run(_line(make="exit 3", take="cat %i0 > %o0"))
-    before = cluster["b"].failures("s")
+    before = cluster["b"].failures("s").failures
     cluster["b"]._sessions["s"]._thread.join()
     cluster["b"]._retire()
 
     assert "s" not in cluster["b"]._sessions
     assert [failure.node for failure in before] == [""]
-    assert cluster["b"].failures("s") == before
+    assert cluster["b"].failures("s").failures == before

@@ -61,7 +61,7 @@ def test_a_session_is_followed_to_its_end(serve: Any, look: Any) -> None:
 
     manager.advance("running", {6: "COMPLETED", 8: "WRITING"})
     expect(settled).to_have_text("8")
-    expect(page.locator("tr[data-row='8'] .state")).to_have_text("running")
+    expect(page.locator("tr[data-row='8'] .state")).to_have_text("active")
     manager.complete("running")
     expect(page.locator("#status")).to_have_text("finished")
     expect(page.locator("#live")).to_have_text("over")

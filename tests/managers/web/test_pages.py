@@ -111,6 +111,26 @@ def test_a_cause_on_another_node_leads_to_its_row(serve: Any) -> None:
     assert "/sessions/failed/drops/fan_a_0-1" in [found["href"] for tag, found in tags if tag == "a"]
 
 
+def test_causes_and_neighbours_have_pages(serve: Any) -> None:
+    """Each page leads to the next one until all have been shown."""
+    manager = FakeManager()
+    manager.add(fan(300), "s")
+    for drop in range(1, 131):
+        manager.fail("s", drop, f"no value {drop}")
+    url = serve(manager)
+    for path, wanted in (("/sessions/s/causes", 130), (drop_url("s", "fan_r_0"), 150)):
+        found, pages, address = set(), 0, path
+        while address:
+            tags, _ = read(ask(url, address).text)
+            links = [found.get("href", "") for tag, found in tags if tag == "a"]
+            found |= {link for link in links if link.startswith("/sessions/s/drops/fan_a_") and "?" not in link}
+            address = next((each["href"] for tag, each in tags if tag == "a" and each.get("rel") == "next"), "")
+            pages += 1
+        assert (len(found), pages) == (wanted, 2)
+
+    assert "30 of them because of causes that are not listed here" in read(ask(url, "/sessions/s").text)[1]
+
+
 def test_hostile_names_are_shown_and_do_nothing(serve: Any) -> None:
     """Whatever names, texts, logs and parameters hold, a page has only its own elements and attributes."""
     manager = FakeManager(name=HOSTILE)

@@ -1,0 +1,102 @@
+"""Figures of a session agree, on each node and merged: every drop in ERROR is counted behind exactly one cause."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow.engine.events import Begin, Lost
+from dropflow.engine.reports import Reporter
+from dropflow.engine.statistics import snapshot
+from dropflow.failure import Failure
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.schema import FailureInfo, SessionDetail
+from dropflow.testing.strategies import graphs
+from managers.composite.merging import Part, Standing, merge
+from managers.node import picture
+from tests.engine.test_core_slices import BOOM, Cluster, Node, _chance
+
+_GONE = Failure(code="DF220", kind="NodeLost", text="node n0 is lost")
+
+
+def _run(graph: PhysicalGraph, seed: int, nodes: int, steps: int | None) -> Cluster:
+    """A cluster after so many events, or at its end."""
+    chance = _chance(seed)
+    part = np.array([chance.randrange(nodes) for _ in range(graph.drops)], dtype=np.int32)
+    placed = replace(graph, part=part, places=tuple(f"n{at}" for at in range(nodes)))
+    fails = {drop: chance.randrange(4) for drop in range(graph.drops) if chance.random() < 0.4}
+    cluster = Cluster(placed, chance, fails=fails)
+    if steps is None:
+        cluster.run()
+        return cluster
+    for node in cluster.nodes.values():
+        cluster.step(node, Begin())
+    for _ in range(steps):
+        busy = [node for node in cluster.nodes.values() if node.waiting]
+        if busy:
+            node = chance.choice(busy)
+            cluster.step(node, cluster.next(node))
+    return cluster
+
+
+def _told(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
+    """What the manager of a node tells of its part."""
+    piece = node.piece
+    exchange: Any = SimpleNamespace(rows=piece.drop, on_node=lambda _: piece.ghosts.tolist())
+    known = {drop: BOOM for drop in node.core.causes.values() if drop >= 0 and piece.is_own[drop]}
+    reports = Reporter(piece.graph, node.core, str(Path()), exchange).reports(known, lost)
+    statistics = snapshot(node.core, 1.0)
+    return SessionDetail(
+        session="s",
+        graph="g",
+        status=node.core.status.name,
+        drops=statistics.drops,
+        settled=statistics.settled,
+        states=picture.totals(statistics),
+        nodes=(name,),
+        failures=tuple(picture.failure_info(report, name) for report in reports),
+    )
+
+
+def _behind(failures: tuple[FailureInfo, ...]) -> tuple[int, int]:
+    """Drops behind causes, and behind losses."""
+    causes = sum(failure.count for failure in failures if failure.drop)
+    return causes, sum(failure.count for failure in failures if not failure.drop)
+
+
+@given(graphs(), st.integers(0, 2**32), st.integers(1, 4), st.none() | st.integers(0, 30))
+def test_causes_add_up_to_the_drops_in_error(graph: PhysicalGraph, seed: int, nodes: int, steps: int | None) -> None:
+    """At any moment, on each node and merged: each cause with its victims, all together, are the drops in ERROR."""
+    cluster = _run(graph, seed, nodes, steps)
+    parts = [_told(name, node, []) for name, node in cluster.nodes.items()]
+    merged = merge([Part(name, part) for name, part in zip(cluster.nodes, parts, strict=True)], version=1)
+
+    for detail in (*parts, merged):
+        assert _behind(detail.failures) == (detail.states.get("ERROR", 0), 0)
+    assert len({failure.row for failure in merged.failures}) == len(merged.failures)
+
+
+@given(graphs(), st.integers(0, 2**32), st.integers(2, 4), st.integers(0, 30))
+def test_losses_add_up_to_the_drops_that_were_given_up(graph: PhysicalGraph, seed: int, nodes: int, steps: int) -> None:
+    """After a loss, the drops behind it are all those that were not settled, on the lost node and on the others."""
+    cluster = _run(graph, seed, nodes, steps)
+    parts = []
+    for name, node in cluster.nodes.items():
+        lost = []
+        if name != "n0" and not node.core.status.is_terminal:
+            lost.append(Lost("n0", _GONE))
+            node.core.handle(lost)
+        standing = Standing.FORGOTTEN if name == "n0" else Standing.CURRENT
+        parts.append(Part(name, _told(name, node, lost), standing))
+    merged = merge(parts, version=1)
+    states = Counter(merged.states)
+
+    assert _behind(merged.failures) == (
+        states["ERROR"],
+        states["CANCELLED"] + states["INITIALIZED"] + states["WRITING"],
+    )
