@@ -30,7 +30,8 @@ def private_directory(path: Path) -> Path:
     user = os.geteuid()
     # The superuser works in directories of others: a container does that on the volumes of its host.
     if user and found.st_uid not in (user, 0):
-        raise StorageError("the directory belongs to another user", where=str(path), hint="choose another directory")
+        hint = "choose another directory, such as a new one below it"
+        raise StorageError("the directory belongs to another user", where=str(path), hint=hint)
     if found.st_mode & stat.S_IWOTH:
         raise StorageError(
             "every user of this host can write to the directory", where=str(path), hint=f"chmod o-w {path}"

@@ -100,7 +100,8 @@ class AttemptOutput:
         except AppError as error:
             error.where = error.where or f"output '{self.port or self.name}'"
             raise
-        if self._edge.shared:
+        # The edges of this node do not show the producers on others.
+        if self._attempt.plans.may_be_shared(self._edge.template):
             body += separator(name)
         (self._part or self._begin()).write(body, text=is_text(name) or (name == "raw" and isinstance(value, str)))
 

@@ -59,6 +59,7 @@ class Plans:
         self.links = links
         self._apps: dict[int, AppPlan] = {}
         self._stores: dict[int, Store] = {}
+        self._shared: dict[int, bool] = {}
 
     def app(self, row: int) -> AppPlan:
         """Plan of an application."""
@@ -66,6 +67,14 @@ class Plans:
         if plan is None:
             plan = self._apps[row] = AppPlan(self.templates[row])
         return plan
+
+    def may_be_shared(self, row: int) -> bool:
+        """Whether drops of a data class may have several producers, of which other nodes may run some."""
+        found = self._shared.get(row)
+        if found is None:
+            producers = sum(link.target == row for link in self.links)
+            found = self._shared[row] = producers > 1 or bool(self.templates[row].collects)
+        return found
 
     def store(self, row: int) -> Store:
         """Store of a data class.

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Axis, Kind, Link, Template
 
-__all__ = ["Declarations", "EdgeTable", "expand_adapters", "match", "number_links"]
+__all__ = ["Declarations", "EdgeTable", "collecting", "expand_adapters", "match", "number_links"]
 
 _Wide = npt.NDArray[np.int64]
 _LATER = 1 << 40
@@ -241,3 +243,18 @@ def number_links(
         last = (link, drop)
         chosen[edge] = link
     return links, chosen
+
+
+def collecting(graph: PhysicalGraph) -> tuple[Template, ...]:
+    """The templates, with the ports at which a drop has several edges of one link: there the graph collects."""
+    before = graph.predecessors
+    target = np.repeat(np.arange(graph.drops, dtype=np.int64), np.diff(before.ptr))
+    edge, count = np.unique(target * max(len(graph.links), 1) + before.link, return_counts=True)
+    templates = list(graph.templates)
+    for row in np.unique(edge[count > 1] % max(len(graph.links), 1)).tolist():
+        link = graph.links[row]
+        known = templates[link.target]
+        if link.target_port not in known.collects:
+            ports = (*known.collects, link.target_port)
+            templates[link.target] = msgspec.structs.replace(known, collects=ports)
+    return tuple(templates)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dropflow.errors import BadGraphError
 from dropflow.graph.builder import from_columns
-from dropflow.graph.interchange_edges import Declarations, expand_adapters, match, number_links
+from dropflow.graph.interchange_edges import Declarations, collecting, expand_adapters, match, number_links
 from dropflow.graph.interchange_levels import counted, index_in, with_axes
 from dropflow.graph.interchange_template import template_of
 from dropflow.graph.physical import PhysicalGraph
@@ -302,7 +302,7 @@ class _Reading:
             oids=self._oids,
             meta=meta,
         )
-        return replace(graph, places=places)
+        return replace(graph, places=places, templates=collecting(graph))
 
     def _tell(self, findings: list[Problem]) -> None:
         if self._findings is not None:

@@ -2,12 +2,14 @@
 
 import math
 import random
+from dataclasses import replace
 
 import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
 from dropflow.graph.builder import from_columns
+from dropflow.graph.interchange_edges import collecting
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 
@@ -141,7 +143,7 @@ def graphs(draw: st.DrawFn, *, acyclic: bool = True, detailed: bool = False) -> 
     shuffled = sorted(edges)
     chance.shuffle(shuffled)
     columns = np.array(shuffled, dtype=np.int32).reshape(-1, 3).T
-    return from_columns(
+    graph = from_columns(
         name="random",
         prefix="r",
         templates=templates,
@@ -153,3 +155,4 @@ def graphs(draw: st.DrawFn, *, acyclic: bool = True, detailed: bool = False) -> 
         link=columns[2],
         part=np.array([chance.randrange(4) for _ in rows], dtype=np.int32),
     )
+    return replace(graph, templates=collecting(graph))

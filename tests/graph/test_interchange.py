@@ -275,6 +275,18 @@ def test_a_parameter_and_ports_of_one_name_become_one() -> None:
     assert [(one.name, one.value, one.usage, one.encoding) for one in arguments] == [("x", 7, "InputOutput", "npy")]
 
 
+def test_ports_with_several_edges_of_one_node_collect() -> None:
+    """A list that another program wrote does not say what collects: the edges show it."""
+    pieces = [
+        {"oid": f"d{n}", **MEMORY, "name": "piece", "lg_key": "k", "iid": f"0-{n}", "consumers": [{"g": "x"}]}
+        for n in (0, 1)
+    ]
+    gather = {"oid": "g", **APP, "inputs": [{"d0": "x"}, {"d1": "x"}]}
+    found = {one.name: one.collects for one in read_pg([*pieces, gather], name="x").templates}
+
+    assert found == {"piece": (), "g": ("x",)}
+
+
 def test_rules_for_the_engine_are_read_as_texts_too() -> None:
     """Old graphs write numbers and truth values as texts, and `precious` for `persist`."""
     drop = {"oid": "x", **APP, "n_tries": "3", "input_error_threshold": "12.5", "precious": "True", "block_skip": "0"}

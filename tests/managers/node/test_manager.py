@@ -113,6 +113,30 @@ def test_a_drop_is_written_by_applications_elsewhere(
     assert not list((Path(cluster["b"].info().root) / "sessions/s/tmp").glob("*"))
 
 
+def _function(code: str, port: str, encoding: str) -> dict[str, object]:
+    arguments = (
+        Argument(name="func_name", value="f"),
+        Argument(name="func_code", value=code),
+        Argument(name=port, usage="InputPort" if port == "x" else "OutputPort", encoding=encoding, type="Object"),
+    )
+    return {"component": "dlg.apps.pyfunc.PyFuncApp", "arguments": arguments}
+
+
+@pytest.mark.parametrize("encoding", ["pickle", "json", "eval"])
+def test_values_of_producers_on_several_nodes_are_told_apart(make_cluster: Make, encoding: str) -> None:
+    """Three nodes write one value each into one drop: its consumer gets all of them, in the order of the producers."""
+    cluster = make_cluster(3)
+    drawing = GraphBuilder("values").data("all")
+    for part in range(3):
+        drawing.app(f"A{part}", part=part, **_function(f"def f(): return {part + 1}", "out", encoding))
+        drawing.connect(f"A{part}", "all", source_port="out")
+    drawing.app("Z", part=1, **_function("def f(x): return repr(x)", "x", encoding)).data("shown", part=1)
+    ended = cluster.run(drawing.connect("all", "Z", target_port="x").connect("Z", "shown").build())
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert b"[1, 2, 3]" in _bytes(cluster["b"].data("s", "values_shown_0"))
+
+
 def test_a_file_ends_up_on_the_node_of_its_drop(make_cluster: Make) -> None:
     """An application on another node writes a named file; it is found under that name where the drop lives."""
     cluster = make_cluster(2)
