@@ -12,6 +12,7 @@
     │   ├── ConflictError           it exists already, or is in a state that does not allow this
     │   ├── AmbiguousError          a short name that several drops answer to
     │   ├── AppError                the code of an application raised, or its command failed
+    │   │   └── AttemptTimeoutError an attempt took longer than its field 'timeout' allows
     │   ├── MissingDependencyError  an optional package is not installed
     │   ├── ProtocolError           bytes of another process that are no message of ours, or a peer that refuses us
     │   └── GoneError               data that was released, or belongs to another attempt
@@ -33,6 +34,7 @@ from typing import ClassVar
 __all__ = [
     "AmbiguousError",
     "AppError",
+    "AttemptTimeoutError",
     "BadFileError",
     "BadGraphError",
     "BadParameterError",
@@ -133,6 +135,12 @@ class AppError(UsageError):
 
     code = "DF105"
     retryable = True
+
+
+class AttemptTimeoutError(AppError):
+    """An attempt took longer than its application's field ``timeout`` allows."""
+
+    code = "DF110"
 
 
 class MissingDependencyError(UsageError):

@@ -1,13 +1,15 @@
 """The name, text and traceback of an exception that code of users has raised.
 
 Such an exception may do anything when it is asked for its text: raise, exit, or return something that is no text,
-100 MB of it, or characters that UTF-8 cannot hold. The functions here never raise, and what they return can be sent and
-stored.
+100 MB of it, or characters that UTF-8 cannot hold. The functions here raise nothing but `CancelledRunError`, which
+interrupts an attempt whose text has no end. What they return can be sent and stored.
 """
 
 import traceback
 from types import TracebackType
 from typing import Any
+
+from dropflow.errors import CancelledRunError
 
 __all__ = ["name_of", "sendable", "summary_of", "text_of", "trace_of"]
 
@@ -29,6 +31,8 @@ def text_of(error: BaseException) -> str:
     """What ``str(error)`` returns, or why it returns nothing."""
     try:
         return sendable(str(error), _TEXT)
+    except CancelledRunError:
+        raise
     except BaseException as problem:  # noqa: BLE001 - __str__ is code of users, which may raise anything
         return f"its text cannot be had: __str__ raised {name_of(problem)}"
 
@@ -44,6 +48,8 @@ def trace_of(error: BaseException, frames: TracebackType | None) -> str:
     try:
         lines = "".join(traceback.format_exception(type(error), error, frames)).splitlines()[-_LINES:]
         return "".join(sendable(line, _LINE) + "\n" for line in lines)
+    except CancelledRunError:
+        raise
     except BaseException as problem:  # noqa: BLE001 - as above: notes, causes and attributes belong to users too
         return f"the traceback cannot be had: {name_of(problem)} was raised while it was formatted\n"
 

@@ -1,5 +1,7 @@
 """A failure as data: what an attempt left behind when it did not succeed."""
 
+from types import TracebackType
+
 import msgspec
 
 from dropflow.errors import DropflowError, HttpError, WorldError
@@ -44,10 +46,12 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "detail", sendable(self.detail, _DETAIL, keep_end=True))
 
     @classmethod
-    def of(cls, error: BaseException, *, detail: str = "") -> "Failure":
+    def of(cls, error: BaseException, *, detail: str = "", frames: TracebackType | None = None) -> "Failure":
         """The failure that `error` stands for; the traceback's tail becomes its detail unless one is given.
 
-        Never raises, whatever the methods of `error` do.
+        The traceback begins at `frames` if they are given.
+
+        Whatever the methods of `error` do, nothing is raised but `dropflow.errors.CancelledRunError`.
         """
         try:
             if isinstance(error, DropflowError):
@@ -66,7 +70,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
             kind=name_of(error),
             text=summary_of(error),
             retryable=True,
-            detail=detail or trace_of(error, error.__traceback__),
+            detail=detail or trace_of(error, frames or error.__traceback__),
         )
 
     def as_error(self) -> DropflowError:

@@ -13,6 +13,7 @@ from dropflow.data.definitions import IO
 from dropflow.data.definitions import common as data_parameters
 from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.engine.component import Component, Parameter, Port
+from dropflow.engine.time_limit import TIMEOUT
 from dropflow.graph.templates import Kind
 from palettes.schema import Document, Field, ModelData, Node, category_type, encode, stable_id
 from palettes.templates import CONSTRUCTS, EMPTY, TEMPLATES, ConstructEntry
@@ -62,6 +63,7 @@ COMMON_APP: tuple[Parameter, ...] = (
         parameter_type="ComponentParameter",
         description="How often it is attempted before it counts as failed.",
     ),
+    TIMEOUT,
     Parameter(
         name="block_skip",
         type="Boolean",

@@ -38,7 +38,7 @@ _OF_THE_DROP = frozenset(
     fold(name)
     for name in (
         *("dropclass", "appclass", "Application Class", "base_name", "execution_time", "num_cpus", "No. of CPUs"),
-        *("group_start", "group_end", "log_level", "n_tries", "input_error_threshold", "n_effective_inputs"),
+        *("group_start", "group_end", "log_level", "n_tries", "input_error_threshold", "n_effective_inputs", "timeout"),
         *("input_parser", "output_parser", "pickle", "persist", "streaming", "block_skip", "data_volume"),
     )
 )

@@ -34,6 +34,7 @@ class Attempt:
         "_cancelled",
         "_command",
         "_event",
+        "_forsaken",
         "_inputs",
         "_log",
         "_outputs",
@@ -70,6 +71,7 @@ class Attempt:
         self._skipped: set[int] | None = None
         self._scratch = ""
         self._cancelled = False
+        self._forsaken = False
         self._event: threading.Event | None = None
         self._command: Command | None = None
         self._wakers: tuple[Callable[[], None], ...] = ()
@@ -193,6 +195,10 @@ class Attempt:
         for wake in self._wakers:
             wake()
 
+    def forsake(self) -> None:
+        """Let nothing come of it when it ends after all: it was given up, and its outcome told already."""
+        self._forsaken = True
+
     def on_stop(self, wake: Callable[[], None]) -> None:
         """Have something called when the attempt is stopped, so that who waits wakes and `check`s; at once if it is."""
         self._wakers = (*self._wakers, wake)
@@ -226,6 +232,8 @@ class Attempt:
 
     def finish(self) -> tuple[dict[int, Handle], tuple[int, ...]]:
         """What the attempt wrote, by data drop, and the drops it left out."""
+        if self._forsaken:
+            raise CancelledRunError
         skipped = self._skipped or ()
         handles: dict[int, Handle] = {}
         if self._outputs is None:

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from dropflow.apps.api import App
 from dropflow.apps.context import Attempt
+from dropflow.apps.deadline import Deadline
 from dropflow.apps.failures import failure_of
 from dropflow.apps.logs import Router
 from dropflow.apps.plans import Plans
@@ -22,7 +23,8 @@ from dropflow.data.workspace import Workspace
 from dropflow.engine.api import ExecutorSpec, Opening, Outcome, Task
 from dropflow.engine.drop_log import DropLog
 from dropflow.engine.runners.descendants import end_descendants
-from dropflow.errors import CancelledRunError
+from dropflow.engine.time_limit import time_limit, timed_out
+from dropflow.errors import CancelledRunError, DropflowError
 from dropflow.graph.templates import Kind
 
 __all__ = ["LocalExecutor", "build"]
@@ -62,7 +64,9 @@ class LocalExecutor:
         self._logs = f"{spec.directory}/logs"
         self._aborted: set[tuple[int, int]] = set()
         self._open = True
+        self._limits: dict[int, float] = {}
         self.on_opening: Callable[[Opening], None] = lambda _: None
+        self.on_overdue: Callable[[Outcome], None] = lambda _: None
         os.makedirs(self._logs, exist_ok=True)  # noqa: PTH103 - a session without a keeper has none yet
         _ROUTER.install()
 
@@ -80,12 +84,11 @@ class LocalExecutor:
         try:
             if task.attempt > 1:
                 log.line("INFO", f"attempt {task.attempt}", self._clock.now())
-            if self._plans.templates[task.template].kind is Kind.DATA:
-                return self._materialise(task, started)
-            return self._run(task, log, started)
-        except BaseException as error:  # whatever an application raises is its failure, not ours
-            if isinstance(error, KeyboardInterrupt) and _is_ctrl_c():
-                raise
+            limit = self._limit(task.template)
+            if limit:
+                return self._attempt_within(limit, task, log, started)
+            return self._attempt(task, log, started)
+        except (DropflowError, CancelledRunError) as error:  # of no limit; of the text of an application's exception
             return self._failed(task, error, log, started)
         finally:
             _ROUTER.leave(previous)
@@ -104,6 +107,40 @@ class LocalExecutor:
         if self._open:
             self._open = False
             _ROUTER.remove()
+
+    def _limit(self, row: int) -> float:
+        limit = self._limits.get(row)
+        if limit is None:
+            limit = self._limits[row] = time_limit(self._plans.templates[row])
+        return limit
+
+    def _attempt_within(self, limit: float, task: Task, log: DropLog, started: float) -> Outcome:
+        late = timed_out(limit)
+
+        def give_up() -> None:
+            running = self._running.get((task.drop, task.attempt))
+            if running is not None:
+                running.forsake()
+            self.on_overdue(Outcome(task.drop, task.attempt, failure=failure_of(late), seconds=limit))
+
+        deadline = Deadline(limit, lambda: self.abort(task.drop, task.attempt), give_up)
+        try:
+            with deadline:
+                outcome = self._attempt(task, log, started)
+        except CancelledRunError as error:  # it was interrupted while its exception was asked for its text
+            outcome = self._failed(task, error, log, started)
+        self._aborted.discard((task.drop, task.attempt))
+        return self._failed(task, late, log, started) if deadline.expired and outcome.failure is not None else outcome
+
+    def _attempt(self, task: Task, log: DropLog, started: float) -> Outcome:
+        try:
+            if self._plans.templates[task.template].kind is Kind.DATA:
+                return self._materialise(task, started)
+            return self._run(task, log, started)
+        except BaseException as error:  # whatever an application raises is its failure, not ours
+            if isinstance(error, KeyboardInterrupt) and _is_ctrl_c():
+                raise
+            return self._failed(task, error, log, started)
 
     def _run(self, task: Task, log: DropLog, started: float) -> Outcome:
         plans, key = self._plans, (task.drop, task.attempt)

@@ -36,6 +36,8 @@ def failure_of(error: BaseException, *, log_tail: str = "") -> Failure:
     """
     try:
         return _failure_of(error, log_tail)
+    except CancelledRunError:
+        raise
     except BaseException:  # noqa: BLE001 - an exception of users, whose attributes may raise anything
         return Failure.of(error)
 
@@ -53,9 +55,9 @@ def _failure_of(error: BaseException, log_tail: str) -> Failure:
             kind="SystemExit",
             text=f"the application called sys.exit({'' if error.code is None else repr(error.code)})",
             hint="return from the function instead; raise an exception to fail",
-            detail=trace(error) or log_tail,
+            detail=trace(error),
         )
-    found = Failure.of(error, detail=trace(error) or log_tail)
+    found = Failure.of(error, frames=_own(error.__traceback__))
     return msgspec.structs.replace(found, hint=_hint(error)) if not found.hint else found
 
 

@@ -22,6 +22,7 @@ from dropflow.apps.api import App
 from dropflow.apps.lookup import find_absent
 from dropflow.data.registry import store_for
 from dropflow.engine.component import Component
+from dropflow.engine.time_limit import time_limit
 from dropflow.errors import AppError, DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.exception_text import summary_of
 from dropflow.graph.templates import Kind, Template
@@ -220,6 +221,7 @@ def _errors_of_users(template: Template) -> Iterator[None]:
 
 
 def _check_app(template: Template, *, imports: bool) -> None:
+    time_limit(template)
     if imports or _ours(template):
         application = app_for(template)
         with _errors_of_users(template):

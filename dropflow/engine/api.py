@@ -184,6 +184,9 @@ class Executor(Protocol):
 
     on_opening: Callable[[Opening], None]
     """Takes what an attempt opens, in the thread that runs it. Set before the first attempt."""
+    on_overdue: Callable[[Outcome], None]
+    """Takes, in another thread, the outcome of an attempt that took longer than its limit and cannot be stopped:
+    `execute` has not returned, and what it returns later does not count. Set before the first attempt."""
 
     def execute(self, task: Task) -> Outcome:
         """Run one attempt to its end."""

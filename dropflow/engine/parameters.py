@@ -240,7 +240,8 @@ def _check_bounds(value: Any, parameter: Parameter) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
     low, high = parameter.minimum, parameter.maximum
-    if (low is not None and value < low) or (high is not None and value > high):
+    # Written so that NaN, which is neither more nor less than anything, is out of bounds.
+    if (low is not None and not value >= low) or (high is not None and not value <= high):
         span = " and ".join(
             text for text in (low is not None and f"at least {low:g}", high is not None and f"at most {high:g}") if text
         )

@@ -22,6 +22,7 @@ class ScriptedExecutor:
         self._spec = spec
         self._aborts: dict[tuple[int, int], threading.Event] = {}
         self.on_opening: Callable[[Opening], None] = lambda _: None
+        self.on_overdue: Callable[[Outcome], None] = lambda _: None
 
     def execute(self, task: Task) -> Outcome:
         """Do what the component's name says."""

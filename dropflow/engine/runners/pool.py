@@ -48,6 +48,7 @@ from dropflow.engine.runners.wire import (
     frame,
 )
 from dropflow.engine.runners.worker_process import MOST_AHEAD, SLOW_SECONDS, WorkerProcess, lasts
+from dropflow.engine.time_limit import time_limit, timed_out
 from dropflow.errors import InternalError, WorkerDiedError
 from dropflow.exception_text import summary_of
 from dropflow.failure import Failure
@@ -60,6 +61,12 @@ _READ = 1 << 20
 _GRACE_SECONDS = 2.0
 _CLOSE_SECONDS = 1.0
 _LOG_LIMIT = 1_000_000
+_LOOK_SECONDS = 1.0
+_OVERDUE_SECONDS = 5.0
+"""How long a worker is given to stop an attempt by itself that takes longer than its limit."""
+_STOPPED_SECONDS = 30.0
+"""How long a worker that has an attempt may be stopped by a signal."""
+_LATE_SECONDS = 0.5
 
 
 class WorkerPool:
@@ -93,6 +100,7 @@ class WorkerPool:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._woken, selectors.EVENT_READ, self._clear_wake)
         self._clock = SystemClock()
+        self._now, self._looked, self._read_clock = 0.0, 0.0, self._clock.monotonic()
         self._lock = threading.Lock()
         self._closing = False
         self._closed = False
@@ -146,7 +154,7 @@ class WorkerPool:
             found = [at for at, (number, task) in worker.assigned.items() if is_that(number, task)]
             if found:
                 worker.outgoing += frame(AbortTask(runner.number, drop, attempt))
-                worker.doom(found, self._clock.monotonic() + _GRACE_SECONDS)
+                worker.doom(found, self._now + _GRACE_SECONDS)
 
     def leave(self, runner: "PooledRunner") -> None:
         """Forget a runner: nothing of it is started any more, and what runs is stopped within a second."""
@@ -157,7 +165,7 @@ class WorkerPool:
             for task in mine.values():
                 worker.outgoing += frame(AbortTask(runner.number, task.drop, task.attempt))
             if mine:
-                worker.doom(mine, self._clock.monotonic() + _CLOSE_SECONDS)
+                worker.doom(mine, self._now + _CLOSE_SECONDS)
                 worker.recall()  # what waits behind an attempt of another runner would wait for the end of that
             if runner.number in worker.known:
                 worker.known.discard(runner.number)
@@ -179,13 +187,17 @@ class WorkerPool:
         self._end_workers()
 
     def _turn(self) -> None:
-        for key, _ in self._selector.select(self._patience()):
+        patience = self._patience()
+        ready = self._selector.select(patience)
+        self._advance(patience)
+        for key, _ in ready:
             key.data()
         while self._commands:
             self._commands.popleft()()
         if not self._closing:
-            now = self._clock.monotonic()
+            now = self._now
             self._kill_overdue(now)
+            self._look_at_busy(now)
             self._start_missing(now)
             self._assign(now)
             self._recall(now)
@@ -198,6 +210,12 @@ class WorkerPool:
         busy = Counter(next(iter(worker.assigned.values()))[0] for worker in self._workers if worker.assigned)
         for number, runner in self._runners.items():
             runner.busy = busy[number]
+
+    def _advance(self, patience: float | None) -> None:
+        """Let time pass, but for what this process has slept longer than it wanted: then it was stopped itself."""
+        now = self._clock.monotonic()
+        passed, self._read_clock = now - self._read_clock, now
+        self._now += passed if patience is None else min(passed, patience + _LATE_SECONDS)
 
     def _give_up(self, error: Exception) -> None:
         """Fail everything that the workers have or wait for, now and from now on."""
@@ -221,7 +239,9 @@ class WorkerPool:
             deadlines += [worker.since + SLOW_SECONDS for worker in waiting]
         if self._may_start:
             deadlines.append(self._starts.not_before)
-        return max(0.0, min(deadlines) - self._clock.monotonic()) if deadlines else None
+        if any(worker.assigned for worker in self._workers):
+            deadlines.append(self._looked + _LOOK_SECONDS)
+        return max(0.0, min(deadlines) - self._now) if deadlines else None
 
     def _clear_wake(self) -> None:
         self._woken.recv(_READ)
@@ -280,7 +300,7 @@ class WorkerPool:
             if worker.output.by_attempt:
                 self._log_output(worker, running=worker.current())
             self._starts.note_success()
-            self._hand_over(tuple(worker.take(message.outcomes, self._clock.monotonic())))
+            self._hand_over(tuple(worker.take(message.outcomes, self._now)))
             self._let_go()
         elif isinstance(message, Returned):
             self._take_back(worker, message.numbers)
@@ -375,6 +395,32 @@ class WorkerPool:
                 else:
                     worker.doom((), now + _GRACE_SECONDS)
 
+    def _look_at_busy(self, now: float) -> None:
+        """End workers that are stopped, or at an attempt whose limit they do not keep themselves."""
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = now
+        for worker in self._workers:
+            if not worker.assigned or worker.verdict is not None:
+                continue
+            worker.look(now)
+            limit = self._limit_of(worker)
+            if limit and now - worker.since_current > limit + _OVERDUE_SECONDS:
+                worker.verdict = timed_out(limit)
+            elif worker.stopped_since is not None and now - worker.stopped_since >= _STOPPED_SECONDS:
+                worker.verdict = WorkerDiedError(
+                    f"the worker process was stopped by a signal and did not continue for {_STOPPED_SECONDS:g} s",
+                    hint="something sent it SIGSTOP; to continue a stopped process, send it SIGCONT",
+                )
+            if worker.verdict is not None:
+                worker.kill()
+
+    def _limit_of(self, worker: WorkerProcess) -> float:
+        """The limit of the attempt that a worker is at; 0 for none."""
+        number, task = worker.assigned.get(worker.current(), (IDLE, None))
+        runner = self._runners.get(number)
+        return 0.0 if runner is None or task is None else runner.limits[task.template]
+
     def _replace(self, worker: WorkerProcess) -> None:
         """Fail the attempt that a dead worker was at, and queue again what it had been given ahead."""
         current = worker.current()
@@ -391,7 +437,7 @@ class WorkerPool:
         for at in reversed(tuple(worker.assigned)):
             self._queue_again(worker, at)
         if guilty is not None:
-            error = WorkerDiedError(
+            error = worker.verdict or WorkerDiedError(
                 f"the worker process {ended}",
                 hint="out of memory, a crash in compiled code, or an exit from the application's own code",
             )
@@ -399,7 +445,7 @@ class WorkerPool:
             self._hand_over([(number, Outcome(task.drop, task.attempt, failure=Failure.of(error)))])
         elif not worker.is_started or has_attempts:
             # It did not come to the first attempt that it was given. Without a limit that could go on for ever.
-            self._starts.note_failure(ended, self._clock.monotonic())
+            self._starts.note_failure(ended, self._now)
         worker.dispose()
         self._let_go()
 
@@ -472,6 +518,7 @@ class PooledRunner:
         self.number = number
         self.spec = spec
         self.busy = 0
+        self.limits = tuple(time_limit(template) for template in spec.templates)
         self.pending: deque[Task] = deque()
         self.broken: Failure | None = None
         self.leaving = False

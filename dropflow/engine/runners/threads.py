@@ -30,17 +30,16 @@ class ThreadRunner:
         self._queue: SimpleQueue[Task | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._waiting: set[tuple[int, int]] = set()
-        self._running: set[tuple[int, int]] = set()
+        self._running: dict[tuple[int, int], threading.Thread] = {}
         self._closed = False
-        self._threads = [
-            threading.Thread(target=self._work, name=f"runner-{number}", daemon=True) for number in range(threads)
-        ]
+        self._threads = [self._thread() for _ in range(threads)]
         self._deliver: Delivery = _nowhere
 
     def start(self, deliver: Delivery) -> None:
         """Start the threads."""
         self._deliver = deliver
         self._executor.on_opening = lambda opening: deliver([opening])
+        self._executor.on_overdue = self._give_up
         for thread in self._threads:
             thread.start()
 
@@ -76,15 +75,30 @@ class ThreadRunner:
             if self._closed:
                 return
             self._closed = True  # from here on nothing begins
-            running = tuple(self._running)
+            running, threads = tuple(self._running), tuple(self._threads)
         for drop, attempt in running:
             self._executor.abort(drop, attempt)
-        for _ in self._threads:
+        for _ in threads:
             self._queue.put(None)
-        for thread in self._threads:
+        for thread in threads:
             if thread.ident is not None:
                 thread.join(timeout=1.0)
         self._executor.close()
+
+    def _thread(self) -> threading.Thread:
+        return threading.Thread(target=self._work, name="runner", daemon=True)
+
+    def _give_up(self, overdue: Outcome) -> None:
+        """Answer for an attempt that cannot be stopped, and have another thread in place of its own."""
+        with self._lock:
+            stuck = self._running.pop((overdue.drop, overdue.attempt), None)
+            if stuck is None or self._closed:
+                return
+            self._threads.remove(stuck)
+            other = self._thread()
+            self._threads.append(other)
+            other.start()
+        self._deliver([overdue])
 
     def _work(self) -> None:
         while (task := self._queue.get()) is not None:
@@ -95,11 +109,12 @@ class ThreadRunner:
                 is_wanted = key in self._waiting
                 self._waiting.discard(key)
                 if is_wanted:
-                    self._running.add(key)
+                    self._running[key] = threading.current_thread()
             if is_wanted:
                 outcome = self._run(task)
                 with self._lock:
-                    self._running.discard(key)
+                    if self._running.pop(key, None) is None:
+                        return  # it was given up, and this thread replaced
             else:
                 outcome = aborted(task)
             self._deliver([outcome])

@@ -11,12 +11,15 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 
+import psutil
+
 from dropflow.engine.api import Outcome, Task
 from dropflow.engine.runners.descendants import WORKER_VARIABLE, end_worker
 from dropflow.engine.runners.exit_watch import exit_descriptor
 from dropflow.engine.runners.marker import IDLE, Marker
 from dropflow.engine.runners.output import WorkerOutput
 from dropflow.engine.runners.wire import Buffer, Recall, Tasks, frame
+from dropflow.errors import DropflowError
 
 __all__ = ["MOST_AHEAD", "SLOW_SECONDS", "Assigned", "WorkerProcess", "lasts"]
 
@@ -60,6 +63,12 @@ class WorkerProcess:
         self.is_recalled = False
         self._unwanted: set[int] = set()
         self._suspect = IDLE
+        self.since_current = 0.0
+        """When it was first seen at its current attempt."""
+        self.stopped_since: float | None = None
+        self.verdict: DropflowError | None = None
+        """Why it is being killed."""
+        self._seen, self._beats = IDLE, 0
         self._name = f"{os.getpid()}-{number}-{secrets.token_hex(8)}"
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             self.link, their_link = socket.socketpair()
@@ -165,6 +174,23 @@ class WorkerProcess:
     def current(self) -> int:
         """Number of the attempt that it is at, or was at when it died."""
         return self.marker.current
+
+    def look(self, now: float) -> None:
+        """Note which attempt it is at, and whether it runs. For every second or so in which it has attempts."""
+        current, beats = self.current(), self.marker.beats
+        if current != self._seen:
+            self._seen, self.since_current = current, now
+        if beats != self._beats or not self._is_stopped():
+            self._beats, self.stopped_since = beats, None
+        elif self.stopped_since is None:
+            self.stopped_since = now
+
+    def _is_stopped(self) -> bool:
+        """Whether a signal has stopped it. One that computes outside of Python does not beat either, and is not."""
+        try:
+            return bool(psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED)
+        except psutil.Error:
+            return False
 
     def kill(self) -> None:
         """End the process and all that it started. It is not reaped: `exit` tells when it has ended."""

@@ -348,3 +348,50 @@ def test_the_log_of_a_drop_is_shared_in_turn(tmp_path: Path) -> None:
         log.close()
 
     assert (tmp_path / "drop.log").read_text() == "one\ntwo\n"
+
+
+# When they are stopped.
+
+
+@pytest.mark.parametrize("where", ["python", "outside"])
+def test_a_stopped_worker_is_ended(
+    where: str, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt of a worker that a signal has stopped fails with that reason; the others go on."""
+    monkeypatch.setattr("dropflow.engine.runners.pool._STOPPED_SECONDS", 0.2)
+    monkeypatch.setattr("dropflow.engine.runners.pool._LOOK_SECONDS", 0.05)
+    # The second holds the interpreter while it is stopped.
+    body = (
+        "os.kill(os.getpid(), 19)" if where == "python" else "import ctypes\ngetattr(ctypes.PyDLL(None), 'raise')(19)"
+    )
+    work = Functions(pool, tmp_path / "s", stop=body, fine="pass")
+    text = text_of(work.run("stop", "fine", "fine", "fine")[0])
+
+    assert "was stopped by a signal and did not continue for 0.2 s" in text
+    assert work.run("fine", first=10)[0].failure is None
+
+
+def test_a_busy_worker_is_not_ended(pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that holds the interpreter for long shows no heartbeat either, but was not stopped."""
+    monkeypatch.setattr("dropflow.engine.runners.pool._STOPPED_SECONDS", 0.1)
+    monkeypatch.setattr("dropflow.engine.runners.pool._LOOK_SECONDS", 0.05)
+    work = Functions(pool, tmp_path / "s", busy="import ctypes\nctypes.PyDLL(None).usleep(900_000)")
+
+    assert work.run("busy")[0].failure is None
+
+
+def test_the_pool_does_not_count_its_own_sleep(pool: WorkerPool, tmp_path: Path) -> None:
+    """A pause of the manager itself (SIGSTOP, a suspended machine) makes no worker overdue."""
+    work = Functions(pool, tmp_path / "s", fine="pass")
+    work.run("fine")
+
+    def sleep(pool: WorkerPool) -> tuple[float, float]:
+        before = pool._now
+        pool._read_clock -= 3600.0  # as if the clock had gone on for an hour
+        pool._advance(1.0)
+        slept = pool._now - before
+        pool._advance(None)
+        return slept, pool._now - before
+
+    slept, _ = seen(pool, sleep)
+    assert slept < 2.0

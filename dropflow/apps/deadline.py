@@ -1,0 +1,77 @@
+"""Stopping an attempt that takes longer than its limit, as far as that is possible in its own process.
+
+First it is asked to stop: waits wake, commands end. Then its Python code is interrupted by an exception. Code that
+computes outside of Python cannot be stopped: then the attempt is given up, or its worker process is killed by the pool.
+"""
+
+import ctypes
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from dropflow.apps.command import GRACE
+from dropflow.errors import CancelledRunError
+
+__all__ = ["Deadline"]
+
+_STOP_SECONDS = GRACE + 0.5
+_INTERRUPT_SECONDS = 1.0
+
+
+class Deadline:
+    """A context in which an attempt runs, in this thread.
+
+    Parameters
+    ----------
+    seconds : float
+        The limit.
+    stop : callable
+        Asks the attempt to stop.
+    give_up : callable
+        Called when it does not, from another thread.
+    """
+
+    def __init__(self, seconds: float, stop: Callable[[], None], give_up: Callable[[], None]) -> None:
+        self._seconds = seconds
+        self._stop = stop
+        self._give_up = give_up
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._thread = 0
+        self._interrupted = False
+        self.expired = False
+        """Whether the attempt was asked to stop."""
+
+    def __enter__(self) -> Self:
+        self._thread = threading.get_ident()
+        threading.Thread(target=self._watch, name="deadline", daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        with self._lock:
+            self._over.set()
+        if self._interrupted:
+            _raise_in(self._thread, None)  # it may not have been raised yet
+
+    def _watch(self) -> None:
+        if self._over.wait(self._seconds):
+            return
+        self.expired = True
+        self._stop()
+        if self._over.wait(_STOP_SECONDS):
+            return
+        with self._lock:
+            if self._over.is_set():
+                return
+            self._interrupted = True
+            _raise_in(self._thread, CancelledRunError)
+        if not self._over.wait(_INTERRUPT_SECONDS):
+            self._give_up()
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Have `error` raised in the Python code of a thread at its next step; None takes one back that was not raised."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread), None if error is None else ctypes.py_object(error)
+    )

@@ -1,0 +1,193 @@
+"""The time limit of attempts: what is stopped, how, and what is told."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dropflow import local
+from dropflow.apps.api import Context
+from dropflow.engine.api import Outcome, Task
+from dropflow.engine.runners.threads import ThreadRunner
+from dropflow.engine.time_limit import time_limit
+from dropflow.errors import BadGraphError, BadParameterError
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.states import SessionState
+from tests.apps.test_execute import Bench
+from tests.engine.runners.test_pool import Answers
+
+MEMORY = "dlg.data.drops.memory.InMemoryDROP"
+LIMITED = (Argument(name="timeout", value=0.05, type="Float"),)
+LATE = "the attempt took longer than its limit of 0.05 s and was stopped"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """An application between two data drops."""
+    found = Bench(tmp_path / "session")
+    yield found
+    found.close()
+    found.keeper.close()
+
+
+@pytest.fixture(autouse=True)
+def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dropflow.apps.deadline._STOP_SECONDS", 0.1)
+    monkeypatch.setattr("dropflow.apps.deadline._INTERRUPT_SECONDS", 0.1)
+
+
+def _compute(_: Context) -> None:
+    while True:
+        pass
+
+
+def _swallow(_: Context) -> None:
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException as error:
+            raise ValueError("mine") from error
+
+
+@pytest.mark.parametrize(
+    "run",
+    [lambda ctx: ctx.wait(98765), lambda ctx: ctx.command("exec sleep 98765", {}), _compute, _swallow],
+    ids=["waits", "runs a command", "computes in Python", "raises something else"],
+)
+def test_an_attempt_ends_at_its_limit(
+    run: Callable[[Context], Any], bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails with a code of its own and may be tried again; what it wrote is gone."""
+    if "command" in str(run.__code__.co_names):
+        monkeypatch.undo()  # a command has its own grace, which the interrupt waits for
+
+    def begin(ctx: Context) -> None:
+        ctx.outputs[0].write(b"x" * 1_000_000)
+        run(ctx)
+
+    outcome = bench.run(begin, fields=LIMITED)
+
+    assert outcome.failure is not None
+    assert (outcome.failure.code, outcome.failure.kind) == ("DF110", "AttemptTimeoutError")
+    assert outcome.failure.text == LATE
+    assert outcome.failure.retryable
+    assert outcome.handles == {}
+    assert not list((bench.directory / "tmp" / "shm").iterdir())
+
+
+def test_the_text_of_an_exception_counts_too(bench: Bench) -> None:
+    """An exception whose __str__ does not end is interrupted like the application itself."""
+
+    def compute(_: object) -> str:
+        while True:
+            pass
+
+    endless = type("Endless", (Exception,), {"__str__": compute})
+
+    def fail(_: Context) -> None:
+        raise endless
+
+    failure = bench.run(fail, fields=LIMITED).failure
+
+    assert failure is not None
+    assert failure.text == LATE
+
+
+def test_an_attempt_within_its_limit_is_left_alone(bench: Bench) -> None:
+    """Nothing is raised in the thread afterwards, and an attempt that fails by itself keeps its own reason."""
+    fields = (Argument(name="timeout", value=1000.0, type="Float"),)
+
+    assert bench.run(lambda _: None, fields=fields).failure is None
+    failure = bench.run(lambda _: {}["none"], fields=fields).failure
+    assert failure is not None
+    assert failure.kind == "KeyError"
+
+
+def test_a_thread_that_cannot_be_stopped_is_given_up() -> None:
+    """Its attempt fails, another thread takes its place, and what it answers in the end does not count."""
+    release = threading.Event()
+
+    class Stuck:
+        """Runs until it is released, whatever it is told."""
+
+        on_opening = on_overdue = staticmethod(lambda _: None)
+
+        def execute(self, task: Task) -> Outcome:
+            if task.drop == 0:
+                self.on_overdue(Outcome(task.drop, task.attempt, seconds=1.0))
+                release.wait()
+            return Outcome(task.drop, task.attempt, seconds=2.0)
+
+        def abort(self, drop: int, attempt: int) -> None:
+            """Take no notice."""
+
+        def close(self) -> None:
+            """Nothing is held."""
+
+    answers = Answers()
+    runner = ThreadRunner(Stuck(), threads=1)  # type: ignore[arg-type]
+    runner.start(answers.deliver)
+    stuck = runner._threads[0]
+    runner.submit([Task(drop, 1, 0, f"d{drop}", ()) for drop in range(3)])
+    answers.wait(0, 1, 2)
+    release.set()
+    stuck.join(60)
+    runner.close()
+
+    assert sorted((outcome.drop, outcome.seconds) for outcome in answers.outcomes) == [(0, 1.0), (1, 2.0), (2, 2.0)]
+
+
+def _sleeper(code: str, *, tries: int = 1) -> PhysicalGraph:
+    builder = GraphBuilder("late")
+    fields = (*LIMITED, Argument(name="func_name", value="f"), Argument(name="func_code", value=code))
+    builder.app("late", component="dlg.apps.pyfunc.PyFuncApp", category="PyFuncApp", arguments=fields, tries=tries)
+    builder.data("out", component=MEMORY, category="Memory")
+    builder.connect("late", "out")
+    return builder.build()
+
+
+@pytest.mark.parametrize("runner", ["threads", "processes"])
+def test_a_session_goes_on_where_an_attempt_cannot_be_stopped(
+    runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code that computes outside of Python: a thread is given up, a worker process killed; each try counts."""
+    monkeypatch.setattr("dropflow.engine.runners.pool._OVERDUE_SECONDS", 0.1)
+    monkeypatch.setattr("dropflow.engine.runners.pool._LOOK_SECONDS", 0.05)
+    # With PyDLL the call holds the interpreter: no thread of the worker can do anything.
+    library, seconds = ("CDLL", 3) if runner == "threads" else ("PyDLL", 98765)
+    code = f"import ctypes\ndef f():\n    ctypes.{library}(None).sleep({seconds})"
+    result = local.run(_sleeper(code, tries=2), directory=tmp_path, runner=runner, workers=1)
+
+    assert result.status is SessionState.FAILED
+    assert [(failure.text, failure.attempts) for failure in result.failures] == [(LATE, 2)]
+
+
+@pytest.mark.parametrize("value", ["soon", -1, float("nan"), float("inf"), 1e10])
+def test_a_limit_that_is_none_is_refused(value: object, tmp_path: Path) -> None:
+    """Before anything runs, with the value."""
+    builder = GraphBuilder("g")
+    builder.app("app", component="NullBarrierApp", arguments=(Argument(name="timeout", value=value, type="Float"),))
+    with pytest.raises(BadGraphError) as caught:
+        local.run(builder.build(), directory=tmp_path)
+
+    assert "parameter 'timeout' is" in str(caught.value.problems)
+
+
+def test_an_argument_of_the_application_is_no_limit() -> None:
+    """A function with an argument `timeout` has it as an application argument or a port."""
+
+    def limit(**field: Any) -> float:
+        fields = (Argument(name="timeout", type="Float", **field),)
+        return time_limit(Template(key="a", name="a", kind=Kind.APP, arguments=fields))
+
+    assert limit(value="2.5") == 2.5
+    assert limit(value=None) == 0
+    assert limit(value="x", parameter_type="ApplicationArgument") == 0
+    assert limit(value="x", usage="InputPort") == 0
+    with pytest.raises(BadParameterError, match="timeout"):
+        limit(value="x")
