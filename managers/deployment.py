@@ -56,6 +56,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         Seconds since the epoch.
     places : tuple of Place
         All nodes of the session, also those whose slices are not here.
+    notes : tuple of str
+        What people should know about the deployment.
     check : bool
         Walk the whole state of the engine after each step; slow.
     slices : mapping of str to buffer
@@ -68,6 +70,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     drops: _Natural
     created: float
     places: tuple[Place, ...]
+    notes: tuple[str, ...] = ()
     check: bool = False
     slices: Mapping[str, Any] = {}
 

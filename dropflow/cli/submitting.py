@@ -58,6 +58,8 @@ def submit_graph(output: Output, target: Target, options: SubmitOptions) -> Exit
         graph = fit(translation.graph, alive, options)
         info = client.submit(graph, query)
         if not options.wait:
+            if translation.graph.places:  # the manager may have had to choose other nodes, and says so in a note
+                info = client.session(info.session)
             output.answer(SubmitReply.of(info, manager=client.url, parts=graph.parts, waited=False))
             return Exit.FINISHED
         try:

@@ -1,6 +1,7 @@
 """On which node each part of a graph goes."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from urllib.parse import urlsplit
 
@@ -8,17 +9,29 @@ from dropflow.errors import BadGraphError, LinkError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import NodeInfo
 
-__all__ = ["assign"]
+__all__ = ["Assignment", "assign"]
 
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SHOWN = 5
 
 
-def assign(graph: PhysicalGraph, nodes: Sequence[NodeInfo], *, anew: bool = False) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Assignment:
+    """The node of each part of a graph, and a note for people if those are not the nodes that the graph names."""
+
+    places: tuple[str, ...]
+    note: str = ""
+
+
+def assign(graph: PhysicalGraph, nodes: Sequence[NodeInfo], *, anew: bool = False) -> Assignment:
     """The node of each part of `graph`.
 
     A graph that names nodes gets those, by their name or, where that is only one, by the name or address of their host
     (with or without its port, as DALiuGE's graphs have it). A graph that names none is spread over all nodes that are
     alive: part k on the k-th by name, and from the start again when there are more parts than nodes.
+
+    A graph that was placed for another cluster, or on ``localhost``, is spread in the same way, with a note: that is
+    one of whose nodes none is known here. Where there is only one node, it takes the parts of all unknown nodes.
 
     Parameters
     ----------
@@ -34,14 +47,16 @@ def assign(graph: PhysicalGraph, nodes: Sequence[NodeInfo], *, anew: bool = Fals
     LinkError
         No node is alive.
     BadGraphError
-        Nodes that the graph names are unknown, not alive or ambiguous: all of them at once.
+        Some of the nodes that the graph names are known and others are not, or they are not alive or ambiguous: all of
+        them at once.
     """
     alive = sorted(node.name for node in nodes if node.state == "alive")
     if not alive:
         known = ", ".join(f"{node.name} ({node.state})" for node in nodes) or "none is known"
         raise LinkError(f"no node is alive: {known}", hint="start a node with 'dropflow node', or wait for one to join")
+    spread = tuple(alive[part % len(alive)] for part in range(graph.parts))
     if anew or not graph.places:
-        return tuple(alive[part % len(alive)] for part in range(graph.parts))
+        return Assignment(spread)
     if len(graph.places) < graph.parts:
         raise BadGraphError(
             f"the graph has {graph.parts} parts but names nodes for {len(graph.places)} only",
@@ -50,6 +65,11 @@ def assign(graph: PhysicalGraph, nodes: Sequence[NodeInfo], *, anew: bool = Fals
         )
     used = sorted(set(graph.places))
     found = {place: _matching(place, nodes) for place in used}
+    unknown = [place for place in used if not found[place]]
+    if unknown == used or (unknown and len(nodes) == 1):
+        there = "all are on" if len(set(spread)) == 1 else f"the {graph.parts} parts are spread over"
+        text = f"the graph names nodes that are not here ({_listed([repr(place) for place in unknown])})"
+        return Assignment(spread, f"{text}: {there} {_listed(sorted(set(spread)))}")
     wrong = [text for place in used if (text := _wrong(place, found[place], alive))]
     if wrong:
         more = f" (and {len(wrong) - _SHOWN} more)" if len(wrong) > _SHOWN else ""
@@ -58,15 +78,21 @@ def assign(graph: PhysicalGraph, nodes: Sequence[NodeInfo], *, anew: bool = Fals
             where=graph.name,
             hint=f"submit it with --anew to spread it over the nodes that are alive: {_listed(alive)}",
         )
-    return tuple(found[place][0].name for place in graph.places)
+    return Assignment(tuple(found[place][0].name for place in graph.places))
 
 
 def _matching(place: str, nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
-    """The nodes that `place` may mean: that of the name, else all on a host of that name or address."""
+    """The nodes that `place` may mean: that of the name, else all on a host of that name or address.
+
+    A name of the loopback interface means any host, and so only a node that is alone.
+    """
     by_name = [node for node in nodes if node.name == place]
     if by_name:
         return by_name
-    by_host = [node for node in nodes if place in _addresses(node)]
+    if place in _LOOPBACK:
+        return list(nodes) if len(nodes) == 1 else []
+    spellings = {place, ":".join(place.split(":")[:2])}  # DALiuGE's HOST:REST:EVENTS:RPC
+    by_host = [node for node in nodes if spellings & _addresses(node)]
     alive = [node for node in by_host if node.state == "alive"]
     return alive or by_host
 

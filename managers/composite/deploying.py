@@ -85,7 +85,8 @@ def cut(
     """
     if options.session and not is_session_name(options.session):
         raise UsageError(f"{options.session!r} cannot be the name of a session", hint=SESSION_NAME_HINT)
-    placed = replace(graph, places=assign(graph, nodes, anew=options.anew))
+    assignment = assign(graph, nodes, anew=options.anew)
+    placed = replace(graph, places=assignment.places)
     slices = {node: b"".join(dump_slice(piece)) for node, piece in slice_by_place(placed).items()}
     by_name = {node.name: node for node in nodes}
     return Deployment(
@@ -96,6 +97,7 @@ def cut(
         created=clock.now(),
         places=tuple(Place(node, by_name[node].links, by_name[node].incarnation) for node in slices),
         check=options.check,
+        notes=(assignment.note,) if assignment.note else (),
         slices=slices,
     )
 

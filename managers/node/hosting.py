@@ -304,7 +304,7 @@ class HostedSession:
             **self._counts(statistics, course["status"]),
             logical=picture.logical_nodes(statistics),
             failures=tuple(picture.failure_info(one, self.piece.node) for one in failures[:_MOST_FAILURES]),
-            notes=notes,
+            notes=(*self._deployment.notes, *notes),
         )
 
     def watch(self, version: int, seconds: float) -> SessionDetail:

@@ -254,14 +254,13 @@ class _Original:
         if self._role() == "node" or not graph.places:
             return graph, True  # a node manager of DALiuGE takes every drop as its own
         nodes = self._manager.nodes()
-        places = []
-        for place in graph.places:
-            found = _node(nodes, place)
-            if found is None:
-                known = ", ".join(node_string(node) for node in nodes) or "none"
-                raise BadGraphError(f"node {place!r} does not belong to this manager", hint=f"its nodes are {known}")
-            places.append(found.name)
-        return replace(graph, places=tuple(places)), False
+        found = {place: _node(nodes, place) for place in graph.places}
+        unknown = [place for place, node in found.items() if node is None]
+        if unknown and len(unknown) < len(found):
+            known = ", ".join(node_string(node) for node in nodes) or "none"
+            raise BadGraphError(f"node {unknown[0]!r} does not belong to this manager", hint=f"its nodes are {known}")
+        places = tuple(node.name if (node := found[place]) is not None else place for place in graph.places)
+        return replace(graph, places=places), False
 
     # Sessions.
 

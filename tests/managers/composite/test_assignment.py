@@ -26,19 +26,19 @@ def _graph(parts: int, places: tuple[str, ...] = ()) -> PhysicalGraph:
 
 def test_parts_without_nodes_are_spread_over_those_alive() -> None:
     """Part k is on the k-th living node by name, and again from the first when there are more parts."""
-    assert assign(_graph(5), _ALIVE) == ("n1", "n2", "n1", "n2", "n1")
+    assert assign(_graph(5), _ALIVE).places == ("n1", "n2", "n1", "n2", "n1")
 
 
 def test_named_nodes_are_kept() -> None:
     """A placed graph goes where it says, by the node's name, its host, its address, or that with the port."""
     places = ("n2", "h1", "10.0.0.2", "10.0.0.1:8000")
 
-    assert assign(_graph(4, places), _ALIVE) == ("n2", "n1", "n2", "n1")
+    assert assign(_graph(4, places), _ALIVE).places == ("n2", "n1", "n2", "n1")
 
 
 def test_anew_forgets_what_the_graph_names() -> None:
     """`anew` spreads a graph that was placed on nodes of another cluster."""
-    assert assign(_graph(2, ("x", "y")), _ALIVE, anew=True) == ("n1", "n2")
+    assert assign(_graph(2, ("x", "y")), _ALIVE, anew=True).places == ("n1", "n2")
 
 
 def test_all_nodes_that_cannot_be_used_are_named_at_once() -> None:
@@ -55,13 +55,42 @@ def test_a_host_with_two_nodes_is_ambiguous() -> None:
 
     with pytest.raises(BadGraphError, match="'h' may be any of a, b"):
         assign(_graph(1, ("h",)), nodes)
-    assert assign(_graph(1, ("h",)), [nodes[0], nodes[2]]) == ("a",)
+    assert assign(_graph(1, ("h",)), [nodes[0], nodes[2]]).places == ("a",)
+
+
+@pytest.mark.parametrize("places", [("x", "y"), ("localhost", "localhost"), ("127.0.0.1:8000:5555:6666", "::1")])
+def test_a_graph_of_another_cluster_is_spread_with_a_note(places: tuple[str, str]) -> None:
+    """Where none of its nodes is known it is placed as one that names none, and the note says which were named."""
+    found = assign(_graph(2, places), _ALIVE)
+
+    assert found.places == ("n1", "n2")
+    assert f"names nodes that are not here ({places[0]!r}" in found.note
+    assert "n1, n2" in found.note
+
+
+@pytest.mark.parametrize("places", [("localhost", "h7"), ("n1", "h7"), ("h7:8000", "h8:8000")])
+def test_the_only_node_takes_all_parts(places: tuple[str, str]) -> None:
+    """On one node manager there is no other place to go, whatever the graph names."""
+    found = assign(_graph(2, places), [_ALIVE[1]])
+
+    assert found.places == ("n1", "n1")
+    assert "'h7" in found.note
+
+
+def test_localhost_is_the_node_that_is_alone() -> None:
+    """A graph that names localhost is at home on a single node, without a note."""
+    assert assign(_graph(1, ("localhost",)), [_ALIVE[1]]).note == ""
+
+
+def test_nodes_in_the_spelling_of_daliuge_are_found() -> None:
+    """With the ports for events and calls, too."""
+    assert assign(_graph(2, ("10.0.0.2:8000:5555:6666", "10.0.0.1:8000")), _ALIVE).places == ("n2", "n1")
 
 
 def test_a_typo_gets_a_suggestion() -> None:
     """A name that is nearly right is told the right one."""
     with pytest.raises(BadGraphError, match="did it mean 'node-1'"):
-        assign(_graph(1, ("node1",)), [NodeInfo(name="node-1")])
+        assign(_graph(2, ("node1", "node-2")), [NodeInfo(name="node-1"), NodeInfo(name="node-2")])
 
 
 def test_without_a_living_node_nothing_is_assigned() -> None:

@@ -260,6 +260,17 @@ def test_a_node_runs_a_whole_graph_by_itself(make_cluster: Make) -> None:
     assert oids(cluster["a"].graph("s"), range(4)) == oids(graph, range(4))
 
 
+def test_a_node_takes_a_graph_of_another_cluster(make_cluster: Make) -> None:
+    """A graph that names localhost and a host that is not here runs on a node that is alone, with a note that stays."""
+    cluster = make_cluster(1)
+    foreign = replace(_line(make="echo > %o0", take="cat %i0 > %o0"), places=("localhost", "h7:8000"))
+    cluster["a"].submit(foreign, SubmitQuery(session="s"))
+    detail = until(cluster["a"], "s", lambda detail: bool(detail.finished))
+
+    assert (detail.status, detail.nodes) == ("FINISHED", ("a",))
+    assert detail.notes == ("the graph names nodes that are not here ('h7:8000'): all are on a",)
+
+
 def test_drops_are_found_by_filters_and_names(make_cluster: Make) -> None:
     """Filters narrow the list, and pages cut it."""
     cluster = make_cluster(2)
