@@ -63,6 +63,8 @@ class UnrollOptions(msgspec.Struct, frozen=True, kw_only=True):
         Whether an edge between two nodes of the same kind gets a drop in between; otherwise it is an error.
     zip_scatters : bool
         Whether two scatters of equal size may be linked copy by copy.
+    rehearsal : bool
+        Whether placeholders stand for all applications and data; see `translator.rehearsal`. Physical graphs, too.
     loop_aware : str
         ``all``: a loop-aware edge is restricted in every loop it crosses; ``innermost``: only in a loop that is the
         direct parent of its end, as DALiuGE 6.7 does.
@@ -73,6 +75,7 @@ class UnrollOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_edges: int = 100_000_000
     adapters: bool = True
     zip_scatters: bool = False
+    rehearsal: bool = False
     loop_aware: Literal["all", "innermost"] = "all"
 
 

@@ -5,7 +5,7 @@ lists or ``.dfg`` containers, enter before `judge`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from translator.parameters import fill
 from translator.partition.registry import partition as cut
 from translator.placement import place
 from translator.problems import problem
+from translator.rehearsal import REHEARSED, rehearsed
 from translator.unroll import Plan, plan
 from translator.unroll import unroll as carry_out
 from translator.validate import validate
@@ -175,28 +176,51 @@ def examine(
     head = _head(source).removeprefix(_BOM).lstrip()
     if codec.is_dfg(head):
         graph = codec.load(source) if isinstance(source, Path) else codec.parse(source, where=name)
-        return Checked(Family.DFG.value, (*_cyclic(graph), *judge(graph.templates, components).problems), graph=graph)
+        return _unrolled(Family.DFG, graph, (), unroll, components)
     if head.startswith(b"["):
-        return _physical(source, name, read or ReadOptions(), components)
+        return _physical(source, name, read or ReadOptions(), unroll, components)
     reading = read_logical(read_file(source, read) if isinstance(source, Path) else source, name=name, options=read)
     if reading.graph is None:
         return Checked(reading.family.value, reading.problems)
     logical, filled = fill(reading.graph, configuration=configuration, settings=settings)
     planned = plan(logical, unroll)
-    problems = _once([*reading.problems, *filled, *validate(logical), *planned.problems])
+    notes: tuple[Problem, ...] = ()
+    if unroll is not None and unroll.rehearsal:
+        planned, notes = replace(planned, templates=rehearsed(planned.templates)), (REHEARSED,)
+    problems = _once([*notes, *reading.problems, *filled, *validate(logical), *planned.problems])
     problems = tuple(judge(planned.templates, components).once(problems, logical))
     return Checked(reading.family.value, problems, logical, planned)
 
 
-def _physical(source: Path | bytes, name: str, options: ReadOptions, components: ComponentOptions | None) -> Checked:
+def _physical(
+    source: Path | bytes,
+    name: str,
+    options: ReadOptions,
+    unroll: UnrollOptions | None,
+    components: ComponentOptions | None,
+) -> Checked:
     findings: list[Problem] = []
     try:
         with source.open("rb") if isinstance(source, Path) else BytesIO(source) as stream:
             graph = read_pg_stream(stream, name=name, findings=findings, max_depth=options.max_depth)
     except BadGraphError as error:
         return Checked(Family.PHYSICAL.value, tuple(found for found in error.problems if isinstance(found, Problem)))
-    problems = (*findings, *_cyclic(graph), *judge(graph.templates, components).problems)
-    return Checked(Family.PHYSICAL.value, problems, graph=graph)
+    return _unrolled(Family.PHYSICAL, graph, findings, unroll, components)
+
+
+def _unrolled(
+    family: Family,
+    graph: PhysicalGraph,
+    findings: Iterable[Problem],
+    unroll: UnrollOptions | None,
+    components: ComponentOptions | None,
+) -> Checked:
+    """What can be said about a graph that came unrolled."""
+    notes: tuple[Problem, ...] = ()
+    if unroll is not None and unroll.rehearsal:
+        graph, notes = replace(graph, templates=rehearsed(graph.templates)), (REHEARSED,)
+    problems = (*notes, *findings, *_cyclic(graph), *judge(graph.templates, components).problems)
+    return Checked(family.value, problems, graph=graph)
 
 
 def _head(source: Path | bytes) -> bytes:

@@ -51,6 +51,7 @@ CODES: dict[str, tuple[Severity, str]] = {
         _W,
         "a number is written as text, or a fraction stands in a field declared Integer; it is taken as it is",
     ),
+    "LG095": (_I, "placeholders stand for the applications and data of the graph"),
     "LG100": (_E, "a configuration sets a node or a field that the graph does not have"),
     "LG110": (_W, "a parameter has the name of a structural key"),
     "LG120": (_E, "the graph would become larger than allowed"),

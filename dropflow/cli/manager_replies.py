@@ -153,6 +153,7 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"{self.session}  {self.status}  {plural(self.drops, 'drop')}{where}"
             yield f"  in the browser: {self.url}"
             yield f"  here:           {suggestion('watch', self.session)}"
+            yield from (f"note: {note}" for note in self.notes)
             return
         yield _headline(self.status, self.drops, self.seconds, self.states, "" if self.failures else self.text)
         yield from failure_lines(self.failures, self.session, unlisted=self.unlisted, url=self.url)

@@ -8,14 +8,14 @@ from translator.problems import problem
 from translator.unroll.levels import Levels
 from translator.unroll.values import Findings, is_on, pointer, quantity, whole
 
-__all__ = ["COPY", "GROUP", "MEMORY", "NULL", "template_of"]
+__all__ = ["COPY", "GROUP", "MEMORY", "NULL", "SLEEP", "template_of"]
 
 MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 NULL = "dlg.data.drops.data_base.NullDROP"
 COPY = "dlg.apps.simple.CopyApp"
 GROUP = "dropflow.apps.GroupByApp"
+SLEEP = "dlg.apps.simple.SleepApp"
 
-_SLEEP = "dlg.apps.simple.SleepApp"
 _COMPONENTS = {
     "File": "dlg.data.drops.file.FileDROP",
     "Directory": "dlg.data.drops.directorycontainer.DirectoryContainer",
@@ -97,7 +97,7 @@ def _component(node: LogicalNode, findings: Findings) -> str:
     findings.append(
         problem("LG093", text, where=pointer(node, "dropclass"), hint="set its field dropclass, or choose a component")
     )
-    return _SLEEP
+    return SLEEP
 
 
 def _persist(node: LogicalNode) -> bool | None:

@@ -13,9 +13,9 @@ from translator.web.records import TranslateQuery
 __all__ = ["imbalance_of", "read_eagle", "whole_number"]
 
 _USED = frozenset({"json_data", "lg_name", "algo", "num_par", "max_load_imb"})
+_YES, _NO = frozenset({"true", "1", "yes", "on"}), frozenset({"", "false", "0", "no", "off", "none", "null"})
 _UNUSED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "test": ("", "true", "false"),
         "num_islands": ("", "0", "1"),
         "par_label": ("", "Partition"),
         "max_cpu": ("", "8"),
@@ -74,7 +74,10 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
         text = f"EAGLE did not say which algorithm was chosen (it sent {_NO_ALGORITHM}): metis partitions the graph"
         found.append(problem("LG092", text, where="algo", severity=Severity.INFO))
         algorithm = "metis"
+    test = form.text("test").lower()
     for name, value in form.fields.items():
+        if name == "test" and test in _YES | _NO:
+            continue
         usual = _UNUSED.get(name)
         if name not in _USED and (usual is None or form.text(name) not in usual):
             shown = value[:40].decode(errors="replace")
@@ -85,6 +88,7 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
         algorithm=algorithm[:40],
         parts=parts,
         imbalance=imbalance_of(balance),
+        rehearsal=test in _YES,  # EAGLE's "Test PGT"
     )
     return form.fields["json_data"], query, tuple(found)
 

@@ -81,6 +81,8 @@ class TranslateQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Values of parameters, one ``NODE.PARAM=VALUE`` a line.
     prefix : str
         First part of the drops' text ids; from the graph's name when empty.
+    rehearsal : bool
+        Put placeholders in the place of all applications and data, to try out the graph.
     seconds : float
         Wait for the end, for so long at most, before answering.
     """
@@ -93,6 +95,7 @@ class TranslateQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     configuration: _Name = ""
     settings: Annotated[str, Meta(max_length=100_000)] = ""
     prefix: Annotated[str, Meta(max_length=100)] = ""
+    rehearsal: bool = False
     seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
 
 
@@ -157,6 +160,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     configuration: str = ""
     settings: tuple[str, ...] = ()
     prefix: str = ""
+    rehearsal: bool = False
     notes: tuple[Problem, ...] = ()
     limits: TranslatorLimits = TranslatorLimits()
 

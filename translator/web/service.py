@@ -114,6 +114,7 @@ class TranslatorService:
             configuration=query.configuration,
             settings=tuple(line.strip() for line in query.settings.splitlines() if line.strip()),
             prefix=query.prefix,
+            rehearsal=query.rehearsal,
             notes=tuple(notes),
             limits=self.limits,
         )

@@ -81,7 +81,12 @@ def carry_out(order: Order, folder: Path, tell: Callable[[str], object]) -> Repo
             folder / SOURCE,
             name=order.name,
             read=ReadOptions(max_bytes=order.limits.body, max_depth=order.limits.depth),
-            unroll=UnrollOptions(prefix=order.prefix, max_drops=order.limits.drops, max_edges=order.limits.edges),
+            unroll=UnrollOptions(
+                prefix=order.prefix,
+                max_drops=order.limits.drops,
+                max_edges=order.limits.edges,
+                rehearsal=order.rehearsal,
+            ),
             configuration=order.configuration or None,
             settings=order.settings,
             components=ComponentOptions(missing_here="warning"),

@@ -22,6 +22,16 @@ def test_the_form_as_eagle_sends_it_gives_no_findings() -> None:
     assert notes == ()
 
 
+@pytest.mark.parametrize(
+    ("test", "rehearsal"), [("true", True), ("True", True), ("1", True), ("false", False), ("", False), ("0", False)]
+)
+def test_the_test_button_asks_for_a_rehearsal(test: str, rehearsal: bool) -> None:  # noqa: FBT001 - a parameter
+    """EAGLE's "Test PGT" sends test=true; no spelling of it is a finding."""
+    _, query, notes = read_eagle(_form(test=test))
+
+    assert (query.rehearsal, notes) == (rehearsal, ())
+
+
 @pytest.mark.parametrize(("balance", "imbalance"), [("100", 0.1), ("90", 1.1), ("0", 10.1), ("101", 0.1), ("", 1.1)])
 def test_the_balance_means_what_it_means_in_daliuge(balance: str, imbalance: float) -> None:
     """METIS may exceed the mean load by max(1, 101 - p) thousandths."""
@@ -40,9 +50,9 @@ def test_all_bad_numbers_are_named_at_once() -> None:
 
 def test_fields_without_effect_are_mentioned_when_somebody_chose_them() -> None:
     """Nobody shall believe that a deadline was heeded."""
-    _, _, notes = read_eagle(_form(deadline="300", num_islands="4", surprise="x"))
+    _, _, notes = read_eagle(_form(deadline="300", num_islands="4", surprise="x", test="maybe"))
 
-    assert {note.where for note in notes} == {"deadline", "num_islands", "surprise"}
+    assert {note.where for note in notes} == {"deadline", "num_islands", "surprise", "test"}
     assert {note.severity for note in notes} == {Severity.INFO}
 
 

@@ -12,6 +12,7 @@ import pytest
 from dropflow.errors import WorldError
 from dropflow.graph.codec import parse
 from dropflow.rest.auth import page_key
+from tests.cli import test_bad_input as drawn
 from tests.translator.web.served import COOKIE, EAGLE, LINKED, TOKEN, Served
 from translator.web.records import TranslatorLimits
 
@@ -39,6 +40,18 @@ def test_eagle_posts_and_sees_its_graph(served: Served, hello: Path) -> None:
     assert "Translated" in page
     assert "<h1><bdi>hello</bdi></h1>" in page
     assert served.page(reply) == page
+
+
+def test_the_test_button_of_eagle_gives_a_rehearsal(served: Served) -> None:
+    """A graph of components that are not built in is refused, but can be rehearsed, and the page says so."""
+    nodes = [drawn.node("c", "Docker", image="x", command="ls"), drawn.node("d", "Memory")]
+    graph = drawn.document(nodes, [drawn.link("c", "d")])
+
+    assert "DF106" in served.page(served.eagle(graph))
+    page = served.page(served.eagle(graph, test="true"))
+    assert "Translated" in page
+    assert "this is a rehearsal" in page
+    assert "dlg.apps.simple.SleepApp" in page
 
 
 @pytest.mark.slow
