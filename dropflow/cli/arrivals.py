@@ -18,6 +18,7 @@ from typing import BinaryIO, Self
 from dropflow.data.fingerprint import digest, fingerprint
 from dropflow.errors import BadFileError, MissingDependencyError, StorageError
 from dropflow.ids import safe_name
+from dropflow.private import private_directory
 from dropflow.rest.schema import ResultInfo
 
 __all__ = ["Arrival", "Folder", "named"]
@@ -55,6 +56,8 @@ class Folder:
     ------
     OSError
         It cannot be written.
+    StorageError
+        Other users can change what arrives.
     """
 
     def __init__(self, root: Path) -> None:
@@ -68,7 +71,7 @@ class Folder:
         self._clear_if_alone()
         with suppress(OSError):
             fcntl.flock(self._lock, fcntl.LOCK_SH)
-        self._unfinished.mkdir(exist_ok=True)
+        private_directory(self._unfinished)
 
     def __enter__(self) -> Self:
         return self

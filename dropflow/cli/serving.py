@@ -6,6 +6,7 @@ the same for all, and is here.
 
 import fcntl
 import os
+import secrets
 import socket
 import sys
 from collections.abc import Callable
@@ -208,7 +209,7 @@ def cluster_key(file: str | None, *, beyond: bool) -> ClusterKey:
             hint="make one with 'dropflow keys create' on one host, and copy it to all others; --key says where it is",
         )
     # Two managers may start at the same moment: the key is made aside, and whoever links it first wins.
-    aside = path.with_name(f"{path.name}.{os.getpid()}")
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         create(aside)
         os.link(aside, path)
