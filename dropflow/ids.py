@@ -3,7 +3,7 @@
 import re
 import zlib
 from typing import NewType
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 __all__ = [
     "SESSION_NAME",
@@ -15,6 +15,7 @@ __all__ = [
     "is_session_name",
     "safe_name",
     "session_directory_name",
+    "session_of_directory",
 ]
 
 DropId = NewType("DropId", int)
@@ -65,6 +66,11 @@ def session_directory_name(session: str) -> str:
     """
     quoted = quote(session, safe="")
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
+
+
+def session_of_directory(name: str) -> str:
+    """Session whose directory has this name, from `session_directory_name`."""
+    return unquote(name)
 
 
 def drop_file_name(oid: str) -> str:

@@ -72,7 +72,7 @@ def run(
     """
     time = clock or SystemClock()
     refuse_unusable(graph)
-    keeper = LocalKeeper(directory, directory.name, time)
+    keeper = LocalKeeper(directory, directory.name, time, graph)
     try:
         save(graph, directory / "graph.dfg")
         streams = streaming_links(graph)

@@ -107,7 +107,7 @@ def unpack(buffer: Buffer) -> Deployment:
     end = start + _LENGTH.unpack_from(view, len(_MAGIC))[0]
     try:
         header = msgspec.msgpack.decode(view[start:end], type=_Header)
-    except msgspec.MsgspecError as error:
+    except (ValueError, RecursionError) as error:  # msgspec raises UnicodeDecodeError, too
         raise BadFileError(f"the header of the deployment cannot be read: {error}") from error
     if not is_session_name(header.deployment.session):
         raise BadFileError(f"{header.deployment.session!r} cannot be the name of a session")

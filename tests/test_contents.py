@@ -1,5 +1,6 @@
 """What becomes of contents in whole graphs, from the file to the result."""
 
+import json
 import os
 from io import BytesIO
 from pathlib import Path
@@ -180,3 +181,49 @@ def test_several_producers_at_one_port_give_a_list_wherever_they_run(tmp_path: P
 
     assert written(tmp_path / "run") == "['A', 'B']"
     assert written(tmp_path / "run", "ports.txt") == "['A', 'B']"
+
+
+@pytest.mark.parametrize(("content", "ok"), [("'same'", True), ("str(input)", False)])
+def test_a_file_that_several_drops_write_is_never_half_lost(tmp_path: Path, content: str, *, ok: bool) -> None:
+    """The translation warns. Drops that write the same are fine; of the others one is kept, and the rest fail."""
+    nodes = [
+        *split(3),
+        function("Write", f"def Write(input):\n    return {content}\n", inside="Split", encoding="utf-8"),
+        data("file", "File", inside="Split", filepath="out.txt"),
+    ]
+    graph = draw(tmp_path / "g.graph", nodes, "Make > made > Split > piece > Write > file")
+    result = run(graph, tmp_path / "run", runner="threads")
+
+    assert [found.code for found in translate(graph).problems if found.severity.value == "warning"] == ["LG085"]
+    assert result.status is (SessionState.FINISHED if ok else SessionState.FAILED)
+    assert (result.states["ERROR"] == 0) == ok
+    assert len(result.failures) == (0 if ok else 2)
+    assert all("out.txt has been written by g_file_0-" in failure.text for failure in result.failures)
+    assert written(tmp_path / "run") in ("same", *(str({"n": number}) for number in range(3)))
+
+
+def test_a_loop_replaces_the_file_of_its_last_iteration(tmp_path: Path) -> None:
+    """What was written before an iteration on which the next one depends is no conflict."""
+    nodes = [
+        data("begin"),
+        construct("Loop", "Loop", size=4),
+        function(
+            "Step",
+            "def Step(input=''):\n    return (input or '') + 'x'\n",
+            inside="Loop",
+            encoding="utf-8",
+            reads="utf-8",
+        ),
+        data("state", "File", inside="Loop", filepath="out.txt"),
+    ]
+    graph = draw(tmp_path / "g.graph", nodes, "begin > Step > state")
+    document = json.loads(graph.read_text())
+    document["linkDataArray"][0]["loop_aware"] = "1"
+    document["linkDataArray"].append(
+        {"from": "state", "fromPort": "state.io", "to": "Step", "toPort": "Step.input", "closesLoop": True}
+    )
+    graph.write_text(json.dumps(document))
+
+    assert [found.code for found in translate(graph).problems if found.severity.value == "warning"] == []
+    assert run(graph, tmp_path / "run").status is SessionState.FINISHED
+    assert written(tmp_path / "run") == "xxxx"

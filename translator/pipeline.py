@@ -26,6 +26,7 @@ from translator.partition.registry import partition as cut
 from translator.placement import place
 from translator.problems import problem
 from translator.rehearsal import REHEARSED, rehearsed
+from translator.same_files import same_files
 from translator.unroll import Plan, plan
 from translator.unroll import unroll as carry_out
 from translator.validate import validate
@@ -184,10 +185,12 @@ def examine(
         return Checked(reading.family.value, reading.problems)
     logical, filled = fill(reading.graph, configuration=configuration, settings=settings)
     planned = plan(logical, unroll)
+    places = {node.key or node.id: node.pointer for node in logical.nodes}
+    shared = same_files(planned.templates, planned.links, places)
     notes: tuple[Problem, ...] = ()
     if unroll is not None and unroll.rehearsal:
         planned, notes = replace(planned, templates=rehearsed(planned.templates)), (REHEARSED,)
-    problems = _once([*notes, *reading.problems, *filled, *validate(logical), *planned.problems])
+    problems = _once([*notes, *reading.problems, *filled, *validate(logical), *planned.problems, *shared])
     problems = tuple(judge(planned.templates, components).once(problems, logical))
     return Checked(reading.family.value, problems, logical, planned)
 
@@ -216,10 +219,11 @@ def _unrolled(
     components: ComponentOptions | None,
 ) -> Checked:
     """What can be said about a graph that came unrolled."""
+    shared = same_files(graph.templates, graph.links)
     notes: tuple[Problem, ...] = ()
     if unroll is not None and unroll.rehearsal:
         graph, notes = replace(graph, templates=rehearsed(graph.templates)), (REHEARSED,)
-    problems = (*notes, *findings, *_cyclic(graph), *judge(graph.templates, components).problems)
+    problems = (*notes, *findings, *_cyclic(graph), *shared, *judge(graph.templates, components).problems)
     return Checked(family.value, problems, graph=graph)
 
 

@@ -43,6 +43,7 @@ CODES: dict[str, tuple[Severity, str]] = {
     "LG082": (_E, "a group-by has not exactly one input"),
     "LG083": (_E, "a key of a group-by names several levels"),
     "LG084": (_W, "a group-by inside another group-by takes data from outside it"),
+    "LG085": (_W, "several drops write one file"),
     "LG090": (_E, "a placeholder in a value is not resolved"),
     "LG091": (_E, "the value of a parameter cannot be converted to its type"),
     "LG092": (_W, "a parameter was given that nothing uses"),

@@ -142,6 +142,9 @@ def _own_findings(sight: Sight, *, is_tried: bool) -> Iterator[Finding]:
     if sight.info is not None and sight.info.role in ("island", "master") and not sight.children:
         hint = "name its children with --nodes or --islands, or let it find them with --discover"
         yield Finding(where=sight.url, text=f"the {sight.info.role} has no children", hint=hint)
+    for finding in () if sight.info is None else sight.info.findings:
+        hint = "look at the files of that session, or delete it: 'dropflow delete SESSION'"
+        yield Finding(where=sight.url, text=finding, hint=hint)
     if sight.info is not None and sight.info.role == "node":
         for node in sight.nodes:
             yield from _load_findings(sight, node)

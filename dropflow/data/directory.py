@@ -7,7 +7,7 @@ from dropflow.data.content import measure
 from dropflow.data.definitions import IO, common
 from dropflow.data.faults import storage
 from dropflow.data.file import found
-from dropflow.data.naming import check_name, final_path
+from dropflow.data.naming import check_name, final_path, shared_name
 from dropflow.data.parts import remove_part, temporary_path
 from dropflow.data.special import refuse_made
 from dropflow.data.store import Part, Slot
@@ -118,6 +118,11 @@ class DirectoryStore:
         self._value = str(values["dirname"] or "")
         self._must_exist = bool(values["check_exists"])
         self._create = bool(values["create_if_missing"])
+
+    @property
+    def shared_name(self) -> str:
+        """The name that all drops of the template have; empty where each has its own."""
+        return shared_name(self._value)
 
     def part(self, slot: Slot) -> Part:
         """A directory beside its final place."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dropflow.data.content import measure
 from dropflow.data.definitions import IO, common
-from dropflow.data.naming import check_name, final_path, is_blank
+from dropflow.data.naming import check_name, final_path, is_blank, shared_name
 from dropflow.data.parts import FilePart, temporary_path
 from dropflow.data.store import Part, Slot
 from dropflow.engine.api import Handle
@@ -74,6 +74,11 @@ class FileStore:
         folder = template.argument("dirname")
         if folder is not None and not is_blank(folder.value) and not os.path.isabs(self._value):  # noqa: PTH117 - text
             self._value = f"{folder.value}/{'' if is_blank(self._value) else self._value}"
+
+    @property
+    def shared_name(self) -> str:
+        """The name that all drops of the template have; empty where each has its own."""
+        return shared_name(self._value)
 
     def part(self, slot: Slot) -> Part:
         """A file beside its final place."""

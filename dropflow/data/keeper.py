@@ -8,7 +8,6 @@ attempt may run twice and its content still be committed once.
 
 import contextlib
 import errno
-import logging
 import os
 import shutil
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from dropflow.data.assembly import join
 from dropflow.data.content import view
 from dropflow.data.faults import refused, storage
 from dropflow.data.lifecycle import goes, wants_parent_gone
+from dropflow.data.owners import Owners
 from dropflow.data.parts import remove_part, remove_part_folder
 from dropflow.data.results import suffix_for
 from dropflow.data.special import refuse_special
@@ -29,12 +29,11 @@ from dropflow.data.store import Slot
 from dropflow.data.workspace import BESIDE, Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import DropflowError, StorageError
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.ids import drop_file_name
 
 __all__ = ["LocalKeeper"]
-
-_LOG = logging.getLogger(__name__)
 
 
 class LocalKeeper:
@@ -48,6 +47,8 @@ class LocalKeeper:
         Session id.
     clock : Clock
         Where times come from.
+    graph : PhysicalGraph, optional
+        Of the session, whose rows the drops are: it says which drop may replace the file of which other one.
 
     Raises
     ------
@@ -55,11 +56,10 @@ class LocalKeeper:
         The session directory cannot be made.
     """
 
-    def __init__(self, directory: str | Path, session: str, clock: Clock) -> None:
+    def __init__(self, directory: str | Path, session: str, clock: Clock, graph: PhysicalGraph | None = None) -> None:
         self.workspace = Workspace(os.path.abspath(directory), session)  # noqa: PTH100 - resolve() would follow links
         self._clock = clock
-        self._owners: dict[str, int] = {}
-        self._overwritten: set[str] = set()
+        self._owners = Owners(graph)
         self._segment: Path | None = None
         self._tmp = f"{self.workspace.tmp}/"
         self._results = f"{self.workspace.results}/"
@@ -78,11 +78,14 @@ class LocalKeeper:
             The rename failed; the part is gone.
         BadFileError
             A FIFO, a socket or a device is there; the part is gone.
+        ConflictError
+            Another drop wrote something else there; the part is gone.
         """
         if not part.final:
             return part
         try:
             refuse_special(part.final)
+            beside = self._owners.before(drop, part)
             self._place(part.location, part.final)
         except (OSError, DropflowError) as error:
             remove_part(part.location)
@@ -90,7 +93,7 @@ class LocalKeeper:
                 raise
             raise refused("put the content in its place at", part.final, error) from error
         remove_part_folder(part.location)
-        self._own(part.final, drop)
+        self._owners.add(part.final, drop, beside)
         return msgspec.structs.replace(part, location=part.final, final="")
 
     def assemble(self, drop: int, template: Template, parts: Sequence[Handle]) -> Handle:
@@ -128,7 +131,9 @@ class LocalKeeper:
             It cannot be removed.
         """
         temporary = self._is_temporary(handle)
-        ours = temporary or handle.kind in ("bytes", "null") or self._owners.get(handle.location) == drop
+        ours = temporary or handle.kind in ("bytes", "null") or self._owners.is_only(handle.location, drop)
+        if not ours:
+            self._owners.leave(handle.location, drop)
         if not goes(template, handle, self.workspace, ours=ours, temporary=temporary):
             return False
         if temporary:
@@ -136,7 +141,7 @@ class LocalKeeper:
         elif handle.location:
             with storage("remove", handle.location):
                 _remove(handle.location)
-            self._owners.pop(handle.location, None)
+            self._owners.leave(handle.location, drop)
             if wants_parent_gone(template):
                 _remove_if_empty(Path(handle.location).parent, self.workspace.files)
         return True
@@ -178,9 +183,9 @@ class LocalKeeper:
         Contents that were there before the session stay.
         """
         is_result = handle.location.startswith(self._results)
-        if is_result or self._is_temporary(handle) or self._owners.get(handle.location) == drop:
-            self._owners.pop(handle.location, None)
+        if is_result or self._is_temporary(handle) or self._owners.is_only(handle.location, drop):
             remove_part(handle.location)
+        self._owners.leave(handle.location, drop)
 
     def confirm(self) -> None:
         """Check that the session directory, and with it what was kept there, has not been removed or replaced.
@@ -243,14 +248,6 @@ class LocalKeeper:
 
     def _is_temporary(self, handle: Handle) -> bool:
         return handle.kind == "shm" or handle.location.startswith(self._tmp)
-
-    def _own(self, final: str, drop: int) -> None:
-        before = self._owners.setdefault(final, drop)
-        if before != drop:
-            self._owners[final] = drop
-            if final not in self._overwritten:
-                self._overwritten.add(final)
-                _LOG.warning("%s is written by several drops, each replacing it: name it with {auto} or {uid}", final)
 
     def _place(self, location: str, final: str) -> None:
         """Rename, replacing what is there; a directory first moves out of the way."""

@@ -151,6 +151,7 @@ class MemoryStore:
     persists = False
     is_directory = False
     encoding = ""
+    shared_name = ""
     unwritten: Handle | None = EMPTY
     small = SMALL
 

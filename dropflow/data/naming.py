@@ -26,7 +26,7 @@ from dropflow.errors import BadParameterError
 from dropflow.graph.names import human_key
 from dropflow.ids import drop_file_name
 
-__all__ = ["PLACEHOLDERS", "check_name", "final_path", "is_blank"]
+__all__ = ["PLACEHOLDERS", "check_name", "final_path", "is_blank", "shared_name"]
 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
@@ -100,6 +100,23 @@ def final_path(
             hint="use an absolute path to write outside of it",
         )
     return f"{base}/{path}"
+
+
+def shared_name(value: str) -> str:
+    """The file that all drops with the name `value` mean; empty where each has its own, or that is not known yet.
+
+    Examples
+    --------
+    >>> shared_name("sub/x.txt"), shared_name("sub/{uid}.txt"), shared_name("sub/")
+    ('sub/x.txt', '', '')
+    """
+    try:
+        one, other = (
+            final_path(value, base=Path("/"), oid=oid, now=0.0) for oid in ("prefix_key_0-0", "prefix_key_0-1")
+        )
+    except BadParameterError:
+        return ""
+    return one.removeprefix("//") if one == other else ""
 
 
 def check_name(value: str, environment: Mapping[str, str] | None = None) -> None:

@@ -71,6 +71,7 @@ class NullStore:
     persists = False
     is_directory = False
     encoding = ""
+    shared_name = ""
     unwritten: Handle | None = NULL
     growing = None
 

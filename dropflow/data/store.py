@@ -91,6 +91,11 @@ class Store(Protocol):
     unwritten: Handle | None
     """Content of an output that the application did not touch; None when a part must be made all the same."""
 
+    @property
+    def shared_name(self) -> str:
+        """The file or directory that all drops of the template write; empty where each has its own."""
+        ...
+
     def part(self, slot: Slot) -> Part:
         """Begin to write."""
         ...

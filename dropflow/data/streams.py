@@ -495,5 +495,5 @@ def _read_end(folder: str) -> Handle:
     try:
         with open(path, "rb") as stream:  # noqa: PTH123 - as above
             return msgspec.msgpack.decode(stream.read(), type=Handle)
-    except msgspec.DecodeError as error:
+    except ValueError as error:  # msgspec raises UnicodeDecodeError, too
         raise refused("read", path, OSError(0, str(error))) from error

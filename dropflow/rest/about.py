@@ -21,6 +21,7 @@ def about(
     incarnation: int | None = None,
     key: str = "",
     root: str = "",
+    findings: tuple[str, ...] = (),
 ) -> ManagerInfo:
     """About this process, as of now. Without an `incarnation` that is the time of its start, in microseconds."""
     return ManagerInfo(
@@ -36,4 +37,5 @@ def about(
         protocol=protocol,
         key=key,
         root=root,
+        findings=findings,
     )

@@ -86,7 +86,7 @@ def load_token(path: Path) -> str | None:
     Raises
     ------
     UsageError
-        If other users can read the file: whoever could read it may have read it.
+        Other users can read the file, and may have read it; or it holds no ASCII text.
     """
     try:
         with path.open(encoding="ascii") as stream:
@@ -99,6 +99,12 @@ def load_token(path: Path) -> str | None:
             return stream.read().strip()
     except FileNotFoundError:
         return None
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            "the token file holds bytes that no token has",
+            where=str(path),
+            hint="delete it and start the manager again: it makes a new token",
+        ) from error
 
 
 def cookie_name(authority: str) -> str:

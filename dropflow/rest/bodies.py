@@ -2,18 +2,23 @@
 
 import hmac
 import zlib
+from io import BytesIO
 from typing import BinaryIO
 
 import bottle
 
 from dropflow.errors import HttpError
 from dropflow.nesting import nesting
+from dropflow.rest.budget import Account
 from dropflow.rest.signing import digest
 
-__all__ = ["check_depth", "read_body"]
+__all__ = ["check_depth", "read_body", "too_large"]
+
+_STEP = 16 * 1024 * 1024
+"""Bytes that are unpacked at a time, each time after they were taken from the account."""
 
 
-def read_body(limit: int, *, signed: str | None = None) -> bytes:
+def read_body(limit: int, *, signed: str | None = None, account: Account) -> bytes:
     """The body of the current request, decompressed.
 
     Both gzip and zlib streams are taken under either name of the encoding: DALiuGE's client sends zlib as ``gzip``.
@@ -24,21 +29,24 @@ def read_body(limit: int, *, signed: str | None = None) -> bytes:
         Bytes that it may have, before and after decompression.
     signed : str, optional
         The hash that the body as it was sent must have.
+    account : Account
+        Pays for the memory.
 
     Raises
     ------
     HttpError
-        413 above `limit`, 400 for a damaged stream, 401 for another body than was signed, 415 for another encoding.
+        413 above `limit`, 400 for a damaged stream, 401 for another body than was signed, 415 for another encoding, 503
+        while other requests take the memory.
     """
-    data = _sent(limit)
+    data = _sent(limit, account)
     if signed is not None and not hmac.compare_digest(digest((data,)), signed):
         raise HttpError(401, "the body is not the one that was signed")
-    encoding = bottle.request.get_header("Content-Encoding", "identity").strip().lower()
+    encoding = bottle.request.environ.get("HTTP_CONTENT_ENCODING", "identity").strip().lower()
     if encoding == "identity":
         return data
     if encoding not in ("gzip", "x-gzip", "deflate", "zlib"):
         raise HttpError(415, f"content encoding {encoding!r} is not understood", hint="send gzip, zlib or nothing")
-    return _unpacked(data, encoding, limit)
+    return _unpacked(data, encoding, limit, account)
 
 
 def check_depth(data: bytes, limit: int, *, what: str = "the body") -> None:
@@ -67,39 +75,45 @@ def check_depth(data: bytes, limit: int, *, what: str = "the body") -> None:
         )
 
 
-def _sent(limit: int) -> bytes:
+def _sent(limit: int, account: Account) -> bytes:
     stream: BinaryIO = bottle.request.environ["wsgi.input"]
     length: int = bottle.request.content_length
     if length > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
     # A length of -1 says nothing: the server in front knows where a chunked body ends.
+    account.take(length if length >= 0 else limit + 1)
     data = stream.read(limit + 1 if length < 0 else length)
     if len(data) > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
     if len(data) < length:
         raise HttpError(400, "the body is cut off")
     return data
 
 
-def _unpacked(data: bytes, encoding: str, limit: int) -> bytes:
+def _unpacked(data: bytes, encoding: str, limit: int, account: Account) -> bytes:
     """The content of a gzip stream (of several members too) or a zlib stream, never more than `limit` bytes of it."""
-    pieces, size = [], 0
+    found, size = BytesIO(), 0
     while True:
         unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # 32: tell gzip from zlib by the header
-        try:
-            piece = unpack.decompress(data, limit + 1 - size)
-        except zlib.error as error:
-            raise HttpError(400, f"the body is no {encoding} stream: {error}") from error
-        pieces.append(piece)
-        size += len(piece)
-        if size > limit:
-            raise _too_large(limit)
-        if not unpack.eof:
-            raise HttpError(400, "the compressed body ends too early")
+        while not unpack.eof:
+            step = min(_STEP, limit + 1 - size)
+            account.take(step)
+            try:
+                piece = unpack.decompress(data, step)
+            except zlib.error as error:
+                raise HttpError(400, f"the body is no {encoding} stream: {error}") from error
+            account.take(len(piece) - step)
+            size += found.write(piece)
+            if size > limit:
+                raise too_large(limit)
+            data = unpack.unconsumed_tail
+            if not piece and not data and not unpack.eof:
+                raise HttpError(400, "the compressed body ends too early")
         data = unpack.unused_data
         if not data:
-            return b"".join(pieces) if len(pieces) > 1 else piece
+            return found.getvalue()  # without a copy
 
 
-def _too_large(limit: int) -> HttpError:
+def too_large(limit: int) -> HttpError:
+    """The refusal of a body with more bytes than `limit`."""
     return HttpError(413, f"the body is larger than {limit} bytes", hint="send less, or start the server with a limit")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, BinaryIO
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote
 
 import bottle
 import msgspec
@@ -20,30 +20,24 @@ import msgspec
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, HttpError, InternalError
 from dropflow.rest.auth import Door, Guard, Proof
-from dropflow.rest.bodies import check_depth, read_body
+from dropflow.rest.bodies import check_depth, read_body, too_large
+from dropflow.rest.budget import Account, Budget
 from dropflow.rest.confirm_page import CONFIRM_POLICY, confirm_page
+from dropflow.rest.heads import KNOWN, VERDICT, Verdict, headers_of, path_of, target_of
 from dropflow.rest.origins import SAFE_METHODS
 from dropflow.rest.posted_form import posted_fields
 from dropflow.rest.refusal_page import wants_page
 from dropflow.rest.refusals import refusal
 
-__all__ = ["Answer", "Call", "Limits", "Route", "Streams", "make_app"]
+__all__ = ["Answer", "App", "Call", "Limits", "Route", "Streams", "make_app"]
 
 _LOG = logging.getLogger("dropflow.rest")
 _JSON = "application/json"
-_GUARDED = (
-    "Host",
-    "Origin",
-    "Sec-Fetch-Site",
-    "Sec-Fetch-Mode",
-    "Sec-Fetch-Dest",
-    "Authorization",
-    "Cookie",
-    "Accept",
-)
 _ORIGINAL_CLIENT = "http://dlg-tm.localhost"
 """What DALiuGE's own client calls its origin, though it is no page. A browser would say more (``Sec-Fetch-Site``)."""
 _BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
+_IGNORED = 64 * 1024
+"""Bytes of a body that is ignored, where a request should have none."""
 _SECURITY_HEADERS = (
     (
         "Content-Security-Policy",
@@ -71,6 +65,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         Drops of a graph that is submitted.
     streams : int
         Server-sent event streams and long polls open at a time.
+    together : int
+        Bytes of the bodies of all requests that are under way, as sent and unpacked. Half of it is for requests without
+        a credential. The server in front may hold as much again of what it has received.
     """
 
     body: int = 16 * 1024 * 1024
@@ -78,6 +75,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     depth: int = 200
     drops: int = 20_000_000
     streams: int = 256
+    together: int = 2 * 1024 * 1024 * 1024
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,7 +215,35 @@ class Streams:
             self._free.release()
 
 
-def make_app(routes: Sequence[Route], guard: Guard, limits: Limits, *, clock: Clock | None = None) -> bottle.Bottle:
+class App(bottle.Bottle):  # type: ignore[misc] # bottle has no types
+    """The WSGI application that `make_app` makes. A server may ask it about a request before it reads the body."""
+
+    def __init__(self, desk: "_Desk") -> None:
+        super().__init__(catchall=True)
+        self._desk = desk
+        self._routes: dict[Callable[..., object], Route] = {}
+
+    def add(self, route: Route) -> None:
+        """Serve one more route."""
+        callback = self._desk.callback(route)
+        self._routes[callback] = route
+        self.route(route.path.replace("{", "<").replace("}", ">"), method=route.method, callback=callback)
+
+    def judge(self, environ: dict[str, Any]) -> Verdict:
+        """What is decided about a request from its head, which stands in `environ`. Never raises.
+
+        A server that asks puts the verdict into the environment of the request, under `dropflow.rest.heads.VERDICT`.
+        """
+        try:
+            found, _ = self.router.match(environ | {"PATH_INFO": path_of(target_of(environ))})
+        except DropflowError as error:
+            return Verdict(refused=error)
+        except bottle.HTTPError as error:  # told in words, and to whom it may be told, when the request is answered
+            return Verdict(refused=HttpError(error.status_code, "there is no such page or method"))
+        return self._desk.judge(self._routes[found.callback], environ)
+
+
+def make_app(routes: Sequence[Route], guard: Guard, limits: Limits, *, clock: Clock | None = None) -> App:
     """The application that serves `routes` behind `guard`.
 
     Parameters
@@ -233,54 +259,35 @@ def make_app(routes: Sequence[Route], guard: Guard, limits: Limits, *, clock: Cl
 
     Returns
     -------
-    bottle.Bottle
+    App
         A WSGI application. Whatever happens inside a handler, the client gets an answer in one of the two shapes.
     """
     desk = _Desk(Door(guard, clock=clock), limits, login=any(route.path == "/login" for route in routes))
-    app = bottle.Bottle(catchall=True)
+    app = App(desk)
     app.add_hook("before_request", _keep_quotes)
     app.add_hook("after_request", lambda: _allow_origin(guard))
     paths: dict[str, list[str]] = {}
     for route in routes:
-        app.route(_bottle_path(route.path), method=route.method, callback=desk.callback(route))
+        app.add(route)
         paths.setdefault(route.path, []).append(route.method)
     for path, methods in paths.items():
         if "OPTIONS" not in methods:
-            app.route(_bottle_path(path), method="OPTIONS", callback=desk.callback(_options(path, methods)))
+            app.add(_options(path, methods))
     app.default_error_handler = desk.outside
     return app
 
 
-def _bottle_path(path: str) -> str:
-    return path.replace("{", "<").replace("}", ">")
-
-
-def _target() -> str:
-    """Path and query as they were sent, as far as the server in front tells."""
-    environ = bottle.request.environ
-    given: str = environ.get("REQUEST_URI", "")
-    if given.startswith("/"):
-        return given
-    if given:
-        parts = urlsplit(given)
-        return f"{parts.path}?{parts.query}" if parts.query else parts.path
-    query = environ.get("QUERY_STRING", "")
-    path = quote(environ["bottle.raw_path"].encode("latin-1"))
-    return f"{path}?{query}" if query else path
-
-
 def _keep_quotes() -> None:
-    """Let bottle match the quoted path, so that a quoted slash is part of a name and not the end of it."""
-    path = _target().partition("?")[0]
+    """Let bottle match the quoted path."""
+    environ = bottle.request.environ
     try:
-        pieces = [unquote(piece, errors="strict") for piece in path.split("/")]
-    except UnicodeDecodeError:
-        raise bottle.HTTPError(400, "the path is not UTF-8") from None
-    bottle.request.environ["PATH_INFO"] = "/".join(quote(piece, safe="") for piece in pieces)
+        environ["PATH_INFO"] = path_of(target_of(environ))
+    except HttpError as error:
+        raise bottle.HTTPError(400, error.text) from None
 
 
 def _allow_origin(guard: Guard) -> None:
-    origin = bottle.request.get_header("Origin")
+    origin = bottle.request.environ.get("HTTP_ORIGIN")
     if origin in guard.origins:
         bottle.response.set_header("Access-Control-Allow-Origin", origin)
         bottle.response.add_header("Vary", "Origin")
@@ -304,21 +311,48 @@ class _Desk:
         self._door = door
         self._limits = limits
         self._login = login
+        self._received, self._memory = Budget(limits.together), Budget(limits.together)
 
     def callback(self, route: Route) -> Callable[..., object]:
         """What bottle calls for a request on this route."""
 
         def serve(**path: str) -> object:
+            environ = bottle.request.environ
             try:
-                call = self._call(route, path)
-                question = self._unconfirmed(route, call)
-                return _respond(route, route.handler(call) if question is None else question)
+                verdict = self._verdict(route, environ)
+                is_known = environ[KNOWN] = verdict.admission.proof is not Proof.NONE
+                with self._memory.account(stranger=not is_known) as account:
+                    call = self._call(route, path, verdict, account)
+                    question = self._unconfirmed(route, call)
+                    return _respond(route, route.handler(call) if question is None else question)
             except DropflowError as error:
                 return self._refuse(error, original=route.original)
             except Exception:  # noqa: BLE001 - the last door: whatever happens, the client gets an answer
                 return self._refuse(_our_fault(route), original=route.original)
 
         return serve
+
+    def _verdict(self, route: Route, environ: Mapping[str, Any]) -> Verdict:
+        verdict: Verdict = environ.get(VERDICT) or self.judge(route, environ)
+        if verdict.refused is not None:
+            raise verdict.refused
+        return verdict
+
+    def judge(self, route: Route, environ: Mapping[str, Any]) -> Verdict:
+        """What is decided about a request on this route from its head. Never raises."""
+        headers = headers_of(environ)
+        if route.original and headers.get("Origin") == _ORIGINAL_CLIENT and "Sec-Fetch-Site" not in headers:
+            del headers["Origin"]
+        own = {"public": route.public, "cross_site": route.cross_site, "form": route.form}
+        limit = _IGNORED if _is_bodiless(route) else route.limit or self._limits.body
+        try:
+            admission = self._door.admit(headers, environ["REQUEST_METHOD"], target_of(environ), **own)
+            if int(headers.get("Content-Length", 0)) > limit:
+                raise too_large(limit)
+        except DropflowError as error:
+            return Verdict(refused=error)
+        account = self._received.open(stranger=admission.proof is Proof.NONE)
+        return Verdict(admission=admission, limit=limit, account=account)
 
     def outside(self, error: bottle.HTTPError) -> bytes:
         """What bottle itself refuses: unknown pages and methods. Guarded too: strangers shall not map the server."""
@@ -330,31 +364,21 @@ class _Desk:
             _LOG.error("request %s %s failed: %s", request.method, request.path, error.traceback)
             refused = InternalError("the server failed on this request", hint="its log has the details")
         try:
-            self._door.guard.check(_headers(), request.method, form=True)
+            self._door.guard.check(headers_of(request.environ), request.method, form=True)
         except DropflowError as stranger:
             refused = stranger
             bottle.response.headers.pop("Allow", None)
         return self._refuse(refused, original=False)
 
-    def _call(self, route: Route, path: Mapping[str, str]) -> Call:
-        headers = _headers()
-        if route.original and headers.get("Origin") == _ORIGINAL_CLIENT and "Sec-Fetch-Site" not in headers:
-            del headers["Origin"]
-        admission = self._door.admit(
-            headers,
-            bottle.request.method,
-            _target(),
-            public=route.public,
-            cross_site=route.cross_site,
-            form=route.form,
-        )
+    def _call(self, route: Route, path: Mapping[str, str], verdict: Verdict, account: Account) -> Call:
+        environ = bottle.request.environ
         return Call(
             path={name: unquote(value) for name, value in path.items()},
             query=_query(route),
-            body=_body(route, route.limit or self._limits.body, self._limits.depth, admission.digest),
-            headers=dict(bottle.request.headers),
-            proof=admission.proof,
-            is_gone=bottle.request.environ.get("waitress.client_disconnected", bool),
+            body=_body(route, verdict, self._limits.depth, account),
+            headers=headers_of(environ),
+            proof=verdict.admission.proof,
+            is_gone=environ.get("waitress.client_disconnected", bool),
         )
 
     def _unconfirmed(self, route: Route, call: Call) -> Answer | None:
@@ -366,7 +390,7 @@ class _Desk:
             return None
         if wants_page(call.headers.get("Accept", "")):
             return Answer(
-                body=confirm_page(_target(), fields).encode(errors="replace"),
+                body=confirm_page(target_of(bottle.request.environ), fields).encode(errors="replace"),
                 content_type="text/html; charset=utf-8",
                 status=403,
                 headers=(("Content-Security-Policy", CONFIRM_POLICY),),
@@ -376,13 +400,14 @@ class _Desk:
         )
 
     def _refuse(self, error: DropflowError, *, original: bool) -> bytes:
-        answer = refusal(error, _headers(), target=_target(), original=original, login=self._login)
+        environ = bottle.request.environ
+        try:
+            target = target_of(environ)
+        except HttpError:
+            target = "/"
+        answer = refusal(error, headers_of(environ), target=target, original=original, login=self._login)
         _head(answer.status, answer.content_type, answer.headers)
         return answer.body
-
-
-def _headers() -> dict[str, str]:
-    return {name: value for name in _GUARDED if (value := bottle.request.get_header(name)) is not None}
 
 
 def _our_fault(route: Route) -> InternalError:
@@ -404,12 +429,17 @@ def _query(route: Route) -> Any:
         raise HttpError(400, f"the query cannot be used: {error}") from error
 
 
-def _body(route: Route, limit: int, depth: int, signed: str | None) -> Any:
-    if route.method in _BODILESS and route.body is None:
+def _is_bodiless(route: Route) -> bool:
+    return route.method in _BODILESS and route.body is None
+
+
+def _body(route: Route, verdict: Verdict, depth: int, account: Account) -> Any:
+    signed = verdict.admission.digest
+    if _is_bodiless(route):
         if signed is not None:
-            read_body(0, signed=signed)
+            read_body(0, signed=signed, account=account)
         return b""
-    data = read_body(limit, signed=signed)
+    data = read_body(verdict.limit, signed=signed, account=account)
     if route.body is not None or route.json:
         check_depth(data, depth)
     if route.body is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from urllib.parse import quote
 
 import msgspec
@@ -11,6 +12,15 @@ from dropflow.rest.failures import status_of, to_body
 from dropflow.rest.refusal_page import refusal_page, wants_page
 
 __all__ = ["Refusal", "refusal"]
+
+
+_MORE: Mapping[int, tuple[tuple[str, str], ...]] = MappingProxyType(
+    {
+        HTTPStatus.UNAUTHORIZED: (("WWW-Authenticate", "Bearer"),),
+        HTTPStatus.SERVICE_UNAVAILABLE: (("Retry-After", "5"),),
+    }
+)
+"""Headers that belong to a status."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -41,7 +51,7 @@ def refusal(
         Whether the server has a login page, which is where people without a token are sent.
     """
     status = status_of(error)
-    more = (("WWW-Authenticate", "Bearer"),) if status == HTTPStatus.UNAUTHORIZED else ()
+    more = _MORE.get(status, ())
     if wants_page(headers.get("Accept", "")) and not target.startswith("/api/"):
         if status == HTTPStatus.UNAUTHORIZED and login and "Authorization" not in headers:
             return Refusal(303, "text/plain", (("Location", f"/login?next={quote(target, safe='')}"),), b"")

@@ -88,6 +88,8 @@ class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
         Version of the messages between nodes.
     key : str
         Fingerprint of its cluster key; empty without one.
+    findings : tuple of str
+        What is wrong with what it keeps, such as sessions that cannot be read.
     """
 
     name: str
@@ -102,6 +104,7 @@ class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
     protocol: int
     key: str = ""
     root: str = ""
+    findings: tuple[str, ...] = ()
 
 
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Serving an application: waitress, tuned so that event streams and slow clients harm nobody.
 
 Each open event stream holds a thread, so there may be more threads than streams; they are started when they are needed.
-waitress reads requests in its own loop, so half-open ones hold none.
+waitress reads requests in its own loop, so half-open ones hold none; `channels` and `crowd` bound what they cost.
 
 Closing takes two seconds at most: the port is freed at once, whoever asks over an open connection is told that the
 server is closing, streams end by themselves, and what then still runs is left to itself.
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from dropflow.clock import SystemClock
 from dropflow.errors import HttpError, UsageError, WorldError
 from dropflow.rest.auth import is_loopback
-from dropflow.rest.kit import Streams
+from dropflow.rest.kit import App, Streams
 from dropflow.rest.refusals import refusal
 
 __all__ = ["Server"]
@@ -30,7 +30,8 @@ class Server:
 
     Parameters
     ----------
-    app : WSGI application
+    app : App
+        What `dropflow.rest.kit.make_app` makes.
     host : str
         Address to bind; loopback unless somebody says otherwise.
     port : int
@@ -50,7 +51,7 @@ class Server:
 
     def __init__(
         self,
-        app: Callable[..., Any],
+        app: App,
         *,
         streams: Streams,
         stream_limit: int,
@@ -67,7 +68,7 @@ class Server:
         self._socket = _bound(host, port)
         self.host = host
         self.port = int(self._socket.getsockname()[1])
-        self._server = _waitress(_closable(app, streams), self._socket, most=stream_limit + _SPARE_THREADS)
+        self._server = _waitress(app, streams, self._socket, most=stream_limit + _SPARE_THREADS)
         self._thread = threading.Thread(target=self._run, name=f"rest:{self.port}", daemon=True)
         self._starting = threading.Lock()
 
@@ -150,8 +151,8 @@ def _bound(host: str, port: int) -> socket.socket:
     return found
 
 
-def _waitress(app: Callable[..., Any], listening: socket.socket, *, most: int) -> _Serving:
+def _waitress(app: App, streams: Streams, listening: socket.socket, *, most: int) -> _Serving:
     from dropflow.rest.turning import Serving  # noqa: PLC0415 - only servers pay for the import of waitress
 
-    found: _Serving = Serving.on(listening, app, most=most)
+    found: _Serving = Serving.on(listening, _closable(app, streams), judge=app.judge, most=most)
     return found

@@ -236,7 +236,10 @@ class Transport:
         wire: socket.socket = connection.sock
         wire.settimeout(self._timeout + request.seconds)
         # A list of buffers is sent as it lies, without a copy of the whole.
-        connection.request(request.method, target, body=iter(body) if body else None, headers=headers)
+        try:
+            connection.request(request.method, target, body=iter(body) if body else None, headers=headers)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            return _early(connection, error)
         return connection.getresponse()
 
     def _packed(self, request: Request) -> tuple[_Buffers, dict[str, str]]:
@@ -291,6 +294,23 @@ class Transport:
         else:
             text, hint = f"it cannot be reached: {error}", "check the network between the hosts"
         return LinkError(text, where=self.url, hint=hint)
+
+
+def _early(connection: http.client.HTTPConnection, broken: OSError) -> http.client.HTTPResponse:
+    """The refusal that a server sent before it had read the body, which it then stopped reading.
+
+    Raises
+    ------
+    OSError
+        `broken`, if there is none.
+    """
+    try:
+        response = connection.getresponse()
+    except (OSError, http.client.HTTPException):
+        raise broken from None
+    if response.status < http.client.BAD_REQUEST:
+        raise broken
+    return response
 
 
 def _size(body: _Buffers) -> int:

@@ -1,21 +1,37 @@
 """waitress with a loop that is turned from outside, and with threads that start when they are needed.
 
 waitress starts all its threads at once and ends its loop only when every connection is gone; a server of which hundreds
-live in one test run, and which has to end while clients still hang on, needs both otherwise.
+live in one test run, and which has to end while clients still hang on, needs both otherwise. It also stops accepting
+when there are many connections, idle ones too; here those that are too many or too slow are closed (`crowd`).
 """
 
+import resource
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any, Self
 
+import msgspec
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
+from dropflow.clock import Clock, SystemClock
+from dropflow.rest.channels import Channel
+from dropflow.rest.crowd import Crowd, overdue, surplus
+from dropflow.rest.heads import Verdict
+
 __all__ = ["Serving"]
+
+_ACCEPTED_AT_ONCE = 64
+_TIDY = 1.0
+_LOOK = 5.0
+"""Seconds between looks at connections, while there are any: at least, where something happens, and at most."""
+_LONGEST_HEAD = 64 * 1024
+_NO_LIMIT = 2**62
+"""For limits of waitress whose work is done elsewhere."""
 
 
 class _Threads(ThreadedTaskDispatcher):  # type: ignore[misc] # waitress has no types
@@ -41,13 +57,30 @@ class _Threads(ThreadedTaskDispatcher):  # type: ignore[misc] # waitress has no 
 class Serving(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
     """A server whose loop is turned from outside, by one thread."""
 
-    def __init__(self, *given: Any, **settings: Any) -> None:
+    channel_class = Channel
+
+    def __init__(
+        self, *given: Any, judge: Callable[[dict[str, Any]], Verdict], crowd: Crowd, clock: Clock, **settings: Any
+    ) -> None:
+        self.judge = judge
+        self.clock = clock
+        self._crowd = crowd
+        self._tidy_at = 0.0
         self._waking = threading.Lock()
         self._silent = False
         super().__init__(*given, **settings)
 
     @classmethod
-    def on(cls, listening: socket.socket, app: Callable[..., Any], *, most: int) -> Self:
+    def on(
+        cls,
+        listening: socket.socket,
+        app: Callable[..., Any],
+        *,
+        judge: Callable[[dict[str, Any]], Verdict],
+        most: int,
+        crowd: Crowd | None = None,
+        clock: Clock | None = None,
+    ) -> Self:
         """A server on a socket that listens already.
 
         Parameters
@@ -55,26 +88,59 @@ class Serving(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
         listening : socket.socket
             Closed by `stop_listening`.
         app : WSGI application
+        judge : callable
+            Answers what is decided about a request from its head (`dropflow.rest.kit.App.judge`).
         most : int
             Threads that may run requests.
+        crowd : Crowd, optional
+            How many connections there may be, and how long they may take; by default as many as this process has file
+            descriptors for, up to `Crowd.most`.
+        clock : Clock, optional
+            By which connections are timed; the system's unless given.
         """
         settings = Adjustments(
             sockets=[listening],
-            connection_limit=2000,
+            connection_limit=_NO_LIMIT,
             backlog=1024,
-            channel_timeout=120,
             channel_request_lookahead=1,  # a client that goes away is seen while its request runs
             ident="dropflow",
             clear_untrusted_proxy_headers=True,
-            max_request_body_size=2**30,
+            max_request_header_size=_LONGEST_HEAD,
+            max_request_body_size=_NO_LIMIT,
         )
         where = (listening.family, listening.type, listening.proto, listening.getsockname())
-        more = {"dispatcher": _Threads(most), "adj": settings, "bind_socket": False, "sockinfo": where}
-        return cls(app, {}, True, listening, **more)
+        more: dict[str, Any] = {"dispatcher": _Threads(most), "adj": settings, "bind_socket": False, "sockinfo": where}
+        crowd, clock = crowd or _usual_crowd(), clock or SystemClock()
+        return cls(app, {}, True, listening, judge=judge, crowd=crowd, clock=clock, **more)
 
     def turn(self, *, timeout: float) -> None:
         """Wait for something to happen for `timeout` seconds at most, and deal with it."""
+        timeout = min(timeout, _LOOK) if self.active_channels else timeout
         self.asyncore.loop(timeout=timeout, map=self._map, use_poll=True, count=1)
+
+    def readable(self) -> bool:
+        """Whether to accept connections; asked in each turn, so that slow ones are looked for here."""
+        now = self.clock.monotonic()
+        if now >= self._tidy_at:
+            self._tidy_at = now + _TIDY
+            self._end(channel for channel in self.active_channels.values() if overdue(channel.guest, now, self._crowd))
+        return bool(self.accepting)
+
+    def handle_accept(self) -> None:
+        """Accept the connections that wait, and close others where there are too many."""
+        before = len(self.active_channels)
+        for _ in range(_ACCEPTED_AT_ONCE):
+            known = len(self.active_channels)
+            super().handle_accept()
+            if len(self.active_channels) == known:
+                break
+        if len(self.active_channels) > max(before, min(self._crowd.per_address, self._crowd.most)):
+            channels = list(self.active_channels.values())
+            self._end(channels[place] for place in surplus([channel.guest for channel in channels], self._crowd))
+
+    def _end(self, channels: Iterable[Channel]) -> None:
+        for channel in list(channels):
+            channel.handle_close()
 
     def stop_listening(self) -> None:
         """Free the port. To be called by the thread that turns."""
@@ -101,3 +167,11 @@ class Serving(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
             # The number of a closed pipe may be that of another file by now.
             if not self._silent:
                 super().pull_trigger()
+
+
+def _usual_crowd() -> Crowd:
+    """Half of the file descriptors, so that files and other sockets always find one."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    usual = Crowd()
+    most = usual.most if descriptors == resource.RLIM_INFINITY else min(usual.most, max(descriptors // 2, 8))
+    return msgspec.structs.replace(usual, most=most, per_address=most * 3 // 4)

@@ -3,7 +3,9 @@
 import os
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,10 +15,11 @@ from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
 from dropflow.rest.schema import Download
 
-__all__ = ["content_download", "file_download"]
+__all__ = ["content_download", "file_download", "refuse_changed"]
 
 _BLOCK = 1 << 18
 _BINARY = "application/octet-stream"
+_CHANGED = "something else removed or changed it, or the storage is failing: submit the graph again"
 
 
 def file_download(path: Path, name: str, content_type: str = _BINARY) -> Download:
@@ -38,6 +41,9 @@ def file_download(path: Path, name: str, content_type: str = _BINARY) -> Downloa
 def content_download(handle: Handle, name: str, *, top: str | None = None) -> Download:
     """Content of a data drop; a directory comes as a tar file.
 
+    A file is compared with the checksum that it was committed with. A short one is refused at once; the last block of a
+    longer one comes only if the checksum is right, so that a damaged content is never whole.
+
     Parameters
     ----------
     top : str, optional
@@ -46,13 +52,14 @@ def content_download(handle: Handle, name: str, *, top: str | None = None) -> Do
     Raises
     ------
     GoneError
-        It is somewhere else, or nothing by design.
+        It is somewhere else, is not there any more, or is not what was committed. The chunks raise it, too.
     StorageError
         It cannot be read.
     """
     if handle.kind == "bytes":
         kind = "text/plain; charset=utf-8" if handle.text else _BINARY
         return Download(name=name, content_type=kind, size=len(handle.body), chunks=iter((handle.body,)))
+    refuse_changed(handle)
     if handle.kind == "directory":
         stream = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever exhausts the chunks
         with storage("pack", handle.location), tarfile.open(fileobj=stream, mode="w") as tar:
@@ -67,7 +74,29 @@ def content_download(handle: Handle, name: str, *, top: str | None = None) -> Do
     path = Path(handle.location)
     suffix = path.suffix if handle.kind == "file" else ""
     kind = "text/plain; charset=utf-8" if handle.text else _BINARY
-    return file_download(path, name if name.endswith(suffix) else name + suffix, kind)
+    download = file_download(path, name if name.endswith(suffix) else name + suffix, kind)
+    if not handle.checksum:
+        return download
+    chunks = _checked(download.chunks, handle)
+    return replace(download, chunks=iter((*chunks,)) if handle.size <= _BLOCK else chunks)
+
+
+def refuse_changed(handle: Handle) -> None:
+    """Refuse a content that is not there any more, or not of the size that it was committed with.
+
+    Raises
+    ------
+    GoneError
+        Says where it was.
+    """
+    if not handle.location or handle.kind == "url":
+        return
+    try:
+        size = os.stat(handle.location).st_size  # noqa: PTH116 - text, once a content
+    except OSError as error:
+        raise GoneError(f"{handle.location} is not there any more: {error.strerror}", hint=_CHANGED) from error
+    if handle.checksum and size != handle.size:
+        raise GoneError(f"{handle.location} has {size} bytes where {handle.size} were committed", hint=_CHANGED)
 
 
 def _chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
@@ -76,3 +105,17 @@ def _chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
         while left and (block := stream.read(min(_BLOCK, left))):
             left -= len(block)
             yield block
+
+
+def _checked(chunks: Iterator[bytes], handle: Handle) -> Iterator[bytes]:
+    """Yield `chunks`, the last of them only if the checksum of all is right."""
+    checksum, last = 0, b""
+    for block in chunks:
+        if last:
+            yield last
+        checksum, last = zlib.crc32(block, checksum), block
+    if checksum != handle.checksum:
+        found = f"CRC-32 {checksum:08x} where {handle.checksum:08x} was committed"
+        raise GoneError(f"{handle.location} has {found}", hint=_CHANGED)
+    if last:
+        yield last

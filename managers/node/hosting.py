@@ -17,6 +17,7 @@ from dropflow.apps.streams import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.faults import refused
 from dropflow.data.keeper import LocalKeeper
+from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.events import Lost
 from dropflow.engine.journal import Journal, JournalHeader
 from dropflow.engine.reports import SessionResult
@@ -38,6 +39,7 @@ from managers.node.chronicle import Chronicle
 from managers.node.exchange import NodeExchange
 from managers.node.fetchers import Fetchers
 from managers.node.past import End, remove, write_end
+from managers.node.sealed import write_sealed
 
 __all__ = ["HostedSession"]
 
@@ -122,7 +124,7 @@ class HostedSession:
         streams = streaming_links(piece.graph)
         self._make_directory()
         try:
-            self._keeper = LocalKeeper(directory, self.name, clock)
+            self._keeper = LocalKeeper(directory, self.name, clock, piece.graph)
             self._save(piece)
             self.exchange = NodeExchange(
                 piece,
@@ -386,9 +388,9 @@ class HostedSession:
         try:
             with (self.directory / "slice.dfs").open("wb") as stream:
                 stream.writelines(dump_slice(piece))
-            (self.directory / "deployment.json").write_bytes(msgspec.json.encode(self._deployment))
         except OSError as error:
             raise StorageError(f"cannot be written: {error.strerror}", where=str(self.directory)) from error
+        write_sealed(self.directory / "deployment.json", self._deployment)
 
     def _journal(self, piece: Slice, streams: tuple[int, ...]) -> Journal:
         header = JournalHeader(self.name, digest(piece.graph), self._clock.now(), streams)
@@ -398,12 +400,15 @@ class HostedSession:
         """What a later life of this node is to know."""
         failures = tuple(picture.failure_info(one, self.piece.node) for one in self.session.ask(Session.reports))
         held = self.session.ask(Session.held)
-        contents = {row: handle for row, handle in held.items() if handle.kind in ("file", "directory")}
+        directory = f"{self.directory}/"
+        own = self.piece.is_own
+        contents = {row: ContentRecord.of(handle, directory) for row, handle in held.items() if own[row]}
+        end = End(whole=self.whole, detail=self.detail(), failures=failures, contents=contents)
         try:
-            write_end(self.directory, End(detail=self.detail(), failures=failures, contents=contents))
-        except OSError as error:
+            write_end(self.directory, end)
+        except StorageError as error:
             # Another process will find the same in the journal.
-            self.session.notes.append(str(refused("write", self.directory / "end.msgpack", error)))
+            self.session.notes.append(error.text)
 
     def _write_summary(self, result: SessionResult) -> None:
         try:

@@ -8,7 +8,6 @@ import threading
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import psutil
 
 from dropflow import __version__
@@ -62,7 +61,7 @@ from managers.node.bells import Bells
 from managers.node.downloads import content_download, file_download
 from managers.node.fetchers import Fetchers
 from managers.node.hosting import HostedSession
-from managers.node.past import PastSession, find, restored
+from managers.node.past import DamagedSession, PastSession, find, restored
 from managers.node.watch import PeerWatch
 
 __all__ = ["NodeManager"]
@@ -187,7 +186,12 @@ class NodeManager:
             incarnation=self._links.incarnation,
             key=self._key.fingerprint if self._key is not None else "",
             root=str(self._root),
+            findings=self._findings(),
         )
+
+    def _findings(self) -> tuple[str, ...]:
+        with self._lock:
+            return tuple(past.finding for past in self._past.values() if past.finding)
 
     def nodes(self) -> tuple[NodeInfo, ...]:
         """Itself."""
@@ -393,7 +397,7 @@ class NodeManager:
             state = hosted.session.ask(lambda live: live.core.state(row)).name
             if state == "COMPLETED" and isinstance(hosted, PastSession):
                 raise GoneError(
-                    f"the content of drop {name} went with the process that ran session {session!r}",
+                    f"the content of drop {name} {hosted.why_gone(row)}",
                     where=session,
                     hint="submit the graph again; set persist on its node to keep it",
                 )
@@ -516,7 +520,7 @@ class NodeManager:
         for hosted in done[: max(len(done) - _KEPT, 0)]:
             try:
                 past = restored(hosted.directory, self.name, self._clock)
-            except (DropflowError, OSError, msgspec.MsgspecError) as error:
+            except DropflowError as error:
                 _log.warning("session %s stays in memory: %s", hosted.name, error, extra={"session": hosted.name})
                 continue
             with self._lock:
@@ -531,10 +535,10 @@ class NodeManager:
                 del self._sessions[hosted.name]
         self._links.forget(hosted.name)
 
-    def _known(self, session: str) -> HostedSession | PastSession | None:
+    def _known(self, session: str) -> HostedSession | PastSession | DamagedSession | None:
         return self._sessions.get(session) or self._past.get(session)
 
-    def _find(self, session: str) -> HostedSession | PastSession:
+    def _find(self, session: str) -> HostedSession | PastSession | DamagedSession:
         found = self._known(session)
         if found is None:
             raise NotFoundError(f"there is no session {session!r} on node {self.name}")

@@ -1,13 +1,17 @@
 """Sessions of earlier lives of this node, and older ones of this life: what their directories tell of them.
 
 When a session is over, how it ended is written beside its slice and its journal. A node manager that is started again
-finds the directories: where that is missing, its predecessor ended while the session ran, and the journal is replayed
-once to see how far it had come.
+finds the directories. Where the end is missing, its predecessor ended while the session ran: then the journal is
+replayed once to see how far it had come, and what it had committed. Each session is read on its own. One that cannot be
+read is told as FAILED, with the reason, and stays on the disk until somebody deletes it.
 """
 
 import logging
+import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -18,25 +22,31 @@ import numpy as np
 from dropflow.clock import Clock
 from dropflow.data.keeper import LocalKeeper
 from dropflow.engine.api import Handle
+from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.core import Core
-from dropflow.engine.events import Assembled, Failed, Lost
+from dropflow.engine.events import Assembled, Failed, Lost, Release
 from dropflow.engine.journal import read
 from dropflow.engine.reports import FailureReport, cause_report
 from dropflow.engine.statistics import errors_by_cause, snapshot
-from dropflow.errors import ConflictError, DropflowError, LinkError, StorageError
+from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, LinkError, StorageError
 from dropflow.failure import Failure
 from dropflow.graph.names import oid
 from dropflow.graph.slicing import Slice, parse_slice
+from dropflow.ids import session_of_directory
 from dropflow.rest.schema import FailureInfo, SessionDetail, SessionInfo
 from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment
 from managers.node import picture
+from managers.node.downloads import refuse_changed
+from managers.node.sealed import read_sealed, write_sealed
 
-__all__ = ["End", "PastSession", "find", "remove", "restored", "write_end"]
+__all__ = ["DamagedSession", "End", "PastSession", "find", "remove", "restored", "write_end"]
 
 _log = logging.getLogger(__name__)
 
+_DEPLOYMENT = "deployment.json"
 _END = "end.msgpack"
+_JOURNAL = "journal.dfj"
 _NAMED = 20
 
 T = TypeVar("T")
@@ -47,17 +57,20 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
+    whole : int
+        Drops of the whole graph.
     detail : SessionDetail
         The last picture of it.
     failures : tuple of FailureInfo
         All root causes.
-    contents : dict of int to Handle
-        Files and directories that are left, by row of the slice.
+    contents : dict of int to ContentRecord
+        What is left, by row of the slice.
     """
 
+    whole: int
     detail: SessionDetail
     failures: tuple[FailureInfo, ...] = ()
-    contents: dict[int, Handle] = {}
+    contents: dict[int, ContentRecord] = {}
 
 
 def write_end(directory: Path, end: End) -> None:
@@ -65,12 +78,10 @@ def write_end(directory: Path, end: End) -> None:
 
     Raises
     ------
-    OSError
+    StorageError
         The directory cannot be written.
     """
-    passing = directory / f"{_END}.part"
-    passing.write_bytes(msgspec.msgpack.encode(end))
-    passing.replace(directory / _END)
+    write_sealed(directory / _END, end)
 
 
 def remove(directory: Path) -> None:
@@ -89,23 +100,31 @@ def remove(directory: Path) -> None:
         raise StorageError(f"cannot be removed: {error.strerror}", where=str(directory)) from error
 
 
-def find(sessions: Path, node: str, clock: Clock) -> dict[str, "PastSession"]:
+def find(sessions: Path, node: str, clock: Clock) -> dict[str, "PastSession | DamagedSession"]:
     """The sessions whose directories are in `sessions`, by name.
 
-    Directories of sessions that never were prepared to the end are removed; what cannot be read is left alone.
+    Directories of sessions that never were prepared to the end are removed.
     """
-    found = {}
+    found: dict[str, PastSession | DamagedSession] = {}
     for directory in sorted(path for path in sessions.iterdir() if path.is_dir()):
-        if not (directory / "journal.dfj").exists():
-            shutil.rmtree(directory, ignore_errors=True)  # the last thing that is made, before anything runs
+        if _is_unprepared(directory):
+            shutil.rmtree(directory, ignore_errors=True)
             continue
+        past: PastSession | DamagedSession
         try:
             past = restored(directory, node, clock)
-        except (DropflowError, OSError, msgspec.MsgspecError) as error:
-            _log.warning("the session in %s cannot be restored: %s", directory, error)
-        else:
-            found[past.name] = past
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one session, the others are served
+            _log.warning("the session in %s cannot be read: %s", directory, error)
+            past = DamagedSession(directory, node, error)
+        found[past.name] = past
     return found
+
+
+def _is_unprepared(directory: Path) -> bool:
+    """Whether nothing ever ran here: the journal is the last file that is made before anything does."""
+    if (directory / _JOURNAL).exists() or (directory / _END).exists():
+        return False
+    return not any(path.exists() and any(path.iterdir()) for path in (directory / "files", directory / "results"))
 
 
 class PastSession:
@@ -115,17 +134,22 @@ class PastSession:
     ----------
     directory : Path
         Its directory.
-    deployment : Deployment
-        How it was deployed.
     end : End
         How it ended.
+
+    Raises
+    ------
+    KeyError
+        The end has a status that this version does not know.
     """
 
-    def __init__(self, directory: Path, deployment: Deployment, end: End) -> None:
+    finding = ""
+
+    def __init__(self, directory: Path, end: End) -> None:
         self.directory = directory
-        self.name = deployment.session
-        self.epoch = deployment.epoch
-        self.whole = deployment.drops
+        self.name = end.detail.session
+        self.epoch = end.detail.epoch
+        self.whole = end.whole
         self.end = end
         self.state = SessionState[end.detail.status]
 
@@ -140,17 +164,39 @@ class PastSession:
 
         Raises
         ------
-        StorageError, BadFileError
+        GoneError
             It cannot be read.
         """
-        return _slice(self.directory)
+        with self._readable():
+            return _slice(self.directory)
+
+    @property
+    def core(self) -> Core:
+        """The engine's state at the end.
+
+        Raises
+        ------
+        GoneError
+            The journal cannot be read.
+        """
+        return self._course.core
 
     @cached_property
-    def core(self) -> Core:
-        """The engine's state at the end."""
-        core = _replayed(self.directory, self.piece)[0]
-        _give_up(core, self.piece.node)
-        return core
+    def _course(self) -> "_Course":
+        with self._readable():
+            course = _replayed(self.directory, self.piece)
+        _give_up(course.core, self.piece.node)
+        return course
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except DropflowError as error:
+            raise GoneError(
+                f"what node {', '.join(self.end.detail.nodes)} kept of session {self.name!r} cannot be read: {error}",
+                hint=f"look at the files in {self.directory}, or delete the session",
+            ) from error
 
     # As a hosted session.
 
@@ -198,11 +244,22 @@ class PastSession:
 
     def handle(self, drop: int) -> Handle | None:
         """The content of a drop, if it is left."""
-        return self.end.contents.get(drop)
+        return self._contents.get(drop)
 
     def held(self) -> Mapping[int, Handle]:
         """All contents that are left."""
-        return self.end.contents
+        return self._contents
+
+    def why_gone(self, drop: int) -> str:
+        """Return why the content of a completed drop is not left."""
+        if drop in self._course.released:
+            return "was released after its last consumer"
+        return f"was only in memory, and went with the process that ran session {self.name!r}"
+
+    @cached_property
+    def _contents(self) -> dict[int, Handle]:
+        found = ((drop, record.handle(self.directory)) for drop, record in self.end.contents.items())
+        return {drop: handle for drop, handle in found if handle is not None}
 
     def reports(self) -> Sequence[FailureReport]:
         """All root causes."""
@@ -225,35 +282,167 @@ class PastSession:
         )
 
 
+class DamagedSession:
+    """A session that was before this process began, and of which what was kept cannot be read.
+
+    It is told as FAILED, because nothing of it can be had from this node, and can be deleted like any other.
+
+    Parameters
+    ----------
+    directory : Path
+        Its directory.
+    node : str
+        Name of this node.
+    error : Exception
+        Why it cannot be read.
+    """
+
+    epoch = 0
+    whole = 0
+    state = SessionState.FAILED
+
+    def __init__(self, directory: Path, node: str, error: Exception) -> None:
+        self.directory = directory
+        self.name = session_of_directory(directory.name)
+        reason = str(error) if isinstance(error, DropflowError) else f"{type(error).__name__}: {error}"
+        self.finding = f"what node {node} kept of session {self.name!r} cannot be read: {reason}"
+        self._hint = f"look at the files in {directory}, or delete the session"
+        report = FailureReport(
+            drop="",
+            name=node,
+            code=BadFileError.code,
+            kind="DamagedSession",
+            text=self.finding,
+            hint=self._hint,
+            count=0,
+        )
+        changed = directory.stat().st_mtime
+        self._report = report
+        self._detail = SessionDetail(
+            session=self.name,
+            graph="",
+            status=self.state.name,
+            epoch=self.epoch,
+            version=int(changed * 1000),
+            finished=changed,
+            nodes=(node,),
+            text=self.finding,
+            failures=(picture.failure_info(report, node),),
+        )
+
+    @property
+    def session(self) -> "DamagedSession":
+        """What answers questions: itself."""
+        return self
+
+    @property
+    def piece(self) -> Slice:
+        """Refuse, as everything that nobody can know.
+
+        Raises
+        ------
+        GoneError
+            Always.
+        """
+        raise self._unreadable()
+
+    @property
+    def core(self) -> Core:
+        """Refuse."""
+        raise self._unreadable()
+
+    def handle(self, drop: int) -> Handle | None:  # noqa: ARG002 - one protocol
+        """Refuse."""
+        raise self._unreadable()
+
+    def held(self) -> Mapping[int, Handle]:
+        """Refuse."""
+        raise self._unreadable()
+
+    def _unreadable(self) -> GoneError:
+        return GoneError(self.finding, hint=self._hint)
+
+    def info(self) -> SessionInfo:
+        """In one row."""
+        return SessionInfo(**{name: getattr(self._detail, name) for name in SessionInfo.__struct_fields__})
+
+    def detail(self) -> SessionDetail:
+        """That it cannot be read."""
+        return self._detail
+
+    def watch(self, version: int, seconds: float) -> SessionDetail:
+        """As `detail`: nothing will change."""
+        del version, seconds
+        return self._detail
+
+    def start(self) -> None:
+        """Refuse.
+
+        Raises
+        ------
+        ConflictError
+            Always.
+        """
+        raise ConflictError(f"session {self.name!r} is over", hint="submit the graph again")
+
+    def cancel(self, reason: str) -> None:
+        """Nothing to do: it is over."""
+
+    def remove(self) -> None:
+        """Remove what it left behind.
+
+        Raises
+        ------
+        StorageError
+            The directory cannot be removed.
+        """
+        remove(self.directory)
+
+    def ask(self, question: Callable[["DamagedSession"], T]) -> T:
+        """The answer to `question`."""
+        return question(self)
+
+    def reports(self) -> Sequence[FailureReport]:
+        """That it cannot be read."""
+        return (self._report,)
+
+
 def restored(directory: Path, node: str, clock: Clock) -> PastSession:
     """The session whose directory this is; nobody may be at work in it.
 
     Raises
     ------
-    DropflowError, OSError, msgspec.MsgspecError
+    DropflowError, KeyError
         It cannot be read.
     """
-    deployment = msgspec.json.decode((directory / "deployment.json").read_bytes(), type=Deployment)
+    if (directory / _END).exists():
+        try:
+            return PastSession(directory, read_sealed(directory / _END, End))
+        except DropflowError as error:
+            _log.warning("the end of the session in %s is derived from its journal again: %s", directory, error)
+    deployment = read_sealed(directory / _DEPLOYMENT, Deployment)
+    LocalKeeper(directory, deployment.session, clock).close()  # sweeps up what was under way
+    end = _interrupted(directory, deployment, node)
     try:
-        end = msgspec.msgpack.decode((directory / _END).read_bytes(), type=End)
-    except (OSError, msgspec.MsgspecError):
-        LocalKeeper(directory, deployment.session, clock).close()  # sweeps up what was under way
-        end = _interrupted(directory, deployment, node)
         write_end(directory, end)
-    return PastSession(directory, deployment, end)
+    except StorageError as error:
+        _log.warning("the end of session %s will be derived again: %s", deployment.session, error)
+    return PastSession(directory, end)
 
 
 def _interrupted(directory: Path, deployment: Deployment, node: str) -> End:
     """The end of a session whose node manager ended before it."""
     piece = _slice(directory)
-    core, failures, started = _replayed(directory, piece)
+    course = _replayed(directory, piece)
+    core = course.core
     was_over = core.status.is_terminal
     lost = _give_up(core, node)
-    found = _failures(directory, piece, core, failures)
+    found = _failures(directory, piece, course)
     if not was_over:
         found.insert(0, _lost(piece, core, lost))
     statistics = snapshot(core, 0.0)
-    ended = (directory / "journal.dfj").stat().st_mtime
+    ended = (directory / _JOURNAL).stat().st_mtime
+    contents = {drop: record for drop, record in course.contents.items() if _is_left(drop, record, course, directory)}
     detail = SessionDetail(
         session=deployment.session,
         graph=deployment.graph,
@@ -264,16 +453,35 @@ def _interrupted(directory: Path, deployment: Deployment, node: str) -> End:
         settled=statistics.settled,
         states=picture.totals(statistics),
         created=deployment.created,
-        started=started,
+        started=course.started,
         finished=ended,
-        seconds=max(0.0, ended - started),
+        seconds=max(0.0, ended - course.started),
         nodes=(node,),
         text="" if was_over else lost.text,
         logical=picture.logical_nodes(statistics),
         failures=tuple(found[:100]),
-        notes=("the node manager ended before it had kept the results",) if was_over else (),
+        notes=tuple(_missing(piece, contents, directory)),
     )
-    return End(detail=detail, failures=tuple(found))
+    return End(whole=deployment.drops, detail=detail, failures=tuple(found), contents=contents)
+
+
+def _is_left(drop: int, record: ContentRecord, course: "_Course", directory: Path) -> bool:
+    """Whether there is a content, or should be one: a file that was released may be there still."""
+    handle = record.handle(directory)
+    if handle is None:
+        return False
+    return drop not in course.released or (bool(handle.location) and os.path.lexists(handle.location))
+
+
+def _missing(piece: Slice, contents: Mapping[int, ContentRecord], directory: Path) -> Iterator[str]:
+    """What is not there any more of what was committed, or is not of the size that it had."""
+    for drop, record in contents.items():
+        handle = record.handle(directory)
+        if handle is not None:
+            try:
+                refuse_changed(handle)
+            except DropflowError as error:
+                yield f"the content of {oid(piece.graph, drop)} is lost: {error.text}"
 
 
 def _lost(piece: Slice, core: Core, failure: Failure) -> FailureInfo:
@@ -293,11 +501,11 @@ def _lost(piece: Slice, core: Core, failure: Failure) -> FailureInfo:
     )
 
 
-def _failures(directory: Path, piece: Slice, core: Core, failures: Mapping[int, Failure]) -> list[FailureInfo]:
+def _failures(directory: Path, piece: Slice, course: "_Course") -> list[FailureInfo]:
     """The root causes of the drops in ERROR here; of those on other nodes, the row."""
-    graph, rows = piece.graph, piece.drop.data
+    core, failures, rows = course.core, course.failures, piece.drop.data
     reports = (
-        cause_report(graph, core, str(directory), cause, failures.get(cause), count=count, rows=rows)
+        cause_report(piece.graph, core, str(directory), cause, failures.get(cause), count=count, rows=rows)
         for cause, count in errors_by_cause(core).items()
     )
     return [picture.failure_info(report, piece.node) for report in reports]
@@ -311,17 +519,43 @@ def _slice(directory: Path) -> Slice:
         raise StorageError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
 
-def _replayed(directory: Path, piece: Slice) -> tuple[Core, dict[int, Failure], float]:
-    """The core after all that the journal tells, the last failure of each drop, and when the journal begins."""
-    header, entries = read(directory / "journal.dfj")
-    core, failures = Core(piece.graph, remote=piece.ghosts.tolist(), streams=header.streams), {}
+@dataclass(frozen=True)
+class _Course:
+    """What a journal tells.
+
+    Attributes
+    ----------
+    core : Core
+        After all events.
+    failures : dict of int to Failure
+        The last failure of each drop.
+    contents : dict of int to ContentRecord
+        Everything that was committed, by row of the slice.
+    released : set of int
+        Drops whose content nothing needed any more.
+    started : float
+        When the journal begins.
+    """
+
+    core: Core
+    failures: dict[int, Failure]
+    contents: dict[int, ContentRecord]
+    released: set[int]
+    started: float
+
+
+def _replayed(directory: Path, piece: Slice) -> _Course:
+    header, entries = read(directory / _JOURNAL)
+    core = Core(piece.graph, remote=piece.ghosts.tolist(), streams=header.streams)
+    course = _Course(core, {}, {}, set(), header.started)
     for entry in entries:
-        failures.update(entry.failures)
+        course.contents.update(entry.contents)
+        course.failures.update(entry.failures)
         for event in entry.events:
             if isinstance(event, Failed | Assembled) and event.failure is not None:
-                failures[event.drop] = event.failure
-        core.handle(entry.events)
-    return core, failures, header.started
+                course.failures[event.drop] = event.failure
+        course.released.update(action.drop for action in core.handle(entry.events) if isinstance(action, Release))
+    return course
 
 
 def _give_up(core: Core, node: str) -> Failure:

@@ -70,6 +70,7 @@ ILL: dict[str, tuple[Sight, str]] = {
     "another protocol": (sight("b", said={"protocol": 9}), "protocol of the links is 9"),
     "a clock ahead": (sight("b", skew=5.0), "5.0 s ahead"),
     "a clock behind": (sight("b", skew=-500.0), "500.0 s behind the clock here; signed requests are refused"),
+    "a session that cannot be read": (sight("b", said={"findings": ["session 's' cannot be read"]}), "cannot be read"),
     "a closed port": (sight("b", links="its links cannot be reached"), "cannot be reached"),
     "a full disk": (sight("b", nodes=(FULL,)), "1.0 % of its disk"),
     "the same name": (msgspec.structs.replace(sight("a"), url="http://b:1"), "2 managers (node) have this name"),

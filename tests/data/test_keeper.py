@@ -22,7 +22,8 @@ from dropflow.data.registry import store_for
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
-from dropflow.errors import AppError, BadFileError, StorageError, UsageError
+from dropflow.errors import AppError, BadFileError, ConflictError, StorageError, UsageError
+from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.templates import Template
 
 Node = Callable[..., Template]
@@ -215,18 +216,52 @@ def test_a_commit_that_fails_names_the_place(keeper: LocalKeeper, node: Node, sl
     assert not Path(part.location).exists()
 
 
-def test_two_drops_at_one_place_are_warned_about(
-    keeper: LocalKeeper, node: Node, slot: Slots, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("contents", [(b"one", b"two"), ({"a": b"1"}, {"a": b"2"}), (b"x", {"x": b"x"})])
+def test_a_drop_does_not_destroy_what_another_has_written(
+    keeper: LocalKeeper, node: Node, slot: Slots, contents: tuple[bytes | dict[str, bytes], ...]
 ) -> None:
-    """The last one wins, the log says so once, and the loser's release does not take the winner's file."""
+    """The later one fails, and says who was first; the file of the first stays whole. The drop itself may try again."""
+    template = node(FILE, filepath="x")
+    first, second = (_part(template, slot(drop=drop), content) for drop, content in zip((1, 2), contents, strict=True))
+    again = _part(template, slot(drop=1, attempt=2), contents[0])
+    kept = keeper.commit(1, 1, template, first)
+    with pytest.raises(ConflictError, match=r"files/x has been written by drop 1 already, with another") as caught:
+        keeper.commit(2, 1, template, second)
+
+    assert "{uid}" in caught.value.hint
+    assert not Path(second.location).exists()
+    assert keeper.commit(1, 2, template, again).size == kept.size
+
+
+def test_drops_may_write_the_same_content(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+    """It is removed when the last of them is not needed any more."""
     template = node(FILE, filepath="x", persist=False)
     handles = [keeper.commit(drop, 1, template, _part(template, slot(drop=drop), b"x")) for drop in (1, 2, 3)]
 
-    assert [record.message for record in caplog.records if "several drops" in record.message] == [
-        f"{handles[0].location} is written by several drops, each replacing it: name it with {{auto}} or {{uid}}"
+    assert [keeper.release(drop, template, handles[0]) for drop in (2, 3)] == [False, False]
+    assert Path(handles[0].location).exists()
+    assert keeper.release(1, template, handles[0])
+    assert not Path(handles[0].location).exists()
+
+
+def test_a_drop_may_replace_what_it_depends_on(tmp_path: Path, node: Node) -> None:
+    """In a loop that writes one file again and again, the last iteration stays."""
+    drawing = GraphBuilder()
+    drawing.app("A").data("x").app("B").data("y").app("C").data("z")
+    drawing.connect("A", "x").connect("x", "B").connect("B", "y").connect("C", "z")
+    keeper = LocalKeeper(tmp_path / "ordered", "s", SystemClock(), drawing.build())
+    template = node(FILE, filepath="f")
+    parts = [
+        _part(template, Slot(keeper.workspace, "o", drop, 1, 0), body)
+        for drop, body in ((1, b"1"), (3, b"2"), (5, b"3"))
     ]
-    assert not keeper.release(1, template, handles[0])
-    assert keeper.release(3, template, handles[2])
+    keeper.commit(1, 1, template, parts[0])
+    last = keeper.commit(3, 1, template, parts[1])
+    with pytest.raises(ConflictError, match="has been written by drawing_y_0 already"):
+        keeper.commit(5, 1, template, parts[2])
+
+    assert read(last) == b"2"
+    keeper.close()
 
 
 @pytest.mark.parametrize("size", [3, SMALL])

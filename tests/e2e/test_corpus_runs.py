@@ -51,9 +51,16 @@ def run(path: Path, directory: Path) -> SessionResult:
 @needs_corpus
 @pytest.mark.parametrize("path", _CLEAN, ids=lambda path: path.stem)
 def test_what_daliuge_runs_clean_runs_clean(path: Path, tmp_path: Path) -> None:
-    """Every graph that DALiuGE brings to FINISHED without an ERROR drop ends so here."""
+    """Every graph that DALiuGE brings to FINISHED without an ERROR drop ends so here.
+
+    Unless drops write one file, of which DALiuGE keeps the last: then those fail that would destroy what others wrote.
+    """
+    loses = any(found.code == "LG085" for found in translate(path).problems)
     result = run(path, tmp_path)
 
+    if loses:
+        assert all("has been written by" in failure.text for failure in result.failures)
+        return
     assert result.status is SessionState.FINISHED, result.failures
     assert result.states["ERROR"] == 0
 

@@ -205,8 +205,13 @@ def f():
         time.sleep(60)
     return 1
 """
-    builder = GraphBuilder("unlucky")
-    for name, text in [("UNLUCKY", code), *((f"FINE{at}", "def f(): return 2") for at in range(4))]:
+    return _alone({"UNLUCKY": code} | {f"FINE{at}": "def f(): return 2" for at in range(4)}, tries)
+
+
+def _alone(functions: dict[str, str], tries: int = 1) -> PhysicalGraph:
+    """Functions called ``f`` with a data drop behind each, and nothing else between them, on node ``a``."""
+    builder = GraphBuilder("alone")
+    for name, text in functions.items():
         arguments = (Argument(name="func_name", value="f"), Argument(name="func_code", value=text))
         builder.app(name, component="dlg.apps.pyfunc.PyFuncApp", arguments=arguments, tries=tries).data(name.lower())
         builder.connect(name, name.lower(), source_port="out")
@@ -240,6 +245,26 @@ def test_a_node_that_is_started_again_fails_its_old_sessions_at_once(tmp_path: P
         assert until(lambda: list(tmp_path.rglob("sessions/old")) == [])
         submit(client, scattered(pipeline(seconds=0.0), ["a", "b"], 1), "old")
         assert finished(client, "old").status == "FINISHED"
+
+
+def test_results_outlive_the_death_of_their_node(tmp_path: Path) -> None:
+    """What was committed before kill -9 is served by the next process, whether the session was over or not."""
+    with Cluster(tmp_path) as cluster:
+        a = cluster.node("a")
+        client, gate = cluster.client(a), tmp_path / "gate"
+        wait = f"def f():\n    import os, time\n    while not os.path.exists({str(gate)!r}): time.sleep(0.05)"
+        submit(client, _alone({"Early": "def f(): return 'early'", "Late": wait}), "running")
+        submit(client, _alone({"Early": "def f(): return 'early'"}), "over")
+        finished(client, "over")
+        assert underway(client, "running", 2)
+        before = content(client, "over", "alone_early_0")
+        kill(a)
+        client = cluster.client(cluster.node("a"))
+
+        assert client.session("running").status == "FAILED"
+        assert [content(client, session, "alone_early_0") for session in ("running", "over")] == [before, before]
+        assert [result.oid for result in client.results("running").results] == ["alone_early_0"]
+        gate.touch()
 
 
 def test_a_node_that_does_not_answer_is_named_by_the_deployment(three: Three) -> None:

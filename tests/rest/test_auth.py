@@ -396,6 +396,16 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
         load_token(path)
 
 
+def test_a_token_file_with_a_damaged_byte_is_refused(tmp_path: Path) -> None:
+    """It is told what to do, and is no failure inside the program."""
+    path = tmp_path / "token"
+    store_token(path, TOKEN)
+    path.write_bytes(b"\xff" + path.read_bytes()[1:])
+
+    with pytest.raises(UsageError, match="bytes that no token has"):
+        load_token(path)
+
+
 def test_a_token_that_cannot_be_stored_is_told(tmp_path: Path) -> None:
     """With the file's name."""
     (tmp_path / "file").write_text("")

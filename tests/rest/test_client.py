@@ -434,3 +434,13 @@ def test_threads_that_come_and_go_leave_no_connections(manager: FakeManager) -> 
         client.close()
         assert client._transport._free == []
         assert client.info() == manager.info()
+
+
+def test_a_refusal_before_the_body_was_sent_is_told(server: Server) -> None:
+    """The server reads no more of a body that it refuses; the caller learns why, not that the connection broke."""
+    transport = Transport(server.url, token="wrong", secret=None, timeout=20)  # noqa: S106 - guards nothing
+    for _ in range(3):
+        with pytest.raises(HttpError, match="the token is wrong") as refused:
+            transport.ask(Request("POST", "/api/v1/sessions", body=[bytes(1_000_000)] * 50))
+        assert refused.value.status == 401
+    transport.close()

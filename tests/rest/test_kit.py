@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from dropflow.errors import BadGraphError, ConflictError, HttpError, UsageError, WorldError
 from dropflow.problems import Problem, Severity
 from dropflow.rest.auth import Guard
-from dropflow.rest.kit import Answer, Call, Limits, Route, Streams
+from dropflow.rest.kit import Answer, App, Call, Limits, Route, Streams, make_app
 from dropflow.rest.server import Server
 from dropflow.testing.serving import Reply, ask, serve
 
@@ -405,10 +405,14 @@ def test_requests_over_open_connections_are_refused_politely_while_closing() -> 
     assert (response.status, json.loads(told)["error"]["text"]) == (503, "the server is closing")
 
 
+def _nothing() -> App:
+    return make_app([], Guard(token=None), Limits())
+
+
 def test_a_server_that_never_started_frees_its_port() -> None:
     """Closing is enough."""
     streams = Streams(1)
-    server = Server(lambda *_: [], streams=streams, stream_limit=1)
+    server = Server(_nothing(), streams=streams, stream_limit=1)
     server.close()
 
     with socket.socket() as other:
@@ -418,6 +422,6 @@ def test_a_server_that_never_started_frees_its_port() -> None:
 def test_only_loopback_may_be_open_to_all() -> None:
     """A server without a token refuses to listen where other hosts reach it; one on a taken port says so."""
     with pytest.raises(UsageError, match="only listen on loopback"):
-        Server(lambda *_: [], streams=Streams(1), stream_limit=1, host="192.0.2.1", open_to_all=True)
+        Server(_nothing(), streams=Streams(1), stream_limit=1, host="192.0.2.1", open_to_all=True)
     with serve(ROUTES) as server, pytest.raises(WorldError, match="cannot listen"):
-        Server(lambda *_: [], streams=Streams(1), stream_limit=1, port=server.port)
+        Server(_nothing(), streams=Streams(1), stream_limit=1, port=server.port)

@@ -23,6 +23,8 @@ STREAMS = 16
 """Event streams for the server: the translator has none, so these are threads for pages and downloads."""
 
 _DEPLOY_SECONDS = 120.0
+_BODIES = 3
+"""Largest bodies that may be in memory at a time: one of them from strangers, with what it was unpacked from."""
 
 
 def make_translator(
@@ -89,7 +91,7 @@ def make_translator(
     started = clock.now()
     info = partial(_about, name=name, url=url, clock=clock, started=started, root=str(root))
     routes = [*translator_routes(service, info=info), *more]
-    bounds = Limits(body=limits.body, depth=limits.depth, streams=STREAMS)
+    bounds = Limits(body=limits.body, depth=limits.depth, streams=STREAMS, together=_BODIES * limits.body)
     return make_app(routes, guard, bounds, clock=clock), Streams(STREAMS), service
 
 

@@ -7,6 +7,7 @@ on arrays and in pieces, so that a form costs little more memory than its bytes,
 import re
 from collections.abc import Mapping
 from email.message import Message
+from io import BytesIO
 from types import MappingProxyType
 
 import msgspec
@@ -81,22 +82,22 @@ def read_form(body: bytes, content_type: str) -> Form:
     raise HttpError(415, f"{content_type[:100]!r} is no form", hint=hint)
 
 
-def decode_percent(data: bytes) -> bytes:
+def decode_percent(data: bytes | memoryview) -> bytes:
     """Bytes with ``%XX`` and ``+`` resolved; a percent sign without two hexadecimal digits stays as it is."""
     if len(data) <= _PIECE:
         return _decoded(data)
-    pieces, start = [], 0
+    found, start = BytesIO(), 0
     while start < len(data):
         end = min(start + _PIECE, len(data))
         # No piece ends inside an escape.
-        cut = data.rfind(b"%", max(start + 1, end - 2), end)
-        end = cut if cut > 0 and end < len(data) else end
-        pieces.append(_decoded(data[start:end]))
+        cut = bytes(data[end - 2 : end]).rfind(b"%")
+        end = end - 2 + cut if cut >= 0 and end < len(data) else end
+        found.write(_decoded(data[start:end]))
         start = end
-    return b"".join(pieces)
+    return found.getvalue()  # without a copy
 
 
-def _decoded(data: bytes) -> bytes:
+def _decoded(data: bytes | memoryview) -> bytes:
     signs = np.frombuffer(data, dtype=np.uint8).copy()
     signs[signs == _PLUS] = _SPACE
     at = np.flatnonzero(signs[:-2] == _PERCENT)
@@ -112,13 +113,18 @@ def _decoded(data: bytes) -> bytes:
 
 def _urlencoded(body: bytes) -> Form:
     fields: dict[str, bytes] = {}
-    pairs = body.split(b"&", _MOST_FIELDS)
-    if len(pairs) > _MOST_FIELDS:
+    if body.count(b"&") >= _MOST_FIELDS:
         raise HttpError(400, f"the form has more than {_MOST_FIELDS} fields")
-    for pair in pairs:
-        name, _, value = pair.partition(b"=")
-        if pair:
-            _add(fields, decode_percent(name[:_LONGEST_HEAD]), decode_percent(value))
+    view, start = memoryview(body), 0  # whose slices are no copies
+    while start < len(body):
+        mark = body.find(b"&", start)
+        end = mark if mark >= 0 else len(body)
+        sign = body.find(b"=", start, end)
+        middle = sign if sign >= 0 else end
+        if end > start:
+            name = view[start : min(middle, start + _LONGEST_HEAD)]
+            _add(fields, decode_percent(name), decode_percent(view[middle + 1 : end]))
+        start = end + 1
     return Form(fields)
 
 

@@ -31,6 +31,8 @@ __all__ = ["TranslatorService"]
 
 _LOG = logging.getLogger("dropflow.translator")
 _NAME = 200
+_UNREADABLE = (OSError, ValueError, RecursionError)
+"""What reading a record may raise: msgspec raises UnicodeDecodeError, too."""
 
 
 class TranslatorService:
@@ -137,8 +139,8 @@ class TranslatorService:
         folder = self._store.path(identity)
         try:
             order = msgspec.json.decode((folder / ORDER).read_bytes(), type=Order)
-        except OSError as error:
-            raise GoneError("the translation has been removed meanwhile", hint="translate the graph again") from error
+        except _UNREADABLE as error:
+            raise GoneError("the translation was removed, or is damaged", hint="translate the graph again") from error
         changed = msgspec.structs.replace(
             order,
             created=self._clock.now(),
@@ -328,15 +330,20 @@ class TranslatorService:
             _LOG.warning("the report of translation %s cannot be stored: %s", identity, error)
 
     def _restored(self, identity: str) -> TranslationInfo | None:
-        """A translation of an earlier life; what had not ended then is dropped."""
+        """A translation of an earlier life; what had not ended then is dropped, and what is damaged has failed."""
         folder = self._store.path(identity)
         try:
-            order = msgspec.json.decode((folder / ORDER).read_bytes(), type=Order)
-            report = msgspec.json.decode((folder / REPORT).read_bytes(), type=Report)
             finished = (folder / REPORT).stat().st_mtime
-        except (OSError, msgspec.MsgspecError):
+        except OSError:
             self._store.remove(identity)
             return None
+        try:
+            order = msgspec.json.decode((folder / ORDER).read_bytes(), type=Order)
+        except _UNREADABLE as error:
+            order = Order(name=identity, created=finished)
+            report = _report(folder, WorldError(f"its order cannot be read: {error}", where=str(folder)))
+        else:
+            report = _report(folder, None)
         return msgspec.structs.replace(_info(identity, order), state=report.state, report=report, finished=finished)
 
 
@@ -357,8 +364,8 @@ def _report(folder: Path, failure: WorldError | None) -> Report:
     if failure is None:
         try:
             return msgspec.json.decode((folder / REPORT).read_bytes(), type=Report)
-        except (OSError, msgspec.MsgspecError) as error:
-            failure = WorldError(f"the worker left no report: {error}")
+        except _UNREADABLE as error:
+            failure = WorldError(f"its report cannot be read: {error}", where=str(folder))
     return Report(state="failed", error=to_body(failure))
 
 

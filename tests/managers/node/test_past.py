@@ -1,18 +1,22 @@
 """What a node manager that is started again tells of the sessions that it ran before."""
 
+import pickle
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
 
-from dropflow.errors import ConflictError, GoneError, NotFoundError
+from dropflow.clock import SystemClock
+from dropflow.errors import BadFileError, ConflictError, GoneError, NotFoundError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.rest.schema import DropQuery, SubmitQuery
+from managers.deployment import Deployment
 from managers.node.manager import NodeManager
-from managers.node.past import PastSession
+from managers.node.past import End, PastSession, find
+from managers.node.sealed import read_sealed
 from tests.managers.node.conftest import until
 
 
@@ -50,10 +54,15 @@ def _node(stack: ExitStack, root: Path) -> NodeManager:
     return stack.enter_context(closing(NodeManager("a", root=root, runner="threads", workers=2)))
 
 
-def _run(node: NodeManager, code: str) -> None:
-    node.submit(_graph(code), SubmitQuery(session="s"))
-    until(node, "s", lambda detail: bool(detail.finished))
-    node._sessions["s"]._thread.join()
+def _run(node: NodeManager, code: str, session: str = "s") -> None:
+    node.submit(_graph(code), SubmitQuery(session=session))
+    until(node, session, lambda detail: bool(detail.finished))
+    node._sessions[session]._thread.join()
+
+
+def pickled(node: NodeManager, name: str) -> object:
+    """What a function wrote to a drop."""
+    return pickle.loads(b"".join(node.data("s", f"past_{name}_0").chunks))  # noqa: S301 - our own
 
 
 @pytest.mark.parametrize("code", ["def f(x): return x + 1", "def f(x): return x / 0"])
@@ -105,8 +114,7 @@ def test_a_session_that_was_running_is_told_as_failed(stack: ExitStack, tmp_path
     ]
     assert again.drop("s", "past_two_0").reasons
     assert again.nodes()[0].sessions == 0
-    with pytest.raises(GoneError, match="went with the process"):
-        again.data("s", "past_one_0")
+    assert again.data("s", "past_one_0").size == node.data("s", "past_one_0").size
     assert _node(stack, tmp_path / "second").session("s") == detail
 
 
@@ -142,22 +150,157 @@ def test_what_was_never_prepared_leaves_nothing(stack: ExitStack, tmp_path: Path
     assert not (tmp_path / "sessions" / "half").exists()
 
 
+FILE, MEMORY = "dlg.data.drops.file.FileDROP", "dlg.data.drops.memory.InMemoryDROP"
+WAIT = """def f(*things):
+    import os, time
+    while not os.path.exists({gate!r}):
+        time.sleep(0.01)
+"""
+
+
+def _branches(gate: Path) -> PhysicalGraph:
+    """Drops of each kind, and an application behind most of them that waits at `gate`."""
+    drawing = GraphBuilder("past")
+    for name in ("leaf", "file", "small", "big", "used"):
+        body = "bytes(5000)" if name == "big" else repr(name)
+        drawing.app(f"make-{name}", **_function(f"def f(): return {body}"))
+        drawing.data(name, component=FILE if name == "file" else MEMORY)
+        drawing.connect(f"make-{name}", name, source_port="out")
+    drawing.app("USE", **_function("def f(x): return x")).data("made")
+    drawing.connect("used", "USE", target_port="x").connect("USE", "made", source_port="out")
+    drawing.app("WAIT", **_function(WAIT.format(gate=str(gate)))).data("end")
+    for name in ("small", "big", "made", "file"):
+        drawing.connect(name, "WAIT", target_port=name)
+    return drawing.connect("WAIT", "end", source_port="out").build()
+
+
+def _killed(stack: ExitStack, tmp_path: Path) -> NodeManager:
+    """A node whose predecessor was killed while a session waited for its last application."""
+    node = _node(stack, tmp_path / "first")
+    stack.callback((tmp_path / "gate").touch)
+    node.submit(_branches(tmp_path / "gate"), SubmitQuery(session="s"))
+    until(node, "s", lambda detail: detail.settled == 12 and detail.running == 1)
+    _copy(tmp_path / "first", tmp_path / "second")
+    return _node(stack, tmp_path / "second")
+
+
+def test_what_was_committed_before_a_crash_is_served_after_it(stack: ExitStack, tmp_path: Path) -> None:
+    """Leaves and files are results, small contents are in the journal; what is gone says where it went."""
+    node = _killed(stack, tmp_path)
+
+    assert {result.oid: result.path for result in node.results("s").results} == {
+        "past_leaf_0": "results/past_leaf_0.pkl",
+        "past_file_0": "files/past_file_0",
+    }
+    for name in ("leaf", "file", "small"):
+        assert pickled(node, name) == name
+    with pytest.raises(GoneError, match="was released after its last consumer"):
+        node.data("s", "past_used_0")
+    with pytest.raises(GoneError, match="was only in memory, and went with the process"):
+        node.data("s", "past_big_0")
+    with pytest.raises(NotFoundError, match="it is CANCELLED"):
+        node.data("s", "past_end_0")
+
+
+def test_a_result_that_is_lost_is_told_and_refused(stack: ExitStack, tmp_path: Path) -> None:
+    """A committed content that is not there, or is damaged, is still among the results, so that fetching it fails."""
+    first = _node(stack, tmp_path / "first")
+    _run(first, "def f(x): return 'abc'")
+    first.close()
+    session = tmp_path / "first" / "sessions" / "s"
+    (result,) = (session / "results").iterdir()
+    whole = result.read_bytes()
+    outcomes = {}
+    for is_interrupted in (False, True):
+        for case, content in {"gone": None, "short": whole[:-1], "damaged": b"?" + whole[1:]}.items():
+            root = tmp_path / f"{case}-{is_interrupted}"
+            _copy(tmp_path / "first", root)
+            copy = root / "sessions" / "s"
+            if is_interrupted:
+                (copy / "end.msgpack").unlink()
+            if content is None:
+                (copy / "results" / result.name).unlink()
+            else:
+                (copy / "results" / result.name).write_bytes(content)
+            node = _node(stack, root)
+            with pytest.raises(GoneError) as refusal:
+                node.data("s", "past_two_0")
+            assert [found.oid for found in node.results("s").results] == ["past_two_0"]
+            outcomes[case, is_interrupted] = (refusal.value.text, len(node.session("s").notes))
+
+    for is_interrupted in (False, True):
+        assert "is not there any more" in outcomes["gone", is_interrupted][0]
+        assert f"has {len(whole) - 1} bytes where {len(whole)} were committed" in outcomes["short", is_interrupted][0]
+        assert "has CRC-32" in outcomes["damaged", is_interrupted][0]
+    assert [outcomes[case, True][1] for case in ("gone", "short", "damaged")] == [1, 1, 0]
+
+
 @pytest.mark.parametrize("name", ["deployment.json", "slice.dfs", "journal.dfj"])
-def test_a_damaged_directory_is_left_alone(name: str, stack: ExitStack, tmp_path: Path) -> None:
-    """It keeps no node manager from starting, and is still there for people to look at."""
+def test_a_session_that_cannot_be_read_is_set_aside(name: str, stack: ExitStack, tmp_path: Path) -> None:
+    """It keeps no node manager from starting and no other session from being served; it can be seen, and deleted."""
     first = _node(stack, tmp_path)
     _run(first, "def f(x): return x")
+    _run(first, "def f(x): return x", session="sound")
     first.close()
     directory = tmp_path / "sessions" / "s"
     (directory / "end.msgpack").unlink()
     (directory / name).write_bytes(b"rubbish")
     node = _node(stack, tmp_path)
+    detail = node.session("s")
+    refused = []
+    for ask in (node.results, node.graph, node.slices, lambda session: node.data(session, "past_two_0")):
+        with pytest.raises(GoneError, match=f"kept of session 's' cannot be read: .*{name}"):
+            refused.append(ask("s"))
 
-    with pytest.raises(ConflictError, match="of which nothing is known"):
+    assert (detail.status, detail.nodes, refused) == ("FAILED", ("a",), [])
+    assert f"{name}: " in detail.text
+    assert [failure.text for failure in node.failures("s").failures] == [detail.text]
+    assert node.info().findings == (detail.text,)
+    assert {info.session: info.status for info in node.sessions()} == {"s": "FAILED", "sound": "FINISHED"}
+    assert b"".join(node.data("sound", "past_two_0").chunks)
+    with pytest.raises(ConflictError, match="already, FAILED"):
         node.submit(_graph("def f(x): return x"), SubmitQuery(session="s"))
+    node.delete("s")
+    assert not directory.exists()
+    assert node.info().findings == ()
 
-    assert node.sessions() == ()
-    assert directory.exists()
+
+@pytest.mark.parametrize("name", ["deployment.json", "end.msgpack"])
+def test_any_damaged_byte_of_a_small_file_is_noticed(name: str, stack: ExitStack, tmp_path: Path) -> None:
+    """Whichever byte of a record is damaged, and how: the node starts, and the session is what it was, or FAILED."""
+    first = _node(stack, tmp_path / "first")
+    _run(first, "def f(x): return x")
+    told = first.session("s")
+    first.close()
+    path = tmp_path / "first" / "sessions" / "s" / name
+    whole, kind = path.read_bytes(), {"deployment.json": Deployment, "end.msgpack": End}[name]
+    sound = read_sealed(path, kind)
+    for position in range(len(whole)):
+        for damage in (0x01, 0x80):
+            path.write_bytes(whole[:position] + bytes([whole[position] ^ damage]) + whole[position + 1 :])
+            with suppress(BadFileError):
+                assert read_sealed(path, kind) == sound
+    path.write_bytes(whole)
+    for number, position in enumerate((0, len(whole) // 2, len(whole) - 1)):
+        root = tmp_path / str(number)
+        _copy(tmp_path / "first", root)
+        (root / "sessions" / "s" / name).write_bytes(whole[:position] + b"\xff" + whole[position + 1 :])
+        (found,) = find(root / "sessions", "a", SystemClock()).values()
+        assert found.info().status == "FINISHED"  # the end, or else the journal, tells the same
+        assert found.detail().states == told.states
+    assert len(find(tmp_path / "first" / "sessions", "a", SystemClock())) == 1
+
+
+def test_results_are_removed_with_no_directory_that_lost_its_journal(stack: ExitStack, tmp_path: Path) -> None:
+    """A directory without a journal was never prepared to the end, unless something was committed in it."""
+    first = _node(stack, tmp_path)
+    _run(first, "def f(x): return x")
+    first.close()
+    for name in ("journal.dfj", "end.msgpack"):
+        (tmp_path / "sessions" / "s" / name).unlink()
+
+    assert _node(stack, tmp_path).session("s").status == "FAILED"
+    assert len(list((tmp_path / "sessions" / "s" / "results").iterdir())) == 1
 
 
 def test_a_journal_that_ends_in_the_middle_of_an_event_is_read_so_far(stack: ExitStack, tmp_path: Path) -> None:

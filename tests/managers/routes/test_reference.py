@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from dropflow.rest.auth import Guard
+from dropflow.rest.crowd import Crowd
 from dropflow.rest.kit import Limits, Streams
 from dropflow.rest.login import login_routes
 from dropflow.testing.manager import FakeManager
@@ -37,3 +38,15 @@ def test_the_limits_are_those_of_the_page() -> None:
     assert f"{limits.depth} levels" in _PAGE
     assert f"{limits.drops // 10**6} million drops" in _PAGE
     assert f"{limits.streams} event streams" in _PAGE
+    assert f"{limits.together // 2**20} MB of memory together" in _PAGE
+
+
+def test_the_bounds_of_connections_are_those_of_the_page() -> None:
+    """How many there may be, and how long they may take."""
+    crowd, page = Crowd(), " ".join(_PAGE.split())
+
+    assert f"{crowd.most} connections, {crowd.per_address} of them from one address" in page
+    assert f"the head of a request takes {crowd.head:g} seconds" in page
+    assert f"moves for {crowd.still:g} seconds" in page
+    assert f"without a credential takes {crowd.body:g} seconds" in page
+    assert f"{crowd.kept:g} seconds after the last answer" in page

@@ -1,5 +1,6 @@
 """The pages over HTTP: EAGLE's post, uploads, hostile names, and what strangers may not do."""
 
+import gzip
 import html
 import json
 import re
@@ -214,7 +215,7 @@ def test_deploying_leads_to_the_session(served: Served, nested: Path) -> None:
     ("form", "status", "words"),
     [
         ({"manager": "http://evil.example"}, 400, "does not deploy to"),
-        ({"session": "no spaces allowed"}, 400, "cannot be the name of a session"),
+        ({"session": "no/slashes"}, 400, "cannot be the name of a session"),
         ({"session": "broken"}, 503, "node-2 is on fire"),
     ],
 )
@@ -270,6 +271,19 @@ def test_what_changes_something_needs_token_and_origin(served: Served, hello: Pa
     assert found == _STRANGERS
     assert served.manager.sessions() == ()
     assert served.service.get(identity).is_over
+
+
+def test_the_largest_form_fits_although_bodies_share_a_budget(serve: Callable[..., Served]) -> None:
+    """One that unpacks to all that a form may have is read, from a stranger too; one byte more is too large."""
+    served = serve(TranslatorLimits(body=300_000))
+    packed = {"Content-Type": "application/x-www-form-urlencoded", "Content-Encoding": "gzip"}
+    start = b"lg_name=x&json_data="
+    statuses = [
+        served.ask("POST", "/gen_pgt", gzip.compress((start + b"x" * 300_000)[:size]), **packed).status
+        for size in (300_000, 300_001)
+    ]
+
+    assert statuses == [303, 413]
 
 
 def test_a_form_of_our_page_deploys_with_the_cookie_and_the_page_key(served: Served, hello: Path) -> None:

@@ -189,6 +189,24 @@ def test_translations_outlive_the_service(start: Start, hello: Path) -> None:
     assert second.graph(info.id).is_file()
 
 
+@pytest.mark.parametrize("name", ["order.json", "report.json"])
+def test_a_damaged_translation_harms_itself_alone(name: str, start: Start, hello: Path, tmp_path: Path) -> None:
+    """The service starts; the damaged translation is told as failed, with the reason, and the others are served."""
+    first = start()
+    damaged, sound = _done(first, hello, name="one"), _done(first, hello, name="two")
+    first.close()
+    path = tmp_path / "root" / "translations" / damaged.id / name
+    body = path.read_bytes()
+    path.write_bytes(body.replace(b'"', b'"\xff', 1))
+    second = start()
+    report = second.get(damaged.id).report
+
+    assert report is not None
+    assert report.error is not None
+    assert (report.state, "cannot be read" in report.error.text) == ("failed", True)
+    assert second.get(sound.id).report == sound.report
+
+
 def test_a_folder_serves_one_translator(start: Start) -> None:
     """A second one is refused in words."""
     start()

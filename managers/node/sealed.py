@@ -1,0 +1,65 @@
+"""Small files with a checksum, each replaced as a whole: what a later process reads is what was written, or is refused.
+
+The name says how they are encoded, ``.json`` or ``.msgpack``.
+"""
+
+import zlib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from dropflow.data.faults import storage
+from dropflow.errors import BadFileError
+
+__all__ = ["read_sealed", "write_sealed"]
+
+_CODECS: dict[str, Any] = {".json": msgspec.json, ".msgpack": msgspec.msgpack}
+
+T = TypeVar("T")
+
+
+class _Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    crc32: int
+    """Of `content`, as it is encoded."""
+    content: msgspec.Raw
+
+
+def write_sealed(path: Path, content: object) -> None:
+    """Write `content` to `path`, which is either replaced as a whole or not touched.
+
+    Raises
+    ------
+    StorageError
+        The file cannot be written.
+    """
+    codec = _CODECS[path.suffix]
+    body = codec.encode(content)
+    part = path.with_name(f"{path.name}.part")
+    with storage("write", path):
+        try:
+            part.write_bytes(codec.encode(_Sealed(crc32=zlib.crc32(body), content=msgspec.Raw(body))))
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def read_sealed(path: Path, kind: type[T]) -> T:
+    """Return what `write_sealed` wrote.
+
+    Raises
+    ------
+    BadFileError
+        The file is not there, cannot be read, is damaged, or was written by another version.
+    """
+    codec = _CODECS[path.suffix]
+    try:
+        sealed = codec.decode(path.read_bytes(), type=_Sealed)
+        if zlib.crc32(sealed.content) != sealed.crc32:
+            raise BadFileError("the file is damaged: a checksum is wrong", where=str(path))
+        found: T = codec.decode(sealed.content, type=kind)
+    except OSError as error:
+        raise BadFileError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
+    except (ValueError, RecursionError) as error:  # msgspec raises UnicodeDecodeError, too
+        raise BadFileError(f"the file is damaged, or of another version: {error}", where=str(path)) from error
+    return found

@@ -1,0 +1,68 @@
+"""Finds the files and directories that several drops would write, each replacing what another one has written."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+from dropflow.data.registry import store_for
+from dropflow.errors import DropflowError
+from dropflow.graph.precedence import Precedence
+from dropflow.graph.templates import Kind, Link, Template
+from translator.problems import Problem, problem
+
+__all__ = ["same_files"]
+
+_HINT = "put {auto} or {uid} into the name, so that each drop has one of its own; or collect first and write once"
+
+
+def same_files(
+    templates: Sequence[Template], links: Sequence[Link], where: Mapping[str, str] | None = None
+) -> list[Problem]:
+    """LG085 for every name that drops write of which none waits for the other.
+
+    Parameters
+    ----------
+    templates, links : sequences
+        Of the physical graph.
+    where : mapping of str to str, optional
+        The place of each node in the file, by its key.
+    """
+    written = {link.target for link in links if templates[link.target].kind is Kind.DATA}
+    names = {row: name for row in sorted(written) if (name := _name(templates[row]))}
+    if not names:
+        return []
+    order, places = Precedence(templates, links), where or {}
+    return [
+        problem("LG085", text, where=places.get(templates[row].key, ""), hint=_HINT)
+        for row, text in (*_alone(templates, names, order), *_in_pairs(templates, names, order))
+    ]
+
+
+def _name(template: Template) -> str:
+    try:
+        return store_for(template).shared_name
+    except DropflowError:
+        return ""  # what is wrong with it is found elsewhere
+
+
+def _alone(templates: Sequence[Template], names: Mapping[int, str], order: Precedence) -> Iterator[tuple[int, str]]:
+    """Nodes whose own drops, differing in one index, do not wait for each other."""
+    for row, name in names.items():
+        shape = templates[row].shape
+        first = (0,) * len(shape)
+        for place, axis in enumerate(templates[row].axes):
+            second = tuple(int(other == place) for other in range(len(shape)))
+            if axis.size > 1 and not order.holds(row, first, row, second):
+                yield row, f"{axis.size} drops of {templates[row].name!r} write one file, {name}"
+                break
+
+
+def _in_pairs(templates: Sequence[Template], names: Mapping[int, str], order: Precedence) -> Iterator[tuple[int, str]]:
+    """Two nodes of which neither waits for the other."""
+    by_name: dict[str, list[int]] = {}
+    for row, name in names.items():
+        by_name.setdefault(name, []).append(row)
+    for name, rows in by_name.items():
+        for one, other in combinations(rows, 2):
+            first, second = ((0,) * len(templates[row].axes) for row in (one, other))
+            if not (order.holds(one, first, other, second) or order.holds(other, second, one, first)):
+                yield other, f"{templates[one].name!r} and {templates[other].name!r} write one file, {name}"
