@@ -211,10 +211,17 @@ class RestartedError(LinkError):
 
 
 class ClockSkewError(WorldError):
-    """The clocks of two hosts differ too much for requests between them."""
+    """The clocks of two hosts differ too much for a request between them.
+
+    `challenge` is for the one who signed it (`dropflow.rest.signing`): the time to sign by.
+    """
 
     code = "DF221"
     retryable = False
+
+    def __init__(self, text: str, *, challenge: str = "", where: str = "", hint: str = "") -> None:
+        super().__init__(text, where=where, hint=hint)
+        self.challenge = challenge
 
 
 class HttpError(DropflowError):

@@ -51,7 +51,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     url : str
         Address of its REST server.
     incarnation : int
-        Grows with each start of the process.
+        Tells this process from others of its name.
     key : str
         Fingerprint of its cluster key; empty without one.
     """

@@ -15,9 +15,6 @@ __all__ = ["judge", "notes"]
 _SKEW = 2.0
 """Seconds by which clocks may differ before times in the pages confuse people."""
 
-_SKEW_LIMIT = 60.0
-"""Seconds by which clocks may differ before signed requests are refused."""
-
 _FULL = 0.05
 """A disk or memory with less than this share free is nearly full."""
 
@@ -119,20 +116,16 @@ def _clocks(sights: Sequence[Sight], ways: Sequence[Way]) -> Iterator[Finding]:
     off = {url: skew for url, (skew, delay) in seen.items() if abs(skew) - delay > _SKEW}
     if len(off) == len(seen) >= _SEVERAL and max(off.values()) - min(off.values()) <= _SKEW:
         skew = next(iter(off.values()))
-        text = f"its clock is {abs(skew):.1f} s {_way(-skew)} those of all {len(off)} managers{_refused(skew)}"
+        text = f"its clock is {abs(skew):.1f} s {_way(-skew)} those of all {len(off)} managers"
         yield Finding(where="this host", text=text, hint="let this host set its clock by NTP")
         return
     for url, skew in off.items():
-        text = f"its clock is {abs(skew):.1f} s {_way(skew)} the clock here{_refused(skew)}"
+        text = f"its clock is {abs(skew):.1f} s {_way(skew)} the clock here"
         yield Finding(where=url, text=text, hint=_CLOCK_HINT)
 
 
 def _way(skew: float) -> str:
     return "ahead of" if skew > 0 else "behind"
-
-
-def _refused(skew: float) -> str:
-    return "; signed requests are refused" if abs(skew) > _SKEW_LIMIT else ""
 
 
 def _own_findings(sight: Sight, *, is_tried: bool) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from dropflow.errors import DropflowError
+from dropflow.errors import ClockSkewError, DropflowError
 from dropflow.rest.failures import status_of, to_body
 from dropflow.rest.refusal_page import refusal_page, wants_page
 
@@ -52,6 +52,8 @@ def refusal(
     """
     status = status_of(error)
     more = _MORE.get(status, ())
+    if isinstance(error, ClockSkewError) and error.challenge:
+        more = (("WWW-Authenticate", error.challenge),)
     if wants_page(headers.get("Accept", "")) and not target.startswith("/api/"):
         if status == HTTPStatus.UNAUTHORIZED and login and "Authorization" not in headers:
             return Refusal(303, "text/plain", (("Location", f"/login?next={quote(target, safe='')}"),), b"")

@@ -81,7 +81,7 @@ class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     incarnation : int
-        Grows with each start of the process.
+        Tells this process from others of its name. That of a node grows with each start.
     time : float
         Its clock now, to measure clock skew.
     protocol : int

@@ -7,6 +7,14 @@ A token would have to travel from host to host; a signature does not. The header
 where the HMAC-SHA256, with a key derived from the secret half of the cluster key, covers the method, the host that is
 meant, the path with its query, the hash of the body as it is sent, the time and the nonce. So nobody without the key
 can make one, change what it allows, send it to another manager, or send it twice.
+
+The time is that of the manager that is asked, so that the clocks of two hosts need not agree. A manager that gets
+another time refuses, and answers with its own ::
+
+    WWW-Authenticate: Dropflow time=SECONDS, proof=HMAC
+
+where the HMAC covers that time and the nonce of the refused request. So nobody without the key can make a caller sign
+for another time. The caller signs again, and keeps the difference in mind.
 """
 
 import hashlib
@@ -25,10 +33,12 @@ __all__ = ["SCHEME", "WINDOW", "Signer", "Verifier", "digest"]
 
 SCHEME = "Dropflow"
 WINDOW = 60.0
-"""Seconds that the clocks of two hosts may differ, and for which a nonce is remembered."""
+"""Seconds by which the time of a signature may differ from the manager's clock, and a nonce is remembered."""
 
 _NONCES = 100_000
 _PURPOSE = b"dropflow rest request, version 1"
+_CHALLENGE = "time"
+"""Begins what a proof covers; no request has three parts."""
 
 
 def digest(buffers: Iterable[bytes | memoryview]) -> str:
@@ -57,6 +67,10 @@ class _Key:
         text = "".join(f"{len(piece)}:{piece}" for piece in request)
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
+    def proof(self, nonce: str, time: str) -> str:
+        """What goes with a time that is told to the sender of a request."""
+        return self.signature((_CHALLENGE, nonce, time))
+
 
 class Signer:
     """Signs requests.
@@ -72,6 +86,28 @@ class Signer:
     def __init__(self, secret: bytes, *, clock: Clock | None = None) -> None:
         self._key = _Key(secret)
         self._clock = clock or SystemClock()
+        self._ahead = 0.0
+        """Seconds by which the clock of the manager is ahead of the clock here."""
+
+    def learn(self, challenge: str, refused: str) -> bool:
+        """Sign by the clock of the manager from now on; whether that is another time.
+
+        Parameters
+        ----------
+        challenge : str
+            ``WWW-Authenticate`` header of an answer.
+        refused : str
+            ``Authorization`` header of the request that was answered.
+        """
+        scheme, _, fields = challenge.partition(" ")
+        if scheme.lower() != SCHEME.lower():
+            return False
+        told, asked = _fields(fields), _parse(refused)
+        expected = self._key.proof(asked.nonce, told.get("time", ""))
+        if not hmac.compare_digest(expected.encode(), told.get("proof", "").encode()):
+            return False
+        self._ahead = float(told["time"]) - self._clock.now()
+        return True
 
     def sign(self, method: str, host: str, target: str, body: str) -> str:
         """The ``Authorization`` header of a request.
@@ -83,7 +119,7 @@ class Signer:
         body : str
             `digest` of the body as it is sent, compressed or not.
         """
-        time, nonce = f"{self._clock.now():.3f}", secrets.token_hex(16)
+        time, nonce = f"{self._clock.now() + self._ahead:.3f}", secrets.token_hex(16)
         signature = self._key.signature((method, host, target, body, time, nonce))
         return f"{SCHEME} time={time}, nonce={nonce}, body={body}, signature={signature}"
 
@@ -128,9 +164,11 @@ class Verifier:
         # Judged after the signature, so that strangers learn nothing of the clock.
         if not abs(now - found.time) <= WINDOW:  # so put, NaN is refused too
             way = "behind" if found.time < now else "ahead of"
+            told = f"{now:.3f}"
             raise ClockSkewError(
-                f"the clock of the caller is {abs(now - found.time):.0f} s {way} the clock of this host",
-                hint="set both clocks (NTP): requests between managers are valid for 60 s",
+                f"the request was signed {abs(now - found.time):.0f} s {way} the clock of this host",
+                challenge=f"{SCHEME} time={told}, proof={self._key.proof(found.nonce, told)}",
+                hint="sign by the time in WWW-Authenticate, or set both clocks (NTP): a signature is valid for 60 s",
             )
         self._remember(found.nonce, now)
         return found.body
@@ -147,9 +185,13 @@ class Verifier:
             self._seen[nonce] = now
 
 
+def _fields(text: str) -> dict[str, str]:
+    return dict(piece.strip().partition("=")[::2] for piece in text.split(","))
+
+
 def _parse(header: str) -> _Signature:
     scheme, _, rest = header.partition(" ")
-    pieces = dict(piece.strip().partition("=")[::2] for piece in rest.split(","))
+    pieces = _fields(rest)
     try:
         if scheme.lower() != SCHEME.lower():
             raise HttpError(401, f"the authorization is no {SCHEME} signature")

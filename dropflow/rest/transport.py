@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -224,6 +225,19 @@ class Transport:
             return self._attempt(connection, request)
 
     def _attempt(self, connection: http.client.HTTPConnection, request: Request) -> http.client.HTTPResponse:
+        """Send a request; again, if the server refused it because its clock differs from the clock here."""
+        authorization, response = self._sent(connection, request)
+        challenge = response.getheader("WWW-Authenticate", "")
+        if response.status != HTTPStatus.UNAUTHORIZED or self._signer is None:
+            return response
+        if not self._signer.learn(challenge, authorization):
+            return response
+        response.close()
+        connection.close()  # a server that refused from the head alone may have read no body
+        return self._sent(connection, request)[1]
+
+    def _sent(self, connection: http.client.HTTPConnection, request: Request) -> tuple[str, http.client.HTTPResponse]:
+        """Send a request; its ``Authorization`` and the answer."""
         body, headers = self._packed(request)
         target = self._prefix + request.target
         if self._token is not None:
@@ -236,11 +250,12 @@ class Transport:
         wire: socket.socket = connection.sock
         wire.settimeout(self._timeout + request.seconds)
         # A list of buffers is sent as it lies, without a copy of the whole.
+        authorization = headers.get("Authorization", "")
         try:
             connection.request(request.method, target, body=iter(body) if body else None, headers=headers)
         except (BrokenPipeError, ConnectionResetError) as error:
-            return _early(connection, error)
-        return connection.getresponse()
+            return authorization, _early(connection, error)
+        return authorization, connection.getresponse()
 
     def _packed(self, request: Request) -> tuple[_Buffers, dict[str, str]]:
         headers = {"Host": self._authority, "Accept": request.accept}

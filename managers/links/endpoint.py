@@ -55,7 +55,8 @@ class Links:
     reader : callable
         Opens the content that others fetch, of (session, drop, attempt, producer); called in a thread of its own.
     incarnation : int
-        Grows with each start of the process; the present time in microseconds by default.
+        Grows with each start of the process. The present time in microseconds by default, for processes that are not
+        started again under their name; nodes count their starts (`managers.node.incarnation`).
     settings : LinkSettings
         Times and sizes.
     clock : Clock

@@ -183,7 +183,7 @@ class Inbound:
             return Refuse("name", text, "give each node a name of its own")
         if known is not None and (hello.incarnation, hello.stream) < (known.incarnation, known.number):
             text = f"a later process calls itself {hello.name!r} already"
-            return Refuse("stale", text, "stop one of the two, or give it another name")
+            return Refuse("stale", text, "stop one of the two, or give it another name or its former --root")
         if known is None and len(self._streams) >= self._settings.peers:
             return Refuse("full", f"node {self._name!r} has {len(self._streams)} peers already")
         return None

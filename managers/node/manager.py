@@ -61,6 +61,7 @@ from managers.node.bells import Bells
 from managers.node.downloads import content_download, file_download
 from managers.node.fetchers import Fetchers
 from managers.node.hosting import HostedSession
+from managers.node.incarnation import next_incarnation
 from managers.node.past import DamagedSession, PastSession, find, restored
 from managers.node.watch import PeerWatch
 
@@ -104,7 +105,7 @@ class NodeManager:
     LinkError
         The address of the links cannot be listened on.
     StorageError
-        `root` cannot be made.
+        `root` cannot be made or written.
     """
 
     role: Role = "node"
@@ -144,6 +145,7 @@ class NodeManager:
             self._past = find(self._root / "sessions", name, self._clock)
         except OSError as error:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self._root)) from error
+        incarnation = next_incarnation(self._root, self._clock)
         self._pool = WorkerPool(self._workers, logs=self._root)
         self._fetchers = Fetchers()
         self._bells = Bells()
@@ -155,6 +157,7 @@ class NodeManager:
             on_message=self._on_message,
             on_change=self._on_change,
             reader=self._open,
+            incarnation=incarnation,
             settings=link_settings,
             clock=self._clock,
         )

@@ -352,6 +352,44 @@ def test_clocks_that_differ_are_told(seconds: float, way: str) -> None:
         Verifier(SECRET, clock=verifying).check(header, "GET", "h", "/")
 
 
+@pytest.mark.parametrize("seconds", [70.0, -70.0, 1e9])
+def test_a_caller_learns_the_time_of_the_manager(seconds: float) -> None:
+    """A refusal because of the clock tells the manager's time; signed by that, the request is let in."""
+    signer = Signer(SECRET, clock=VirtualClock())
+    verifier = Verifier(SECRET, clock=VirtualClock(1.8e9 + seconds))
+    header = signer.sign("GET", "h", "/", "x")
+    with pytest.raises(ClockSkewError) as refused:
+        verifier.check(header, "GET", "h", "/")
+
+    assert signer.learn(refused.value.challenge, header)
+    assert verifier.check(signer.sign("GET", "h", "/", "x"), "GET", "h", "/") == "x"
+
+
+def test_only_the_manager_that_was_asked_can_tell_the_time() -> None:
+    """A time without a proof, with that of another request or key, or changed on its way, is not taken."""
+    signer, clock = Signer(SECRET, clock=VirtualClock()), VirtualClock(1.9e9)
+    mine, other = signer.sign("GET", "h", "/", "x"), signer.sign("GET", "h", "/", "x")
+    foreign = Signer(b"y" * 40, clock=VirtualClock()).sign("GET", "h", "/", "x")
+
+    def challenge(secret: bytes, header: str) -> str:
+        with pytest.raises(ClockSkewError) as refused:
+            Verifier(secret, clock=clock).check(header, "GET", "h", "/")
+        return refused.value.challenge
+
+    told = challenge(SECRET, mine)
+    forged = (
+        "Bearer",
+        "Dropflow",
+        "Dropflow time=1900000000.000, proof=",
+        told.replace("19", "20", 1),
+        challenge(SECRET, other),
+        challenge(b"y" * 40, foreign),
+    )
+
+    assert [signer.learn(text, mine) for text in forged] == [False] * len(forged)
+    assert signer.learn(told, mine)
+
+
 def test_a_body_that_was_not_signed_is_refused() -> None:
     """The body is compared with the hash in the signature."""
     with serve(_everything(), guard=Guard(token=TOKEN, secret=SECRET)) as server:

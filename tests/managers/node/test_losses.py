@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+from dropflow.clock import SystemClock
 from dropflow.engine.session import Session
 from dropflow.errors import GoneError, LinkError, RestartedError
 from dropflow.graph.builder import GraphBuilder
@@ -86,6 +87,31 @@ def test_what_was_cut_for_an_earlier_process_is_refused_at_once(make_cluster: Ma
     with pytest.raises(RestartedError, match="node b was started again after session 's' was cut for it"):
         cluster["b"].prepare(stale, seconds=60.0)
     assert not cluster["b"].sessions()
+
+
+class _Late(SystemClock):
+    """A clock that was set back."""
+
+    def now(self) -> float:
+        """Forty seconds ago."""
+        return super().now() - 40.0
+
+
+def test_a_node_that_is_started_again_with_its_clock_set_back_is_of_use(tmp_path: Path) -> None:
+    """Its peers take it for a later process than before, and sessions run on it."""
+    with ExitStack() as stack:
+        node = {
+            name: stack.enter_context(closing(NodeManager(name, root=tmp_path / name, runner="threads")))
+            for name in "ab"
+        }
+        graph = GraphBuilder("short").app("A", **_function("def f(): return 1")).data("d").app("B", part=1)  # type: ignore[arg-type]
+        short = graph.connect("A", "d", source_port="out").connect("d", "B").build()
+        assert {told.status for told in Cluster(node).run(short).values()} == {"FINISHED"}
+        node["b"].close()
+        again = NodeManager("b", root=tmp_path / "b", runner="threads", clock=_Late())
+        node["b"] = stack.enter_context(closing(again))
+
+        assert {told.status for told in Cluster(node).run(short, "again").values()} == {"FINISHED"}
 
 
 def test_a_deployment_that_is_taken_back_waits_for_no_peer(make_cluster: Make) -> None:
