@@ -244,7 +244,7 @@ def told_by(part: Part, reported: frozenset[str]) -> SessionDetail:
         status=UNKNOWN,
         rate=0.0,
         remaining=None,
-        text=f"{part.child} {part.missing}: its part was {detail.status}{when}, when {told}",
+        text=f"{part.child} cannot be asked ({part.missing}): its part was {detail.status}{when}, when {told}",
         unknown=tuple(sorted(silent)),
     )
 
