@@ -202,7 +202,7 @@ class Streams:
 
     def _acquire(self) -> None:
         if not self._free.acquire(blocking=False):
-            raise HttpError(503, "too many event streams are open", hint="ask again later, or poll less often")
+            raise HttpError(503, "too many requests wait, or follow events", hint="ask again later, or poll less often")
 
     def _held(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         try:

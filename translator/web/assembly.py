@@ -20,7 +20,7 @@ from translator.web.service import TranslatorService
 __all__ = ["STREAMS", "make_translator"]
 
 STREAMS = 16
-"""Event streams for the server: the translator has none, so these are threads for pages and downloads."""
+"""Requests that may wait for a translation at a time; the server has more threads, for pages and downloads."""
 
 _DEPLOY_SECONDS = 120.0
 _BODIES = 3
@@ -90,9 +90,10 @@ def make_translator(
     service = TranslatorService(root, managers=managers, connect=connect, limits=limits, clock=clock)
     started = clock.now()
     info = partial(_about, name=name, url=url, clock=clock, started=started, root=str(root))
-    routes = [*translator_routes(service, info=info), *more]
+    streams = Streams(STREAMS)
+    routes = [*translator_routes(service, streams, info=info), *more]
     bounds = Limits(body=limits.body, depth=limits.depth, streams=STREAMS, together=_BODIES * limits.body)
-    return make_app(routes, guard, bounds, clock=clock), Streams(STREAMS), service
+    return make_app(routes, guard, bounds, clock=clock), streams, service
 
 
 def _about(*, name: str, url: Callable[[], str], clock: Clock, started: float, root: str) -> ManagerInfo:

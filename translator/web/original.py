@@ -17,14 +17,14 @@ from msgspec import Meta
 from dropflow.errors import HttpError
 from dropflow.problems import refuse_errors
 from dropflow.rest.bodies import check_depth
-from dropflow.rest.kit import Answer, Call, Route
+from dropflow.rest.kit import Answer, Call, Route, Streams
 from dropflow.rest.refusal_page import wants_page
 from dropflow.rest.refusals import refusal
 from translator.placeholders import substitute
 from translator.problems import Problem, problem
 from translator.web.eagle import imbalance_of, whole_number
 from translator.web.forms import Form, read_form
-from translator.web.records import DeployRequest, TranslateQuery
+from translator.web.records import DeployRequest, TranslateQuery, TranslationInfo
 from translator.web.service import TranslatorService
 from translator.web.wording import counted
 
@@ -62,9 +62,12 @@ class _GenPgSpec(msgspec.Struct, frozen=True, kw_only=True):
     tpl_nodes_len: Annotated[int, Meta(ge=0, le=_MOST_NODES)] = 1
 
 
-def original_routes(service: TranslatorService) -> list[Route]:
-    """DALiuGE's paths. Those that may lead to a deployment need the token."""
-    desk = _Desk(service)
+def original_routes(service: TranslatorService, streams: Streams) -> list[Route]:
+    """DALiuGE's paths. Those that may lead to a deployment need the token.
+
+    Requests that wait for a translation take a place of `streams`, so that strangers cannot hold all threads.
+    """
+    desk = _Desk(service, streams)
 
     def post(path: str, handler: Callable[[Call], object], summary: str) -> Route:
         return Route(
@@ -128,8 +131,9 @@ def original_routes(service: TranslatorService) -> list[Route]:
 class _Desk:
     """The handlers, and the service that they share."""
 
-    def __init__(self, service: TranslatorService) -> None:
+    def __init__(self, service: TranslatorService, streams: Streams) -> None:
         self._service = service
+        self._streams = streams
 
     def unroll(self, call: Call) -> Answer:
         form = _form(call)
@@ -215,7 +219,7 @@ class _Desk:
             imbalance=imbalance_of(balance),
             prefix=form.text("oid_prefix")[:100],
         )
-        info = self._service.result(self._service.submit(content, query).id)
+        info = self._translated(content, query)
         made = info.report.measures.parts if info.report and info.report.measures else 1
         # Placeholders, as DALiuGE numbers them: islands first, then nodes.
         names = _placeholders(islands + made)
@@ -225,8 +229,13 @@ class _Desk:
         self, content: bytes, query: TranslateQuery, nodes: Sequence[str] = (), islands: Sequence[str] = ()
     ) -> Answer:
         """The list of drops of a graph that is translated while the client waits."""
-        info = self._service.result(self._service.submit(content, query).id)
+        info = self._translated(content, query)
         return Answer(body=self._service.export(info.id, nodes=nodes, islands=islands))
+
+    def _translated(self, content: bytes, query: TranslateQuery) -> TranslationInfo:
+        """Wait for the translation of a graph."""
+        with self._streams.slot():
+            return self._service.result(self._service.submit(content, query).id)
 
 
 def _moved(status: int, address: str) -> Answer:

@@ -6,7 +6,7 @@ from pathlib import Path
 from dropflow import __version__
 from dropflow.rest import openapi
 from dropflow.rest.assets import STATIC, asset_routes
-from dropflow.rest.kit import Answer, Call, Route
+from dropflow.rest.kit import Answer, Call, Route, Streams
 from dropflow.rest.schema import ManagerInfo
 from translator.web.native import native_routes
 from translator.web.original import original_routes
@@ -18,20 +18,22 @@ __all__ = ["translator_routes"]
 _STATIC = Path(__file__).with_name("static")
 
 
-def translator_routes(service: TranslatorService, *, info: Callable[[], ManagerInfo]) -> list[Route]:
+def translator_routes(service: TranslatorService, streams: Streams, *, info: Callable[[], ManagerInfo]) -> list[Route]:
     """The route table of a translator.
 
     Parameters
     ----------
     service : TranslatorService
         What does the work.
+    streams : Streams
+        Places for requests that wait.
     info : callable
         What the translator says about itself.
     """
     routes = [
         *asset_routes(STATIC, _STATIC),
         *native_routes(service),
-        *original_routes(service),
+        *original_routes(service, streams),
         *page_routes(service),
         Route(
             method="GET",

@@ -59,7 +59,7 @@ def serve(tmp_path: Path, manager_url: str) -> Iterator[Callable[..., Served]]:
         server = Server(app, streams=streams, stream_limit=STREAMS, open_to_all=token is None)
         server.start()
         running.append((server, service))
-        return Served(server.url, service, manager, manager_url)
+        return Served(server.url, service, streams, manager=manager, manager_url=manager_url)
 
     yield start
     for server, service in running:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from dropflow.rest.auth import cookie_value
+from dropflow.rest.kit import Streams
 from dropflow.testing.manager import FakeManager
 from translator.web.service import TranslatorService
 
@@ -54,8 +55,11 @@ class Reply:
 class Served:
     """A translator behind its server, and a plain HTTP client that follows no redirects."""
 
-    def __init__(self, url: str, service: TranslatorService, manager: FakeManager, manager_url: str) -> None:
-        self.url, self.service, self.manager, self.manager_url = url, service, manager, manager_url
+    def __init__(
+        self, url: str, service: TranslatorService, streams: Streams, *, manager: FakeManager, manager_url: str
+    ) -> None:
+        self.url, self.service, self.streams = url, service, streams
+        self.manager, self.manager_url = manager, manager_url
         self.token = TOKEN
 
     def ask(

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.translator.web.served import COOKIE, LINKED, TOKEN, Served
+from translator.web.assembly import STREAMS
 
 
 def _drops(reply: Any) -> list[dict[str, Any]]:
@@ -38,6 +40,19 @@ def test_a_graph_goes_step_by_step(served: Served, nested: Path) -> None:
     assert {(drop["node"], drop["island"]) for drop in _drops(parted)} == {(f"#{n}", "#0") for n in (1, 2, 3)}
     assert {(drop["node"], drop["island"]) for drop in mapped} == {(n, "island") for n in ("alpha", "beta", "gamma")}
     assert {drop["oid"] for drop in mapped} == {drop["oid"] for drop in json.loads(unrolled)[:-1]}
+
+
+def test_requests_that_wait_leave_threads_for_others(served: Served, hello: Path) -> None:
+    """However many strangers wait for translations, pages are answered; one too many is put off."""
+    form = {"lg_content": hello.read_text()}
+    with ExitStack() as waiting:
+        for _ in range(STREAMS):
+            waiting.enter_context(served.streams.slot())
+        late = served.ask("POST", "/unroll", form)
+        page = served.ask("GET", "/")
+
+    assert (late.status, late.headers["Retry-After"], page.status) == (503, "5", 200)
+    assert served.ask("POST", "/unroll", form).status == 200
 
 
 def test_unroll_and_partition_is_both(served: Served, nested: Path) -> None:
