@@ -78,7 +78,7 @@ def test_everything_that_user_code_raises_is_an_outcome(runner: str, tmp_path: P
     assert result.status is SessionState.FAILED
     assert texts.keys() == RAISED.keys() - {"fine"}
     assert [name for name in texts if RAISED[name][1] not in texts[name]] == []
-    assert replay(graph, tmp_path / "journal.dfj").status is SessionState.FAILED
+    assert replay(graph, tmp_path / "journal.dfj").core.status is SessionState.FAILED
     assert msgspec.json.decode((tmp_path / "summary.json").read_bytes())["status"] == "FAILED"
 
 

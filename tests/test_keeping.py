@@ -19,6 +19,7 @@ from dropflow.engine.journal import replay
 from dropflow.engine.reports import SessionResult
 from dropflow.errors import StorageError
 from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.codec import load
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.states import SessionState
@@ -86,12 +87,13 @@ def test_a_run_that_cannot_keep_a_leaf_fails(tmp_path: Path) -> None:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000)),
         check=False,
     )
-    answer = json.loads(done.stdout)
+    answer, journal = json.loads(done.stdout), tmp_path / "run" / "journal.dfj"
 
     assert (done.returncode, answer["ok"], answer["status"]) == (1, False, "FAILED")
     assert "cannot write the result" in answer["failures"][0]["text"]
     assert answer["failures"][0]["name"] == "F"
     assert list((tmp_path / "run" / "results").iterdir()) == []
+    assert "cannot write the result" in replay(load(tmp_path / "run" / "graph.dfg"), journal).failures[0].text
 
 
 def test_a_full_disk_leaves_room_for_the_reason(small_disk: Path) -> None:
@@ -104,7 +106,7 @@ def test_a_full_disk_leaves_room_for_the_reason(small_disk: Path) -> None:
     assert result.status is SessionState.FAILED
     assert "No space left on device" in failure.text
     assert json.loads((small_disk / "run" / "summary.json").read_text())["failures"][0]["text"] == failure.text
-    assert replay(graph, small_disk / "run" / "journal.dfj").status is SessionState.FAILED
+    assert replay(graph, small_disk / "run" / "journal.dfj").core.status is SessionState.FAILED
     assert "No space left on device" in Path(failure.log).read_text()
     assert result.notes == ()
     assert not (small_disk / "run" / "tmp").exists()

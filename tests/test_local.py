@@ -42,7 +42,7 @@ def test_a_run_leaves_what_the_reference_says(tmp_path: Path, runner: str) -> No
     assert [path.read_text() for path in (tmp_path / "results").iterdir()] == ["Hello you"]
     assert not (tmp_path / "tmp").exists() or list((tmp_path / "tmp").iterdir()) == []
     assert list((tmp_path / "logs").iterdir()) == []
-    assert replay(graph, tmp_path / "journal.dfj").status is SessionState.FINISHED
+    assert replay(graph, tmp_path / "journal.dfj").core.status is SessionState.FINISHED
 
 
 def test_what_cannot_run_is_refused_before_there_is_a_file(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def result(directory: Path, name: str) -> bytes:
 
 def states(directory: Path, graph: PhysicalGraph) -> dict[str, str]:
     """How each drop ended, by the name of its node."""
-    core = replay(graph, directory / "journal.dfj")
+    core = replay(graph, directory / "journal.dfj").core
     return {graph.templates[graph.template[drop]].name: core.state(drop).name for drop in range(graph.drops)}
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from dropflow.cli.connection import Target
     from dropflow.cli.output import Output
     from dropflow.cli.replies import ExplainReply
+    from dropflow.failure import Failure
+    from dropflow.rest.schema import FailureInfo
 
 __all__ = ["explain"]
 
@@ -46,9 +48,11 @@ def _of_directory(directory: str, drop: str) -> "ExplainReply":
     from dropflow.graph.names import find_drop
 
     graph = load(Path(directory, "graph.dfg"))
-    core = replay(graph, Path(directory, "journal.dfj"))
-    found = explained(core, find_drop(graph, drop))
-    return ExplainReply(session=core.status.name, drop=found.oid, state=found.state.name, reasons=found.lines)
+    course = replay(graph, Path(directory, "journal.dfj"))
+    found = explained(course.core, find_drop(graph, drop))
+    failure = None if found.cause is None else course.failures.get(found.cause)
+    reasons = (*found.lines, *_words(failure))
+    return ExplainReply(session=course.core.status.name, drop=found.oid, state=found.state.name, reasons=reasons)
 
 
 def _of_session(target: "Target", session: str, drop: str) -> "ExplainReply":
@@ -58,4 +62,12 @@ def _of_session(target: "Target", session: str, drop: str) -> "ExplainReply":
     with connect(target) as client:
         found = client.drop(session, drop)
         status = client.session(session).status
-    return ExplainReply(session=status, drop=found.oid, state=found.state, reasons=found.reasons)
+    reasons = (*found.reasons, *_words(found.failure))
+    return ExplainReply(session=status, drop=found.oid, state=found.state, reasons=reasons)
+
+
+def _words(failure: "Failure | FailureInfo | None") -> tuple[str, ...]:
+    """What the failure says that put a drop in ERROR."""
+    if failure is None:
+        return ()
+    return tuple(line for line in (f"{failure.code} {failure.text}".strip(), failure.hint) if line)

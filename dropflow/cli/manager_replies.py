@@ -9,6 +9,7 @@ import msgspec
 from dropflow.cli.exits import Exit, exit_for_status
 from dropflow.cli.suggestion import suggestion
 from dropflow.cli.tables import columns, plural, readable_bytes, readable_seconds
+from dropflow.errors import BadFileError, StorageError
 from dropflow.rest.schema import FailureInfo, LogicalNode, NodeInfo, SessionDetail, SessionInfo
 from dropflow.states import DropState, SessionState
 
@@ -338,7 +339,8 @@ def _group_lines(group: Sequence[FailureInfo], session: str) -> Iterator[str]:
         what = f"failed: {first.name} ({first.drop})"
     else:
         others = f", and {plural(first.count, 'drop')} given up" if first.count else ""
-        what = f"lost: node {first.name}"
+        is_stored = first.code in (StorageError.code, BadFileError.code)  # what a node keeps is damaged or gone
+        what = f"failed: {first.name}" if is_stored else f"lost: node {first.name}"
     where = f" on {first.node}" if first.node and first.drop else ""
     yield f"  {what}{where}{others}{tries}"
     yield f"    {first.code} {first.text}"

@@ -9,7 +9,8 @@ process finds what this one has committed. A torn last frame, as a crash leaves 
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,12 +19,12 @@ import msgspec
 from dropflow.engine.api import Handle
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.core import Core
-from dropflow.engine.events import Event
+from dropflow.engine.events import Assembled, Event, Failed, Release
 from dropflow.errors import BadFileError, StorageError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 
-__all__ = ["Entry", "Journal", "JournalHeader", "read", "replay"]
+__all__ = ["Course", "Entry", "Journal", "JournalHeader", "read", "replay"]
 
 _FAMILY = b"DFJ"
 _VERSION = b"2"
@@ -43,6 +44,8 @@ class JournalHeader(msgspec.Struct, frozen=True):
     started: float
     streams: tuple[int, ...] = ()
     """Links whose data can be read by their consumers while it is written."""
+    epoch: int = 0
+    """Deployment of the session, where managers deployed it."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -193,10 +196,47 @@ def _frames(data: bytes, path: Path) -> Iterator[bytes]:
         yield body
 
 
-def replay(graph: PhysicalGraph, path: Path) -> Core:
-    """A fresh core that has taken in every event of a journal."""
+@dataclass(frozen=True)
+class Course:
+    """What a journal tells of its session.
+
+    Attributes
+    ----------
+    core : Core
+        After all events.
+    failures : dict of int to Failure
+        The last failure of each drop.
+    contents : dict of int to ContentRecord
+        Everything that was committed, by drop.
+    released : set of int
+        Drops whose content nothing needed any more.
+    started : float
+        When the journal begins.
+    """
+
+    core: Core
+    failures: dict[int, Failure]
+    contents: dict[int, ContentRecord]
+    released: set[int]
+    started: float
+
+
+def replay(graph: PhysicalGraph, path: Path, *, remote: Iterable[int] = ()) -> Course:
+    """Feed a journal to a fresh core.
+
+    Raises
+    ------
+    BadFileError
+        See `read`.
+    """
     header, entries = read(path)
-    core = Core(graph, streams=header.streams)
+    course = Course(Core(graph, remote=remote, streams=header.streams), {}, {}, set(), header.started)
     for entry in entries:
-        core.handle(entry.events)
-    return core
+        course.contents.update(entry.contents)
+        course.failures.update(entry.failures)
+        for event in entry.events:
+            if isinstance(event, Failed | Assembled) and event.failure is not None:
+                course.failures[event.drop] = event.failure
+        actions = course.core.handle(entry.events)
+        course.released.update(action.drop for action in actions if isinstance(action, Release))
+    return course

@@ -393,7 +393,7 @@ class HostedSession:
         write_sealed(self.directory / "deployment.json", self._deployment)
 
     def _journal(self, piece: Slice, streams: tuple[int, ...]) -> Journal:
-        header = JournalHeader(self.name, digest(piece.graph), self._clock.now(), streams)
+        header = JournalHeader(self.name, digest(piece.graph), self._clock.now(), streams, self.epoch)
         return Journal(self.directory / "journal.dfj", header)
 
     def _write_end(self) -> None:

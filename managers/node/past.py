@@ -10,8 +10,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -24,8 +23,8 @@ from dropflow.data.keeper import LocalKeeper
 from dropflow.engine.api import Handle
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.core import Core
-from dropflow.engine.events import Assembled, Failed, Lost, Release
-from dropflow.engine.journal import read
+from dropflow.engine.events import Lost
+from dropflow.engine.journal import Course, read, replay
 from dropflow.engine.reports import FailureReport, cause_report
 from dropflow.engine.statistics import errors_by_cause, snapshot
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, LinkError, StorageError
@@ -182,7 +181,7 @@ class PastSession:
         return self._course.core
 
     @cached_property
-    def _course(self) -> "_Course":
+    def _course(self) -> Course:
         with self._readable():
             course = _replayed(self.directory, self.piece)
         _give_up(course.core, self.piece.node)
@@ -297,13 +296,13 @@ class DamagedSession:
         Why it cannot be read.
     """
 
-    epoch = 0
     whole = 0
     state = SessionState.FAILED
 
     def __init__(self, directory: Path, node: str, error: Exception) -> None:
         self.directory = directory
         self.name = session_of_directory(directory.name)
+        self.epoch = _epoch(directory)
         reason = str(error) if isinstance(error, DropflowError) else f"{type(error).__name__}: {error}"
         self.finding = f"what node {node} kept of session {self.name!r} cannot be read: {reason}"
         self._hint = f"look at the files in {directory}, or delete the session"
@@ -430,6 +429,22 @@ def restored(directory: Path, node: str, clock: Clock) -> PastSession:
     return PastSession(directory, end)
 
 
+def _epoch(directory: Path) -> int:
+    """The deployment of a session, from the first record that can be read; 0 if none can.
+
+    A manager above takes what nodes tell as parts of one session only if they agree on it.
+    """
+    sources: tuple[Callable[[], int], ...] = (
+        lambda: read_sealed(directory / _DEPLOYMENT, Deployment).epoch,
+        lambda: read_sealed(directory / _END, End).detail.epoch,
+        lambda: read(directory / _JOURNAL)[0].epoch,
+    )
+    for source in sources:
+        with suppress(DropflowError):
+            return source()
+    return 0
+
+
 def _interrupted(directory: Path, deployment: Deployment, node: str) -> End:
     """The end of a session whose node manager ended before it."""
     piece = _slice(directory)
@@ -465,7 +480,7 @@ def _interrupted(directory: Path, deployment: Deployment, node: str) -> End:
     return End(whole=deployment.drops, detail=detail, failures=tuple(found), contents=contents)
 
 
-def _is_left(drop: int, record: ContentRecord, course: "_Course", directory: Path) -> bool:
+def _is_left(drop: int, record: ContentRecord, course: Course, directory: Path) -> bool:
     """Whether there is a content, or should be one: a file that was released may be there still."""
     handle = record.handle(directory)
     if handle is None:
@@ -501,7 +516,7 @@ def _lost(piece: Slice, core: Core, failure: Failure) -> FailureInfo:
     )
 
 
-def _failures(directory: Path, piece: Slice, course: "_Course") -> list[FailureInfo]:
+def _failures(directory: Path, piece: Slice, course: Course) -> list[FailureInfo]:
     """The root causes of the drops in ERROR here; of those on other nodes, the row."""
     core, failures, rows = course.core, course.failures, piece.drop.data
     reports = (
@@ -519,43 +534,8 @@ def _slice(directory: Path) -> Slice:
         raise StorageError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
 
-@dataclass(frozen=True)
-class _Course:
-    """What a journal tells.
-
-    Attributes
-    ----------
-    core : Core
-        After all events.
-    failures : dict of int to Failure
-        The last failure of each drop.
-    contents : dict of int to ContentRecord
-        Everything that was committed, by row of the slice.
-    released : set of int
-        Drops whose content nothing needed any more.
-    started : float
-        When the journal begins.
-    """
-
-    core: Core
-    failures: dict[int, Failure]
-    contents: dict[int, ContentRecord]
-    released: set[int]
-    started: float
-
-
-def _replayed(directory: Path, piece: Slice) -> _Course:
-    header, entries = read(directory / _JOURNAL)
-    core = Core(piece.graph, remote=piece.ghosts.tolist(), streams=header.streams)
-    course = _Course(core, {}, {}, set(), header.started)
-    for entry in entries:
-        course.contents.update(entry.contents)
-        course.failures.update(entry.failures)
-        for event in entry.events:
-            if isinstance(event, Failed | Assembled) and event.failure is not None:
-                course.failures[event.drop] = event.failure
-        course.released.update(action.drop for action in core.handle(entry.events) if isinstance(action, Release))
-    return course
+def _replayed(directory: Path, piece: Slice) -> Course:
+    return replay(piece.graph, directory / _JOURNAL, remote=piece.ghosts.tolist())
 
 
 def _give_up(core: Core, node: str) -> Failure:

@@ -27,12 +27,13 @@ def _drop(dropflow: Dropflow, run: Path, name: str) -> str:
 
 
 def test_an_error_is_traced_to_its_root(dropflow: Dropflow, strict_run: Path) -> None:
-    """A drop that failed because of another one names that one, from the journal alone."""
+    """A drop that failed because of another one names that one and its reason, from the journal alone."""
     report = _drop(dropflow, strict_run, "Report")
     answer = dropflow("explain", strict_run, report, "--output", "json").json
 
     assert (answer["session"], answer["state"]) == ("FAILED", "ERROR")
     assert any("the error started at" in reason for reason in answer["reasons"])
+    assert any(reason.startswith("DF105 ") for reason in answer["reasons"])
 
 
 def test_errors_and_skips_among_inputs_are_counted_apart(dropflow: Dropflow, strict_run: Path) -> None:

@@ -40,6 +40,7 @@ def _copy(root: Path, directory: Path) -> None:
         if path.is_dir() and not path.is_symlink():
             target.mkdir(parents=True, exist_ok=True)
         elif path.is_file() and "tmp" not in path.relative_to(root).parts:
+            target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(path.read_bytes())
 
 
@@ -241,6 +242,7 @@ def test_a_session_that_cannot_be_read_is_set_aside(name: str, stack: ExitStack,
     first = _node(stack, tmp_path)
     _run(first, "def f(x): return x")
     _run(first, "def f(x): return x", session="sound")
+    epoch = first.session("s").epoch
     first.close()
     directory = tmp_path / "sessions" / "s"
     (directory / "end.msgpack").unlink()
@@ -253,6 +255,7 @@ def test_a_session_that_cannot_be_read_is_set_aside(name: str, stack: ExitStack,
             refused.append(ask("s"))
 
     assert (detail.status, detail.nodes, refused) == ("FAILED", ("a",), [])
+    assert detail.epoch == epoch > 0  # or a manager above would take it for another session
     assert f"{name}: " in detail.text
     assert [failure.text for failure in node.failures("s").failures] == [detail.text]
     assert node.info().findings == (detail.text,)
