@@ -25,6 +25,7 @@ from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import Attempts, Statistics, snapshot
 from dropflow.errors import ConflictError, InternalError, StorageError
+from dropflow.exception_text import name_of, text_of
 from dropflow.failure import Failure
 from dropflow.graph.digest import digest
 from dropflow.graph.slicing import Slice, dump_slice
@@ -260,12 +261,10 @@ class HostedSession:
         self._write_end()
 
     def _broken(self, error: Exception) -> SessionResult:
-        self._text = f"the engine failed: {error}"
+        self._text = f"the engine failed: {text_of(error)}"
         # For the other nodes it is as if this one were gone: its drops will never be settled.
-        text = f"the engine of node {self.piece.node} failed: {error}"
-        failure = Failure(
-            code=InternalError.code, kind=type(error).__name__, text=text, hint="see the log of that node"
-        )
+        text = f"the engine of node {self.piece.node} failed: {text_of(error)}"
+        failure = Failure(code=InternalError.code, kind=name_of(error), text=text, hint="see the log of that node")
         self.exchange.give_up("", Lost(self.piece.node, failure))
         return SessionResult(
             session=self.name,
