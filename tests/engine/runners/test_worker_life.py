@@ -75,13 +75,14 @@ def text_of(outcome: Outcome) -> str:
     return outcome.failure.text
 
 
-def left_behind(token: str) -> list[psutil.Process]:
-    """Processes whose command line has `token`, and that have not ended."""
-    found = []
+def below_workers() -> set[int]:
+    """Processes that this process has started as workers, and all that those have started, wherever they are now."""
+    found = set()
     for process in psutil.process_iter():
         try:
-            if process.status() != psutil.STATUS_ZOMBIE and any(token in each for each in process.cmdline()):
-                found.append(process)
+            name = process.environ().get(WORKER_VARIABLE, "")
+            if name.startswith(f"{os.getpid()}-") and process.status() != psutil.STATUS_ZOMBIE:
+                found.add(process.pid)
         except psutil.Error:
             continue
     return found
@@ -270,19 +271,10 @@ def test_descendants_end_with_their_attempt(start: str, end: str, pool: WorkerPo
     work = Functions(pool, tmp_path / "s", leave=f"{start}\n{note}")
     outcome = work.run("leave")[0]
 
-    assert left_behind("98765") == []
-    workers = set(seen(pool, lambda pool: [worker.process.pid for worker in pool._workers]))
-    below = {child.pid for child in psutil.Process().children(recursive=True) if WORKER_VARIABLE in _environment(child)}
-    assert below <= workers
+    found = below_workers()
+    assert found <= set(seen(pool, lambda pool: [worker.process.pid for worker in pool._workers]))
     if end == "os._exit(7)":
         assert "ended with status 7" in text_of(outcome)
-
-
-def _environment(process: psutil.Process) -> dict[str, str]:
-    try:
-        return process.environ()
-    except psutil.Error:
-        return {}
 
 
 def test_a_forked_child_that_comes_back_is_no_second_attempt(pool: WorkerPool, tmp_path: Path) -> None:
