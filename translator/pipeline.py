@@ -185,11 +185,11 @@ def examine(
         return Checked(reading.family.value, reading.problems)
     logical, filled = fill(reading.graph, configuration=configuration, settings=settings)
     planned = plan(logical, unroll)
-    places = {node.key or node.id: node.pointer for node in logical.nodes}
-    shared = same_files(planned.templates, planned.links, places)
     notes: tuple[Problem, ...] = ()
     if unroll is not None and unroll.rehearsal:
         planned, notes = replace(planned, templates=rehearsed(planned.templates)), (REHEARSED,)
+    places = {node.key or node.id: node.pointer for node in logical.nodes}
+    shared = same_files(planned.templates, planned.links, places)
     problems = _once([*notes, *reading.problems, *filled, *validate(logical), *planned.problems, *shared])
     problems = tuple(judge(planned.templates, components).once(problems, logical))
     return Checked(reading.family.value, problems, logical, planned)
@@ -219,10 +219,10 @@ def _unrolled(
     components: ComponentOptions | None,
 ) -> Checked:
     """What can be said about a graph that came unrolled."""
-    shared = same_files(graph.templates, graph.links)
     notes: tuple[Problem, ...] = ()
     if unroll is not None and unroll.rehearsal:
         graph, notes = replace(graph, templates=rehearsed(graph.templates)), (REHEARSED,)
+    shared = same_files(graph.templates, graph.links)
     problems = (*notes, *findings, *_cyclic(graph), *shared, *judge(graph.templates, components).problems)
     return Checked(family.value, problems, graph=graph)
 

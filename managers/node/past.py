@@ -475,7 +475,7 @@ def _interrupted(directory: Path, deployment: Deployment, node: str) -> End:
         text="" if was_over else lost.text,
         logical=picture.logical_nodes(statistics),
         failures=tuple(found[:100]),
-        notes=tuple(_missing(piece, contents, directory)),
+        notes=(*deployment.notes, *_missing(piece, contents, directory)),
     )
     return End(whole=deployment.drops, detail=detail, failures=tuple(found), contents=contents)
 

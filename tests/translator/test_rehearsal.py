@@ -24,7 +24,7 @@ def drawn(precious: Path, touched: Path) -> bytes:
         node("start", "Memory"),
         node("s", "Scatter", num_of_copies=3),
         node("shell", "BashShellApp", parent="s", command=f"touch {touched}; false"),
-        node("each", "Memory", parent="s"),
+        node("each", "File", parent="s", filepath=str(precious)),
         node("container", "Docker", parent="s", image="x", command="ls"),
         node("stored", "S3", parent="s"),
         node("function", "PyFuncApp", func_name="nosuchmodule.f"),

@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ def _graph(code: str) -> PhysicalGraph:
 
 def _copy(root: Path, directory: Path) -> None:
     """The directory as kill -9 would leave it: what is on the disk now."""
+    directory.mkdir()
     for path in sorted(root.rglob("*")):
         target = directory / path.relative_to(root)
         if path.is_dir() and not path.is_symlink():
@@ -96,7 +98,8 @@ def _told(node: NodeManager) -> dict[str, object]:
 def test_a_session_that_was_running_is_told_as_failed(stack: ExitStack, tmp_path: Path) -> None:
     """What was settled stays so, the rest was cancelled, and the reason names the node and those drops."""
     node = _node(stack, tmp_path / "first")
-    node.submit(_graph("def f(x):\n    import time\n    time.sleep(1)"), SubmitQuery(session="s"))
+    foreign = replace(_graph("def f(x):\n    import time\n    time.sleep(1)"), places=("elsewhere",))
+    node.submit(foreign, SubmitQuery(session="s"))
     until(node, "s", lambda detail: detail.settled == 2)
     _copy(tmp_path / "first", tmp_path / "second")
     again = _node(stack, tmp_path / "second")
@@ -106,6 +109,7 @@ def test_a_session_that_was_running_is_told_as_failed(stack: ExitStack, tmp_path
     assert detail.status == "FAILED"
     assert detail.states == {"COMPLETED": 2, "CANCELLED": 2}
     assert "node a ended while the session ran" in detail.text
+    assert "'elsewhere'" in detail.notes[0]  # the note of the deployment
     assert (failure.name, failure.drops) == ("a", ("past_TWO_0", "past_two_0"))
     assert [drop.state for drop in again.drops("s", DropQuery(limit=10)).drops] == [
         "COMPLETED",
