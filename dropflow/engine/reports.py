@@ -15,7 +15,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import drop_file_name
 from dropflow.states import SessionState
 
-__all__ = ["FailureReport", "Reporter", "SessionResult", "cause_report"]
+__all__ = ["FailureReport", "Reporter", "SessionResult", "cause_reports"]
 
 _NAMED = 20
 
@@ -88,12 +88,8 @@ class Reporter:
 
     def reports(self, failures: Mapping[int, Failure], lost: Sequence[Lost]) -> tuple[FailureReport, ...]:
         """The root causes of failures so far, lost nodes first, then the most harmful."""
-        harmed = errors_by_cause(self._core)
         rows = None if self._exchange is None else self._exchange.rows.data
-        caused = (
-            cause_report(self._graph, self._core, self._directory, cause, failures.get(cause), count=count, rows=rows)
-            for cause, count in harmed.items()
-        )
+        caused = cause_reports(self._graph, self._core, self._directory, failures, rows=rows)
         # The first loss ends the session, so all that was not settled then is behind that one.
         counts = (given_up(self._core), *([0] * len(lost)))
         return (*(self._lost_report(one, count) for one, count in zip(lost, counts, strict=False)), *caused)
@@ -113,7 +109,36 @@ class Reporter:
         )
 
 
-def cause_report(
+def cause_reports(
+    graph: PhysicalGraph,
+    core: Core,
+    directory: str,
+    failures: Mapping[int, Failure],
+    *,
+    rows: Sequence[int] | None = None,
+) -> list[FailureReport]:
+    """Return the reports of all root causes of drops in ERROR, the most harmful first.
+
+    Of causes with as many victims, the one in the lower row of the whole graph comes first: then nodes that list only
+    the first of many causes list the same ones.
+
+    Parameters
+    ----------
+    directory : str
+        Of the session.
+    failures : mapping of int to Failure
+        The last failure of each drop, as far as it is known here.
+    rows : sequence of int, optional
+        Row in the whole graph of every drop, where `graph` is a slice of it.
+    """
+    reports = [
+        _cause_report(graph, core, directory, cause, failures.get(cause), count=count, rows=rows)
+        for cause, count in errors_by_cause(core).items()
+    ]
+    return sorted(reports, key=lambda report: (-report.count, report.row))
+
+
+def _cause_report(
     graph: PhysicalGraph,
     core: Core,
     directory: str,
@@ -121,23 +146,8 @@ def cause_report(
     failure: Failure | None,
     *,
     count: int,
-    rows: Sequence[int] | None = None,
+    rows: Sequence[int] | None,
 ) -> FailureReport:
-    """Return the report of a root cause.
-
-    Parameters
-    ----------
-    directory : str
-        Of the session.
-    cause : int
-        The drop, or what stands for one that is not in the graph (`dropflow.engine.events.foreign`).
-    failure : Failure or None
-        Its last failure, if it is known here.
-    count : int
-        How many local drops ended in ERROR because of it.
-    rows : sequence of int, optional
-        Row in the whole graph of every drop, where `graph` is a slice of it.
-    """
     if cause < 0:
         return FailureReport(drop="", name="", code="", kind="", text="", count=count, row=row_of_foreign(cause))
     row = cause if rows is None else int(rows[cause])

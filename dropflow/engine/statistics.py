@@ -111,7 +111,7 @@ def totals(counts: Sequence[Sequence[int]]) -> dict[str, int]:
 
 
 def errors_by_cause(core: Core) -> dict[int, int]:
-    """Return the number of local drops in ERROR by the drop that started it, the most harmful first.
+    """Return the number of local drops in ERROR by the drop that started it.
 
     The numbers add up to the local drops in ERROR. A cause that is another node's counts its victims here, so the same
     holds for the sums over all nodes of a session.
@@ -120,7 +120,7 @@ def errors_by_cause(core: Core) -> dict[int, int]:
     for drop, cause in core.causes.items():
         if drop not in core.remote:
             found[cause] = found.get(cause, 0) + 1
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+    return found
 
 
 def given_up(core: Core) -> int:

@@ -153,7 +153,8 @@ def merge_failures(failures: Iterable[FailureInfo]) -> tuple[FailureInfo, ...]:
             count=known.count + failure.count,
             drops=tuple(dict.fromkeys((*known.drops, *failure.drops)))[:SHOWN_FAILURES],
         )
-    return tuple(sorted(found.values(), key=lambda failure: (-failure.count, failure.drop, failure.name)))
+    # By row where counts are equal, as nodes do: those that list only the first of many list the same ones.
+    return tuple(sorted(found.values(), key=lambda failure: (-failure.count, failure.row, failure.drop, failure.name)))
 
 
 class Window(msgspec.Struct, frozen=True):

@@ -25,8 +25,8 @@ from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.core import Core
 from dropflow.engine.events import Lost
 from dropflow.engine.journal import Course, read, replay
-from dropflow.engine.reports import FailureReport, cause_report
-from dropflow.engine.statistics import errors_by_cause, snapshot
+from dropflow.engine.reports import FailureReport, cause_reports
+from dropflow.engine.statistics import snapshot
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, LinkError, StorageError
 from dropflow.failure import Failure
 from dropflow.graph.names import oid
@@ -518,11 +518,7 @@ def _lost(piece: Slice, core: Core, failure: Failure) -> FailureInfo:
 
 def _failures(directory: Path, piece: Slice, course: Course) -> list[FailureInfo]:
     """The root causes of the drops in ERROR here; of those on other nodes, the row."""
-    core, failures, rows = course.core, course.failures, piece.drop.data
-    reports = (
-        cause_report(piece.graph, core, str(directory), cause, failures.get(cause), count=count, rows=rows)
-        for cause, count in errors_by_cause(core).items()
-    )
+    reports = cause_reports(piece.graph, course.core, str(directory), course.failures, rows=piece.drop.data)
     return [picture.failure_info(report, piece.node) for report in reports]
 
 
