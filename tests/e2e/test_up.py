@@ -115,7 +115,7 @@ def test_a_result_that_is_gone_makes_a_fetch_fail(up: Running, tmp_path: Path) -
     missed, brought = json.loads(first.stdout), json.loads(second.stdout)
 
     assert (first.returncode, second.returncode) == (1, 0), first.stdout + second.stdout
-    assert [(one["drop"], one["node"], one["code"]) for one in missed["missing"]] == [(lost.oid, lost.node, "DF201")]
+    assert [(one["drop"], one["node"], one["code"]) for one in missed["missing"]] == [(lost.oid, lost.node, "DF121")]
     assert (brought["fetched"], brought["were_there"]) == (1, missed["fetched"])
 
 
