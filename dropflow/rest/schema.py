@@ -296,6 +296,11 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
         Why it failed, was cancelled or is not known, in one sentence.
     unknown : tuple of str
         The nodes that do not answer, or whose island does not, and whose drops were not all settled when they did.
+    whole : int
+        Drops of the session on all nodes, also on those that are not below the manager; 0 where it is not told.
+    unheard : tuple of str
+        The children that have not answered since the manager was started and may have the rest of `whole`. Only where
+        the session is UNKNOWN.
     """
 
     session: str
@@ -318,6 +323,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
     text: str = ""
     unknown: tuple[str, ...] = ()
+    whole: int = 0
+    unheard: tuple[str, ...] = ()
 
     @property
     def is_over(self) -> bool:

@@ -64,6 +64,7 @@ class _Session(msgspec.Struct, frozen=True, kw_only=True):
     created: float = 0.0
     finished: float = 0.0
     text: str = ""
+    whole: int = 0
     failures: tuple[FailureInfo, ...] = ()
     content: Mapping[int, bytes] = {}
     logs: Mapping[int, bytes] = {}
@@ -256,7 +257,8 @@ class FakeManager:
             rows += _rows(graph, len(rows), node)
         if graphs:
             graph = next(iter(graphs.values()))
-            self._put(_Session(name=session, graph=graph, rows=rows, epoch=epoch, created=deployment.created))
+            made = _Session(name=session, graph=graph, rows=rows, epoch=epoch, created=deployment.created)
+            self._put(msgspec.structs.replace(made, whole=deployment.drops))
 
     def undo(self, session: str, epoch: int, reason: str) -> None:
         """Take a deployment back, started or not."""
@@ -560,6 +562,7 @@ def _info(session: _Session, now: float) -> SessionInfo:
         remaining=None if is_over(session.status) or not rate else left / rate,
         nodes=tuple(sorted({row.node for row in session.rows})),
         text=session.text,
+        whole=session.whole,
     )
 
 

@@ -170,8 +170,9 @@ class Contents:
         return replies.values[0][1]
 
     def _missing(self, session: str, replies: Replies[Any]) -> list[str]:
-        """Children that hold a part of the session, as far as is known, and were not asked or did not answer."""
-        holders = self._sightings.holders(session)
+        """Children that hold a part of the session, or may hold one, and were not asked or did not answer."""
+        unheard = self._sightings.unheard(session, {view.url: view for view in self._children.views()})
+        holders = {*self._sightings.holders(session), *(view.url for view in unheard)}
         return sorted(view.name for view, _ in replies.missing if view.url in holders)
 
 

@@ -50,8 +50,9 @@ class Deletion:
             A child could not: its error, naming it. It was deleted elsewhere.
         """
         self._children.settle(2.0)
-        holders = self._sightings.holders(session)
-        epochs = {url: self._sightings.epoch_of(session, url) for url in holders}
+        unheard = self._sightings.unheard(session, {view.url: view for view in self._children.views()})
+        holders = {*self._sightings.holders(session), *(view.url for view in unheard)}
+        epochs = {url: self._sightings.epoch_of(session, url) or self._sightings.epoch_of(session) for url in holders}
         self._children.settle_silent(holders, _SILENT_SECONDS)
         replies = self._asker.ask(lambda child: child.delete(session), seconds=_SECONDS)
         away = [view for view, _ in replies.missing if view.url in holders]

@@ -13,7 +13,7 @@ import msgspec
 
 from dropflow.rest.schema import DropQuery, FailureInfo, LogicalNode, SessionDetail, SessionInfo
 from dropflow.rest.status import UNKNOWN, is_over
-from dropflow.states import SessionState
+from dropflow.states import DropState, SessionState
 
 __all__ = [
     "SHOWN_FAILURES",
@@ -73,19 +73,37 @@ class Part:
         return max(self.detail.drops - self.detail.settled, 0)
 
 
-def merge(parts: Sequence[Part], *, version: int) -> SessionDetail:
+def merge(parts: Sequence[Part], *, version: int, unheard: Iterable[str] = ()) -> SessionDetail:
     """The session of which `parts` (at least one) are the parts.
 
     It is over when all parts are, and then FAILED if any is, else CANCELLED if any is. What cannot be known is never an
     end: where a part is silent that was not over, and no other part runs, the session is UNKNOWN. It FAILED only by the
     word of a node: one that has lost its part, or one that needed a silent node and gave it up.
+
+    Parameters
+    ----------
+    unheard : iterable of str
+        Children that may have parts of which nothing is known. While drops are missing, it is not over.
     """
     reported = lost_nodes(failure for part in parts for failure in part.detail.failures)
     told = [told_by(part, reported) for part in parts]
+    drops = sum(detail.drops for detail in told)
+    whole = max(detail.whole for detail in told)
+    candidates = tuple(sorted({*unheard, *(name for detail in told for name in detail.unheard)}))
     states: Counter[str] = Counter()
     for detail in told:
         states.update(detail.states)
-    status = _status([detail.status for detail in told])
+    status = _status([_status_of_known(detail) for detail in told])
+    texts = [detail.text for detail in told if detail.text and (detail.unknown or not detail.unheard)]
+    is_partial = (
+        drops < whole and bool(candidates) and status in (SessionState.FINISHED.name, SessionState.CANCELLED.name)
+    )
+    if is_partial:
+        names = ", ".join(candidates)
+        texts.append(
+            f"{whole - drops} of its {whole} drops are not known: {names} did not answer yet; the others: {status}"
+        )
+        status = UNKNOWN
     over = is_over(status)
     failures = merge_failures(failure for detail in told for failure in detail.failures)
     missing = [f"{part.child}: {part.missing}" for part in parts if part.missing]
@@ -96,7 +114,7 @@ def merge(parts: Sequence[Part], *, version: int) -> SessionDetail:
         status=status,
         epoch=first.epoch,
         version=version,
-        drops=sum(detail.drops for detail in told),
+        drops=drops,
         settled=sum(detail.settled for detail in told),
         running=sum(detail.running for detail in told),
         queued=sum(detail.queued for detail in told),
@@ -109,8 +127,10 @@ def merge(parts: Sequence[Part], *, version: int) -> SessionDetail:
         rate=sum(detail.rate for detail in told),
         remaining=None if over else _remaining(told),
         nodes=tuple(sorted({node for detail in told for node in detail.nodes})),
-        text="; ".join(dict.fromkeys([detail.text for detail in told if detail.text])),
+        text="; ".join(dict.fromkeys(texts)),
         unknown=tuple(sorted({node for detail in told for node in detail.unknown})),
+        whole=whole,
+        unheard=candidates if is_partial else (),
         logical=merge_logical(node for detail in told for node in detail.logical),
         failures=failures[:SHOWN_FAILURES],
         notes=tuple(dict.fromkeys([*missing, *(note for detail in told for note in detail.notes)])),
@@ -182,6 +202,14 @@ def windows(totals: Sequence[int], query: DropQuery) -> tuple[Window, ...]:
             left -= take
         start = max(start - total, 0)
     return tuple(found)
+
+
+def _status_of_known(detail: SessionDetail) -> str:
+    """The status without the drops of which nothing is known."""
+    if not detail.unheard or detail.unknown:
+        return detail.status
+    state = SessionState.CANCELLED if detail.states.get(DropState.CANCELLED.name) else SessionState.FINISHED
+    return state.name
 
 
 def _status(statuses: Sequence[str]) -> str:

@@ -172,16 +172,31 @@ class Sightings:
         current = {url: sighting for url, sighting in by_child.items() if sighting.detail.epoch == epoch}
         return [_part(sighting, children.get(url)) for url, sighting in sorted(current.items(), key=_by_child)]
 
+    def unheard(self, session: str, children: Mapping[str, ChildView]) -> list[ChildView]:
+        """The children that may have a part of this session of which nothing is known, sorted by name.
+
+        Those do not answer and never told of it. There are none if all drops of the session are known.
+        """
+        details = [part.detail for part in self.parts(session, children)]
+        if sum(detail.drops for detail in details) >= max((detail.whole for detail in details), default=0):
+            return []
+        holders = self.holders(session)
+        found = [
+            view for url, view in children.items() if url not in holders and not view.is_asked and not view.is_unfit
+        ]
+        return sorted(found, key=lambda view: view.name)
+
     def merged(self, session: str, children: Mapping[str, ChildView]) -> SessionDetail | None:
         """The session as far as it is known; None when no child holds it."""
         parts = self.parts(session, children)
         if not parts:
             return None
-        signature = tuple(
+        told = tuple(
             (part.child, part.detail.epoch, part.detail.version, part.detail.status, part.standing, bool(part.missing))
             for part in parts
         )
-        return merge(parts, version=self._version(session, signature))
+        unheard = tuple(view.name for view in self.unheard(session, children))
+        return merge(parts, version=self._version(session, (told, unheard)), unheard=unheard)
 
     def _is_after(self, seen: int) -> bool:
         return self._changes != seen

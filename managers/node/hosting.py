@@ -336,6 +336,7 @@ class HostedSession:
                 "seconds": max(0.0, now - self._started) if self._started else 0.0,
                 "nodes": (self.piece.node,),
                 "text": self._text,
+                "whole": self.whole,
             }
 
     def _counts(self, statistics: Statistics, status: str) -> dict[str, Any]:

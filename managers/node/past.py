@@ -473,6 +473,7 @@ def _interrupted(directory: Path, deployment: Deployment, node: str) -> End:
         seconds=max(0.0, ended - course.started),
         nodes=(node,),
         text="" if was_over else lost.text,
+        whole=deployment.drops,
         logical=picture.logical_nodes(statistics),
         failures=tuple(found[:100]),
         notes=(*deployment.notes, *_missing(piece, contents, directory)),

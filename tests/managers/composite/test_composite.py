@@ -119,6 +119,55 @@ def test_a_restarted_island_finds_its_sessions(world: World) -> None:
     assert [row.session for row in second.sessions()] == ["s"]
 
 
+def test_a_restarted_island_does_not_take_the_parts_that_it_knows_for_the_session(world: World) -> None:
+    """While a node is silent that the island has not heard since its start, a session is not FINISHED without its part.
+
+    Its results are incomplete, and a deletion reaches the node when it is back.
+    """
+    one, two = world.node("n1"), world.node("n2")
+    first = world.composite("n1", "n2")
+    first.submit(_parts(2), _SUBMIT)
+    one.complete("s")
+    two.complete("s")
+    first.close()
+    two.refuse("info", LinkError("nothing listens there"))
+
+    island = world.composite("n1", "n2")
+    found = island.session("s")
+    left = 41 - found.drops
+
+    assert (found.status, found.whole, found.unheard) == ("UNKNOWN", 41, ("http://n2:8000",))
+    assert (
+        f"{left} of its 41 drops are not known: http://n2:8000 did not answer yet; the others: FINISHED" in found.text
+    )
+    assert [info.status for info in island.sessions()] == ["UNKNOWN"]
+    assert island.results("s").missing == ("http://n2:8000",)
+
+    with pytest.raises(LinkError, match="'s' is deleted, but http://n2:8000 did not answer"):
+        island.delete("s")
+    two.allow("info")
+    until(lambda: not two.sessions())
+
+
+def test_a_child_that_was_never_heard_keeps_no_whole_session_unknown(world: World) -> None:
+    """An island that knows half of a session says UNKNOWN, and a master that knows all of it says how it ended."""
+    for name in ("n1", "n2", "n3"):
+        world.node(name)
+    world.managers["http://n3:8000"].refuse("info", LinkError("nothing listens there"))
+    before = world.composite("n1", "n2")
+    before.submit(_parts(2), _SUBMIT)
+    for name in ("n1", "n2"):
+        world.managers[f"http://{name}:8000"].complete("s")
+    before.close()
+    world.composite("n1", "n3", name="east")
+    world.composite("n2", name="west")
+    master = world.composite("east", "west", role="master", name="top")
+
+    assert world.managers["http://east:8000"].session("s").status == "UNKNOWN"
+    assert world.managers["http://west:8000"].session("s").status == "FINISHED"
+    assert (master.session("s").status, master.session("s").unheard) == ("FINISHED", ())
+
+
 def test_unknown_sessions_and_drops_are_not_found(world: World) -> None:
     """Every question about what is not there gets the same answer."""
     world.node("n1")
