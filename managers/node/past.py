@@ -3,7 +3,7 @@
 When a session is over, how it ended is written beside its slice and its journal. A node manager that is started again
 finds the directories. Where the end is missing, its predecessor ended while the session ran: then the journal is
 replayed once to see how far it had come, and what it had committed. Each session is read on its own. One that cannot be
-read is told as FAILED, with the reason, and stays on the disk until somebody deletes it.
+read is told as FAILED, with the reason, and stays on the disk until it is deleted.
 """
 
 import logging
@@ -126,7 +126,53 @@ def _is_unprepared(directory: Path) -> bool:
     return not any(path.exists() and any(path.iterdir()) for path in (directory / "files", directory / "results"))
 
 
-class PastSession:
+class _EndedSession:
+    """What every session that is over answers as a hosted session."""
+
+    def __init__(self, directory: Path, detail: SessionDetail) -> None:
+        self.directory = directory
+        self.name = detail.session
+        self.epoch = detail.epoch
+        self._detail = detail
+
+    def info(self) -> SessionInfo:
+        """Return the session as one row."""
+        return SessionInfo(**{name: getattr(self._detail, name) for name in SessionInfo.__struct_fields__})
+
+    def detail(self) -> SessionDetail:
+        """Return what was known last."""
+        return self._detail
+
+    def watch(self, version: int, seconds: float) -> SessionDetail:
+        """Return `detail`, which does not change any more."""
+        del version, seconds
+        return self._detail
+
+    def start(self) -> None:
+        """Refuse.
+
+        Raises
+        ------
+        ConflictError
+            Always.
+        """
+        raise ConflictError(f"session {self.name!r} is over", hint="submit the graph again")
+
+    def cancel(self, reason: str) -> None:
+        """Do nothing: the session is over."""
+
+    def remove(self) -> None:
+        """Remove the directory of the session.
+
+        Raises
+        ------
+        StorageError
+            The directory cannot be removed.
+        """
+        remove(self.directory)
+
+
+class PastSession(_EndedSession):
     """A session that is over, and was before this process began.
 
     Parameters
@@ -145,9 +191,7 @@ class PastSession:
     finding = ""
 
     def __init__(self, directory: Path, end: End) -> None:
-        self.directory = directory
-        self.name = end.detail.session
-        self.epoch = end.detail.epoch
+        super().__init__(directory, end.detail)
         self.whole = end.whole
         self.end = end
         self.state = SessionState[end.detail.status]
@@ -197,44 +241,6 @@ class PastSession:
                 hint=f"look at the files in {self.directory}, or delete the session",
             ) from error
 
-    # As a hosted session.
-
-    def info(self) -> SessionInfo:
-        """In one row."""
-        return SessionInfo(**{name: getattr(self.end.detail, name) for name in SessionInfo.__struct_fields__})
-
-    def detail(self) -> SessionDetail:
-        """As it was last."""
-        return self.end.detail
-
-    def watch(self, version: int, seconds: float) -> SessionDetail:
-        """As `detail`: nothing will change."""
-        del version, seconds
-        return self.end.detail
-
-    def start(self) -> None:
-        """Refuse.
-
-        Raises
-        ------
-        ConflictError
-            Always.
-        """
-        raise ConflictError(f"session {self.name!r} is over", hint="submit the graph again")
-
-    def cancel(self, reason: str) -> None:
-        """Nothing to do: it is over."""
-
-    def remove(self) -> None:
-        """Remove what it left behind.
-
-        Raises
-        ------
-        StorageError
-            The directory cannot be removed.
-        """
-        remove(self.directory)
-
     # As the engine's session.
 
     def ask(self, question: Callable[["PastSession"], T]) -> T:
@@ -281,7 +287,7 @@ class PastSession:
         )
 
 
-class DamagedSession:
+class DamagedSession(_EndedSession):
     """A session that was before this process began, and of which what was kept cannot be read.
 
     It is told as FAILED, because nothing of it can be had from this node, and can be deleted like any other.
@@ -300,11 +306,9 @@ class DamagedSession:
     state = SessionState.FAILED
 
     def __init__(self, directory: Path, node: str, error: Exception) -> None:
-        self.directory = directory
-        self.name = session_of_directory(directory.name)
-        self.epoch = _epoch(directory)
+        name = session_of_directory(directory.name)
         reason = str(error) if isinstance(error, DropflowError) else f"{type(error).__name__}: {error}"
-        self.finding = f"what node {node} kept of session {self.name!r} cannot be read: {reason}"
+        self.finding = f"what node {node} kept of session {name!r} cannot be read: {reason}"
         self._hint = f"look at the files in {directory}, or delete the session"
         report = FailureReport(
             drop="",
@@ -315,19 +319,20 @@ class DamagedSession:
             hint=self._hint,
             count=0,
         )
-        changed = directory.stat().st_mtime
         self._report = report
-        self._detail = SessionDetail(
-            session=self.name,
+        changed = directory.stat().st_mtime
+        detail = SessionDetail(
+            session=name,
             graph="",
             status=self.state.name,
-            epoch=self.epoch,
+            epoch=_epoch(directory),
             version=int(changed * 1000),
             finished=changed,
             nodes=(node,),
             text=self.finding,
             failures=(picture.failure_info(report, node),),
         )
+        super().__init__(directory, detail)
 
     @property
     def session(self) -> "DamagedSession":
@@ -336,7 +341,7 @@ class DamagedSession:
 
     @property
     def piece(self) -> Slice:
-        """Refuse, as everything that nobody can know.
+        """Refuse: the slice cannot be read.
 
         Raises
         ------
@@ -361,42 +366,6 @@ class DamagedSession:
     def _unreadable(self) -> GoneError:
         return GoneError(self.finding, hint=self._hint)
 
-    def info(self) -> SessionInfo:
-        """In one row."""
-        return SessionInfo(**{name: getattr(self._detail, name) for name in SessionInfo.__struct_fields__})
-
-    def detail(self) -> SessionDetail:
-        """That it cannot be read."""
-        return self._detail
-
-    def watch(self, version: int, seconds: float) -> SessionDetail:
-        """As `detail`: nothing will change."""
-        del version, seconds
-        return self._detail
-
-    def start(self) -> None:
-        """Refuse.
-
-        Raises
-        ------
-        ConflictError
-            Always.
-        """
-        raise ConflictError(f"session {self.name!r} is over", hint="submit the graph again")
-
-    def cancel(self, reason: str) -> None:
-        """Nothing to do: it is over."""
-
-    def remove(self) -> None:
-        """Remove what it left behind.
-
-        Raises
-        ------
-        StorageError
-            The directory cannot be removed.
-        """
-        remove(self.directory)
-
     def ask(self, question: Callable[["DamagedSession"], T]) -> T:
         """The answer to `question`."""
         return question(self)
@@ -407,7 +376,7 @@ class DamagedSession:
 
 
 def restored(directory: Path, node: str, clock: Clock) -> PastSession:
-    """The session whose directory this is; nobody may be at work in it.
+    """Return the session whose directory this is; no process may be at work in it.
 
     Raises
     ------
