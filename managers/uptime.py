@@ -1,6 +1,6 @@
 """Time in which this process ran, so that its own pauses are not taken for the silence of others: a pure state machine.
 
-A process that was stopped (SIGSTOP), swapped out or starved has heard from nobody meanwhile, and finds every deadline
+A process that was stopped (SIGSTOP), swapped out or starved has received nothing meanwhile, and finds every deadline
 passed when it goes on. The time in which it did not run tells nothing about the others and does not count.
 """
 

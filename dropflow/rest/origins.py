@@ -1,7 +1,7 @@
 """Where a request comes from: a program, a page of this server, or a page of another origin.
 
 Browsers send the cookies of a host to all its ports, and call two ports of one host the same *site*. Only the same
-*origin* (scheme, host and port) is this server: ``Sec-Fetch-Site: same-site`` means a page of somebody else.
+*origin* (scheme, host and port) is this server: ``Sec-Fetch-Site: same-site`` means a page of another server.
 """
 
 from collections.abc import Collection, Mapping

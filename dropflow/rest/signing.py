@@ -13,7 +13,7 @@ another time refuses, and answers with its own ::
 
     WWW-Authenticate: Dropflow time=SECONDS, proof=HMAC
 
-where the HMAC covers that time and the nonce of the refused request. So nobody without the key can make a caller sign
+where the HMAC covers that time and the nonce of the refused request. So only holders of the key can make a caller sign
 for another time. The caller signs again, and keeps the difference in mind.
 """
 

@@ -23,7 +23,7 @@ class PeerWatch:
     """Watches the peers of sessions in a thread of its own.
 
     A peer is watched from `reach` on, until `release` was called for everybody that it was reached for. Time in which
-    this process did not run itself (it was stopped, or its host was busy) is nobody's silence.
+    this process did not run itself (it was stopped, or its host was busy) does not count as silence.
 
     Parameters
     ----------
