@@ -7,6 +7,7 @@ import click
 from dropflow.cli.client_options import asks, patience_option
 from dropflow.cli.exits import Exit, exit_for_status
 from dropflow.cli.options import speaks
+from dropflow.rest.status import UNKNOWN
 
 if TYPE_CHECKING:
     from dropflow.cli.connection import Target
@@ -82,14 +83,18 @@ def watch(output: "Output", *, target: "Target", session: str, patience: float) 
 @asks
 @click.option("--reason", default="", metavar="TEXT", help="Why, for those who look at the session later.")
 def cancel(output: "Output", *, target: "Target", session: str, reason: str) -> Exit:
-    """Stop SESSION: whatever is not settled becomes CANCELLED. One that is over stays as it is."""
+    """Stop SESSION: whatever is not settled becomes CANCELLED. One that is over stays as it is.
+
+    Exit status 3 if the session is UNKNOWN because nodes do not answer: they may not have stopped it.
+    """
     from dropflow.cli.connection import connect
     from dropflow.cli.manager_replies import DoneReply
 
     with connect(target) as client:
         info = client.cancel(session, reason)
-    output.answer(DoneReply(session=info.session, status=info.status, text=info.text))
-    return Exit.FINISHED
+    is_known = info.status != UNKNOWN
+    output.answer(DoneReply(ok=is_known, session=info.session, status=info.status, text=info.text))
+    return Exit.FINISHED if is_known else Exit.UNKNOWN
 
 
 @click.command("delete")

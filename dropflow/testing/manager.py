@@ -291,10 +291,10 @@ class FakeManager:
         return self.session(session)
 
     def cancel(self, session: str, reason: str = "") -> SessionInfo:
-        """Let whatever is not settled become CANCELLED."""
+        """Let whatever is not settled become CANCELLED, unless the nodes do not answer (`hide`)."""
         self._check("cancel")
         found = self._find(session)
-        if not is_over(found.status):
+        if not is_over(found.status) and found.status != UNKNOWN:
             rows = tuple(
                 row if DropState[row.state].is_terminal else msgspec.structs.replace(row, state="CANCELLED")
                 for row in found.rows

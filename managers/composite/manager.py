@@ -7,6 +7,7 @@ that does not answer is left out until it has shown that it is back, and what is
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Literal
 
 from dropflow.clock import Clock, SystemClock
@@ -290,6 +291,10 @@ class Composite:
 
         with self._followers.watching(session):
             self._sightings.wait(is_newer, seconds=seconds)
+        if found[0].is_over:
+            # The list of sessions, which has no details, may have told of the end first.
+            with suppress(NotFoundError):
+                return self.session(session)
         return found[0]
 
     def cancel(self, session: str, reason: str = "") -> SessionInfo:

@@ -267,6 +267,15 @@ def test_cancel_and_delete_do_so(ask: Ask, manager: FakeManager) -> None:
     assert "running" not in [info.session for info in manager.sessions()]
 
 
+def test_a_session_that_may_go_on_is_not_told_as_cancelled(ask: Ask, manager: FakeManager) -> None:
+    """Where nodes do not answer, `cancel` says so and ends with 3, as `status` does."""
+    manager.hide("running", "n2 does not answer")
+    answer = ask("cancel", "running", "--output", "json")
+
+    assert (answer.status, answer.json["ok"], answer.json["status"]) == (3, False, "UNKNOWN")
+    assert "n2 does not answer" in answer.json["text"]
+
+
 def test_the_log_comes_as_it_is(ask: Ask, manager: FakeManager) -> None:
     """Standard output has the bytes of the log and nothing else."""
     wanted = b"".join(manager.log("failed", "fan_a_0-0").chunks)

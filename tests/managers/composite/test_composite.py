@@ -21,7 +21,7 @@ from dropflow.errors import (
 )
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.contents import Begin, ContentsRequest, Piece, Refused, Wanted, read_records
-from dropflow.rest.schema import DropQuery, SubmitQuery
+from dropflow.rest.schema import DropQuery, SessionDetail, SubmitQuery
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.shapes import chain, fan
 from managers.composite.manager import Composite
@@ -428,6 +428,25 @@ def test_a_watcher_hears_that_a_node_is_silent(world: World) -> None:
     thread.join(60)
 
     assert "n2 cannot be asked (nothing listens there" in found[0]
+
+
+def test_a_watcher_gets_the_details_of_the_end(world: World) -> None:
+    """The counts of the logical nodes are those of the end, also if the list of sessions told of the end first."""
+    one = world.hanging("n1")
+    one.hang("watch")
+    island = world.composite("n1")
+    island.submit(_parts(1), _SUBMIT)
+    found: list[SessionDetail] = []
+    version = island.session("s").version
+
+    thread = threading.Thread(target=lambda: found.append(island.watch("s", version=version, seconds=60)))
+    thread.start()
+    until(lambda: "watch" in one.calls)
+    one.complete("s")
+    thread.join(60)
+
+    assert (found[0].status, found[0].states) == ("FINISHED", {"COMPLETED": 41})
+    assert {state for node in found[0].logical for state in node.states} == {"COMPLETED"}
 
 
 def test_a_node_that_comes_back_is_taken_as_it_is(world: World) -> None:
