@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dropflow.apps.absent import tally
@@ -13,7 +13,7 @@ from dropflow.engine.parameters import Unusable, expand, find, fold, is_empty
 from dropflow.errors import AppError, BadParameterError, UsageError
 from dropflow.graph.templates import Argument, Template
 
-__all__ = ["PIECE", "Filling", "appended", "assembled", "mentions_arguments"]
+__all__ = ["PIECE", "Filling", "appended", "mentions_arguments"]
 
 PIECE = re.compile(r"arg(\d+)")
 """Names, in lower case, of the fields that hold pieces of a command in older graphs."""
@@ -44,6 +44,8 @@ class Filling:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.mentioned: set[str] = set()
+        """Ports of the data that placeholders meant so far."""
 
     def fill(self, command: str) -> str:
         """`command` with all its placeholders filled in.
@@ -77,6 +79,7 @@ class Filling:
 
     def _placeholder(self, match: re.Match[str]) -> Fill | None:
         if match["name"]:
+            self.mentioned.add(match["name"])
             return self.named(match["name"])
         context = self.context
         drops: list[InputData | OutputData] = [*(context.inputs if match["side"] == "i" else context.outputs)]
@@ -97,6 +100,7 @@ class Filling:
                 )
             context.log(f"{match[0]} in the command: taken for the only {side}, {drops[0].name}", "WARNING")
             chosen = drops
+        self.mentioned.update(drop.port for drop in chosen)
         return Fill(tuple(_url(drop) if match["url"] else str(drop.path) for drop in chosen))
 
     def _words(self, data: InputData) -> list[str]:
@@ -119,6 +123,8 @@ class Filling:
             ) from problem
 
     def _field(self, argument: Argument) -> Fill:
+        if _is_piece(argument, self.context.arguments.values()):
+            return self._piece(str(argument.value))
         try:
             value = expand(argument.value)
         except Unusable as problem:
@@ -127,6 +133,31 @@ class Filling:
             return Fill(("",) if argument.precious else ())
         return Fill((_text(value),), variables=True)
 
+    def _piece(self, text: str) -> Fill:
+        """Words of a field that mentions data, such as ``if=%i0 of=%o0``.
+
+        The data are filled in word by word, and each word is quoted like any other value: nothing in it is executed.
+        """
+        words: list[str] = []
+        for word in _shell_words(text):
+            alone = _PLACEHOLDER.fullmatch(word)
+            fill = None if alone is None else self._data(alone)
+            if fill is not None:
+                words += fill.words
+            else:
+                words.append(_PLACEHOLDER.sub(self._data_text, word))
+        return Fill(tuple(words))
+
+    def _data(self, match: re.Match[str]) -> Fill | None:
+        """What a placeholder stands for if it means data, and not a field."""
+        name, context = match["name"], self.context
+        ports = {data.port for data in context.inputs} | {data.port for data in context.outputs}
+        return None if name and name not in ports else self._placeholder(match)
+
+    def _data_text(self, match: re.Match[str]) -> str:
+        fill = self._data(match)
+        return match[0] if fill is None else " ".join(fill.words)
+
 
 def mentions_arguments(command: str, template: Template) -> bool:
     """Whether `command` has a placeholder, so that it says itself where its arguments go."""
@@ -134,34 +165,24 @@ def mentions_arguments(command: str, template: Template) -> bool:
     return any(place.match["side"] or place.match["name"] in names for place in places(command, _PLACEHOLDER))
 
 
-def assembled(command: str, template: Template) -> str:
-    """`command` with the texts of fields that are pieces of it in place of their ``{name}``.
-
-    A field whose own value has a placeholder, such as ``if=%i0 of=%o0``, is a piece of the command and not a value:
-    its text becomes part of the command as it stands, and its placeholders are filled in with those of the command.
-    """
-    fields = {argument.name: argument for argument in template.arguments}
-    pieces, position = [], 0
-    for place in places(command, _PLACEHOLDER):
-        argument = fields.get(place.match["name"] or "")
-        if argument is not None and place.kind != "comment" and _is_piece(argument, template):
-            pieces += [command[position : place.match.start()], str(argument.value)]
-            position = place.match.end()
-    return "".join(pieces) + command[position:]
-
-
-def _is_piece(argument: Argument, template: Template) -> bool:
-    """Whether the value of a field is a piece of a command: it mentions data by ``%i0``, ``%o[key]`` or ``{port}``."""
+def _is_piece(argument: Argument, others: Iterable[Argument]) -> bool:
+    """Whether the value of a field mentions data, by ``%i0``, ``%o[key]`` or ``{port}``."""
     if argument.is_port or not isinstance(argument.value, str):
         return False
-    ports = {other.name for other in template.arguments if other.is_port}
+    ports = {other.name for other in others if other.is_port}
     return any(match["side"] or match["name"] in ports for match in _PLACEHOLDER.finditer(argument.value))
+
+
+def _shell_words(text: str) -> list[str]:
+    """Split a value into words as a shell does; one with an open quote is a single word."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return [text]
 
 
 def appended(template: Template, filling: Filling) -> Iterator[str]:
     """The application arguments of an older node, as words to add to its command: named ones, then positional ones.
-
-    An argument whose value has placeholders of its own is added as `assembled` does it.
 
     Only for nodes that say how (``argumentPrefix``, ``paramValueSeparator``) or have positional arguments. Arguments
     without a value are left out, unless they are precious. With the prefix ``--``, names of one letter get one dash.
@@ -169,19 +190,19 @@ def appended(template: Template, filling: Filling) -> Iterator[str]:
     prefix = find(template.arguments, "argumentPrefix")
     separator = find(template.arguments, "paramValueSeparator")
     positional: list[str] = []
+    fills = {each.name: filling.named(each.name) for each in template.arguments if _is_piece(each, template.arguments)}
     for argument in template.arguments:
+        if argument.is_port and argument.name in filling.mentioned:
+            continue  # one of the values says where it goes
         own = fold(argument.name) in _OWN or PIECE.fullmatch(argument.name.lower())
         if own or argument.parameter_type != "ApplicationArgument" or argument.type.lower() == "event":
             continue
         if not argument.positional and prefix is None and separator is None:
             continue
-        if _is_piece(argument, template):
-            value = filling.fill(argument.value)
-        else:
-            fill = filling.named(argument.name)
-            if fill is None or not fill.words:
-                continue
-            value = " ".join(shlex.quote(word) for word in fill.words)
+        fill = fills[argument.name] if argument.name in fills else filling.named(argument.name)
+        if fill is None or not fill.words:
+            continue
+        value = " ".join(shlex.quote(word) for word in fill.words)
         if argument.positional:
             positional.append(value)
         else:

@@ -22,8 +22,8 @@ Older graphs spell commands in pieces (``Arg01``, ``Arg02``..., ``Arguments`` or
 node has positional arguments, ``argumentPrefix`` or ``paramValueSeparator`` gets its application arguments appended.
 
 Placeholders may stand in every piece, and in the value of a field that becomes part of the command: a field with the
-value ``if=%i0 of=%o0`` is a piece of the command, any other value is one word. All are filled in at once, so what
-contents and values hold is never taken for a placeholder.
+value ``if=%i0 of=%o0`` becomes two words, any other value one word. Words are quoted, so that nothing in a value is
+executed; only the pieces themselves are code. What contents and values hold is never taken for a placeholder.
 """
 
 import os
@@ -34,7 +34,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from dropflow.apps.api import App, Context, InputData
-from dropflow.apps.placeholders import PIECE, Filling, appended, assembled, mentions_arguments
+from dropflow.apps.placeholders import PIECE, Filling, appended, mentions_arguments
 from dropflow.engine.component import Component, Parameter
 from dropflow.engine.parameters import find, is_empty
 from dropflow.errors import AppError, BadParameterError
@@ -112,7 +112,7 @@ class BashShellApp(App):
 
     def __init__(self, template: Template) -> None:
         super().__init__(template)
-        self.command = assembled(_command(template, self.parameters), template)
+        self.command = _command(template, self.parameters)
         self._mentions_arguments = mentions_arguments(self.command, template)
         if not self.command:
             raise BadParameterError(
@@ -207,10 +207,14 @@ def _command(template: Template, parameters: Mapping[str, Any]) -> str:
         match = PIECE.fullmatch(argument.name.lower())
         if match and not argument.is_port and not is_empty(argument.value):
             pieces[int(match[1])] = str(argument.value)
-    texts = [parameters["command"], *(pieces[place] for place in sorted(pieces))]
-    more = find(template.arguments, "command_line_arguments", ("Arguments",))
-    if more is None or f"{{{more.name}}}" not in parameters["command"]:  # else the command says where they go
-        texts.append(parameters["command_line_arguments"])
+    command, more = parameters["command"], parameters["command_line_arguments"]
+    field = find(template.arguments, "command_line_arguments", ("Arguments",))
+    where = "" if field is None else f"{{{field.name}}}"
+    texts = [command, *(pieces[place] for place in sorted(pieces))]
+    if where and where in command:  # the command says where they go
+        texts[0] = command.replace(where, more)
+    else:
+        texts.append(more)
     for name, sign in (("input_redirection", "<"), ("output_redirection", ">")):
         text = parameters[name].strip()
         texts.append(f"{sign} {text}" if text and text[0] not in "<>" else text)

@@ -194,6 +194,41 @@ def test_placeholders_are_filled_in_in_every_piece_of_a_command(tmp_path: Path) 
         assert run(tmp_path, command, *ports, *fields, inputs=[("in", file)]).contents == [b"content"], command
 
 
+@pytest.mark.parametrize("place", ["{v}", '"{v}"', "'{v}'", "$(printf '%s' {v})", "appended"])
+@pytest.mark.parametrize(
+    "value",
+    ["a; touch DONE; echo %i0", "$(touch DONE) %i0", "`touch DONE`{in}", "100%i9; touch DONE", "%i0' ; touch DONE '"],
+)
+def test_a_value_that_mentions_data_is_not_executed(place: str, value: str, tmp_path: Path) -> None:
+    """Data are filled in in the value of a field; the rest of it stays text, whatever quoting is around it."""
+    ports = (Argument(name="in", usage="InputPort"), Argument(name="out", usage="OutputPort"))
+    field = argument("v", value, positional=place == "appended")
+    command = "printf '%s' " + (place if place != "appended" else "")
+    got = run(tmp_path, command, *ports, field, inputs=[("in", "data")])
+
+    assert got.outcome.failure is None
+    assert not list(tmp_path.rglob("DONE"))
+
+
+def test_a_port_that_an_argument_mentions_is_not_appended(tmp_path: Path) -> None:
+    """The arguments of dd name its files: the ports, which are application arguments too, are not added again."""
+    file = tmp_path / "a file"
+    file.write_text("content")
+    ports = (argument("in", "", usage="InputPort"), argument("out", "", usage="OutputPort"))
+    joined = (Argument(name="argumentPrefix", value=" "), Argument(name="paramValueSeparator", value="="))
+    got = run(
+        tmp_path,
+        "dd status=none",
+        *ports,
+        argument("if", "%i0"),
+        argument("of", "%o0"),
+        *joined,
+        inputs=[("in", file)],
+    )
+
+    assert got.contents == [b"content"]
+
+
 def test_what_data_and_values_hold_is_never_filled_in(tmp_path: Path) -> None:
     """A content or a plain value that looks like a placeholder stays what it is, wherever it is used."""
     ports = (Argument(name="in", usage="InputPort"), Argument(name="out", usage="OutputPort"))
