@@ -92,7 +92,8 @@ def _checked(url: str) -> str:
         port = parts.port
     except ValueError:
         port = -1
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or parts.path.strip("/"):
+    is_host = bool(parts.hostname) and " " not in parts.netloc and parts.netloc.isprintable()
+    if parts.scheme not in ("http", "https") or not is_host or port == -1 or parts.path.strip("/"):
         raise UsageError(f"{url!r} is no address of a manager", hint="it looks like http://HOST:PORT")
     return f"{parts.scheme}://{parts.netloc}"
 

@@ -1,5 +1,7 @@
 """Follow a session from afar, and keep asking while its manager is away."""
 
+import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -46,8 +48,8 @@ def follow(
     patience : float
         Seconds for which to keep asking.
     known : SessionInfo, optional
-        What the manager told already. Without it, a manager that does not answer the first question is an error at
-        once.
+        What the manager told already. Until it has told something, an error that an address or a token that is wrong
+        may have caused is raised at once.
 
     Returns
     -------
@@ -61,7 +63,7 @@ def follow(
     LinkError
         The manager has been away for `patience` seconds, or the session was deleted meanwhile.
     DropflowError
-        The manager refused the first question.
+        The manager refused the first question, or there is no such manager.
     """
     trouble = _Trouble(output, patience, SystemClock())
     pause = threading.Event()
@@ -82,7 +84,7 @@ def follow(
                 text = f"session {session} was deleted, or {url} is another manager now; how it ended is not known"
                 raise LinkError(text, where=url) from error
             except DropflowError as error:
-                if known is None or not _may_pass(error):
+                if not (_may_pass(error) if known is not None else _is_away(error)):
                     raise
                 trouble.begin(f"the manager at {url}: {error.text}")
                 if trouble.is_too_long:
@@ -150,6 +152,14 @@ def _pictures(client: Client, session: str, last: SessionDetail | None, trouble:
             trouble.end()
         yield last
         pause.wait(_PAUSE)
+
+
+def _is_away(error: DropflowError) -> bool:
+    """Whether this error of a manager that never answered means that it is away now.
+
+    A host name that is not known or a certificate that is not trusted is more likely a mistake in the address.
+    """
+    return error.retryable and not isinstance(error.__cause__, socket.gaierror | ssl.SSLError)
 
 
 def _may_pass(error: DropflowError) -> bool:

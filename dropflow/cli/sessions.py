@@ -57,7 +57,8 @@ def status(output: "Output", *, target: "Target", session: str) -> Exit:
 def watch(output: "Output", *, target: "Target", session: str, patience: float) -> Exit:
     """Follow SESSION live until it is over, and tell how it ended.
 
-    While the manager is away, standard error says so and it is asked again.
+    While the manager is away, also at the start, standard error says so and it is asked again (see --patience). An
+    address or a token that is wrong ends the command at once.
 
     Exit status 0 if the session FINISHED, 1 if it FAILED or was CANCELLED, 3 if its end is not known because the
     manager or nodes do not answer, and 130 if you stopped watching: the session goes on.

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from dropflow.cli import following, submitting
 from dropflow.cli.main import main
 from dropflow.cli.output import TableOutput
 from dropflow.cli.records import remember
 from dropflow.errors import LinkError
 from dropflow.rest.lists import ResultList
+from dropflow.rest.schema import SessionDetail
 from dropflow.testing.manager import FakeManager, made_up
 from managers.service import Service
 
@@ -163,6 +165,75 @@ def test_watching_outlives_its_manager(
     assert "nothing listens there; asking again" in answer.err
     assert "known again" in answer.err
     assert answer.text.startswith("FINISHED")
+
+
+def test_watching_begins_while_the_manager_is_away(
+    ask: Ask, manager: FakeManager, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manager that is away at the first question is asked again, and the session is followed to its end."""
+    service.close()
+    again: list[Service] = []
+    note = TableOutput.note
+
+    def start(output: TableOutput, text: str) -> None:
+        note(output, text)
+        if not again:
+            again.append(Service(manager, port=service.port, token=TOKEN))
+            again[0].start()
+            manager.complete("running")
+
+    monkeypatch.setattr(TableOutput, "note", start)
+    answer = ask("watch", "running")
+    again[0].close()
+
+    assert answer.status == 0
+    assert "nothing listens there; asking again for up to 60 s" in answer.err
+    assert answer.text.startswith("FINISHED")
+
+
+def test_watching_a_manager_that_is_never_there_ends_with_3(ask: Ask, service: Service) -> None:
+    """It is asked again for as long as was wished; its end is not known."""
+    service.close()
+    answer = ask("watch", "running", "--patience", "0.5", "--output", "json")
+
+    assert answer.status == 3
+    assert "away for 0.5 s: nothing listens there" in answer.json["error"]["text"]
+
+
+def test_waiting_after_a_submission_asks_a_manager_that_is_away_again(
+    ask: Ask, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manager took the graph and ended: the status says that the end is not known, and people were told at once."""
+
+    def end(*arguments: Any, **options: Any) -> SessionDetail:
+        service.close()
+        return following.follow(*arguments, **options)
+
+    monkeypatch.setattr(submitting, "follow", end)
+    answer = ask("submit", EXAMPLES / "hello.graph", "--wait", "--patience", "0.5")
+
+    assert answer.status == 3
+    assert "asking again for up to 0.5 s" in answer.err
+    assert "away for 0.5 s" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--to", "http://no-such-host.invalid:8000"], "DF220"),
+        (["--token", "wrong"], "DF300"),
+        (["--to", "no address"], "DF100"),
+    ],
+)
+def test_a_mistake_in_the_address_or_token_ends_watching_at_once(
+    ask: Ask, options: list[str], code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asking again would give the same refusal."""
+    monkeypatch.setattr(TableOutput, "note", lambda *_: pytest.fail("it is asked again"))
+    answer = ask("watch", "running", *options)
+
+    assert answer.status != 0
+    assert f"error {code}" in answer.err
 
 
 _STATUSES = {"finished": 0, "failed": 1, "cancelled": 1, "running": 3, "nowhere": 2}
