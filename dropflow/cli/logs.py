@@ -73,6 +73,7 @@ def start_logging(*, level: str, file: str | None, as_json: bool, secrets: Colle
         except OSError as error:
             raise StorageError(f"the log cannot be opened: {error.strerror}", where=file) from error
     handler.setFormatter(_Formatter(as_json=as_json, secrets=secrets))
+    logging.raiseExceptions = False  # a log on a full disk must not print a traceback for each record that is lost
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     for noisy in ("waitress", "zeroconf", "asyncio"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))

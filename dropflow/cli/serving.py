@@ -4,7 +4,9 @@
 the same for all, and is here.
 """
 
+import errno
 import fcntl
+import logging
 import os
 import secrets
 import socket
@@ -37,6 +39,8 @@ __all__ = [
     "cluster_key",
     "serve",
 ]
+
+_log = logging.getLogger(__name__)
 
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise it; binding it is the user's own wish
 
@@ -143,9 +147,7 @@ def serve(role: str, options: ServeOptions, assemble: Callable[[Front], str]) ->
             stopping=stopping,
         )
         url = assemble(front)
-        everywhere = options.host in EVERYWHERE
-        path = remember(url, role=role, name=name, token=token, everywhere=everywhere, group=options.group)
-        record.append(path)
+        record += _remembered(front, url)
         stack.callback(_forget, record)
         if not stopping.asked():
             # Whoever watches over this process tells people in its own words.
@@ -157,10 +159,14 @@ def serve(role: str, options: ServeOptions, assemble: Callable[[Front], str]) ->
 
 def announce(ready: msgspec.Struct, *, people: str) -> None:
     """Say what there is to say to people, then print the ready line: who waits for it finds everything said."""
-    sys.stderr.write(people)
-    sys.stderr.flush()
-    sys.stdout.write(msgspec.json.encode(ready).decode() + "\n")
-    sys.stdout.flush()
+    for stream, text in ((sys.stderr, people), (sys.stdout, msgspec.json.encode(ready).decode() + "\n")):
+        try:
+            stream.write(text)
+            stream.flush()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            # The output is a file on a full disk: the results on that disk can be served all the same.
 
 
 def browser_url(url: str, token: str | None) -> str:
@@ -245,6 +251,23 @@ def _token(options: ServeOptions) -> str | None:
 
 def _reach(options: ServeOptions) -> str:
     return options.advertise or (socket.gethostname() if options.host in EVERYWHERE else options.host)
+
+
+def _remembered(front: Front, url: str) -> list[Path]:
+    """Store the record by which commands on this host find the manager, and return its path.
+
+    A manager whose disk is full starts without it, so that results on the disk can be read.
+    """
+    options = front.options
+    everywhere = options.host in EVERYWHERE
+    try:
+        path = remember(
+            url, role=front.role, name=front.name, token=front.token, everywhere=everywhere, group=options.group
+        )
+    except StorageError as error:
+        _log.warning("commands on this host need --to %s: %s (%s)", url, error.text, error.where)
+        return []
+    return [path]
 
 
 def _forget(record: list[Path]) -> None:

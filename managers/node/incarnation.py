@@ -4,21 +4,30 @@ The time of the start would not do: a host whose clock was set back would start 
 earlier process, and refuse. The number is a counter in the upper bits. Random lower bits tell two nodes apart whose
 directories are copies of each other. A new directory begins with the time in seconds, which exceeds what a directory
 that was lost had counted to.
+
+The file has a fixed size and is overwritten in place, so that a node whose disk is full can start again and serve its
+results. It keeps the counter twice, each time with a checksum and in a disk sector of its own. The two are written one
+after the other: a crash during a write damages one of them, and the other one has the number of the last start.
 """
 
 import logging
 import os
 import secrets
+import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 from dropflow.clock import Clock
-from dropflow.errors import StorageError
+from dropflow.data.faults import storage
 
 __all__ = ["next_incarnation"]
 
 _log = logging.getLogger(__name__)
 
 _FILE = "incarnation"
+_SLOT = 512
+"""Bytes of one of the two slots: the smallest sector that a disk writes."""
+_NONE = -1
 _RANDOM_BITS = 20
 _MOST = (1 << 53 - _RANDOM_BITS) - 1
 """Largest counter with which an incarnation is exact in JSON."""
@@ -38,41 +47,46 @@ def next_incarnation(root: Path, clock: Clock) -> int:
         The counter cannot be read or written.
     """
     path = root / _FILE
-    try:
-        known = _read(path)
-        counter = int(clock.now()) if known is None else known + 1
-        _write(path, counter)
-    except OSError as error:
-        raise StorageError(
-            f"the number of starts of this node cannot be kept: {error.strerror}",
-            where=str(path),
-            hint="make the directory writable, or choose another --root",
-        ) from error
+    with storage("keep the number of starts of this node in", path):
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as stream:
+            content = stream.read(2 * _SLOT)
+            slots = [_parsed(content[:_SLOT]), _parsed(content[_SLOT:])]
+            known = max(slots)
+            if content and min(slots) == _NONE:
+                _log.warning("%s is damaged; it is written anew", path)
+            counter = int(clock.now()) if known == _NONE else known + 1
+            # The slot that is damaged or behind goes first: the other one stays whole until the new number is stored.
+            for index in sorted(range(2), key=slots.__getitem__):
+                _write(stream, index, counter)
+        _keep_entry(root)
     return counter << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
 
 
-def _read(path: Path) -> int | None:
-    """The counter of the last start; None if there was none, or if the file does not tell."""
-    try:
-        text = path.read_text(encoding="ascii", errors="replace").strip()
-    except FileNotFoundError:
-        return None
-    if text.isdecimal() and len(text) < 20 and int(text) < _MOST:  # noqa: PLR2004 - no need to parse a long one
-        return int(text)
-    _log.warning("%s is damaged; starts of this node are counted from the time on", path)
-    return None
+def _slot(counter: int) -> bytes:
+    """One slot: the counter and its checksum, as text that people can read."""
+    digits = b"%d" % counter
+    return (b"%s %08x" % (digits, zlib.crc32(digits))).ljust(_SLOT - 1) + b"\n"
 
 
-def _write(path: Path, counter: int) -> None:
-    """Replace the counter so that a crash leaves the old one or the new one."""
-    passing = path.with_name(f"{path.name}.part")
-    with passing.open("w", encoding="ascii") as stream:
-        stream.write(f"{counter}\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    passing.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+def _parsed(slot: bytes) -> int:
+    """The counter in a slot; `_NONE` if it has none, or is damaged."""
+    digits = slot[:20].partition(b" ")[0]
+    counter = int(digits) if digits.isdigit() else _NONE
+    return counter if counter < _MOST and slot == _slot(counter) else _NONE
+
+
+def _write(stream: BinaryIO, index: int, counter: int) -> None:
+    """Overwrite a slot, and wait until it is on the disk."""
+    stream.seek(index * _SLOT)
+    stream.write(_slot(counter))
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def _keep_entry(directory: Path) -> None:
+    """Wait until the name of a new file is on the disk."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(directory)
+        os.fsync(handle)
     finally:
-        os.close(directory)
+        os.close(handle)

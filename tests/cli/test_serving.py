@@ -11,7 +11,10 @@ import pytest
 from dropflow.cli.connection import Target, connect_to
 from dropflow.rest.auth import is_loopback
 from dropflow.rest.client import Client
+from dropflow.rest.schema import DropQuery
 from managers.keys import create
+from tests.drawn_graphs import data, draw, function
+from tests.filling import fill
 from tests.processes import Running, gone, listening, run
 
 pytestmark = pytest.mark.slow
@@ -179,6 +182,33 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         assert running.process.wait(30) == 0
     assert gone(family)
     assert records(tmp_path) == []
+
+
+def test_a_node_starts_again_on_a_full_disk_and_serves_its_results(small_disk: Path, tmp_path: Path) -> None:
+    """Its root, its key and the records of managers are on the full disk, and what it wrote to before it was killed."""
+    home = small_disk / "home"
+    links = {name: tmp_path / name for name in ("state", "config")}
+    home.mkdir()
+    for name, link in links.items():
+        (home / name).mkdir()
+        link.symlink_to(home / name)
+    command = ("node", "--port", 0, "--links-port", 0, "--name", "full", "--workers", 1)
+    graph = draw(tmp_path / "g.graph", [function("F", "def F():\n    return 'kept'"), data("leaf")], "F > leaf")
+    with Running(tmp_path, *command) as first:
+        done = run(tmp_path, "submit", graph, "--session", "s", "--wait", "--to", first.ready["url"])
+        first.stop(signal.SIGKILL)
+    fill(small_disk / "filler")
+    with Running(tmp_path, *command) as again, Client(again.ready["url"], token=again.ready["token"]) as client:
+        status = client.session("s").status
+        leaf = next(drop.oid for drop in client.drops("s", DropQuery()).drops if "leaf" in drop.oid)
+        content = b"".join(client.data("s", leaf).chunks)
+        fetched = run(tmp_path, "fetch", "s", "--to", again.ready["url"])
+        errors = again.errors
+        ended = again.stop()
+
+    assert done.returncode == 0, done.stderr
+    assert (status, b"kept" in content, fetched.returncode, ended) == ("FINISHED", True, 0, 0)
+    assert f"commands on this host need --to {again.ready['url']}" in errors
 
 
 def test_the_log_can_be_a_file_of_json(tmp_path: Path) -> None:

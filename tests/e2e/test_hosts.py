@@ -3,8 +3,6 @@
 Hosts are network namespaces, so that most of this needs root; it skips and says so elsewhere.
 """
 
-import contextlib
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -34,6 +32,7 @@ from tests.e2e.cluster import (
     until,
 )
 from tests.e2e.network import Network, missing
+from tests.filling import fill
 from tests.processes import Running, run
 
 _WHY_NOT = missing("ip", "iptables")
@@ -205,20 +204,6 @@ def test_the_doctor_sees_what_one_host_hides_from_another(hosts: Hosts) -> None:
     assert after.notes == ("links between nodes: 1 of 2 ways tried are sound",)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of four megabytes."""
-    disk = tmp_path / "small"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "dropflow-test", disk], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"no small file system: {mounted.stderr.strip()}")
-    yield disk
-    subprocess.run(["umount", "--lazy", disk], check=True)
-
-
 def test_a_full_disk_fails_the_session_that_filled_it(small_disk: Path, tmp_path: Path) -> None:
     """Two nodes on one host: each failure has its code, node, drop and what to do; sessions elsewhere go on."""
     with Cluster(tmp_path) as cluster:
@@ -248,7 +233,7 @@ def test_a_disk_that_is_full_already_takes_no_session(small_disk: Path, tmp_path
         roomy = cluster.node("roomy", "--root", tmp_path / "roomy")
         client = cluster.client(cluster.island(full, roomy))
         filler = small_disk / "filler"
-        _fill(filler)
+        fill(filler)
         graph = scattered(pipeline(seconds=0.0), ["full", "roomy"], 1)
         with pytest.raises(StorageError, match=r"full could not prepare.*No space left"):
             submit(client, graph, "s")
@@ -258,12 +243,6 @@ def test_a_disk_that_is_full_already_takes_no_session(small_disk: Path, tmp_path
 
         assert nothing == [(), ()]
         assert finished(client, "s").status == "FINISHED"
-
-
-def _fill(filler: Path) -> None:
-    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as stream:
-        while True:
-            stream.write(bytes(4096))
 
 
 def _greedy() -> PhysicalGraph:

@@ -2,12 +2,9 @@
 
 import json
 import os
-import shutil
 import signal
-import subprocess
 import threading
 import urllib.request
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -234,21 +231,6 @@ def test_a_link_that_is_down_for_seconds_in_mid_stream(badly: Badly, tmp_path: P
 
 
 # A full disk -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of four megabytes."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount, umount = shutil.which("mount"), shutil.which("umount")
-    if os.geteuid() != 0 or mount is None or umount is None:
-        pytest.skip("mounting a small file system needs root")
-    done = subprocess.run([mount, "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.decode().strip()}")
-    yield folder
-    subprocess.run([umount, "-l", folder], check=True)
 
 
 def test_a_full_disk_where_a_stream_is_read_is_told(small_disk: Path, tmp_path: Path) -> None:

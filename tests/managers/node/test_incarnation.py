@@ -1,6 +1,9 @@
 """Starts of a node are counted in its directory, whatever the clock of its host says."""
 
+import contextlib
+import shutil
 from pathlib import Path
+from typing import BinaryIO
 
 import hypothesis.strategies as st
 import pytest
@@ -8,7 +11,9 @@ from hypothesis import given, settings
 
 from dropflow.errors import StorageError
 from dropflow.testing.clock import VirtualClock
+from managers.node import incarnation
 from managers.node.incarnation import next_incarnation
+from tests.filling import fill
 
 
 @settings(max_examples=30)
@@ -36,16 +41,15 @@ def test_a_new_directory_exceeds_one_that_was_lost(tmp_path: Path) -> None:
 
 def test_copies_of_a_directory_are_told_apart(tmp_path: Path) -> None:
     """Two hosts that were made from one image do not pass for one process."""
-    found = set()
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "incarnation").write_text("1800000000\n")
-        found.add(next_incarnation(tmp_path / name, VirtualClock()))
+    next_incarnation(_directory(tmp_path / "a"), VirtualClock())
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    a, b = (next_incarnation(tmp_path / name, VirtualClock()) for name in ("a", "b"))
 
-    assert len(found) == 2
+    assert a != b
+    assert a >> 20 == b >> 20
 
 
-@pytest.mark.parametrize("damage", ["", "x", "-1", "9" * 40, "\0" * 8])
+@pytest.mark.parametrize("damage", ["", "x", "-1", "9" * 40, "\0" * 8, "\0" * 1024, f"{'1700000000':1023}\n"])
 def test_a_damaged_number_is_replaced(damage: str, tmp_path: Path) -> None:
     """The count goes on from the time; the node starts."""
     (tmp_path / "incarnation").write_text(damage)
@@ -55,11 +59,73 @@ def test_a_damaged_number_is_replaced(damage: str, tmp_path: Path) -> None:
     assert next_incarnation(tmp_path, VirtualClock(1.0)) > first
 
 
+@pytest.mark.parametrize("position", [0, 9, 11, 300, 511, 512, 521, 523, 1023])
+def test_one_damaged_byte_does_not_lower_the_number(position: int, tmp_path: Path) -> None:
+    """The number is kept twice with checksums: damage to one copy does not change the count."""
+    before = [next_incarnation(tmp_path, VirtualClock()) for _ in range(3)]
+    path = tmp_path / "incarnation"
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+
+    after = next_incarnation(tmp_path, VirtualClock(1.0))
+    assert after >> 20 == (before[-1] >> 20) + 1
+    assert next_incarnation(tmp_path, VirtualClock(1.0)) >> 20 == (after >> 20) + 1
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+@pytest.mark.parametrize("is_torn", [True, False])
+def test_a_crash_while_the_number_is_written_keeps_the_last_start(
+    written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_torn: bool
+) -> None:
+    """A start that was cut off at any write is not counted below the starts before it."""
+    before = [next_incarnation(tmp_path, VirtualClock()) for _ in range(3)]
+    path = tmp_path / "incarnation"
+    # A damaged slot before: the crash must not damage the other one while this one is not whole again.
+    content = path.read_bytes()
+    path.write_bytes(b"x" * 512 + content[512:])
+    left = [written]
+    write = incarnation._write
+
+    def crash(stream: BinaryIO, index: int, counter: int) -> None:
+        if left[0] == 0:
+            if is_torn:
+                stream.seek(index * 512)
+                stream.write(b"torn")
+                stream.flush()
+            raise KeyboardInterrupt
+        left[0] -= 1
+        write(stream, index, counter)
+
+    monkeypatch.setattr(incarnation, "_write", crash)
+    with contextlib.suppress(KeyboardInterrupt):
+        next_incarnation(tmp_path, VirtualClock())
+    monkeypatch.undo()
+
+    assert next_incarnation(tmp_path, VirtualClock(1.0)) > before[-1]
+
+
 def test_a_number_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
     """A node that could not count its next start does not begin; the file and what to do are named."""
-    (tmp_path / "incarnation.part").mkdir()
+    (tmp_path / "incarnation").mkdir()
 
-    with pytest.raises(StorageError, match="cannot be kept") as refused:
+    with pytest.raises(StorageError, match=r"cannot keep the number .*/incarnation: Is a directory") as refused:
         next_incarnation(tmp_path, VirtualClock())
-    assert refused.value.where.endswith("incarnation")
-    assert "--root" in refused.value.hint
+    assert "choose another name" in refused.value.hint
+
+
+def test_a_node_starts_again_on_a_full_disk(small_disk: Path) -> None:
+    """Its number needs no room that it does not have already; a first start is refused with the right hint."""
+    known, new = _directory(small_disk / "known"), _directory(small_disk / "new")
+    first = next_incarnation(known, VirtualClock())
+    fill(small_disk / "filler")
+
+    assert next_incarnation(known, VirtualClock()) > first
+    with pytest.raises(StorageError, match="No space left on device") as refused:
+        next_incarnation(new, VirtualClock())
+    assert "make room" in refused.value.hint
+
+
+def _directory(path: Path) -> Path:
+    path.mkdir()
+    return path
