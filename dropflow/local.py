@@ -111,7 +111,7 @@ def refuse_unusable(graph: PhysicalGraph) -> None:
     BadGraphError
         A component is unknown, or a parameter cannot be used: all findings at once.
     """
-    refuse_errors(check(graph.templates), name=graph.name)
+    refuse_errors(check(graph.templates, graph.links), name=graph.name)
 
 
 def summary(result: SessionResult) -> dict[str, Any]:

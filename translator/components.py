@@ -3,12 +3,12 @@
 `dropflow.apps.registry.findings` makes them for all who ask; nothing of the graph is run or imported for it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dropflow.apps.registry import finding, findings
 from dropflow.errors import BadParameterError
-from dropflow.graph.templates import Template
+from dropflow.graph.templates import Link, Template
 from translator.logical import LogicalGraph
 from translator.options import ComponentOptions
 from translator.problems import Problem, Severity
@@ -43,13 +43,15 @@ class Judgement:
         yield from self.problems
 
 
-def judge(templates: Iterable[Template], options: ComponentOptions | None) -> Judgement:
+def judge(templates: Iterable[Template], links: Sequence[Link], options: ComponentOptions | None) -> Judgement:
     """Judge the components of a graph; without options nothing is found.
 
     Parameters
     ----------
     templates : iterable of Template
         Its nodes.
+    links : sequence of Link
+        Between them, by row.
     options : ComponentOptions or None
         What to make of things that only this host lacks.
     """
@@ -57,7 +59,7 @@ def judge(templates: Iterable[Template], options: ComponentOptions | None) -> Ju
         return Judgement()
     problems: list[Problem] = []
     fields: set[tuple[str, str]] = set()
-    for template, error in findings(templates):
+    for template, error in findings(templates, links):
         if error.of_host and options.missing_here == "ignored":
             continue
         severity = Severity(options.missing_here) if error.of_host else Severity.ERROR

@@ -191,7 +191,7 @@ def examine(
     places = {node.key or node.id: node.pointer for node in logical.nodes}
     shared = same_files(planned.templates, planned.links, places)
     problems = _once([*notes, *reading.problems, *filled, *validate(logical), *planned.problems, *shared])
-    problems = tuple(judge(planned.templates, components).once(problems, logical))
+    problems = tuple(judge(planned.templates, planned.links, components).once(problems, logical))
     return Checked(reading.family.value, problems, logical, planned)
 
 
@@ -223,7 +223,7 @@ def _unrolled(
     if unroll is not None and unroll.rehearsal:
         graph, notes = replace(graph, templates=rehearsed(graph.templates)), (REHEARSED,)
     shared = same_files(graph.templates, graph.links)
-    problems = (*notes, *findings, *_cyclic(graph), *shared, *judge(graph.templates, components).problems)
+    problems = (*notes, *findings, *_cyclic(graph), *shared, *judge(graph.templates, graph.links, components).problems)
     return Checked(family.value, problems, graph=graph)
 
 

@@ -1,7 +1,7 @@
 """What the author of an application sees: `App`, and the `Context` of one attempt with its inputs and outputs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Protocol
@@ -215,6 +215,9 @@ class App(ABC):
     waits: ClassVar[bool] = False
     """True for applications that wait (sleep, network) rather than compute: they run in threads, not in workers."""
 
+    skips: ClassVar[bool] = False
+    """True for built-in applications that may skip outputs. Those of users always may."""
+
     def __init__(self, template: Template) -> None:
         self.template = template
 
@@ -234,6 +237,19 @@ class App(ABC):
 
         Called before anything runs, and where graphs are only checked or translated. The parameters are checked
         besides.
+        """
+
+    def check_ports(  # noqa: B027 - as `check`
+        self, inputs: Collection[str], outputs: Collection[str], *, is_certain: bool
+    ) -> None:
+        """Raise, as `check` does, for what no attempt could do with the ports that are connected.
+
+        Parameters
+        ----------
+        inputs, outputs : collection of str
+            Names of the ports that have a link; empty for a link without a port.
+        is_certain : bool
+            Whether attempts are certain to be made: nothing before the application skips its outputs.
         """
 
     @abstractmethod

@@ -17,7 +17,7 @@ function cannot take at all is left out, and the log says so. Ports of type ``Ev
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import Argument, Template
 from dropflow.states import DropState
 
-__all__ = ["Bound", "Signature", "bind", "encoding_of", "field_values", "is_event"]
+__all__ = ["Bound", "Signature", "bind", "encoding_of", "field_values", "is_event", "refuse_missing"]
 
 _NEVER_ARGUMENTS = frozenset(
     fold(name)
@@ -65,15 +65,18 @@ class Signature:
 
     Parameters
     ----------
-    function : callable
+    function : callable or inspect.Signature
         Callables, many of them written in C, that do not tell what they take may be called anyhow.
+    title : str
+        What messages call it; by default its own name.
     """
 
     __slots__ = ("demanded", "known", "names", "parameters", "takes_more", "takes_named", "title")
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any] | inspect.Signature, title: str = "") -> None:
         try:
-            self.parameters = tuple(inspect.signature(function).parameters.values())
+            found = function if isinstance(function, inspect.Signature) else inspect.signature(function)
+            self.parameters = tuple(found.parameters.values())
             self.known = True
         except (TypeError, ValueError):
             self.parameters = ()
@@ -84,7 +87,7 @@ class Signature:
         named = [parameter for parameter in self.parameters if parameter.kind not in _VARIABLE]
         self.names = tuple(parameter.name for parameter in named)
         self.demanded = frozenset(parameter.name for parameter in named if parameter.default is parameter.empty)
-        self.title = getattr(function, "__qualname__", None) or repr(function)
+        self.title = title or getattr(function, "__qualname__", None) or repr(function)
 
 
 def is_event(arguments: Mapping[str, Argument], port: str) -> bool:
@@ -132,6 +135,66 @@ def field_values(template: Template) -> dict[str, Any]:
             of_host=all(isinstance(problem, Unset) for _, problem in complaints.values()),
         )
     return values
+
+
+def refuse_missing(
+    signature: Signature,
+    template: Template,
+    values: Collection[str],
+    defaults: Collection[str],
+    *,
+    inputs: Collection[str],
+    outputs: Collection[str],
+) -> None:
+    """Refuse a function with an argument that certainly nothing gives, as `bind` would refuse each call.
+
+    Parameters
+    ----------
+    signature : Signature
+        Of what will be called.
+    template : Template
+        The node.
+    values, defaults : collection of str
+        Names that `field_values` and ``func_defaults`` have a value for.
+    inputs, outputs : collection of str
+        Names of the connected ports.
+
+    Raises
+    ------
+    AppError
+        As `bind`.
+    """
+    arguments = {argument.name: argument for argument in template.arguments}
+    data = [port for port in inputs if not is_event(arguments, port)]
+    if signature.takes_more or signature.takes_named or any(port not in signature.names for port in data):
+        return  # an input that no argument is called after may serve any of them
+    paths = [port for port in outputs if encoding_of(arguments, port, "output_parser") == "path"]
+    fields = [
+        name
+        for name, argument in arguments.items()
+        if (name in values and _is_meant(argument)) or _is_blank_text(argument)
+    ]
+    wanted = signature.demanded.difference(data, paths, fields, defaults)
+    lacking = [name for name in signature.names if name in wanted]
+    if lacking:
+        raise _lacks(signature.title, lacking)
+
+
+def _is_meant(argument: Argument) -> bool:
+    """Whether a field is meant for the argument of its name."""
+    return argument.parameter_type == "ApplicationArgument" or fold(argument.name) not in _OF_THE_DROP
+
+
+def _is_blank_text(argument: Argument) -> bool:
+    return not argument.is_port and argument.type.lower() in ("string", "str") and argument.value == ""
+
+
+def _lacks(title: str, names: Sequence[str]) -> AppError:
+    listed = ", ".join(f"'{name}'" for name in names)
+    return AppError(
+        f"{title}() needs a value for {listed}: no input is connected and the field is blank",
+        hint="connect data to an input port of that name, or fill in the field",
+    )
 
 
 def bind(
@@ -255,12 +318,10 @@ class _Call:
             argument = self.arguments[name]
             application = argument.parameter_type == "ApplicationArgument"
             accepted = name in self.signature.names
-            if fold(name) in _OF_THE_DROP and not (application and accepted):
-                continue
-            if accepted:
+            if accepted and _is_meant(argument):
                 if name not in self.connected:
                     self.values[name] = value
-            elif application and not argument.is_port:
+            elif application and not argument.is_port and fold(name) not in _OF_THE_DROP:
                 self.take_left_over(argument, value)
 
     def take_left_over(self, argument: Argument, value: Any) -> None:
@@ -318,19 +379,11 @@ class _Call:
             argument = self.arguments.get(name)
             if name in self.empty:
                 self.values[name] = self.empty[name]
-            elif (
-                argument
-                and not argument.is_port
-                and argument.type.lower() in ("string", "str")
-                and argument.value == ""
-            ):
+            elif argument is not None and _is_blank_text(argument):
                 self.values[name] = ""
-        names = ", ".join(f"'{name}'" for name in missing if name not in self.values)
-        if names:
-            raise AppError(
-                f"{self.signature.title}() needs a value for {names}: no input is connected and the field is blank",
-                hint="connect data to an input port of that name, or fill in the field",
-            )
+        lacking = [name for name in missing if name not in self.values]
+        if lacking:
+            raise _lacks(self.signature.title, lacking)
 
     def ordered(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments; by keyword where that is possible."""

@@ -8,13 +8,15 @@ function writes to itself. Outputs of type ``Event`` complete empty.
 """
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dropflow.apps.api import App, Context, OutputData
-from dropflow.apps.binding import Bound, Signature, bind, encoding_of, field_values, is_event
+from dropflow.apps.binding import Bound, Signature, bind, encoding_of, field_values, is_event, refuse_missing
+from dropflow.apps.encodings import canonical
+from dropflow.apps.lookup import signature_of
 from dropflow.apps.resolve import (
     compile_source,
     import_object,
@@ -93,6 +95,29 @@ class PyFuncApp(App):
             refuse_source(self._source, self.function_name, self.template.name)
         elif not self._source.strip():
             refuse_name(self.function_name, self.template.name)
+
+    def check_ports(self, inputs: Collection[str], outputs: Collection[str], *, is_certain: bool) -> None:
+        """Refuse an encoding that there is not, and an argument that certainly nothing gives."""
+        self.refuse_encodings(inputs, outputs)
+        found = signature_of(self._source, self.function_name) if is_certain and self._code is not None else None
+        if found is not None:
+            signature = Signature(found, title=self.function_name)
+            refuse_missing(
+                signature,
+                self.template,
+                self.values,
+                self.parameters["func_defaults"],
+                inputs=inputs,
+                outputs=outputs,
+            )
+
+    def refuse_encodings(self, inputs: Iterable[str], outputs: Iterable[str]) -> None:
+        """Refuse an encoding of a connected port that there is not; those of events are not used."""
+        arguments = {argument.name: argument for argument in self.template.arguments}
+        for ports, parser in ((inputs, "input_parser"), (outputs, "output_parser")):
+            for port in ports:
+                if not is_event(arguments, port):
+                    canonical(encoding_of(arguments, port, parser))
 
     @cached_property
     def defaults(self) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ The answer is "absent" only where that is certain. Sources are parsed; names tha
 
 import ast
 import importlib
+import inspect
 import sys
 import warnings
 from collections import deque
@@ -15,13 +16,14 @@ from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
 
-__all__ = ["Absent", "Names", "find_absent", "names_of"]
+__all__ = ["Absent", "Names", "find_absent", "names_of", "signature_of"]
 
 _MAKES_NAMES = frozenset(
     {"exec", "eval", "globals", "locals", "vars", "setattr", "modules", "__dict__", "__import__", "__path__"}
 )
 """Words in a source after which the names that it binds cannot be listed."""
 _WORDS = (ast.Name, ast.Attribute)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -101,6 +103,41 @@ def names_of(source: str | bytes) -> Names | None:
         return None
     functions = frozenset(name for name, plain in defined.items() if plain and name not in bound)
     return Names(frozenset(bound | defined.keys()), tuple(defined), functions)
+
+
+def signature_of(source: str, name: str) -> inspect.Signature | None:
+    """What the function `name` takes that running `source` defines; None where only running it can tell.
+
+    Parameters
+    ----------
+    name : str
+        Name of the function. The values of its defaults are not known, and left as None.
+    """
+    names = names_of(source)
+    if names is None or name not in names.functions:
+        return None
+    nodes = list(_own_nodes(ast.parse(source)))
+    if any(isinstance(node, ast.Name) and node.id == name for node in nodes):
+        return None  # what uses the function may change what it takes
+    found = [node for node in nodes if isinstance(node, _FUNCTIONS) and node.name == name]
+    return inspect.Signature(list(_parameters(found[0].args))) if len(found) == 1 else None
+
+
+def _parameters(arguments: ast.arguments) -> Iterator[inspect.Parameter]:
+    kind = inspect.Parameter
+    places: list[tuple[str, inspect._ParameterKind]] = [
+        (one.arg, kind.POSITIONAL_ONLY) for one in arguments.posonlyargs
+    ]
+    places += [(one.arg, kind.POSITIONAL_OR_KEYWORD) for one in arguments.args]
+    demanded = len(places) - len(arguments.defaults)
+    for place, (name, how) in enumerate(places):
+        yield kind(name, how, default=kind.empty if place < demanded else None)
+    if arguments.vararg is not None:
+        yield kind(arguments.vararg.arg, kind.VAR_POSITIONAL)
+    for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield kind(one.arg, kind.KEYWORD_ONLY, default=kind.empty if default is None else None)
+    if arguments.kwarg is not None:
+        yield kind(arguments.kwarg.arg, kind.VAR_KEYWORD)
 
 
 def _bound_by(node: ast.AST) -> Iterator[str]:

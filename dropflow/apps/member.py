@@ -6,7 +6,7 @@ output port ``self`` if it has one; what the call returned goes to the other out
 where their class cannot be imported, so classes defined in ``func_code`` work.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from dropflow.apps.absent import fate
@@ -51,6 +51,10 @@ class PythonMemberFunction(PyFuncApp):
         """Refuse a constructor that is certainly not there; members are looked up on the object that comes in."""
         if self.function_name.endswith("__init__"):
             super().check()
+
+    def check_ports(self, inputs: Collection[str], outputs: Collection[str], *, is_certain: bool) -> None:  # noqa: ARG002
+        """Refuse an encoding that there is not; what a member takes is looked up on the object that comes in."""
+        self.refuse_encodings(inputs, outputs)
 
     def run(self, context: Context) -> None:
         """Call, and give the result and the object to their outputs."""

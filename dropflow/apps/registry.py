@@ -13,7 +13,8 @@ A node's class is looked up in this order:
 
 import importlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, cast
@@ -25,7 +26,7 @@ from dropflow.engine.component import Component
 from dropflow.engine.time_limit import time_limit
 from dropflow.errors import AppError, DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.exception_text import summary_of
-from dropflow.graph.templates import Kind, Template
+from dropflow.graph.templates import Kind, Link, Template
 from dropflow.problems import Problem, Severity
 
 __all__ = [
@@ -157,7 +158,9 @@ def app_class(template: Template) -> type[App]:
     return _import_ours(ours) if ours else _import_theirs(template, template.component.strip())
 
 
-def findings(templates: Iterable[Template], *, imports: bool = False) -> Iterator[tuple[Template, DropflowError]]:
+def findings(
+    templates: Iterable[Template], links: Sequence[Link], *, imports: bool = False
+) -> Iterator[tuple[Template, DropflowError]]:
     """Everything that keeps the nodes of a graph from running: data nodes first, then applications.
 
     This is the one judgement of components: commands, managers and the translator all ask it. Nothing that the graph
@@ -167,6 +170,8 @@ def findings(templates: Iterable[Template], *, imports: bool = False) -> Iterato
     ----------
     templates : iterable of Template
         The nodes.
+    links : sequence of Link
+        Between them, by row.
     imports : bool
         Import the classes of users, which runs code that is installed here, to judge their parameters too. For hosts
         that are about to run the graph.
@@ -177,26 +182,37 @@ def findings(templates: Iterable[Template], *, imports: bool = False) -> Iterato
         At most one error a node. Its `of_host` says whether another host may accept the node.
     """
     nodes = tuple(templates)
-    for template in nodes:
+    inputs: dict[int, list[str]] = defaultdict(list)
+    outputs: dict[int, list[str]] = defaultdict(list)
+    for link in links:
+        inputs[link.target].append(link.target_port)
+        outputs[link.source].append(link.source_port)
+    skippable = _skippable(nodes, links)
+    for row, template in enumerate(nodes):
         if template.kind is Kind.DATA:
             try:
-                store_for(template).check()
+                store = store_for(template)
+                store.check()
+                if row not in inputs:
+                    store.check_initial()
             except DropflowError as error:
                 yield template, error
-    for template in nodes:
+    for row, template in enumerate(nodes):
         if template.kind is Kind.APP:
             try:
-                _check_app(template, imports=imports)
+                application = _checked_app(template, imports=imports)
+                if application is not None:
+                    application.check_ports(inputs[row], outputs[row], is_certain=row not in skippable)
             except DropflowError as error:
                 yield template, error
 
 
-def check(templates: Iterable[Template]) -> list[Problem]:
+def check(templates: Iterable[Template], links: Sequence[Link]) -> list[Problem]:
     """`findings` as errors about a graph that is about to run on this host; imports the classes of users.
 
     An empty list means that every class is known and every parameter can be used.
     """
-    return [finding(template, error) for template, error in findings(templates, imports=True)]
+    return [finding(template, error) for template, error in findings(templates, links, imports=True)]
 
 
 def finding(template: Template, error: DropflowError, severity: Severity = Severity.ERROR) -> Problem:
@@ -220,14 +236,38 @@ def _errors_of_users(template: Template) -> Iterator[None]:
         ) from problem
 
 
-def _check_app(template: Template, *, imports: bool) -> None:
+def _checked_app(template: Template, *, imports: bool) -> App | None:
+    """The application of a node, its own checks done; None where only importing it can tell."""
     time_limit(template)
     if imports or _ours(template):
         application = app_for(template)
         with _errors_of_users(template):
             application.check()
-        return
+        return application
     _refuse_theirs(template, template.component.strip())
+    return None
+
+
+def _skippable(nodes: Sequence[Template], links: Iterable[Link]) -> set[int]:
+    """Rows of the nodes that follow an application that may skip its outputs."""
+    following: dict[int, list[int]] = defaultdict(list)
+    for link in links:
+        following[link.source].append(link.target)
+    waiting = [row for row, node in enumerate(nodes) if node.kind is Kind.APP and _may_skip(node)]
+    found: set[int] = set()
+    while waiting:
+        new = set(following[waiting.pop()]) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def _may_skip(template: Template) -> bool:
+    try:
+        ours = _ours(template)
+    except DropflowError:
+        return True
+    return not ours or _import_ours(ours).skips
 
 
 def app_components() -> tuple[Component, ...]:

@@ -159,6 +159,9 @@ class DirectoryStore:
         """Refuse names that no drop could have."""
         check_name(self._value)
 
+    def check_initial(self) -> None:
+        """Any parameters will do: whether the directory is there is known when the drop starts."""
+
     def _final(self, slot: Slot) -> str:
         value = self._value or slot.name
         return final_path(value, base=slot.workspace.files, oid=slot.oid, now=slot.now)

@@ -122,6 +122,9 @@ class FileStore:
         """Refuse names that no drop could have."""
         check_name(self._value)
 
+    def check_initial(self) -> None:
+        """Any parameters will do: whether the file is there is known when the drop starts."""
+
     def _final(self, slot: Slot) -> str:
         value = slot.name if is_blank(self._value) else self._value
         return final_path(value, base=slot.workspace.files, oid=slot.oid, now=slot.now, suffix=self.suffix)

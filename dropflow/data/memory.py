@@ -182,4 +182,8 @@ class MemoryStore:
         return part.finish()
 
     def check(self) -> None:
-        """Any parameters will do: `pydata` matters only to drops without producers, which read it when they start."""
+        """Any parameters will do: `pydata` matters only to drops without producers (see `check_initial`)."""
+
+    def check_initial(self) -> None:
+        """Refuse a `pydata` that does not fit its type."""
+        initial_value(self._template)

@@ -88,3 +88,6 @@ class NullStore:
 
     def check(self) -> None:
         """Any parameters will do."""
+
+    def check_initial(self) -> None:
+        """Any parameters will do."""

@@ -124,3 +124,13 @@ class Store(Protocol):
             Says which, and what to do.
         """
         ...
+
+    def check_initial(self) -> None:
+        """Refuse parameters that no drop without producers could begin with; touches no disk.
+
+        Raises
+        ------
+        BadParameterError
+            As `check`.
+        """
+        ...

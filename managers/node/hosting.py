@@ -421,5 +421,5 @@ class HostedSession:
 def _unusable(piece: Slice) -> list[Problem]:
     """What keeps the graph from running here. Nodes that live elsewhere may need what only this host lacks."""
     own = {piece.graph.templates[row].key for row in np.unique(piece.graph.template[piece.is_own]).tolist()}
-    found = findings(piece.graph.templates, imports=True)
+    found = findings(piece.graph.templates, piece.graph.links, imports=True)
     return [finding(template, error) for template, error in found if not error.of_host or template.key in own]

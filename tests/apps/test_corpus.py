@@ -5,19 +5,18 @@ import csv
 import pytest
 
 from dropflow.apps.registry import check
-from dropflow.graph.templates import Template
+from dropflow.graph.templates import Link, Template
 from tests.corpus import corpus_files, needs_corpus
 from translator.pipeline import examine
 
 FILES = {path.name: path for path in corpus_files()}
 
 
-def templates(name: str) -> tuple[Template, ...]:
-    """The nodes of a graph of the corpus; none if it cannot be used."""
+def parts(name: str) -> tuple[tuple[Template, ...], tuple[Link, ...]]:
+    """The nodes and links of a graph of the corpus; none if it cannot be used."""
     checked = examine(FILES[name])
-    if checked.plan is not None:
-        return checked.plan.templates
-    return checked.graph.templates if checked.graph is not None else ()
+    found = checked.plan or checked.graph
+    return (tuple(found.templates), tuple(found.links)) if found is not None else ((), ())
 
 
 def runs_clean() -> list[str]:
@@ -34,10 +33,10 @@ def runs_clean() -> list[str]:
 def test_every_class_of_every_graph_is_ours_or_refused_clearly() -> None:
     """Whatever class a real graph names, it is known, or the problem names its node and says what to do."""
     for name in FILES:
-        nodes = templates(name)
+        nodes, links = parts(name)
         known = {node.app_name or node.name for node in nodes} | {node.name for node in nodes}
-        for problem in check(nodes):
-            assert problem.code in {"DF103", "DF104", "DF106"}, name
+        for problem in check(nodes, links):
+            assert problem.code in {"DF103", "DF104", "DF105", "DF106"}, name
             assert problem.where in known, (name, problem)
             assert problem.text, name
             assert problem.hint, (name, problem)
@@ -47,4 +46,4 @@ def test_every_class_of_every_graph_is_ours_or_refused_clearly() -> None:
 @pytest.mark.parametrize("name", runs_clean())
 def test_what_runs_in_daliuge_is_accepted(name: str) -> None:
     """A graph that DALiuGE runs without an error has no class or parameter that we refuse."""
-    assert check(templates(name)) == []
+    assert check(*parts(name)) == []

@@ -157,8 +157,8 @@ def test_check_finds_everything_at_once() -> None:
         Template(key="d", name="lost", kind=Kind.DATA, component="dlg.data.drops.s3_drop.S3DROP"),
     )
 
-    problems = check(nodes)
+    problems = check(nodes, ())
 
     assert [problem.code for problem in problems] == ["DF106", "DF104", "DF103", "DF104"]
     assert {problem.severity for problem in problems} == {Severity.ERROR}
-    assert check(nodes[1:2]) == []
+    assert check(nodes[1:2], ()) == []

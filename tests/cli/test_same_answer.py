@@ -20,13 +20,23 @@ Command = Callable[..., tuple[int, dict[str, Any]]]
 Finding = tuple[str, str]
 
 
-def graph(category: str, *, types: dict[str, str] | None = None, **fields: object) -> bytes:
-    """One node called `wanted`, joined to a Memory node."""
+def graph(
+    category: str,
+    *,
+    types: dict[str, str] | None = None,
+    encodings: dict[str, str] | None = None,
+    alone: bool = False,
+    **fields: object,
+) -> bytes:
+    """One node called `wanted`, joined to a Memory node, unless it is alone."""
     wanted = node("wanted", category, **fields)
     for field in wanted["fields"]:
         field["type"] = (types or {}).get(field["name"], field.get("type", "String"))
+        field["encoding"] = (encodings or {}).get(field["name"], field.get("encoding", ""))
         if field["name"] not in ("dropclass", "func_name", "func_code", "command", "io"):
             field["parameterType"] = "ApplicationArgument"
+    if alone:
+        return document([wanted], [])
     other = node("other", "BashShellApp", command="true") if category in DATA else node("other", "Memory")
     return document([wanted, other], [link("wanted", "other")])
 
@@ -62,6 +72,15 @@ EVERYWHERE: dict[str, tuple[bytes, str]] = {
         graph("Branch", dropclass="dlg.apps.branch.Branch", func_name="c", func_code="def d(x): return x"),
         "DF104",
     ),
+    "initial data that are no JSON": (
+        graph("Memory", pydata="{not json", types={"pydata": "Json"}, alone=True),
+        "DF104",
+    ),
+    "encoding that there is not": (
+        graph("PyFuncApp", func_name="f", func_code="def f(): return 1", encodings={"io": "nopeenc"}),
+        "DF104",
+    ),
+    "argument without a value": (graph("PyFuncApp", func_name="f", func_code="def f(a, b=1): return a"), "DF105"),
     "defaults that are no object": (graph("PyFuncApp", func_name="len", func_defaults="[1]"), "DF104"),
 }
 """What no host takes, and the code of the one finding."""
@@ -141,6 +160,25 @@ def test_what_no_host_takes_is_refused_at_once(command: Command, tmp_path: Path,
     assert (state, found(report)) == ("refused", found(said))
     assert code not in [one for one, _ in found(report, "warning")]
     assert "LG091" not in [one for one, _ in found(report, "warning")]
+
+
+def test_a_call_that_may_be_skipped_is_not_refused(command: Command, tmp_path: Path) -> None:
+    """A function that lacks an argument may be on the way that a branch does not take: then the graph runs."""
+    fields = {"func_name": "f", "func_code": "def f(a): return a", "dropclass": PYFUNC}
+    nodes = [
+        node("branch", "Branch", dropclass="dlg.apps.simple.Branch", func_name="c", func_code="def c(): return False"),
+        node("data", "Memory"),
+        node("wanted", "PyFuncApp", **fields),
+    ]
+    nodes[0]["fields"].append({"id": "branch-true", "name": "true", "usage": "OutputPort", "type": "Object"})
+    nodes[2]["fields"][0]["type"] = "Event"
+    links = [link("branch", "data") | {"fromPort": "branch-true"}, link("data", "wanted")]
+    path = tmp_path / "g.graph"
+    path.write_bytes(document(nodes, links))
+
+    assert command("check", path)[0] == 0
+    status, answer = command("run", path)
+    assert (status, answer["states"]["SKIPPED"]) == (0, 2)
 
 
 @pytest.mark.parametrize("kind", HERE)

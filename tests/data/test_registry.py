@@ -72,7 +72,7 @@ def test_all_complaints_come_at_once(node: Node) -> None:
         node("dlg.data.drops.file.FileDROP", check_filepath_exists="perhaps"),
         node(category="Plasma"),
     ]
-    found = check(nodes)
+    found = check(nodes, ())
 
     assert [problem.code for problem in found] == ["DF103", "DF104", "DF104", "DF106"]
     assert all(problem.hint for problem in found)
@@ -80,7 +80,7 @@ def test_all_complaints_come_at_once(node: Node) -> None:
 
 def test_good_nodes_have_no_complaints(node: Node) -> None:
     """Each class passes with its defaults."""
-    assert check(node(component.dropclass) for component in DATA_COMPONENTS) == []
+    assert check((node(component.dropclass) for component in DATA_COMPONENTS), ()) == []
 
 
 def test_names_are_unique() -> None:

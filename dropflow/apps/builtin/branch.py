@@ -19,6 +19,7 @@ _PASSED_ON = "x"
 class Branch(PyFuncApp):
     """Calls a function, and passes its input on to the one of its outputs that the answer names."""
 
+    skips = True
     component = Component(
         name="Branch",
         kind=Kind.APP,

@@ -14,6 +14,7 @@ FALSE_PORTS = frozenset({"false", "n", "no"})
 class SimpleBranch(App):
     """Takes one of two ways."""
 
+    skips = True
     component = Component(
         name="SimpleBranch",
         kind=Kind.APP,
