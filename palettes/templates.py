@@ -54,7 +54,8 @@ CONSTRUCTS: tuple[ConstructEntry, ...] = (
                 name="group_key",
                 default="",
                 parameter_type="ConstructParameter",
-                description="Ids or names of the scatters to group by, separated by commas; by default the innermost.",
+                description="Ids or names of the constructs to group by, separated by commas; by default the innermost "
+                "scatter or group-by.",
             ),
         ),
     ),
