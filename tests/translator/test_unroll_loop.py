@@ -305,6 +305,19 @@ def test_closing_no_loop_is_an_ordinary_edge() -> None:
     assert codes(drawing) == ["LG062"]
 
 
+def test_a_gather_closes_no_loop() -> None:
+    """A closes-loop edge into a gather inside the loop is an ordinary edge, and the warning states this reason."""
+    drawing = Drawing()
+    with drawing.loop("L", 2):
+        drawing.app("a", group_start=True).data("d", group_end=True).link("a", "d")
+        with drawing.gather("G", app="g"):
+            drawing.data("out")
+    drawing.link("g", "out").link("d", "g", closes=True)
+    (found,) = planned(drawing).problems
+    assert found.code == "LG062"
+    assert "from 'd' to 'g' enters a gather or a group-by" in found.text
+
+
 @pytest.mark.parametrize("iterations", [0, 1])
 def test_short_loops_carry_nothing(iterations: int) -> None:
     """One iteration has no next one; none at all leaves nothing, not even for a loop-aware link."""

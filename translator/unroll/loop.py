@@ -79,8 +79,12 @@ def _checked(units: dict[str, Unit], wire: Wire, findings: Findings) -> Wire:
     if not wire.closes or (_loop_of(units, wire) is not None and not wire.entry):
         return wire
     names = f"{units[wire.source].template.name!r} to {units[wire.target].template.name!r}"
-    text = f"the closes-loop edge from {names} stands in no loop: it is taken as an ordinary edge"
-    findings.append(problem("LG062", text, where=wire.pointer, hint="put both ends into one loop"))
+    if wire.entry:
+        why, hint = "enters a gather or a group-by", "end the edge on the node that the next iteration starts with"
+    else:
+        why, hint = "stands in no loop", "put both ends into one loop"
+    text = f"the closes-loop edge from {names} {why}: it is taken as an ordinary edge"
+    findings.append(problem("LG062", text, where=wire.pointer, hint=hint))
     return msgspec.structs.replace(wire, closes=False)
 
 
