@@ -96,3 +96,36 @@ def test_a_loop_reads_what_it_made_from_the_second_iteration_on(tmp_path: Path) 
 
     assert [found.code for found in ran(path, tmp_path / "run").problems] == ["LG063"]
     assert [file.read_text() for file in (tmp_path / "run" / "results").iterdir()] == ["abbb"]
+
+
+@pytest.mark.parametrize(("aware", "groups"), [("1", ["['abbb']"] * 2), ("0", ["['ab', 'abb', 'abbb']"] * 2)])
+def test_a_group_by_takes_the_last_iteration_through_a_loop_aware_edge(
+    tmp_path: Path, aware: str, groups: list[str]
+) -> None:
+    """A loop in each copy of a scatter: a group holds the last iteration of its copy, or all if not loop-aware."""
+    nodes = [
+        construct("Split", "Scatter", size=2),
+        function("Make", "def Make():\n    return 'a'\n", inside="Split"),
+        data("made", inside="Split"),
+        construct("Turn", "Loop", size=3, inside="Split"),
+        function("Add", "def Add(input):\n    return input + 'b'\n", inside="Turn"),
+        data("value", inside="Turn"),
+        groupby("Groups", "Split"),
+        function(
+            "Text",
+            "def Text(input):\n    return repr(input)\n",
+            inside="Groups",
+            group_start=True,
+            encoding="utf-8",
+        ),
+        data("text", inside="Groups"),
+    ]
+    path = draw(tmp_path / "g.graph", nodes, "Make > made > Add > value", "Text > text")
+    joined(
+        path,
+        link("value", "value.io", "Add", "Add.input", closesLoop=True),
+        link("value", "value.io", "Groups", "", loop_aware=aware),
+    )
+
+    ran(path, tmp_path / "run")
+    assert [file.read_text() for file in sorted((tmp_path / "run" / "results").iterdir())] == groups

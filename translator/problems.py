@@ -35,6 +35,7 @@ CODES: dict[str, tuple[Severity, str]] = {
     "LG061": (_W, "an edge from the end to the start of a loop is not marked as closing it"),
     "LG062": (_W, "a loop-aware edge has no loop to be aware of"),
     "LG063": (_W, "an edge enters a loop at a port that the iteration before feeds too"),
+    "LG064": (_W, "a gather takes all iterations of a loop although its edge is loop-aware"),
     "LG070": (_E, "the levels of the nodes at the ends of an edge cannot be paired"),
     "LG071": (_W, "an edge expands to very many pairs"),
     "LG072": (_W, "a gather has no input"),

@@ -11,6 +11,8 @@ from itertools import combinations, product
 from math import prod
 from typing import Any
 
+import msgspec
+
 from translator.logical import LogicalGraph, LogicalLink, NodeKind
 
 __all__ = ["Oracle"]
@@ -239,13 +241,19 @@ class Oracle:
         return found
 
     def into_groups(self, groupby: str, link: LogicalLink) -> set[tuple[tuple[str, Instance], tuple[str, Instance]]]:
-        """Each input belongs to the group that its indices on the keys name."""
+        """Each input belongs to the group that its indices on the keys name; one iteration if loop-aware."""
         keys = [name for name, _, _ in self.keys(groupby)]
+        _, _, _, last, first = self.ends(msgspec.structs.replace(link, target=groupby))
+        last = {name: index for name, index in last.items() if name not in keys}
         found = set()
         for source in self.instances(link.source):
             here = dict(source)
             for place in self.instances(groupby):
-                if all(here.get(name, index) == index for name, index in place):
+                if (
+                    all(here.get(name, index) == index for name, index in place)
+                    and all(here[name] == index for name, index in last.items())
+                    and all(dict(place)[name] == index for name, index in first.items())
+                ):
                     group = (*place, *((f"{groupby}:{name}", here[name]) for name in keys))
                     found.add(((link.source, source), (link.target, group)))
         return found

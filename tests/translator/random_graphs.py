@@ -97,7 +97,7 @@ class _Author:
         good = sorted(name for name in names if len(oracle.answering(name, inputs[source])) == 1)
         keys = self.draw(st.lists(st.sampled_from(good), max_size=3, unique=True)) if good else []
         with self.drawing.groupby(name, ",".join(keys)):
-            self.drawing.link(source, name)
+            self.drawing.link(source, name, aware=self.draw(st.booleans()))
             self.body(depth + 1, len(Oracle(self.drawing.graph()).groups(name)))
 
     def more_links(self) -> None:

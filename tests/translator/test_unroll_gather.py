@@ -76,7 +76,7 @@ def test_several_inputs_are_chunked_each_for_itself() -> None:
 
 
 def test_a_gather_takes_all_iterations_of_a_loop() -> None:
-    """Loop-aware or not, every iteration is an input: graphs count on it."""
+    """Loop-aware or not, every iteration is an input, as in DALiuGE; LG064 warns that loop-aware changes nothing."""
     for aware in (False, True):
         drawing = Drawing()
         with drawing.loop("L", 3):
@@ -85,6 +85,33 @@ def test_a_gather_takes_all_iterations_of_a_loop() -> None:
             drawing.data("out")
         drawing.link("a", "d").link("g", "out").link("d", "g", aware=aware)
         assert edges(drawing, "d", "g") == [((i,), (0,)) for i in range(3)]
+        text = (
+            "loop-aware is ignored on the edge from 'd' to 'g', because it enters gather 'G': "
+            "the gather takes all iterations of loop 'L' (3)"
+        )
+        assert [(found.code, found.text) for found in planned(drawing).problems] == aware * [("LG064", text)]
+
+
+def test_loop_awareness_into_a_gather_is_mentioned_where_it_could_matter() -> None:
+    """A gather in a loop that the edge enters is a warning; a loop of one iteration is none; no loop is a note."""
+    drawing = Drawing().data("d")
+    with drawing.loop("L", 2):
+        drawing.app("a", group_start=True).data("e", group_end=True).link("a", "e")
+        with drawing.gather("G", app="g"):
+            drawing.data("out")
+    drawing.link("g", "out").link("d", "g", aware=True)
+    assert codes(drawing) == ["LG064"]
+    drawing = Drawing()
+    with drawing.loop("L", 1):
+        drawing.app("a", group_start=True).data("e", group_end=True).link("a", "e")
+    with drawing.gather("G", app="g"):
+        drawing.data("out")
+    assert codes(drawing.link("g", "out").link("e", "g", aware=True)) == []
+    drawing = Drawing().data("d")
+    with drawing.gather("G", app="g"):
+        drawing.data("out")
+    (found,) = planned(drawing.link("g", "out").link("d", "g", aware=True)).problems
+    assert (found.code, found.severity.value) == ("LG062", "info")
 
 
 def test_a_gather_without_application_feeds_what_begins_its_content() -> None:

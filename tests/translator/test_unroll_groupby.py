@@ -1,7 +1,7 @@
 import pytest
 
 from tests.translator.drawing import Drawing
-from tests.translator.unrolled import counts, edges, errors, planned
+from tests.translator.unrolled import codes, counts, edges, errors, planned
 from translator.unroll import unroll
 
 
@@ -141,3 +141,44 @@ def test_what_is_wrong_with_a_group_by() -> None:
     assert errors(drawing.link("d", "K")) == ["LG081"]
     drawing = corner_turn()
     assert errors(drawing.link("m", "K")) == ["LG082"]
+
+
+def looped_groups(keys: str | None = None, *, aware: bool = True) -> Drawing:
+    """Scatter of 2 around a loop of 3, grouped."""
+    drawing = Drawing()
+    with drawing.scatter("S", 2), drawing.loop("L", 3):
+        drawing.app("a", group_start=True).data("d", group_end=True, data_volume=5)
+    with drawing.groupby("K", keys):
+        drawing.app("ga").data("gd")
+    return drawing.link("a", "d").link("ga", "gd").link("d", "K", aware=aware)
+
+
+def test_a_loop_aware_edge_brings_the_last_iteration() -> None:
+    """Each group holds the last iteration only, and is as large as that; not loop-aware, it holds all of them."""
+    assert edges(looped_groups(), "d", "K") == [((i, 2), (i,)) for i in range(2)]
+    assert edges(looped_groups(aware=False), "d", "K") == [((i, j), (i,)) for i in range(2) for j in range(3)]
+    assert codes(looped_groups()) == codes(looped_groups(aware=False)) == []
+    for aware, volume in ((True, 5), (False, 15)):
+        (data,) = [found for found in planned(looped_groups(aware=aware)).templates if found.name == "grpdata"]
+        assert data.weight == volume
+
+
+def test_a_loop_that_a_key_names_keeps_its_iterations() -> None:
+    """A group for each iteration: the edge leaves no loop, and the note LG062 mentions it."""
+    drawing = looped_groups("L")
+    assert edges(drawing, "d", "K") == [((i, j), (j,)) for i in range(2) for j in range(3)]
+    assert codes(drawing) == ["LG062"]
+
+
+def test_a_loop_aware_edge_enters_a_group_by_in_the_first_iteration() -> None:
+    """A group-by in a loop groups data from outside in the first iteration only."""
+    drawing = Drawing()
+    with drawing.scatter("S", 2):
+        drawing.data("d")
+    with drawing.loop("L", 3):
+        drawing.app("a", group_start=True).data("e", group_end=True).link("a", "e")
+        with drawing.groupby("K"):
+            drawing.app("ga").data("gd")
+    drawing.link("ga", "gd").link("d", "K", aware=True)
+    assert edges(drawing, "d", "K") == [((i,), (0, i)) for i in range(2)]
+    assert codes(drawing) == []

@@ -3,19 +3,23 @@
 A key names exactly one level around the input that is not around the group-by too: by the id or the name of its
 construct or, where that is a group-by, of the construct whose level it repeats. Without a key the innermost level of a
 scatter or a group-by is meant. Groups count by the number of their index, whatever its text sorts like.
+
+A loop-aware link leaves a loop from its last iteration and enters a loop at its first, as an ordinary link does. But a
+loop that a key names keeps all its iterations: they are the groups.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from translator.logical import LogicalNode
+from translator.options import UnrollOptions
 from translator.problems import problem
 from translator.unroll.index_map import IndexMap
 from translator.unroll.levels import GROUPBY, SCATTER, Level, Levels, part, spelled
-from translator.unroll.links import assemble
+from translator.unroll.links import Joint, joined, restricted
 from translator.unroll.values import Findings, pointer
 
-__all__ = ["group_keys", "groupby_map"]
+__all__ = ["group_keys", "groupby_joint", "groupby_map"]
 
 _NO_KEY = frozenset({"", "none", "-1", "null"})
 
@@ -102,8 +106,8 @@ def _warn_of_repetition(node: LogicalNode, repeating: Sequence[Level], findings:
         findings.append(problem("LG084", text, where=node.pointer, hint=hint))
 
 
-def groupby_map(source: Levels, target: Levels, *, position: int) -> IndexMap:
-    """The edges of the link that enters a group-by.
+def groupby_joint(source: Levels, target: Levels, *, position: int, aware: bool, options: UnrollOptions) -> Joint:
+    """Decide what the link that enters a group-by does with each level of its ends.
 
     Parameters
     ----------
@@ -111,16 +115,29 @@ def groupby_map(source: Levels, target: Levels, *, position: int) -> IndexMap:
         Index spaces of the input, and of the application of the group-by.
     position : int
         Where the first level of the group-by stands among those of the target.
+    aware : bool
+        Whether the link is loop-aware.
+    options : UnrollOptions
+        What loop-aware means.
     """
     parting = part(source, target[:position])
     repeated = {level.repeats: other for other, level in enumerate(target) if other >= position and level.repeats}
     keyed = [(one, repeated[source[one].id]) for one in parting.left if source[one].id in repeated]
-    pairs = [*((level, level) for level in range(parting.shared)), *keyed]
-    paired = {one for one, _ in pairs}, {other for _, other in pairs}
-    return assemble(
-        source,
-        target,
-        pairs=pairs,
-        left=[level for level in parting.left if level not in paired[0]],
-        right=[*parting.right, *(other for other in range(position, len(target)) if other not in paired[1])],
+    paired = {one for one, _ in keyed}, {other for _, other in keyed}
+    left = [level for level in parting.left if level not in paired[0]]
+    last = restricted(source, left, aware=aware, options=options)
+    first = restricted(target[:position], parting.right, aware=aware, options=options)
+    unkeyed = [other for other in range(position, len(target)) if other not in paired[1]]
+    return Joint(
+        shared=parting.shared,
+        pairs=keyed,
+        left=[level for level in left if level not in last],
+        right=[*(level for level in parting.right if level not in first), *unkeyed],
+        last=last,
+        first=first,
     )
+
+
+def groupby_map(source: Levels, target: Levels, *, position: int, aware: bool, options: UnrollOptions) -> IndexMap:
+    """The edges of the link that enters a group-by; see `groupby_joint`."""
+    return joined(source, target, groupby_joint(source, target, position=position, aware=aware, options=options))

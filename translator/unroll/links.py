@@ -14,7 +14,18 @@ from translator.options import UnrollOptions
 from translator.unroll.index_map import IndexMap, Run
 from translator.unroll.levels import LOOP, MPI, Level, Levels, Parting, part, strides
 
-__all__ = ["Joint", "Unpairable", "assemble", "carry_level", "in_step", "join", "link_map", "restricted", "unpaired"]
+__all__ = [
+    "Joint",
+    "Unpairable",
+    "assemble",
+    "carry_level",
+    "in_step",
+    "join",
+    "joined",
+    "link_map",
+    "restricted",
+    "unpaired",
+]
 
 
 class Unpairable(Exception):  # noqa: N818 - a verdict for the caller, who turns it into a finding
@@ -100,6 +111,13 @@ def link_map(
     joint = join(source, target, aware=aware, options=options)
     if joint.left and joint.right:
         raise Unpairable(tuple(source[level] for level in joint.left), tuple(target[level] for level in joint.right))
+    return joined(source, target, joint, carry=carry, once=once)
+
+
+def joined(
+    source: Levels, target: Levels, joint: Joint, *, carry: int | None = None, once: Collection[str] = ()
+) -> IndexMap:
+    """The edges of a link of which it is decided what it does with each level; see `link_map` for the parameters."""
     return assemble(
         source,
         target,

@@ -15,7 +15,7 @@ from translator.options import UnrollOptions
 from translator.problems import Problem, Severity, problem
 from translator.unroll.adapters import adapt
 from translator.unroll.gather import gather_map, width
-from translator.unroll.groupby import groupby_map
+from translator.unroll.groupby import groupby_joint, groupby_map
 from translator.unroll.index_map import IndexMap
 from translator.unroll.layout import Layout, lay_out
 from translator.unroll.levels import EXCLUSIVE, LOOP, MPI, spelled
@@ -190,9 +190,8 @@ def _map_of(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findin
     except Unpairable as verdict:
         findings.append(_unpairable(layout.options, units, wire, verdict))
         return None
-    if wire.aware and not wire.entry and not _crosses_loop(layout, wire, units):
-        text = f"the edge from {names} is loop-aware, but enters and leaves no loop"
-        findings.append(problem("LG062", text, where=wire.pointer, severity=Severity.INFO))
+    if wire.aware:
+        findings += _unaware(layout, wire, units)
     if edges.edges > _MANY_PAIRS:
         text = f"the edge from {names} becomes {in_words(edges.edges)} edges"
         findings.append(problem("LG071", text, where=wire.pointer))
@@ -207,14 +206,36 @@ def _levels_map(layout: Layout, wire: Wire, units: dict[str, Unit]) -> IndexMap:
     position = len(layout.context(wire.entry))
     node = layout.graph.by_id[wire.entry]
     if node.category == "GroupBy":
-        return groupby_map(source, target, position=position)
+        return groupby_map(source, target, position=position, aware=wire.aware, options=layout.options)
     return gather_map(source, target, position=position, width=width(node, []), options=layout.options)
 
 
-def _crosses_loop(layout: Layout, wire: Wire, units: dict[str, Unit]) -> bool:
-    """Whether being loop-aware makes a difference."""
-    joint = join(units[wire.source].levels, units[wire.target].levels, aware=True, options=layout.options)
-    return bool(joint.last or joint.first)
+def _unaware(layout: Layout, wire: Wire, units: dict[str, Unit]) -> list[Problem]:
+    """LG062 or LG064, if being loop-aware makes no difference to a wire."""
+    source, target = units[wire.source], units[wire.target]
+    names = f"{source.template.name!r} to {target.template.name!r}"
+    entered = layout.graph.by_id.get(wire.entry)
+    if entered is not None and entered.category == "GroupBy":
+        position = len(layout.context(entered.id))
+        joint = groupby_joint(source.levels, target.levels, position=position, aware=True, options=layout.options)
+    else:
+        joint = join(source.levels, target.levels, aware=True, options=layout.options)
+    loops = [source.levels[one] for one in sorted(joint.last)] + [target.levels[one] for one in sorted(joint.first)]
+    if not loops:
+        text = f"the edge from {names} is loop-aware, but enters and leaves no loop"
+        return [problem("LG062", text, where=wire.pointer, severity=Severity.INFO)]
+    several = tuple(loop for loop in loops if loop.size > 1)
+    if entered is None or entered.category == "GroupBy" or not several:
+        return []
+    text = (
+        f"loop-aware is ignored on the edge from {names}, because it enters gather {entered.name!r}: "
+        f"the gather takes all iterations of {spelled(several)}"
+    )
+    hint = (
+        "if all iterations are meant, switch loop-aware off; if only the last is, link a node behind the loop with a "
+        "loop-aware edge, and gather that node"
+    )
+    return [problem("LG064", text, where=wire.pointer, hint=hint)]
 
 
 def _unpairable(options: UnrollOptions, units: dict[str, Unit], wire: Wire, verdict: Unpairable) -> Problem:

@@ -6,14 +6,16 @@ of a gather that has none).
 """
 
 from collections.abc import Iterator
+from math import prod
 
 import msgspec
 
 from dropflow.graph.templates import Kind, Template
 from translator.logical import LogicalLink, LogicalNode, NodeKind
 from translator.problems import problem
+from translator.unroll.groupby import groupby_joint
 from translator.unroll.layout import Layout
-from translator.unroll.levels import Levels, part
+from translator.unroll.levels import Levels
 from translator.unroll.templates import COPY, GROUP, MEMORY, template_of
 from translator.unroll.values import Findings, is_on
 
@@ -114,10 +116,9 @@ def _group_data(layout: Layout, node: LogicalNode) -> Unit:
     for link in entries[:1]:
         found: Findings = []
         inputs, context = layout.levels_of(link.source), layout.context(node.id)
-        repeated = {level.repeats for level in levels[len(context) :]}
+        joint = groupby_joint(inputs, levels, position=len(context), aware=link.loop_aware, options=layout.options)
         volume = template_of(layout.graph.by_id[link.source], (), found).weight
-        for position in part(inputs, context).left:
-            volume *= 1 if inputs[position].id in repeated else inputs[position].size
+        volume *= prod(inputs[level].size for level in joint.left)
     template = Template(
         key=group_data(node.key or node.id),
         name="grpdata",
