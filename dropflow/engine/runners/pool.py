@@ -8,8 +8,12 @@ worker that has nothing to do, and has it to itself: while it waits, nobody is g
 
 The death of a worker fails the one attempt that it was at (the marker in shared memory says which); what it had been
 given ahead goes back into the queue. The pool notices a death by a descriptor of the process itself, not by the end of
-the socket, which a descendant of the worker may hold, and then ends those descendants. Starts of workers that fail are
-tried again after a pause (`dropflow.engine.runners.starts`).
+the socket, which a descendant of the worker may hold, and then ends those descendants. A worker that a signal has
+stopped is given nothing, and replaced if it does not continue.
+
+Starts of workers that fail are tried again after a pause (`dropflow.engine.runners.starts`). If several have failed in
+a row and there is no worker, each further one that fails also fails the attempts that waited for it. Attempts that
+come later wait for the next start.
 
 See `dropflow.engine.runners.worker` for the other side.
 """
@@ -17,6 +21,7 @@ See `dropflow.engine.runners.worker` for the other side.
 import contextlib
 import itertools
 import logging
+import math
 import selectors
 import socket
 import subprocess
@@ -65,7 +70,7 @@ _LOOK_SECONDS = 1.0
 _OVERDUE_SECONDS = 5.0
 """How long a worker is given to stop an attempt by itself that takes longer than its limit."""
 _STOPPED_SECONDS = 30.0
-"""How long a worker that has an attempt may be stopped by a signal."""
+"""How long a worker may be stopped by a signal while there are attempts."""
 _LATE_SECONDS = 0.5
 
 
@@ -100,7 +105,7 @@ class WorkerPool:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._woken, selectors.EVENT_READ, self._clear_wake)
         self._clock = SystemClock()
-        self._now, self._looked, self._read_clock = 0.0, 0.0, self._clock.monotonic()
+        self._now, self._looked, self._read_clock = 0.0, -math.inf, self._clock.monotonic()
         self._lock = threading.Lock()
         self._closing = False
         self._closed = False
@@ -197,7 +202,7 @@ class WorkerPool:
         if not self._closing:
             now = self._now
             self._kill_overdue(now)
-            self._look_at_busy(now)
+            self._look_at_workers(now)
             self._start_missing(now)
             self._assign(now)
             self._recall(now)
@@ -239,7 +244,7 @@ class WorkerPool:
             deadlines += [worker.since + SLOW_SECONDS for worker in waiting]
         if self._may_start:
             deadlines.append(self._starts.not_before)
-        if any(worker.assigned for worker in self._workers):
+        if self._has_attempts:
             deadlines.append(self._looked + _LOOK_SECONDS)
         return max(0.0, min(deadlines) - self._now) if deadlines else None
 
@@ -253,17 +258,35 @@ class WorkerPool:
             return False
         return not self._starts.failed or all(worker.is_started for worker in self._workers)
 
+    @property
+    def _has_attempts(self) -> bool:
+        """Whether attempts wait or are with a worker."""
+        return self._has_waiting or any(worker.assigned for worker in self._workers)
+
+    @property
+    def _has_waiting(self) -> bool:
+        return any(runner.pending for runner in self._turns)
+
     def _start_missing(self, now: float) -> None:
+        if not self._workers and self._has_waiting:
+            self._starts.shorten_pause(now)
         while self._may_start and self._starts.not_before <= now:
             try:
                 worker = WorkerProcess(next(self._numbers_of_workers))
             except OSError as error:
-                self._starts.note_failure(f"was refused by the system: {error.strerror or error}", now)
+                self._note_failed_start(f"was refused by the system: {error.strerror or error}", now)
                 return
             self._workers.append(worker)
             self._selector.register(worker.link, selectors.EVENT_READ, partial(self._receive, worker))
             self._selector.register(worker.exit, selectors.EVENT_READ, partial(self._replace, worker))
             self._selector.register(worker.output.descriptor, selectors.EVENT_READ, partial(self._read_output, worker))
+
+    def _note_failed_start(self, how: str, now: float) -> None:
+        """Count a start that failed, and fail the attempts that waited for it if enough have failed in a row."""
+        self._starts.note_failure(how, now)
+        if self._starts.failure is not None and not self._workers:
+            for runner in self._turns:
+                runner.fail_pending(self._starts.failure)
 
     def _unregister(self, *watched: socket.socket | int) -> None:
         for each in watched:
@@ -329,10 +352,9 @@ class WorkerPool:
             self._selector.modify(worker.link, wanted, key.data)
 
     def _assign(self, now: float) -> None:
-        failure = self._broken or (None if self._workers else self._starts.failure)
-        if failure is not None:
+        if self._broken is not None:
             for runner in self._turns:
-                runner.fail_pending(failure)
+                runner.fail_pending(self._broken)
         if not self._workers:
             return
         if self._next is not None and not self._next.wants_one_alone:
@@ -365,7 +387,7 @@ class WorkerPool:
 
     def _recall(self, now: float) -> None:
         """Where a worker has nothing to do, let no attempt wait behind a long one of another."""
-        if any(worker.is_idle for worker in self._workers) and not any(runner.pending for runner in self._turns):
+        if any(worker.is_idle for worker in self._workers) and not self._has_waiting:
             for worker in self._workers:
                 if worker.is_slow(now):
                     worker.recall()
@@ -395,13 +417,16 @@ class WorkerPool:
                 else:
                     worker.doom((), now + _GRACE_SECONDS)
 
-    def _look_at_busy(self, now: float) -> None:
-        """End workers that are stopped, or at an attempt whose limit they do not keep themselves."""
-        if now - self._looked < _LOOK_SECONDS:
+    def _look_at_workers(self, now: float) -> None:
+        """End workers that stay stopped, or are at an attempt whose limit they do not keep themselves.
+
+        Workers without attempts are looked at too, so that attempts are not given to stopped ones, one after the other.
+        """
+        if now - self._looked < _LOOK_SECONDS or not self._has_attempts:
             return
         self._looked = now
         for worker in self._workers:
-            if not worker.assigned or worker.verdict is not None:
+            if worker.verdict is not None:
                 continue
             worker.look(now)
             limit = self._limit_of(worker)
@@ -445,7 +470,7 @@ class WorkerPool:
             self._hand_over([(number, Outcome(task.drop, task.attempt, failure=Failure.of(error)))])
         elif not worker.is_started or has_attempts:
             # It did not come to the first attempt that it was given. Without a limit that could go on for ever.
-            self._starts.note_failure(ended, self._now)
+            self._note_failed_start(ended, self._now)
         worker.dispose()
         self._let_go()
 

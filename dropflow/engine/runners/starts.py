@@ -8,6 +8,8 @@ __all__ = ["Starts"]
 _MOST = 3
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 30.0
+_LONGEST_WAIT = 1.0
+"""The longest pause while attempts wait and there is no process."""
 
 
 class Starts:
@@ -34,6 +36,10 @@ class Starts:
                     hint="mend what the process printed; --runner threads does without worker processes",
                 )
             )
+
+    def shorten_pause(self, now: float) -> None:
+        """Attempts wait and there is no process: the next start is tried soon."""
+        self.not_before = min(self.not_before, now + _LONGEST_WAIT)
 
     def note_success(self) -> None:
         """A process has run an attempt: what failed before is forgotten."""

@@ -66,6 +66,7 @@ class WorkerProcess:
         self.since_current = 0.0
         """When it was first seen at its current attempt."""
         self.stopped_since: float | None = None
+        """When it was first seen stopped by a signal, if it was so at the last look."""
         self.verdict: DropflowError | None = None
         """Why it is being killed."""
         self._seen, self._beats = IDLE, 0
@@ -105,7 +106,7 @@ class WorkerProcess:
     def room(self, now: float) -> int:
         """How many more attempts it should be given now, by any runner."""
         is_alone = any(lasts(task) for _, task in itertools.islice(self.assigned.values(), 1))
-        if is_alone or self.deadline is not None:
+        if is_alone or self.deadline is not None or self.stopped_since is not None:
             return 0
         if self.seconds is None or self.seconds >= _LONG_SECONDS or self.is_slow(now):
             ahead = 1
@@ -119,8 +120,8 @@ class WorkerProcess:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has nothing to do."""
-        return not self.assigned and self.deadline is None
+        """Whether it has nothing to do and could do something."""
+        return not self.assigned and self.deadline is None and self.stopped_since is None
 
     def give(self, runner: int, tasks: Sequence[Task], now: float) -> None:
         """Send it attempts of a runner that it knows."""
@@ -176,17 +177,19 @@ class WorkerProcess:
         return self.marker.current
 
     def look(self, now: float) -> None:
-        """Note which attempt it is at, and whether it runs. For every second or so in which it has attempts."""
+        """Note which attempt it is at, and whether it runs. For every second or so in which there are attempts."""
         current, beats = self.current(), self.marker.beats
         if current != self._seen:
             self._seen, self.since_current = current, now
-        if beats != self._beats or not self._is_stopped():
-            self._beats, self.stopped_since = beats, None
-        elif self.stopped_since is None:
+        if not self._is_stopped():
+            self.stopped_since = None
+        elif self.stopped_since is None or beats != self._beats:
+            # If it has beaten since the last look, it was continued, and then stopped again.
             self.stopped_since = now
+        self._beats = beats
 
     def _is_stopped(self) -> bool:
-        """Whether a signal has stopped it. One that computes outside of Python does not beat either, and is not."""
+        """Whether a signal has stopped it; computing outside of Python, which stops the heartbeat too, is not that."""
         try:
             return bool(psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED)
         except psutil.Error:

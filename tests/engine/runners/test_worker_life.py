@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -176,6 +177,21 @@ def test_starts_that_fail_are_told_and_tried_again(
     assert work.run("fine", first=1)[0].failure is None
 
 
+def test_failed_starts_do_not_fail_later_attempts(
+    pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempts that come after failed starts wait for the next start, and fail only if that fails too."""
+    monkeypatch.setattr("dropflow.engine.runners.starts._FIRST_PAUSE", 10.0)
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")
+    work = Functions(pool, tmp_path / "s", fine="pass")
+    texts = [text_of(work.run("fine", first=number)[0]) for number in range(2)]
+    monkeypatch.delenv("PYTHONHOME")
+
+    assert work.run("fine", first=2)[0].failure is None
+    assert "3 starts failed in a row" in texts[0]
+    assert "4 starts failed in a row" in texts[1]
+
+
 def test_workers_that_end_before_their_first_attempt_are_failed_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +263,17 @@ def test_failed_starts_wait_longer_each_time() -> None:
     assert pauses[:4] == [0.1, 0.2, 0.4, 0.8]
     assert pauses[-1] == 30.0
     assert (starts.failed, starts.not_before, starts.failure) == (0, 0.0, None)
+
+
+def test_attempts_that_wait_shorten_the_pause() -> None:
+    """While attempts wait and there is no process, the next start is tried within a second, and not put off."""
+    starts = Starts()
+    for _ in range(12):
+        starts.note_failure("ended with status 1", 100.0)
+    for now in (100.5, 101.0):
+        starts.shorten_pause(now)
+
+    assert starts.not_before == 101.5
 
 
 # How they end.
@@ -361,6 +388,60 @@ def test_a_stopped_worker_is_ended(
 
     assert "was stopped by a signal and did not continue for 0.2 s" in text
     assert work.run("fine", first=10)[0].failure is None
+
+
+def _started(pool: WorkerPool) -> list[int]:
+    """Process ids of the two workers, once both take attempts."""
+    until(pool, lambda pool: len(pool._workers) == 2 and all(worker.is_started for worker in pool._workers))
+    return seen(pool, lambda pool: [worker.process.pid for worker in pool._workers])
+
+
+def _stop(*pids: int) -> None:
+    """Stop processes, and wait until they are."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+        while psutil.Process(pid).status() != psutil.STATUS_STOPPED:
+            threading.Event().wait(0.001)
+
+
+def test_a_stopped_worker_is_given_nothing(pool: WorkerPool, tmp_path: Path) -> None:
+    """A worker that was stopped while it had nothing to do is seen before attempts are given out: others run them."""
+    work = Functions(pool, tmp_path / "s", fine="pass")
+    stopped = _started(pool)[0]
+    _stop(stopped)
+    outcomes = work.run(*["fine"] * 20)
+
+    assert [outcome.failure for outcome in outcomes] == [None] * 20
+    assert stopped in seen(pool, lambda pool: [worker.process.pid for worker in pool._workers])
+
+
+def test_stopped_workers_are_found_at_once(pool: WorkerPool, tmp_path: Path) -> None:
+    """If all workers are stopped, attempts wait with the pool, which sees all of them; a continued one is used."""
+    work = Functions(pool, tmp_path / "s", fine="pass")
+    pids = _started(pool)
+    _stop(*pids)
+    work.submit("fine")
+    until(pool, lambda pool: all(worker.stopped_since is not None for worker in pool._workers))
+    given = seen(pool, lambda pool: [len(worker.assigned) for worker in pool._workers])
+    os.kill(pids[1], signal.SIGCONT)
+
+    assert given == [0, 0]
+    assert work.answers.wait(0)[0].failure is None
+    assert seen(pool, lambda pool: [worker.process.pid for worker in pool._workers]) == pids
+
+
+def test_workers_stopped_without_attempts_are_replaced(
+    pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempts that wait for stopped workers run in their replacements."""
+    monkeypatch.setattr("dropflow.engine.runners.pool._STOPPED_SECONDS", 0.2)
+    monkeypatch.setattr("dropflow.engine.runners.pool._LOOK_SECONDS", 0.05)
+    work = Functions(pool, tmp_path / "s", fine="pass")
+    pids = _started(pool)
+    _stop(*pids)
+
+    assert work.run("fine")[0].failure is None
+    until(pool, lambda pool: not {worker.process.pid for worker in pool._workers} & set(pids))
 
 
 def test_a_busy_worker_is_not_ended(pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
