@@ -221,6 +221,11 @@ class App(ABC):
     def __init__(self, template: Template) -> None:
         self.template = template
 
+    @classmethod
+    def uses(cls, argument: Argument, template: Template) -> bool:  # noqa: ARG003 - some look at the whole node
+        """Whether the application itself uses an application argument of its node."""
+        return any(parameter.name == argument.name for parameter in cls.component.parameters)
+
     @cached_property
     def parameters(self) -> Mapping[str, Any]:
         """The values of the component's parameters in this node, typed; read-only.

@@ -28,7 +28,7 @@ from dropflow.apps.resolve import (
 )
 from dropflow.engine.component import Component, Parameter
 from dropflow.errors import BadParameterError
-from dropflow.graph.templates import Kind, Template
+from dropflow.graph.templates import Argument, Kind, Template
 
 __all__ = ["FUNCTION_PARAMETERS", "PyFuncApp", "deliver"]
 
@@ -88,6 +88,11 @@ class PyFuncApp(App):
                 fields=("func_defaults",),
                 where=template.name,
             )
+
+    @classmethod
+    def uses(cls, argument: Argument, template: Template) -> bool:  # noqa: ARG003 - as in App
+        """Any may be an argument of the function."""
+        return True
 
     def check(self) -> None:
         """Refuse a function that is certainly not there; runs and imports nothing of the graph."""

@@ -19,11 +19,13 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, cast
 
+from msgspec.structs import replace
+
 from dropflow.apps.api import App
 from dropflow.apps.lookup import find_absent
 from dropflow.data.registry import store_for
 from dropflow.engine.component import Component
-from dropflow.engine.time_limit import time_limit
+from dropflow.engine.time_limit import TIMEOUT, time_limit
 from dropflow.errors import AppError, DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.exception_text import summary_of
 from dropflow.graph.templates import Kind, Link, Template
@@ -38,6 +40,7 @@ __all__ = [
     "check",
     "finding",
     "findings",
+    "with_time_limit",
 ]
 
 _WHAT_USERS_RAISE = (Exception, SystemExit, GeneratorExit)
@@ -238,7 +241,7 @@ def _errors_of_users(template: Template) -> Iterator[None]:
 
 def _checked_app(template: Template, *, imports: bool) -> App | None:
     """The application of a node, its own checks done; None where only importing it can tell."""
-    time_limit(template)
+    time_limit(with_time_limit(template))
     if imports or _ours(template):
         application = app_for(template)
         with _errors_of_users(template):
@@ -268,6 +271,26 @@ def _may_skip(template: Template) -> bool:
     except DropflowError:
         return True
     return not ours or _import_ours(ours).skips
+
+
+def with_time_limit(template: Template) -> Template:
+    """`template`, its ``timeout`` as a field of the node where the graph has it as an application argument.
+
+    Graphs write the fields of every node in either place. The argument stays what it is where the application itself
+    may use it: a function with an argument of that name, a class of users, a command that mentions it.
+    """
+    field = template.argument(TIMEOUT.name)
+    if (
+        template.kind is Kind.DATA
+        or field is None
+        or field.is_port
+        or field.parameter_type != "ApplicationArgument"
+        or not (ours := _ours(template))
+        or _import_ours(ours).uses(field, template)
+    ):
+        return template
+    taken = replace(field, parameter_type=TIMEOUT.parameter_type)
+    return replace(template, arguments=tuple(taken if one is field else one for one in template.arguments))
 
 
 def app_components() -> tuple[Component, ...]:

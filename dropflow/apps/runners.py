@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from dropflow.apps.execute import LocalExecutor
-from dropflow.apps.registry import app_class
+from dropflow.apps.registry import app_class, with_time_limit
 from dropflow.engine.api import ExecutorSpec, Runner
 from dropflow.engine.runners.inline import InlineRunner
 from dropflow.engine.runners.mixed import MixedRunner
@@ -55,7 +55,7 @@ def make_runner(
     spec = ExecutorSpec(
         session=session or directory.name,
         directory=str(directory),
-        templates=graph.templates,
+        templates=tuple(with_time_limit(template) for template in graph.templates),
         links=graph.links,
         prefix=graph.prefix,
     )

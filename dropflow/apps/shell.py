@@ -38,7 +38,7 @@ from dropflow.apps.placeholders import PIECE, Filling, appended, mentions_argume
 from dropflow.engine.component import Component, Parameter
 from dropflow.engine.parameters import find, is_empty
 from dropflow.errors import AppError, BadParameterError
-from dropflow.graph.templates import Kind, Template
+from dropflow.graph.templates import Argument, Kind, Template
 
 __all__ = ["BashShellApp", "StreamingInputBashApp", "StreamingInputOutputBashApp", "StreamingOutputBashApp"]
 
@@ -119,6 +119,14 @@ class BashShellApp(App):
                 f"the node '{template.name}' has no command",
                 hint="fill in the field 'command' of this node",
             )
+
+    @classmethod
+    def uses(cls, argument: Argument, template: Template) -> bool:
+        """Whether the command mentions the argument, or it may be added to the command."""
+        fields = template.arguments
+        if any(isinstance(field.value, str) and f"{{{argument.name}}}" in field.value for field in fields):
+            return True
+        return argument.positional or any(find(fields, name) for name in ("argumentPrefix", "paramValueSeparator"))
 
     def run(self, context: Context) -> None:
         """Fill in the placeholders and run the command.

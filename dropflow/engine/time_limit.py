@@ -14,7 +14,9 @@ TIMEOUT = Parameter(
     minimum=0.0,
     maximum=1e9,
     parameter_type="ComponentParameter",
-    description="Seconds that one attempt may take; then it is stopped and has failed. 0 for no limit.",
+    description="Seconds that one attempt may take; then it is stopped and has failed. 0 for no limit. An application "
+    "argument of this name is the same, unless the application uses it itself: a Python function, a class of users, "
+    "a command that mentions {timeout} or has its arguments added.",
 )
 
 _ANY_APP = Component(
@@ -25,7 +27,8 @@ _ANY_APP = Component(
 def time_limit(template: Template) -> float:
     """Seconds that an attempt of `template` may take; 0 for no limit.
 
-    An application argument of that name, and a port, belong to the application itself.
+    An application argument of that name, and a port, belong to the application itself;
+    `dropflow.apps.registry.with_time_limit` makes it a field of the node where the application does not use it.
 
     Raises
     ------

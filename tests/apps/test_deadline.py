@@ -9,6 +9,7 @@ import pytest
 
 from dropflow import local
 from dropflow.apps.api import Context
+from dropflow.apps.registry import with_time_limit
 from dropflow.engine.api import Outcome, Task
 from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.engine.time_limit import time_limit
@@ -191,3 +192,39 @@ def test_an_argument_of_the_application_is_no_limit() -> None:
     assert limit(value="x", usage="InputPort") == 0
     with pytest.raises(BadParameterError, match="timeout"):
         limit(value="x")
+
+
+@pytest.mark.parametrize(
+    ("component", "fields", "expected"),
+    [
+        ("dlg.apps.simple.SleepApp", {}, 0.3),
+        ("dlg.apps.bash_shell_app.BashShellApp", {"command": "sleep 3"}, 0.3),
+        ("dlg.apps.bash_shell_app.BashShellApp", {"command": "ping -w {timeout} x"}, 0.0),
+        ("dlg.apps.bash_shell_app.BashShellApp", {"command": "ping", "argumentPrefix": "--"}, 0.0),
+        ("dlg.apps.pyfunc.PyFuncApp", {"func_name": "len"}, 0.0),
+        ("dlg.apps.simple.DictGatherApp", {}, 0.0),
+        ("dlg.apps.simple.UrlRetrieveApp", {"url": "http://x"}, 0.0),
+        ("users.own.App", {}, 0.0),
+    ],
+)
+def test_a_timeout_among_the_application_arguments(component: str, fields: dict[str, str], expected: float) -> None:
+    """It limits the attempts of a built-in application that does not use it itself."""
+    timeout = Argument(name="timeout", value=0.3, type="Float", parameter_type="ApplicationArgument")
+    others = (Argument(name=name, value=value) for name, value in fields.items())
+    template = Template(key="a", name="a", kind=Kind.APP, component=component, arguments=(*others, timeout))
+
+    assert time_limit(with_time_limit(template)) == expected
+
+
+@pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
+def test_a_run_keeps_a_limit_among_the_application_arguments(tmp_path: Path, kind: str) -> None:
+    """The attempt is stopped with every runner."""
+    builder = GraphBuilder("g")
+    arguments = (
+        Argument(name="sleep_time", value=600.0, type="Float", parameter_type="ApplicationArgument"),
+        Argument(name="timeout", value=0.05, type="Float", parameter_type="ApplicationArgument"),
+    )
+    builder.app("app", component="dlg.apps.simple.SleepApp", arguments=arguments)
+    result = local.run(builder.build(), directory=tmp_path, runner=kind, workers=1)
+
+    assert [failure.text for failure in result.failures] == [LATE]

@@ -8,7 +8,7 @@ from dropflow.apps.builtin.copy import BUFSIZE, copy_all
 from dropflow.apps.exchange import give, usable, value_of, values_of
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.engine.parameters import is_empty
-from dropflow.graph.templates import Kind
+from dropflow.graph.templates import Argument, Kind, Template
 
 __all__ = ["ArrayGatherApp", "DictGatherApp", "GenericGatherApp"]
 
@@ -82,6 +82,11 @@ class DictGatherApp(App):
             Port(name="dict", usage="OutputPort", type="Object.dict", description="The dictionary."),
         ),
     )
+
+    @classmethod
+    def uses(cls, argument: Argument, template: Template) -> bool:  # noqa: ARG003 - as in App
+        """All become entries of the dictionary."""
+        return True
 
     def run(self, context: Context) -> None:
         """Collect."""
