@@ -6,6 +6,7 @@ The session directory is described in ``docs/reference/session-directory.md``.
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from socket import gethostname
 from time import gmtime, strftime
 from typing import Any
 
@@ -29,9 +30,10 @@ from dropflow.ids import safe_name
 from dropflow.problems import refuse_errors
 from dropflow.states import SessionState
 
-__all__ = ["RUNNERS", "new_directory", "prepare_directory", "refuse_unusable", "run", "summary"]
+__all__ = ["RUNNERS", "new_directory", "placement_notes", "prepare_directory", "refuse_unusable", "run", "summary"]
 
 _OURS = ("files", "logs", "results", "tmp", "graph.dfg", "journal.dfj", "summary.json")
+_SHOWN_HOSTS = 8
 
 
 def run(
@@ -89,6 +91,7 @@ def run(
             on_statistics=on_statistics,
             check_invariants=check_invariants,
         )
+        session.notes += placement_notes(graph)
         if on_session is not None:
             on_session(session)
         result = session.run()
@@ -112,6 +115,16 @@ def refuse_unusable(graph: PhysicalGraph) -> None:
         A component is unknown, or a parameter cannot be used: all findings at once.
     """
     refuse_errors(check(graph.templates, graph.links), name=graph.name)
+
+
+def placement_notes(graph: PhysicalGraph) -> tuple[str, ...]:
+    """A note that names the hosts of a placed graph, if any of them is not this machine; else nothing."""
+    here = {"localhost", "127.0.0.1", "::1", gethostname()}
+    others = sorted({place for place in graph.places if not here & {place, place.partition(":")[0]}})
+    if not others:
+        return ()
+    more = f" and {len(others) - _SHOWN_HOSTS} more" if len(others) > _SHOWN_HOSTS else ""
+    return (f"the graph names other hosts ({', '.join(others[:_SHOWN_HOSTS])}{more}): everything runs on this machine",)
 
 
 def summary(result: SessionResult) -> dict[str, Any]:

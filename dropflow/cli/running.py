@@ -81,6 +81,8 @@ def run_graph(
     if parts is not None:
         wanted = partition(wanted, PartitionOptions(parts=parts))
     local.refuse_unusable(wanted)  # before an earlier run in the same directory is cleared away
+    for note in local.placement_notes(wanted):
+        output.note(note)
     directory = local.prepare_directory(Path(keep)) if keep else local.new_directory(wanted)
     with _Signals() as signals, progress_for(quiet=output.kind is OutputKind.QUIET) as progress:
         result = local.run(

@@ -174,6 +174,24 @@ def test_a_partitioned_graph_runs_as_well(dropflow: Dropflow, examples: Path) ->
     assert done.json["states"]["COMPLETED"] == 67
 
 
+@pytest.mark.parametrize(
+    ("hosts", "named"),
+    [("far-1,far-2:8000:1111:2222", "far-1, far-2:8000:1111:2222"), ("localhost,localhost:8001", "")],
+)
+def test_a_graph_that_names_other_hosts_runs_here_with_a_note(
+    dropflow: Dropflow, examples: Path, tmp_path: Path, hosts: str, named: str
+) -> None:
+    """One note in the answer and on standard error names the hosts that are not this machine."""
+    placed = tmp_path / "placed.json"
+    dropflow("map", examples / "nested-scatter-gather.graph", "--nodes", hosts, "-o", placed)
+    done = dropflow("run", placed, "--output", "json")
+    expected = f"the graph names other hosts ({named}): everything runs on this machine"
+
+    assert done.json["states"]["COMPLETED"] == 67
+    assert done.json["notes"] == ([expected] if named else [])
+    assert done.err.count("everything runs on this machine") == bool(named)
+
+
 @pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_cancels_cleanly(
