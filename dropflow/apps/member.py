@@ -1,9 +1,10 @@
 """Objects that travel through a graph: constructors and member functions.
 
-A constructor (``func_name`` ends with ``__init__`` or names a class) puts the new object on its port ``self``. A member
-function gets it through its port ``self``, is called on it, and passes it on, as the call has left it, through an
-output port ``self`` if it has one; what the call returned goes to the other outputs. Objects travel pickled by value
-where their class cannot be imported, so classes defined in ``func_code`` work.
+A constructor (``func_name`` ends with ``__init__`` or names a class) puts the new object on its port ``self``. A bare
+``__init__``, or the bare name of a class, means the class that ``base_name`` names. A member function gets the object
+through its port ``self``, is called on it, and passes it on, as the call has left it, through an output port ``self``
+if it has one; what the call returned goes to the other outputs. Objects travel pickled by value where their class
+cannot be imported, so classes defined in ``func_code`` work.
 """
 
 from collections.abc import Callable, Collection
@@ -15,7 +16,7 @@ from dropflow.apps.binding import Bound, Signature, bind
 from dropflow.apps.function import FUNCTION_PARAMETERS, PyFuncApp, deliver
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.errors import AppError
-from dropflow.graph.templates import Kind
+from dropflow.graph.templates import Kind, Template
 from dropflow.states import DropState
 
 __all__ = ["SELF", "PythonMemberFunction"]
@@ -46,6 +47,12 @@ class PythonMemberFunction(PyFuncApp):
             Port(name=SELF, usage="InputOutput", type="Object.self", encoding=_ENCODING, description="The object."),
         ),
     )
+
+    def __init__(self, template: Template) -> None:
+        super().__init__(template)
+        base = str(self.parameters["base_name"]).strip()
+        if base and self.function_name in ("__init__", base.rpartition(".")[2]):
+            self.function_name = f"{base}.__init__"  # the constructor of the class that base_name names
 
     def check(self) -> None:
         """Refuse a constructor that is certainly not there; members are looked up on the object that comes in."""

@@ -237,7 +237,8 @@ def _parts(name: str) -> tuple[str, list[str]]:
 
 
 def _builtin(parts: list[str]) -> Any:
-    return _walk(builtins, parts) if hasattr(builtins, parts[0]) else None
+    is_there = parts[0] not in ("__init__", "__class__") and hasattr(builtins, parts[0])  # those of the module itself
+    return _walk(builtins, parts) if is_there else None
 
 
 def _refuse_short(name: str, parts: list[str], where: str) -> None:

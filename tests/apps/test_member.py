@@ -62,3 +62,21 @@ def test_a_member_without_a_result_passes_the_object_on_only_at_self(tmp_path: P
 def test_what_can_be_wrong_with_the_object(tmp_path: Path, name: str, content: Any, text: str) -> None:
     """A member that does not exist, and an object that was never made, are said as such."""
     assert text in node(tmp_path, name, inputs=[("self", content)]).failure.text
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "code"),
+    [
+        ("__init__", "fractions.Fraction", ""),
+        ("Fraction", "fractions.Fraction", ""),
+        ("__init__", "Counter", COUNTER),
+        ("Counter", "anything.Counter", COUNTER),
+    ],
+)
+def test_base_name_says_which_class_is_made(tmp_path: Path, name: str, base: str, code: str) -> None:
+    """A bare `__init__`, or the bare name of a class, means the class that base_name names."""
+    values = {"func_name": name, "base_name": base, "func_code": code}
+    fields = tuple(Argument(name=key, value=value) for key, value in values.items())
+    made = try_app(CLASS, tmp_path, outputs=("self",), fields=fields, category="PythonMemberFunction")
+
+    assert type(made.values[0]).__name__ == base.rpartition(".")[2]

@@ -33,7 +33,7 @@ def graph(
     for field in wanted["fields"]:
         field["type"] = (types or {}).get(field["name"], field.get("type", "String"))
         field["encoding"] = (encodings or {}).get(field["name"], field.get("encoding", ""))
-        if field["name"] not in ("dropclass", "func_name", "func_code", "command", "io"):
+        if field["name"] not in ("dropclass", "func_name", "func_code", "base_name", "command", "io"):
             field["parameterType"] = "ApplicationArgument"
     if alone:
         return document([wanted], [])
@@ -92,6 +92,14 @@ HERE: dict[str, tuple[bytes, str]] = {
     "function of a module that is missing": (graph("PyFuncApp", func_name="nosuchmodule.f"), "DF106"),
     "function that its module does not have": (graph("PyFuncApp", func_name="json.dumpz"), "DF104"),
     "function that a compiled module does not have": (graph("PyFuncApp", func_name="math.sqroot"), "DF104"),
+    "class of base_name whose module is missing": (
+        graph("PythonMemberFunction", func_name="__init__", base_name="nosuchmodule.K"),
+        "DF106",
+    ),
+    "class of base_name that its module does not have": (
+        graph("PythonMemberFunction", func_name="Nope", base_name="json.Nope"),
+        "DF104",
+    ),
     "variable that is not set": (
         graph("DALiuGEApp", dropclass="dlg.apps.simple.SleepApp", sleep_time="$DLG_NOT_SET_HERE"),
         "DF104",
