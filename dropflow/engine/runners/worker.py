@@ -152,7 +152,7 @@ class _Worker:
         return None
 
     def _settle_output(self) -> None:
-        """Wait until the pool has read what was written to descriptors 1 and 2, and mend them if they were closed."""
+        """Wait until the pool has read what was written to descriptors 1 and 2, and reopen closed ones."""
         for seconds in _UNREAD_SECONDS:
             fcntl.ioctl(self._output, termios.FIONREAD, self._unread)
             if not any(self._unread):
