@@ -39,7 +39,12 @@ def check(core: Core) -> None:
     for drop, cause in core.causes.items():
         _hold(states[drop] is DropState.ERROR, f"drop {drop} has a cause and is in ERROR")
         known = 0 <= cause < graph.drops and cause not in core.remote
-        _hold(not known or states[cause] is DropState.ERROR, f"the cause of drop {drop} is itself in ERROR")
+        # Another node may be unable to get the content of a drop that completed here: then this drop is the cause.
+        is_out_of_reach = bool(core.remote) and states[cause] is DropState.COMPLETED if known else False
+        _hold(
+            not known or is_out_of_reach or states[cause] is DropState.ERROR,
+            f"the cause of drop {drop} is itself in ERROR, or out of reach of another node",
+        )
 
 
 def _check_streaming(core: Core, states: list[DropState]) -> None:

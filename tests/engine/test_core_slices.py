@@ -350,6 +350,17 @@ def test_a_foreign_cause_is_kept() -> None:
     assert {row_of_foreign(cause) for cause in core.causes.values()} == {77}
 
 
+def test_content_that_another_node_cannot_get_is_a_cause() -> None:
+    """A drop that completed here may be the cause of errors: another node could not get its content."""
+    graph, _, core = _two("a -> B -> x", "B")
+    core.handle([Begin(), Finished(row(graph, "a"), 1)])
+    core.handle([Reported(row(graph, "B"), DropState.ERROR, row(graph, "a"))])
+
+    assert core.cause(row(graph, "x")) == row(graph, "a")
+    assert core.state(row(graph, "a")) is DropState.COMPLETED
+    check(core)
+
+
 def test_a_lost_node_ends_the_session() -> None:
     """What runs is aborted, what is not settled is CANCELLED, and the session is FAILED."""
     graph, _, core = _two("x -> A -> b, C -> d", "x")
