@@ -44,21 +44,13 @@ def partition(
     The partitioned graph goes to FILE. With -o - it goes to standard output, and takes the place of the answer.
     """
     from dropflow.cli.sink import format_for
-    from dropflow.cli.source import component_options, note_problems, translate_source
     from translator.options import PartitionOptions
     from translator.partition.registry import partition as cut
 
     if target is not None:
         form = format_for(target, form)
-    done = translate_source(
-        graph,
-        configuration=configuration,
-        settings=settings,
-        prefix=prefix,
-        components=component_options(elsewhere=True),
-    )
-    note_problems(output, done.problems)
-    _answer(output, cut(done.graph, PartitionOptions(algorithm=algorithm, parts=parts)), algorithm, target, form)
+    translated = _translated(output, graph, configuration=configuration, settings=settings, prefix=prefix)
+    _answer(output, cut(translated, PartitionOptions(algorithm=algorithm, parts=parts)), algorithm, target, form)
     return Exit.FINISHED
 
 
@@ -90,13 +82,29 @@ def map_command(
     A graph that has no parts yet is cut into one part per node first.
     """
     from dropflow.cli.sink import format_for
-    from dropflow.cli.source import component_options, note_problems, translate_source
     from translator.options import PartitionOptions
     from translator.partition.registry import partition as cut
     from translator.placement import place
 
     if target is not None:
         form = format_for(target, form)
+    translated = _translated(output, graph, configuration=configuration, settings=settings, prefix=prefix)
+    names = [name.strip() for name in nodes.split(",")]
+    parted = translated
+    if parted.parts == 1:
+        parted = cut(parted, PartitionOptions(algorithm=algorithm, parts=len(names)))
+    else:
+        algorithm = "an earlier command"
+    _answer(output, place(parted, names), algorithm, target, form)
+    return Exit.FINISHED
+
+
+def _translated(
+    output: "Output", graph: str, *, configuration: str | None, settings: tuple[str, ...], prefix: str
+) -> "PhysicalGraph":
+    """Return the physical graph to cut; what only this host lacks is a warning, because it may run elsewhere."""
+    from dropflow.cli.source import component_options, note_problems, translate_source
+
     done = translate_source(
         graph,
         configuration=configuration,
@@ -105,14 +113,7 @@ def map_command(
         components=component_options(elsewhere=True),
     )
     note_problems(output, done.problems)
-    names = [name.strip() for name in nodes.split(",")]
-    parted = done.graph
-    if parted.parts == 1:
-        parted = cut(parted, PartitionOptions(algorithm=algorithm, parts=len(names)))
-    else:
-        algorithm = "an earlier command"
-    _answer(output, place(parted, names), algorithm, target, form)
-    return Exit.FINISHED
+    return done.graph
 
 
 def _answer(output: "Output", graph: "PhysicalGraph", algorithm: str, target: str | None, form: str | None) -> None:

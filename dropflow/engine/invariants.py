@@ -36,13 +36,13 @@ def check(core: Core) -> None:
         _hold(unsettled + core.abroad > 0, "a running session has a drop, here or elsewhere, that is not settled")
         _check_progress(core, states)
     _hold(not over or unsettled == 0, "nothing is open when the session is over")
+    # Another node may be unable to get the content of a drop that completed here: then this drop is the cause.
+    causes = {DropState.ERROR, DropState.COMPLETED} if core.remote else {DropState.ERROR}
     for drop, cause in core.causes.items():
         _hold(states[drop] is DropState.ERROR, f"drop {drop} has a cause and is in ERROR")
         known = 0 <= cause < graph.drops and cause not in core.remote
-        # Another node may be unable to get the content of a drop that completed here: then this drop is the cause.
-        is_out_of_reach = bool(core.remote) and states[cause] is DropState.COMPLETED if known else False
         _hold(
-            not known or is_out_of_reach or states[cause] is DropState.ERROR,
+            not known or states[cause] in causes,
             f"the cause of drop {drop} is itself in ERROR, or out of reach of another node",
         )
 
