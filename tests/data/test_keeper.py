@@ -132,7 +132,7 @@ def test_a_part_begins_with_a_file_of_its_own(tmp_path: Path) -> None:
 
 
 def test_uncommitted_parts_are_private(keeper: LocalKeeper, tmp_path: Path) -> None:
-    """Nobody else can enter the directory of parts, and one that another user made is refused."""
+    """No other user can enter the directory of parts, and one that another user made is refused."""
     assert keeper.workspace.tmp.stat().st_mode & 0o777 == 0o700
     (tmp_path / "open" / "tmp").mkdir(parents=True)
     (tmp_path / "open" / "tmp").chmod(0o777)
@@ -220,7 +220,7 @@ def test_a_commit_that_fails_names_the_place(keeper: LocalKeeper, node: Node, sl
 def test_a_drop_does_not_destroy_what_another_has_written(
     keeper: LocalKeeper, node: Node, slot: Slots, contents: tuple[bytes | dict[str, bytes], ...]
 ) -> None:
-    """The later one fails, and says who was first; the file of the first stays whole. The drop itself may try again."""
+    """The later drop fails and names the first; the file of the first stays whole. The drop itself may try again."""
     template = node(FILE, filepath="x")
     first, second = (_part(template, slot(drop=drop), content) for drop, content in zip((1, 2), contents, strict=True))
     again = _part(template, slot(drop=1, attempt=2), contents[0])

@@ -403,7 +403,7 @@ def test_sessions_on_a_silent_node_are_not_known_and_others_go_on(world: World) 
 
 
 def test_a_watcher_hears_that_a_node_is_silent(world: World) -> None:
-    """Who waits for news when a node falls silent is told; nobody waits for ever."""
+    """A watcher is told when a node falls silent, and does not wait for ever."""
     world.node("n1")
     two = world.node("n2")
     island = world.composite("n1", "n2")
