@@ -275,13 +275,20 @@ def test_bodies_share_a_budget_while_they_are_received() -> None:
         (other,) = [each for each in both if each is not refused]
         other.sendall(b"x")
         assert other.recv(65536).startswith(b"HTTP/1.1 200")
-        third = stack.enter_context(_connected(server))
-        third.sendall(head + bytes(3 * MEGABYTE))
-        taken = third.recv(65536)
+        # The server gives the room back after it has sent the answer, so an upload right behind it may still be refused.
+        while not _upload(server, head + bytes(3 * MEGABYTE)).startswith(b"HTTP/1.1 200"):
+            pass
 
     assert told.startswith(b"HTTP/1.1 503")
     assert b"\nRetry-After: 5" in told
-    assert taken.startswith(b"HTTP/1.1 200")
+
+
+def _upload(server: Server, request: bytes) -> bytes:
+    """Return the first bytes of the answer to a request on a connection of its own; none if that is reset."""
+    with _connected(server) as connection, suppress(ConnectionResetError, BrokenPipeError):
+        connection.sendall(request)
+        return connection.recv(65536)
+    return b""
 
 
 def test_a_budget_gives_back_what_was_taken() -> None:
