@@ -275,7 +275,7 @@ def test_bodies_share_a_budget_while_they_are_received() -> None:
         (other,) = [each for each in both if each is not refused]
         other.sendall(b"x")
         assert other.recv(65536).startswith(b"HTTP/1.1 200")
-        # The server gives the room back after it has sent the answer, so an upload right behind it may still be refused.
+        # The server gives the room back after the answer, so the next upload may still be refused.
         while not _upload(server, head + bytes(3 * MEGABYTE)).startswith(b"HTTP/1.1 200"):
             pass
 
