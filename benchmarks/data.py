@@ -1,7 +1,7 @@
 """What contents and attempts cost; prints one JSON object.
 
 ``contents``
-    One content written by an attempt, committed by the keeper and read back, in GB/s, at three sizes, for a memory
+    One content written by an attempt, committed by the repository and read back, in GB/s, at three sizes, for a memory
     drop (in its handle while small, in shared memory above) and a file drop. References of the same run: a copy of
     the bytes in memory, and a plain file written, renamed and read. Ratios are dropflow's time over the reference's.
 ``values``
@@ -38,9 +38,9 @@ from dropflow.apps.encodings import decode, encode
 from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
 from dropflow.data.content import view
-from dropflow.data.keeper import LocalKeeper
 from dropflow.data.memory import SMALL
 from dropflow.data.registry import store_for
+from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
 from dropflow.engine.api import ExecutorSpec, Handle, Input, Output, Task
 from dropflow.graph.templates import Argument, Kind, Link, Template
@@ -72,7 +72,7 @@ def best(work: Callable[[], Any], repeat: int, loops: int) -> float:
     return min(seconds)
 
 
-def contents(keeper: LocalKeeper, repeat: int) -> list[dict[str, Any]]:
+def contents(repository: LocalRepository, repeat: int) -> list[dict[str, Any]]:
     """Write, commit and read, for the classes of data drops."""
     rows = []
     for size in SIZES:
@@ -80,17 +80,17 @@ def contents(keeper: LocalKeeper, repeat: int) -> list[dict[str, Any]]:
         loops = max(1, min(_LOOP // size, 2_000))
 
         def through(template: Template, body: bytes = body) -> None:
-            part = store_for(template).part(Slot(keeper.workspace, "o", 1, 1, 0))
+            part = store_for(template).part(Slot(repository.workspace, "o", 1, 1, 0))
             part.write(body)
-            content = keeper.commit(1, 1, template, part.finish())
+            content = repository.commit(1, 1, template, part.finish())
             assert len(bytes(view(content))) == len(body)  # noqa: S101 - a benchmark of something that works
             if content.kind == "shm":
-                keeper.release(1, template, content)
+                repository.release(1, template, content)
 
         def plain(body: bytes = body) -> None:
-            path = keeper.workspace.files / "plain"
-            (keeper.workspace.files / "plain.part").write_bytes(body)
-            (keeper.workspace.files / "plain.part").replace(path)
+            path = repository.workspace.files / "plain"
+            (repository.workspace.files / "plain.part").write_bytes(body)
+            (repository.workspace.files / "plain.part").replace(path)
             assert len(path.read_bytes()) == len(body)  # noqa: S101 - as above
 
         copy = best(lambda body=body: bytes(bytearray(body)), repeat, loops)  # type: ignore[misc]
@@ -248,16 +248,16 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     repeat = parser.parse_args().repeat
     with tempfile.TemporaryDirectory() as directory:
-        keeper = LocalKeeper(directory, "benchmark", SystemClock())
+        repository = LocalRepository(directory, "benchmark", SystemClock())
         result = {
             "benchmark": "data",
             "small_bytes": SMALL,
-            "contents": contents(keeper, repeat),
+            "contents": contents(repository, repeat),
             "values": values(repeat),
-            "threshold": threshold(keeper.workspace.shared, repeat),
+            "threshold": threshold(repository.workspace.shared, repeat),
             "attempts": attempts(directory, repeat),
         }
-        keeper.close()
+        repository.close()
     print(json.dumps(result, indent=2))
 
 

@@ -1,4 +1,4 @@
-"""One graph on this machine: the catalogue, a keeper, a runner and a session, put together.
+"""One graph on this machine: the catalogue, a repository, a runner and a session, put together.
 
 The session directory is described in ``docs/reference/session-directory.md``.
 """
@@ -17,7 +17,7 @@ from dropflow.apps.runners import RUNNERS, make_runner
 from dropflow.apps.streams import streaming_links
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.faults import refused
-from dropflow.data.keeper import LocalKeeper
+from dropflow.data.repository import LocalRepository
 from dropflow.engine.journal import Journal, JournalHeader
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
@@ -74,14 +74,14 @@ def run(
     """
     time = clock or SystemClock()
     refuse_unusable(graph)
-    keeper = LocalKeeper(directory, directory.name, time, graph)
+    repository = LocalRepository(directory, directory.name, time, graph)
     try:
         save(graph, directory / "graph.dfg")
         streams = streaming_links(graph)
         header = JournalHeader(directory.name, digest(graph), time.now(), streams)
         session = Session(
             graph,
-            keeper,
+            repository,
             make_runner(graph, directory, runner, workers),
             session=directory.name,
             directory=str(directory),
@@ -96,7 +96,7 @@ def run(
             on_session(session)
         result = session.run()
     finally:
-        keeper.close()
+        repository.close()
     try:
         (directory / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary(result)), indent=2))
     except OSError as error:

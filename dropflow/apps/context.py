@@ -15,7 +15,7 @@ from dropflow.apps.outputs import AttemptOutput
 from dropflow.apps.plans import AppPlan, Plans, text_or_none
 from dropflow.clock import Clock
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import Handle, Opening, Task
+from dropflow.engine.api import Handle, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
 from dropflow.errors import CancelledRunError
 from dropflow.graph.templates import Argument
@@ -42,7 +42,7 @@ class Attempt:
         "_skipped",
         "_wakers",
         "clock",
-        "on_opening",
+        "on_stream_opened",
         "plan",
         "plans",
         "task",
@@ -57,14 +57,14 @@ class Attempt:
         workspace: Workspace,
         clock: Clock,
         log: DropLog,
-        on_opening: Callable[[Opening], None],
+        on_stream_opened: Callable[[StreamOpened], None],
     ) -> None:
         self.task = task
         self.plan = plan
         self.plans = plans
         self.workspace = workspace
         self.clock = clock
-        self.on_opening = on_opening
+        self.on_stream_opened = on_stream_opened
         self._log = log
         self._inputs: list[AttemptInput] | None = None
         self._outputs: list[AttemptOutput] | None = None
@@ -196,7 +196,7 @@ class Attempt:
             wake()
 
     def forsake(self) -> None:
-        """Let nothing come of it when it ends after all: it was given up, and its outcome told already."""
+        """Let nothing come of it when it ends after all: it was given up, and its result told already."""
         self._forsaken = True
 
     def on_stop(self, wake: Callable[[], None]) -> None:

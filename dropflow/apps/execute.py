@@ -1,6 +1,6 @@
-"""The executor: runs one attempt from its task to its outcome, in whichever process and thread it is called.
+"""The executor: runs one attempt from its task to its result, in whichever process and thread it is called.
 
-It commits nothing. What an attempt wrote is under temporary names when its outcome leaves here, and gone when the
+It commits nothing. What an attempt wrote is under temporary names when its result leaves here, and gone when the
 attempt failed.
 """
 
@@ -20,7 +20,7 @@ from dropflow.apps.plans import Plans
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import ExecutorSpec, Opening, Outcome, Task
+from dropflow.engine.api import AttemptResult, ExecutorSpec, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
 from dropflow.engine.runners.descendants import end_descendants
 from dropflow.engine.time_limit import time_limit, timed_out
@@ -65,12 +65,12 @@ class LocalExecutor:
         self._aborted: set[tuple[int, int]] = set()
         self._open = True
         self._limits: dict[int, float] = {}
-        self.on_opening: Callable[[Opening], None] = lambda _: None
-        self.on_overdue: Callable[[Outcome], None] = lambda _: None
-        os.makedirs(self._logs, exist_ok=True)  # noqa: PTH103 - a session without a keeper has none yet
+        self.on_stream_opened: Callable[[StreamOpened], None] = lambda _: None
+        self.on_overdue: Callable[[AttemptResult], None] = lambda _: None
+        os.makedirs(self._logs, exist_ok=True)  # noqa: PTH103 - a session without a repository has none yet
         _ROUTER.install()
 
-    def execute(self, task: Task) -> Outcome:
+    def execute(self, task: Task) -> AttemptResult:
         """Run one attempt to its end.
 
         Raises
@@ -114,25 +114,25 @@ class LocalExecutor:
             limit = self._limits[row] = time_limit(self._plans.templates[row])
         return limit
 
-    def _attempt_within(self, limit: float, task: Task, log: DropLog, started: float) -> Outcome:
+    def _attempt_within(self, limit: float, task: Task, log: DropLog, started: float) -> AttemptResult:
         late = timed_out(limit)
 
         def give_up() -> None:
             running = self._running.get((task.drop, task.attempt))
             if running is not None:
                 running.forsake()
-            self.on_overdue(Outcome(task.drop, task.attempt, failure=failure_of(late), seconds=limit))
+            self.on_overdue(AttemptResult(task.drop, task.attempt, failure=failure_of(late), seconds=limit))
 
         deadline = Deadline(limit, lambda: self.abort(task.drop, task.attempt), give_up)
         try:
             with deadline:
-                outcome = self._attempt(task, log, started)
+                result = self._attempt(task, log, started)
         except CancelledRunError as error:  # it was interrupted while its exception was asked for its text
-            outcome = self._failed(task, error, log, started)
+            result = self._failed(task, error, log, started)
         self._aborted.discard((task.drop, task.attempt))
-        return self._failed(task, late, log, started) if deadline.expired and outcome.failure is not None else outcome
+        return self._failed(task, late, log, started) if deadline.expired and result.failure is not None else result
 
-    def _attempt(self, task: Task, log: DropLog, started: float) -> Outcome:
+    def _attempt(self, task: Task, log: DropLog, started: float) -> AttemptResult:
         try:
             if self._plans.templates[task.template].kind is Kind.DATA:
                 return self._materialise(task, started)
@@ -142,9 +142,11 @@ class LocalExecutor:
                 raise
             return self._failed(task, error, log, started)
 
-    def _run(self, task: Task, log: DropLog, started: float) -> Outcome:
+    def _run(self, task: Task, log: DropLog, started: float) -> AttemptResult:
         plans, key = self._plans, (task.drop, task.attempt)
-        attempt = Attempt(task, plans.app(task.template), plans, self._workspace, self._clock, log, self.on_opening)
+        attempt = Attempt(
+            task, plans.app(task.template), plans, self._workspace, self._clock, log, self.on_stream_opened
+        )
         self._running[key] = attempt
         if key in self._aborted:
             attempt.stop()
@@ -162,7 +164,7 @@ class LocalExecutor:
             del self._running[key]
             self._aborted.discard(key)
             attempt.close()
-        return Outcome(task.drop, task.attempt, handles, skipped, None, self._clock.monotonic() - started)
+        return AttemptResult(task.drop, task.attempt, handles, skipped, None, self._clock.monotonic() - started)
 
     def _end_children(self) -> None:
         """End the processes that an attempt has started: its outputs are committed now."""
@@ -171,10 +173,10 @@ class LocalExecutor:
         if self._owns_process:
             end_descendants()
 
-    def _materialise(self, task: Task, started: float) -> Outcome:
+    def _materialise(self, task: Task, started: float) -> AttemptResult:
         slot = Slot(self._workspace, task.oid, task.drop, task.attempt, 0, self._clock.now())
         handle = self._plans.store(task.template).initial(slot)
-        return Outcome(task.drop, task.attempt, {task.drop: handle}, (), None, self._clock.monotonic() - started)
+        return AttemptResult(task.drop, task.attempt, {task.drop: handle}, (), None, self._clock.monotonic() - started)
 
     def _app(self, row: int) -> App:
         from dropflow.apps.registry import app_for  # noqa: PLC0415 - the catalogue of applications is large
@@ -182,13 +184,13 @@ class LocalExecutor:
         app = self._apps[row] = app_for(self._plans.templates[row])
         return app
 
-    def _failed(self, task: Task, error: BaseException, log: DropLog, started: float) -> Outcome:
+    def _failed(self, task: Task, error: BaseException, log: DropLog, started: float) -> AttemptResult:
         failure = failure_of(error, log_tail=log.tail(_TAIL))
         if not isinstance(error, CancelledRunError):
             log.line("ERROR", failure.text + (f" ({failure.hint})" if failure.hint else ""), self._clock.now())
             if failure.detail.startswith("Traceback"):
                 log.write_bytes(failure.detail.encode(errors="replace"))
-        return Outcome(task.drop, task.attempt, {}, (), failure, self._clock.monotonic() - started)
+        return AttemptResult(task.drop, task.attempt, {}, (), failure, self._clock.monotonic() - started)
 
 
 def _is_ctrl_c() -> bool:

@@ -11,7 +11,7 @@ from dropflow.apps.plans import effective
 from dropflow.data.faults import storage
 from dropflow.data.store import Part, Slot
 from dropflow.data.streams import StreamedPart
-from dropflow.engine.api import Handle, Opening, Output
+from dropflow.engine.api import Handle, Output, StreamOpened
 from dropflow.errors import AppError
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class AttemptOutput:
 
     def _opened(self, stream: Handle) -> None:
         task = self._attempt.task
-        self._attempt.on_opening(Opening(task.drop, task.attempt, self.drop, stream))
+        self._attempt.on_stream_opened(StreamOpened(task.drop, task.attempt, self.drop, stream))
 
     def _slot(self) -> Slot:
         attempt = self._attempt

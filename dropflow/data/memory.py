@@ -135,7 +135,7 @@ class MemoryPart:
         slot = self._slot
         shared = str(slot.workspace.shared)
         # What is kept is written where it stays: the commit then is a rename, and copies nothing.
-        # The keeper makes the directory of shared memory; without one (tests, tools) the disk will do.
+        # The repository makes the directory of shared memory; without one (tests, tools) the disk will do.
         if slot.kept or not os.path.isdir(shared):  # noqa: PTH112 - text
             return self._disk_path()
         return f"{shared}/{slot.drop}-{slot.attempt}-{slot.number}"

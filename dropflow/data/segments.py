@@ -30,7 +30,7 @@ def claim(session: str, root: Path = ROOT) -> Path | None:
         owner = f"{_namespace()}-{os.getpid()}-{_started(os.getpid())}"
         path = root / f"{_PREFIX}-{owner}-{safe_name(session)}"
         number = 0
-        while path.exists():  # a second keeper of the same session in this process
+        while path.exists():  # a second repository of the same session in this process
             number += 1
             path = root / f"{_PREFIX}-{owner}-{safe_name(session)}.{number}"
         path.mkdir(mode=0o700)

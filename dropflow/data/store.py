@@ -1,8 +1,8 @@
 """How a class of data drops takes content: `Store` for the class, `Part` for what one attempt writes.
 
-A part collects the content under a temporary name and is finished into a `Handle`, or abandoned. Making it the content
-of the drop is the keeper's business (`dropflow.data.keeper`), and reading it back that of `dropflow.data.content`;
-neither needs to know the class.
+A part collects the content under a temporary name and is finished into a `Handle`, or abandoned.
+`dropflow.data.repository` makes it the content of the drop, and `dropflow.data.content` reads it back; neither needs to
+know the class.
 """
 
 from collections.abc import Callable

@@ -13,7 +13,7 @@
 Parts that must end outside the session directory are written beside their target, because a rename is atomic only
 within one file system. Other users may be able to write there, too: each such part is alone in a directory that only
 this user can enter, with a name that cannot be guessed. ``tmp`` is as private. The directories are noted in
-``tmp/outside`` before they are made, so that the keeper that closes the session can remove what a killed worker left.
+``tmp/outside`` before they are made, so that the repository can remove what a killed worker left when it is closed.
 """
 
 import os

@@ -2,7 +2,8 @@
 
 The engine decides *when* an attempt runs; an `Executor` (made by `dropflow.apps.execute`) knows *how* to run one; a
 `Runner` knows *where*: in this thread, in a pool of threads, or in worker processes that have built the same executor
-from the same `ExecutorSpec`. A `Keeper` (made by `dropflow.data.keeper`) owns the committed contents of data drops.
+from the same `ExecutorSpec`. A `ContentRepository` (`dropflow.data.repository`) owns the committed contents of data
+drops.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,18 +19,18 @@ from dropflow.states import DropState
 
 __all__ = [
     "Arrival",
-    "Delivery",
+    "AttemptResult",
+    "ContentRepository",
     "Exchange",
     "Executor",
     "ExecutorSpec",
     "Handle",
     "Input",
-    "Keeper",
     "Mail",
-    "Opening",
-    "Outcome",
     "Output",
+    "ResultSink",
     "Runner",
+    "StreamOpened",
     "Task",
     "Told",
 ]
@@ -114,7 +115,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is_ahead: bool = False
 
 
-class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class AttemptResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What came of a task. Nothing is committed yet: `handles` still point at temporary names.
 
     Attributes
@@ -137,7 +138,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     seconds: float = 0.0
 
 
-class Opening(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class StreamOpened(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Said by an attempt while it runs: it has begun to write this output, which may be read from `handle`."""
 
     drop: int
@@ -146,7 +147,7 @@ class Opening(msgspec.Struct, frozen=True, array_like=True, gc=False):
     handle: Handle
 
 
-Delivery = Callable[[Sequence[Opening | Outcome]], None]
+ResultSink = Callable[[Sequence[StreamOpened | AttemptResult]], None]
 """Takes what a runner has to say, in order; called from any thread."""
 
 
@@ -182,13 +183,13 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
 class Executor(Protocol):
     """Runs attempts, one at a time per calling thread. Never raises for what an application does."""
 
-    on_opening: Callable[[Opening], None]
+    on_stream_opened: Callable[[StreamOpened], None]
     """Takes what an attempt opens, in the thread that runs it. Set before the first attempt."""
-    on_overdue: Callable[[Outcome], None]
-    """Takes, in another thread, the outcome of an attempt that took longer than its limit and cannot be stopped:
+    on_overdue: Callable[[AttemptResult], None]
+    """Takes, in another thread, the result of an attempt that took longer than its limit and cannot be stopped:
     `execute` has not returned, and what it returns later does not count. Set before the first attempt."""
 
-    def execute(self, task: Task) -> Outcome:
+    def execute(self, task: Task) -> AttemptResult:
         """Run one attempt to its end."""
         ...
 
@@ -201,7 +202,7 @@ class Executor(Protocol):
         ...
 
 
-class Keeper(Protocol):
+class ContentRepository(Protocol):
     """Owner of the committed contents of a session's data drops. Used by the session's thread only.
 
     Every method that touches a disk may raise `dropflow.errors.StorageError`.
@@ -237,9 +238,9 @@ class Keeper(Protocol):
 
 
 class Runner(Protocol):
-    """A place where attempts run. `submit` never blocks on the work; outcomes come back through `deliver`.
+    """A place where attempts run. `submit` never blocks on the work; results come back through `deliver`.
 
-    Every task that was submitted is answered by one outcome, unless the runner is closed first.
+    Every task that was submitted is answered by one result, unless the runner is closed first.
     """
 
     window: int
@@ -250,7 +251,7 @@ class Runner(Protocol):
         """How many attempts are with a worker or thread now, and not only waiting for one. From any thread."""
         ...
 
-    def start(self, deliver: Delivery) -> None:
+    def start(self, deliver: ResultSink) -> None:
         """Make the place ready. `deliver` may be called from any thread."""
         ...
 

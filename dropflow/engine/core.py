@@ -13,7 +13,7 @@ of a data drop that are not settled yet: at zero its content may go.
 
 Streaming changes when applications run, and never what comes of them. A data drop is *open* while its producer writes
 it and consumers may read what is there. An application runs *ahead* when each of its inputs is complete or open to it;
-its outcome, failure or not, counts when they all are complete. When one of them ends otherwise, or its producer has to
+its result, failure or not, counts when they all are complete. When one of them ends otherwise, or its producer has to
 try again, the application starts over as if it had not begun, with a new attempt that does not count as one of its
 tries.
 """
@@ -259,7 +259,7 @@ class Core:
         return drop in self._running and self._attempts.get(drop, 1) == attempt
 
     def is_ahead(self, drop: int) -> bool:
-        """Whether the attempt of an application reads inputs that are not complete, so that its outcome must wait."""
+        """Whether the attempt of an application reads inputs that are not complete, so that its result must wait."""
         return drop in self._ahead
 
     def restarts(self, drop: int) -> int:
@@ -565,17 +565,17 @@ class Core:
         if self._awaited[drop]:
             return
         producers = self._pred_ptr[drop + 1] - self._pred_ptr[drop]
-        outcome = decide_data(
+        decision = decide_data(
             errors=self._errors.get(drop, 0),
             skips=self._skips.get(drop, 0),
             producers=producers,
             block_skip=self.graph.templates[self._template[drop]].block_skip,
         )
-        if outcome is DropState.COMPLETED:
+        if decision is DropState.COMPLETED:
             self._move(drop, _WRITING)
             self._actions.append(Assemble(drop))
         else:
-            self._work.append((drop, int(outcome), self._causes.get(drop, _NO_CAUSE), _NONE))
+            self._work.append((drop, int(decision), self._causes.get(drop, _NO_CAUSE), _NONE))
 
     def _tell_app(self, drop: int, state: int, cause: int) -> None:
         # An application that has acted already, on fewer inputs than it has, ignores the rest.
@@ -598,18 +598,18 @@ class Core:
             self._run(drop, self._attempts.get(drop, 1))
             return
         template = self.graph.templates[self._template[drop]]
-        outcome = decide_app(
+        decision = decide_app(
             errors=errors,
             skips=skips,
             effective=effective_inputs(template.effective_inputs, self._pred_ptr[drop + 1] - self._pred_ptr[drop]),
             threshold=template.error_threshold,
             block_skip=template.block_skip,
         )
-        if outcome is DropState.WRITING:
+        if decision is DropState.WRITING:
             self._causes.pop(drop, None)
             self._run(drop, self.attempt(drop))
         else:
-            self._work.append((drop, int(outcome), self._causes.pop(drop, _NO_CAUSE), _NONE))
+            self._work.append((drop, int(decision), self._causes.pop(drop, _NO_CAUSE), _NONE))
 
     def _free_inputs(self, app: int) -> None:
         unread = self._unread

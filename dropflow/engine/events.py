@@ -149,7 +149,7 @@ class Assemble(msgspec.Struct, frozen=True, array_like=True, tag="assemble", gc=
 
 
 class Accept(msgspec.Struct, frozen=True, array_like=True, tag="accept", gc=False):
-    """The inputs that this attempt ran ahead of are complete: its outcome counts from now on."""
+    """The inputs that this attempt ran ahead of are complete: its result counts from now on."""
 
     drop: int
     attempt: int

@@ -1,10 +1,10 @@
 """A session: the one thread that owns a core, and the order in which decisions become effects.
 
-It drains the inbox, turns outcomes into events, lets the core decide, and carries the actions out. The order matters in
+It drains the inbox, turns results into events, lets the core decide, and carries the actions out. The order matters in
 one place: contents are committed before the core hears that an attempt has finished, so a consumer never starts on
-data that is not there. To commit a leaf is to keep it: one that cannot be kept is a failure of the attempt. Outcomes of
+data that is not there. To commit a leaf is to keep it: one that cannot be kept is a failure of the attempt. Results of
 attempts that are no longer current are refused before anything is committed, so a commit happens exactly once. The
-outcome of an attempt that ran ahead of its inputs waits until they are complete.
+result of an attempt that ran ahead of its inputs waits until they are complete.
 
 Ready drops wait as integers. Their tasks are built when the runner has room for them.
 """
@@ -18,7 +18,17 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dropflow.clock import Clock
-from dropflow.engine.api import Arrival, Exchange, Handle, Keeper, Mail, Opening, Outcome, Runner, Told
+from dropflow.engine.api import (
+    Arrival,
+    AttemptResult,
+    ContentRepository,
+    Exchange,
+    Handle,
+    Mail,
+    Runner,
+    StreamOpened,
+    Told,
+)
 from dropflow.engine.core import Core
 from dropflow.engine.events import (
     Abort,
@@ -46,7 +56,7 @@ from dropflow.engine.instruments import Instrument, Instruments
 from dropflow.engine.invariants import check
 from dropflow.engine.journal import Journal
 from dropflow.engine.keeping import kept_drops
-from dropflow.engine.question import Question
+from dropflow.engine.owner_call import OwnerCall
 from dropflow.engine.reports import FailureReport, Reporter, SessionResult
 from dropflow.engine.statistics import Attempts, Statistics, snapshot, totals
 from dropflow.engine.streams import Streams
@@ -64,6 +74,9 @@ _PUBLISH_SECONDS = 0.1
 
 T = TypeVar("T")
 
+_Item = StreamOpened | AttemptResult | Mail | Lost | Cancel | OwnerCall[Any, Any]
+"""What comes in through the inbox."""
+
 
 class Session:
     """Executes one graph.
@@ -72,7 +85,7 @@ class Session:
     ----------
     graph : PhysicalGraph
         What is executed.
-    keeper : Keeper
+    repository : ContentRepository
         Owner of the contents of data drops.
     runner : Runner
         Where attempts run.
@@ -105,7 +118,6 @@ class Session:
     # See `dropflow.engine.core.Core`.
     __slots__ = (
         "_announced",
-        "_asking",
         "_began",
         "_check_invariants",
         "_clock",
@@ -122,17 +134,18 @@ class Session:
         "_is_kept",
         "_is_unseen",
         "_journal",
-        "_keeper",
         "_lost",
         "_on_statistics",
         "_outgoing",
         "_over",
         "_owned",
+        "_owner_lock",
         "_parts",
         "_published",
         "_ready",
         "_reason",
         "_reporter",
+        "_repository",
         "_runner",
         "_session",
         "_streams",
@@ -148,7 +161,7 @@ class Session:
     def __init__(
         self,
         graph: PhysicalGraph,
-        keeper: Keeper,
+        repository: ContentRepository,
         runner: Runner,
         *,
         session: str,
@@ -164,7 +177,7 @@ class Session:
         self.graph = graph
         self.core = Core(graph, remote=() if exchange is None else exchange.remote.tolist(), streams=streams)
         self._exchange = exchange
-        self._keeper = keeper
+        self._repository = repository
         self._runner = runner
         self._session = session
         self._directory = directory
@@ -175,7 +188,7 @@ class Session:
         self._instruments = Instruments(instruments, self.notes.append)
         self._on_statistics = on_statistics
         self._check_invariants = check_invariants
-        self._inbox: Inbox[Opening | Outcome | Mail | Lost | Cancel | Question[Any, Any]] = Inbox()
+        self._inbox: Inbox[_Item] = Inbox()
         self._is_kept = kept_drops(graph)
         self._tasks = TaskBuilder(graph, streams, self._is_kept)
         self._template_of = np.ascontiguousarray(graph.template).data
@@ -186,13 +199,13 @@ class Session:
         self._committed: dict[int, Handle] = {}
         self._unrecorded: dict[int, Failure] = {}
         self._outgoing: dict[int, dict[int, Handle]] = {}
-        self._streams = Streams(keeper.discard)
-        self._announced = Streams(keeper.discard)
-        self._early: dict[int, Outcome] = {}
+        self._streams = Streams(repository.discard)
+        self._announced = Streams(repository.discard)
+        self._early: dict[int, AttemptResult] = {}
         self._told: list[Told] = []
         self._lost: list[Lost] = []
         self._reason = ""
-        self._asking = threading.Lock()
+        self._owner_lock = threading.Lock()
         self._owned = False
         self._ready: deque[Run] = deque()
         self._in_flight = 0
@@ -212,37 +225,37 @@ class Session:
         self._inbox.put([Lost(node, failure)])
         self._runner.interrupt()
 
-    def ask(self, question: Callable[["Session"], T]) -> T:
-        """The answer to `question`, put to the session in its own thread between two steps. From any other thread.
+    def call(self, function: Callable[["Session"], T]) -> T:
+        """Return `function(session)`, called in the session's own thread between two steps. From any other thread.
 
         Raises
         ------
         WorldError
-            The session has not come to it in twenty seconds: it waits for a disk, or for a node that takes nothing.
+            The session did not come to the call in twenty seconds: it waits for a disk, or for another node.
         """
-        asked = Question(question)
-        with self._asking:
+        call = OwnerCall(function)
+        with self._owner_lock:
             if self._owned:
-                self._inbox.put([asked])
+                self._inbox.put([call])
             else:
-                asked.answer(self)
-        return asked.wait()
+                call.carry_out(self)
+        return call.wait()
 
     def run(self) -> SessionResult:
         """Execute to the end; the calling thread becomes the session's owner."""
-        with self._asking:
+        with self._owner_lock:
             self._owned = True
         self._began = self._clock.monotonic()
         try:
             self._execute()
             return self._result()
         finally:
-            with self._asking:
+            with self._owner_lock:
                 self._owned = False
-            # Whoever asked in the meantime was promised an answer.
+            # A call that came in the meantime is carried out too.
             for item in self._inbox.drain(0):
-                if isinstance(item, Question):
-                    item.answer(self)
+                if isinstance(item, OwnerCall):
+                    item.carry_out(self)
 
     def _execute(self) -> None:
         try:
@@ -278,23 +291,23 @@ class Session:
         self._tell()
         self._publish()
 
-    def _accept(self, items: Sequence["Opening | Outcome | Mail | Lost | Cancel | Question[Any, Any]"]) -> list[Event]:
+    def _accept(self, items: Sequence[_Item]) -> list[Event]:
         """Events for what came in. The core has not seen them yet, so what they settle is remembered here."""
         events: list[Event] = []
         answered: set[int] = set()
         given_up = False
         for item in items:
-            if isinstance(item, Outcome):
+            if isinstance(item, AttemptResult):
                 self._in_flight -= 1
                 if given_up or item.drop in answered or not self.core.is_current(item.drop, item.attempt):
                     self._throw_away(item)
                     continue
                 answered.add(item.drop)
                 events += self._settled(item)
-            elif isinstance(item, Opening):
+            elif isinstance(item, StreamOpened):
                 events += self._opened_here(item)
-            elif isinstance(item, Question):
-                item.answer(self)
+            elif isinstance(item, OwnerCall):
+                item.carry_out(self)
             elif isinstance(item, Lost | Cancel):
                 if isinstance(item, Lost):
                     self._lost.append(item)
@@ -306,27 +319,27 @@ class Session:
                 events += self._opened(item)
         return events
 
-    def _settled(self, outcome: Outcome) -> list[Event]:
-        if self.core.is_ahead(outcome.drop):
-            self._early[outcome.drop] = outcome
+    def _settled(self, result: AttemptResult) -> list[Event]:
+        if self.core.is_ahead(result.drop):
+            self._early[result.drop] = result
             return []
-        if outcome.failure is None:
-            return [self._commit(outcome)]
-        self._failures[outcome.drop] = outcome.failure
-        return [Failed(outcome.drop, outcome.attempt, outcome.failure)]
+        if result.failure is None:
+            return [self._commit(result)]
+        self._failures[result.drop] = result.failure
+        return [Failed(result.drop, result.attempt, result.failure)]
 
-    def _throw_away(self, outcome: Outcome) -> None:
-        for part in outcome.handles.values():
-            self._keeper.discard(part)
+    def _throw_away(self, result: AttemptResult) -> None:
+        for part in result.handles.values():
+            self._repository.discard(part)
 
-    def _opened_here(self, opening: Opening) -> list[Event]:
+    def _opened_here(self, opened: StreamOpened) -> list[Event]:
         """A stream that an attempt here has begun to write: for consumers, or for the node that its drop lives on."""
-        if not self.core.is_current(opening.drop, opening.attempt):
-            self._keeper.discard(opening.handle)
+        if not self.core.is_current(opened.drop, opened.attempt):
+            self._repository.discard(opened.handle)
             return []
-        streams = self._announced if opening.target in self.core.remote else self._streams
-        streams.add(opening.target, opening.attempt, opening.handle)
-        return [Opened(opening.target, opening.drop, opening.attempt)]
+        streams = self._announced if opened.target in self.core.remote else self._streams
+        streams.add(opened.target, opened.attempt, opened.handle)
+        return [Opened(opened.target, opened.drop, opened.attempt)]
 
     def _opened(self, mail: Mail) -> list[Event]:
         try:
@@ -347,7 +360,7 @@ class Session:
         self._announced.forget_all(event.drop)
         if self._exchange is not None:
             for part in self._exchange.reclaim(event.drop):
-                self._keeper.discard(part)
+                self._repository.discard(part)
         content = arrival.handles.get(event.drop)
         if content is not None:
             self._handles[event.drop] = content
@@ -361,23 +374,23 @@ class Session:
         self._failures[event.drop] = self._unrecorded[event.drop] = failure
         return Reported(event.drop, DropState.ERROR, event.drop, event.attempt)
 
-    def _commit(self, outcome: Outcome) -> Event:
+    def _commit(self, result: AttemptResult) -> Event:
         """Make an attempt's outputs the contents of their drops."""
-        drop, parts = outcome.drop, outcome.handles
+        drop, parts = result.drop, result.handles
         remote = self.core.remote
         away = {target: part for target, part in parts.items() if target in remote} if remote else {}
         here = {target: part for target, part in parts.items() if target not in away} if away else parts
         try:
-            self._place(drop, outcome.attempt, here)
+            self._place(drop, result.attempt, here)
         except DropflowError as error:
             failure = Failure.of(error)
             self._failures[drop] = failure
             for part in away.values():
-                self._keeper.discard(part)
-            return Failed(drop, outcome.attempt, failure)
+                self._repository.discard(part)
+            return Failed(drop, result.attempt, failure)
         if away:
             self._outgoing[drop] = away
-        return Finished(drop, outcome.attempt, outcome.skipped)
+        return Finished(drop, result.attempt, result.skipped)
 
     def _place(self, producer: int, attempt: int, parts: Mapping[int, Handle]) -> None:
         """Commit what a producer wrote to drops that live here: all of it, or nothing.
@@ -389,23 +402,23 @@ class Session:
                 if target != producer and self._tasks.is_shared(target):
                     self._parts.setdefault(target, {})[producer] = part
                 else:
-                    self._hold(target, self._keeper.commit(target, attempt, self._template(target), part))
+                    self._hold(target, self._repository.commit(target, attempt, self._template(target), part))
         except DropflowError:
             # What is written under its final name goes too. It makes room on a full disk for the reason to be written.
             for target, part in parts.items():
                 content = self._handles.pop(target, None)
                 if content is not None:
                     del self._committed[target]
-                    self._keeper.revoke(target, content)
+                    self._repository.revoke(target, content)
                 else:
                     self._parts.get(target, {}).pop(producer, None)
-                    self._keeper.discard(part)
+                    self._repository.discard(part)
             raise
 
     def _hold(self, drop: int, content: Handle) -> None:
         """Remember the content of a drop that lives here, and put it where it outlives this process if it must."""
         if self._is_kept[drop]:
-            content = self._keeper.keep_result(drop, oid(self.graph, drop), self._template(drop), content)
+            content = self._repository.keep_result(drop, oid(self.graph, drop), self._template(drop), content)
         self._handles[drop] = self._committed[drop] = content
 
     def _record(self, events: list[Event]) -> None:
@@ -506,7 +519,7 @@ class Session:
         ordered = [parts[producer] for producer in producers if producer in parts]
         try:
             if ordered:
-                self._hold(drop, self._keeper.assemble(drop, self._template(drop), ordered))
+                self._hold(drop, self._repository.assemble(drop, self._template(drop), ordered))
         except DropflowError as error:
             self._failures[drop] = Failure.of(error)
             return Assembled(drop, self._failures[drop])
@@ -523,7 +536,7 @@ class Session:
             del self._handles[drop]
             return
         try:
-            if self._keeper.release(drop, self._template(drop), handle):
+            if self._repository.release(drop, self._template(drop), handle):
                 del self._handles[drop]
         except DropflowError as error:
             self.notes.append(f"the content of {oid(self.graph, drop)} could not be released: {error}")
@@ -556,7 +569,7 @@ class Session:
     def _result(self) -> SessionResult:
         status = self.core.status
         try:
-            self._keeper.confirm()
+            self._repository.confirm()
         except DropflowError as error:
             self._lost.append(Lost(self._directory, Failure.of(error)))
             status = SessionState.FAILED if status is SessionState.FINISHED else status

@@ -9,7 +9,7 @@ from typing import Any
 
 from dropflow.apps.execute import LocalExecutor
 from dropflow.data.content import read
-from dropflow.engine.api import ExecutorSpec, Handle, Input, Outcome, Output, Task
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, Output, Task
 from dropflow.failure import Failure
 from dropflow.graph.templates import Argument, Kind, Link, Template
 from dropflow.ids import drop_file_name
@@ -57,14 +57,14 @@ class Attempted:
     ----------
     handles : tuple of Handle or None
         One for each output, None if it was skipped or the attempt failed.
-    outcome : Outcome
+    result : AttemptResult
         As the engine gets it.
     log : str
         The log of the drop.
     """
 
     handles: tuple[Handle | None, ...]
-    outcome: Outcome
+    result: AttemptResult
     log: str
 
     @property
@@ -76,9 +76,9 @@ class Attempted:
         AssertionError
             It did not.
         """
-        if self.outcome.failure is None:
+        if self.result.failure is None:
             raise AssertionError("the attempt succeeded")
-        return self.outcome.failure
+        return self.result.failure
 
     @property
     def contents(self) -> list[bytes | None]:
@@ -89,8 +89,8 @@ class Attempted:
         AssertionError
             The attempt failed.
         """
-        if self.outcome.failure is not None:
-            raise AssertionError(f"the attempt failed: {self.outcome.failure.text}\n{self.outcome.failure.detail}")
+        if self.result.failure is not None:
+            raise AssertionError(f"the attempt failed: {self.result.failure.text}\n{self.result.failure.detail}")
         return [None if handle is None else read(handle) for handle in self.handles]
 
     @property
@@ -169,12 +169,12 @@ def try_app(
     )
     executor = LocalExecutor(spec)
     try:
-        outcome = executor.execute(task)
+        result = executor.execute(task)
     finally:
         executor.close()
     log = directory / "logs" / f"{drop_file_name(task.oid)}.log"
-    handles = tuple(outcome.handles.get(output.drop) for output in task.outputs)
-    return Attempted(handles, outcome, log.read_text() if log.exists() else "")
+    handles = tuple(result.handles.get(output.drop) for output in task.outputs)
+    return Attempted(handles, result, log.read_text() if log.exists() else "")
 
 
 def _arguments(fields: Mapping[str, Any] | Iterable[Argument]) -> list[Argument]:

@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Callable
 
-from dropflow.engine.api import ExecutorSpec, Handle, Opening, Outcome, Task
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, StreamOpened, Task
 from dropflow.failure import Failure
 
 __all__ = ["ScriptedExecutor", "build", "refuse"]
@@ -21,17 +21,17 @@ class ScriptedExecutor:
     def __init__(self, spec: ExecutorSpec) -> None:
         self._spec = spec
         self._aborts: dict[tuple[int, int], threading.Event] = {}
-        self.on_opening: Callable[[Opening], None] = lambda _: None
-        self.on_overdue: Callable[[Outcome], None] = lambda _: None
+        self.on_stream_opened: Callable[[StreamOpened], None] = lambda _: None
+        self.on_overdue: Callable[[AttemptResult], None] = lambda _: None
 
-    def execute(self, task: Task) -> Outcome:
+    def execute(self, task: Task) -> AttemptResult:
         """Do what the component's name says."""
         script = self._spec.templates[task.template].component
         if script == "fail":
             failure = Failure(code="DF105", kind="Scripted", text=f"{task.oid} was told to fail", retryable=True)
-            return Outcome(task.drop, task.attempt, failure=failure)
+            return AttemptResult(task.drop, task.attempt, failure=failure)
         if script == "mumble":
-            return Outcome(task.drop, task.attempt, {task.outputs[0].drop: Handle(location="\udcff")})
+            return AttemptResult(task.drop, task.attempt, {task.outputs[0].drop: Handle(location="\udcff")})
         if script == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if script == "exit":
@@ -40,10 +40,10 @@ class ScriptedExecutor:
             aborted = self._aborts.setdefault((task.drop, task.attempt), threading.Event())
             (aborted if script == "hang" else threading.Event()).wait()
             failure = Failure(code="DF105", kind="Aborted", text="aborted")
-            return Outcome(task.drop, task.attempt, failure=failure)
+            return AttemptResult(task.drop, task.attempt, failure=failure)
         body = str(os.getpid()).encode() if script == "pid" else b"".join(_bodies(task))
         part = Handle(body=body, size=len(body))
-        return Outcome(task.drop, task.attempt, {output.drop: part for output in task.outputs})
+        return AttemptResult(task.drop, task.attempt, {output.drop: part for output in task.outputs})
 
     def abort(self, drop: int, attempt: int) -> None:
         """Wake an attempt that hangs."""

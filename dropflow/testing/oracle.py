@@ -7,12 +7,12 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
 
-__all__ = ["outcome"]
+__all__ = ["expected_states"]
 
 C, E, S = DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
 
 
-def outcome(
+def expected_states(
     graph: PhysicalGraph, *, fails: Mapping[int, int], leaves_out: Mapping[int, Sequence[int]]
 ) -> list[DropState]:
     """Final state of every drop.

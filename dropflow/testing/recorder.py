@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from dropflow.engine.api import Handle, Outcome, Task
+from dropflow.engine.api import AttemptResult, Handle, Task
 from dropflow.graph.templates import Template
 
-__all__ = ["FakeKeeper", "FakeRunner"]
+__all__ = ["FakeRepository", "FakeRunner"]
 
 
 class FakeRunner:
@@ -17,17 +17,17 @@ class FakeRunner:
         If given, answers each task at once, in the thread that submits it.
     """
 
-    def __init__(self, answer: Callable[[Task], Outcome] | None = None, *, window: int = 1000) -> None:
+    def __init__(self, answer: Callable[[Task], AttemptResult] | None = None, *, window: int = 1000) -> None:
         self.window = window
         self.busy = 0
         self.tasks: list[Task] = []
         self.aborted: list[int] = []
         self.closed = False
         self._answer = answer
-        self._deliver: Callable[[Sequence[Outcome]], None] | None = None
+        self._deliver: Callable[[Sequence[AttemptResult]], None] | None = None
 
-    def start(self, deliver: Callable[[Sequence[Outcome]], None]) -> None:
-        """Remember where outcomes go."""
+    def start(self, deliver: Callable[[Sequence[AttemptResult]], None]) -> None:
+        """Remember where results go."""
         self._deliver = deliver
 
     def submit(self, tasks: Sequence[Task]) -> None:
@@ -36,11 +36,11 @@ class FakeRunner:
         if self._answer is not None:
             self.deliver([self._answer(task) for task in tasks])
 
-    def deliver(self, outcomes: Sequence[Outcome]) -> None:
-        """Hand outcomes to the session."""
+    def deliver(self, results: Sequence[AttemptResult]) -> None:
+        """Hand results to the session."""
         if self._deliver is None:
             raise AssertionError("the runner was not started")
-        self._deliver(outcomes)
+        self._deliver(results)
 
     def abort(self, drop: int, attempt: int) -> None:  # noqa: ARG002 - one protocol
         """Record."""
@@ -67,7 +67,7 @@ class FakeRunner:
             raise AssertionError(f"unexpected tasks of {[task.oid for task in self.tasks]}")
 
 
-class FakeKeeper:
+class FakeRepository:
     """Keeps handles in dictionaries, and records what was thrown away.
 
     Parameters

@@ -16,7 +16,7 @@ from dropflow.apps.runners import make_runner
 from dropflow.apps.streams import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.faults import refused
-from dropflow.data.keeper import LocalKeeper
+from dropflow.data.repository import LocalRepository
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.events import Lost
 from dropflow.engine.journal import Journal, JournalHeader
@@ -125,7 +125,7 @@ class HostedSession:
         streams = streaming_links(piece.graph)
         self._make_directory()
         try:
-            self._keeper = LocalKeeper(directory, self.name, clock, piece.graph)
+            self._repository = LocalRepository(directory, self.name, clock, piece.graph)
             self._save(piece)
             self.exchange = NodeExchange(
                 piece,
@@ -134,14 +134,14 @@ class HostedSession:
                 links=links,
                 fetchers=fetchers,
                 bells=bells,
-                workspace=self._keeper.workspace,
+                workspace=self._repository.workspace,
                 clock=clock,
                 streams=streams,
                 in_place=in_place,
             )
             self.session = Session(
                 piece.graph,
-                self._keeper,
+                self._repository,
                 make_runner(piece.graph, directory, runner, pool.size, session=self.name, pool=pool),
                 session=self.name,
                 directory=str(directory),
@@ -248,7 +248,7 @@ class HostedSession:
             _log.exception("session %s stopped: this is a bug of dropflow", self.name)
             result = self._broken(error)
         finally:
-            self._keeper.close()
+            self._repository.close()
         self._write_summary(result)
         with self._changed:
             self._finished = self._clock.now()
@@ -299,7 +299,7 @@ class HostedSession:
         """With its logical nodes and failures."""
         course = self._course()
         statistics = self._latest()
-        failures, notes = self.session.ask(lambda live: (live.reports(), tuple(live.notes)))
+        failures, notes = self.session.call(lambda live: (live.reports(), tuple(live.notes)))
         return SessionDetail(
             **course,
             **self._counts(statistics, course["status"]),
@@ -317,7 +317,7 @@ class HostedSession:
     def _latest(self) -> Statistics:
         statistics = self._statistics
         if statistics is None:
-            statistics = self.session.ask(lambda live: snapshot(live.core, 0.0))
+            statistics = self.session.call(lambda live: snapshot(live.core, 0.0))
         return statistics
 
     def _course(self) -> dict[str, Any]:
@@ -398,8 +398,8 @@ class HostedSession:
 
     def _write_end(self) -> None:
         """What a later life of this node is to know."""
-        failures = tuple(picture.failure_info(one, self.piece.node) for one in self.session.ask(Session.reports))
-        held = self.session.ask(Session.held)
+        failures = tuple(picture.failure_info(one, self.piece.node) for one in self.session.call(Session.reports))
+        held = self.session.call(Session.held)
         directory = f"{self.directory}/"
         own = self.piece.is_own
         contents = {row: ContentRecord.of(handle, directory) for row, handle in held.items() if own[row]}

@@ -359,7 +359,7 @@ class NodeManager:
 
     def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
         """A page of the root causes."""
-        reports = self._find(session).session.ask(lambda live: live.reports())
+        reports = self._find(session).session.call(lambda live: live.reports())
         return FailureList.page([picture.failure_info(report, self.name) for report in reports], query)
 
     def log(self, session: str, drop: str) -> Download:
@@ -395,9 +395,9 @@ class NodeManager:
         """Return the name of a drop as part of a path, and its content."""
         hosted = self._find(session)
         name = oid(hosted.piece.graph, row)
-        handle = hosted.session.ask(lambda live: live.handle(row))
+        handle = hosted.session.call(lambda live: live.handle(row))
         if handle is None:
-            state = hosted.session.ask(lambda live: live.core.state(row)).name
+            state = hosted.session.call(lambda live: live.core.state(row)).name
             if state == "COMPLETED" and isinstance(hosted, PastSession):
                 raise GoneError(
                     f"the content of drop {name} {hosted.why_gone(row)}",
@@ -416,7 +416,7 @@ class NodeManager:
     def results(self, session: str) -> ResultList:
         """What the session left for people."""
         hosted = self._find(session)
-        held = hosted.session.ask(lambda live: live.held())
+        held = hosted.session.call(lambda live: live.held())
         return ResultList(results=picture.results(hosted.piece, held, hosted.directory))
 
     def journal(self, session: str) -> Download:

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from dropflow.clock import Clock
-from dropflow.data.keeper import LocalKeeper
+from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Handle
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.core import Core
@@ -243,9 +243,9 @@ class PastSession(_EndedSession):
 
     # As the engine's session.
 
-    def ask(self, question: Callable[["PastSession"], T]) -> T:
-        """The answer to `question`."""
-        return question(self)
+    def call(self, function: Callable[["PastSession"], T]) -> T:
+        """Return `function(self)`."""
+        return function(self)
 
     def handle(self, drop: int) -> Handle | None:
         """The content of a drop, if it is left."""
@@ -366,9 +366,9 @@ class DamagedSession(_EndedSession):
     def _unreadable(self) -> GoneError:
         return GoneError(self.finding, hint=self._hint)
 
-    def ask(self, question: Callable[["DamagedSession"], T]) -> T:
-        """The answer to `question`."""
-        return question(self)
+    def call(self, function: Callable[["DamagedSession"], T]) -> T:
+        """Return `function(self)`."""
+        return function(self)
 
     def reports(self) -> Sequence[FailureReport]:
         """That it cannot be read."""
@@ -389,7 +389,7 @@ def restored(directory: Path, node: str, clock: Clock) -> PastSession:
         except DropflowError as error:
             _log.warning("the end of the session in %s is derived from its journal again: %s", directory, error)
     deployment = read_sealed(directory / _DEPLOYMENT, Deployment)
-    LocalKeeper(directory, deployment.session, clock).close()  # sweeps up what was under way
+    LocalRepository(directory, deployment.session, clock).close()  # sweeps up what was under way
     end = _interrupted(directory, deployment, node)
     try:
         write_end(directory, end)

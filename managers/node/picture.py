@@ -60,8 +60,8 @@ class Live(Protocol):
 class Asked(Protocol):
     """A session that can be asked: one that runs here, or ran before."""
 
-    def ask(self, question: Callable[[Any], T]) -> T:
-        """The answer of its `Live` to `question`."""
+    def call(self, function: Callable[[Any], T]) -> T:
+        """Return what `function` returns of its `Live`."""
         ...
 
 
@@ -127,7 +127,7 @@ def page(session: Asked, piece: Slice, query: DropQuery, *, whole: int) -> DropP
     held = int(piece.is_own.sum())
     if query.node and query.node != piece.node:
         return DropPage(drops=(), total=0, offset=query.offset, limit=query.limit, held=held, whole=whole)
-    states = np.frombuffer(session.ask(lambda live: live.core.states), dtype=np.uint8)
+    states = np.frombuffer(session.call(lambda live: live.core.states), dtype=np.uint8)
     matching = _named(piece, query)
     if query.state:
         wanted = [DropState[name].value for name in _state_names(query.state)]
@@ -148,7 +148,7 @@ def page(session: Asked, piece: Slice, query: DropQuery, *, whole: int) -> DropP
         names = oids(graph, found.astype(np.int32))
         found = found[np.fromiter((name.endswith(query.ending) for name in names), dtype=np.bool_, count=len(names))]
     shown = found[query.offset : query.offset + query.limit].tolist()
-    facts = session.ask(lambda live: {row: (live.core.attempt(row), live.handle(row)) for row in shown})
+    facts = session.call(lambda live: {row: (live.core.attempt(row), live.handle(row)) for row in shown})
     names = oids(graph, np.array(shown, dtype=np.int32))
     drops = tuple(
         _info(piece, row, int(states[row]), *facts[row], name=name) for row, name in zip(shown, names, strict=True)
@@ -210,7 +210,7 @@ def detail_of(session: Asked, piece: Slice, row: int, logs: Path, query: PageQue
         lines = explain(core, row).lines
         return lines, core.attempt(row), live.handle(row), reports[0] if reports else None, core.states
 
-    reasons, attempt, handle, failure, states = session.ask(look)
+    reasons, attempt, handle, failure, states = session.call(look)
     name = oid(graph, row)
     is_app = template.kind is Kind.APP
     links = graph.links

@@ -28,7 +28,7 @@ def test_the_input_goes_one_way_and_the_other_is_skipped(tmp_path: Path, x: int,
 
     assert got.contents[taken] == pickle.dumps(x, protocol=5)
     assert got.contents[1 - taken] is None
-    assert len(got.outcome.skipped) == 1
+    assert len(got.result.skipped) == 1
 
 
 def test_numpy_truth_values(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from dropflow import local
 from dropflow.apps.api import Context
 from dropflow.apps.registry import with_time_limit
-from dropflow.engine.api import Outcome, Task
+from dropflow.engine.api import AttemptResult, Task
 from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.engine.time_limit import time_limit
 from dropflow.errors import BadGraphError, BadParameterError
@@ -32,7 +32,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     found = Bench(tmp_path / "session")
     yield found
     found.close()
-    found.keeper.close()
+    found.repository.close()
 
 
 @pytest.fixture(autouse=True)
@@ -71,13 +71,13 @@ def test_an_attempt_ends_at_its_limit(
         ctx.outputs[0].write(b"x" * 1_000_000)
         run(ctx)
 
-    outcome = bench.run(begin, fields=LIMITED)
+    result = bench.run(begin, fields=LIMITED)
 
-    assert outcome.failure is not None
-    assert (outcome.failure.code, outcome.failure.kind) == ("DF110", "AttemptTimeoutError")
-    assert outcome.failure.text == LATE
-    assert outcome.failure.retryable
-    assert outcome.handles == {}
+    assert result.failure is not None
+    assert (result.failure.code, result.failure.kind) == ("DF110", "AttemptTimeoutError")
+    assert result.failure.text == LATE
+    assert result.failure.retryable
+    assert result.handles == {}
     assert not list((bench.directory / "tmp" / "shm").iterdir())
 
 
@@ -116,13 +116,13 @@ def test_a_thread_that_cannot_be_stopped_is_given_up() -> None:
     class Stuck:
         """Runs until it is released, whatever it is told."""
 
-        on_opening = on_overdue = staticmethod(lambda _: None)
+        on_stream_opened = on_overdue = staticmethod(lambda _: None)
 
-        def execute(self, task: Task) -> Outcome:
+        def execute(self, task: Task) -> AttemptResult:
             if task.drop == 0:
-                self.on_overdue(Outcome(task.drop, task.attempt, seconds=1.0))
+                self.on_overdue(AttemptResult(task.drop, task.attempt, seconds=1.0))
                 release.wait()
-            return Outcome(task.drop, task.attempt, seconds=2.0)
+            return AttemptResult(task.drop, task.attempt, seconds=2.0)
 
         def abort(self, drop: int, attempt: int) -> None:
             """Take no notice."""
@@ -140,7 +140,7 @@ def test_a_thread_that_cannot_be_stopped_is_given_up() -> None:
     stuck.join(60)
     runner.close()
 
-    assert sorted((outcome.drop, outcome.seconds) for outcome in answers.outcomes) == [(0, 1.0), (1, 2.0), (2, 2.0)]
+    assert sorted((result.drop, result.seconds) for result in answers.results) == [(0, 1.0), (1, 2.0), (2, 2.0)]
 
 
 def _sleeper(code: str, *, tries: int = 1) -> PhysicalGraph:

@@ -15,8 +15,8 @@ from dropflow.apps.api import App, Context
 from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
 from dropflow.data.content import read
-from dropflow.data.keeper import LocalKeeper
-from dropflow.engine.api import ExecutorSpec, Handle, Input, Outcome, Output, Task
+from dropflow.data.repository import LocalRepository
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, Output, Task
 from dropflow.errors import AppError, StorageError, UsageError
 from dropflow.graph.templates import Argument, Kind, Link, Template
 from dropflow.ids import drop_file_name
@@ -42,8 +42,8 @@ class Bench:
     """One application with one input drop and one output drop."""
 
     def __init__(self, directory: Path) -> None:
-        self.keeper = LocalKeeper(directory, "trial", SystemClock())
-        self.directory = Path(self.keeper.workspace.directory)
+        self.repository = LocalRepository(directory, "trial", SystemClock())
+        self.directory = Path(self.repository.workspace.directory)
         self.executor: LocalExecutor | None = None
 
     def build(self, **options: Any) -> LocalExecutor:
@@ -71,7 +71,7 @@ class Bench:
         )
         return self.executor
 
-    def run(self, function: Callable[[Context], None], *, given: Handle | None = None, **options: Any) -> Outcome:
+    def run(self, function: Callable[[Context], None], *, given: Handle | None = None, **options: Any) -> AttemptResult:
         """One attempt that does `function`."""
         state, attempt = options.pop("state", DropState.COMPLETED), options.pop("attempt", 1)
         executor = self.executor if self.executor is not None and not options else self.build(**options)
@@ -105,16 +105,16 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     found = Bench(tmp_path / "session")
     yield found
     found.close()
-    found.keeper.close()
+    found.repository.close()
 
 
 def _text(body: str) -> Handle:
     return Handle(body=body.encode(), size=len(body.encode()), text=True)
 
 
-def _content(outcome: Outcome) -> bytes:
-    assert outcome.failure is None, outcome.failure
-    return read(outcome.handles[200])
+def _content(result: AttemptResult) -> bytes:
+    assert result.failure is None, result.failure
+    return read(result.handles[200])
 
 
 def test_values_go_in_and_out(bench: Bench) -> None:
@@ -123,9 +123,9 @@ def test_values_go_in_and_out(bench: Bench) -> None:
         Argument(name="in", encoding="utf-8", usage="InputPort"),
         Argument(name="out", encoding="json", usage="OutputPort"),
     )
-    outcome = bench.run(lambda ctx: ctx.outputs[0].put([ctx.inputs[0].value()]), given=_text("hi"), fields=fields)
+    result = bench.run(lambda ctx: ctx.outputs[0].put([ctx.inputs[0].value()]), given=_text("hi"), fields=fields)
 
-    assert _content(outcome) == b'["hi"]'
+    assert _content(result) == b'["hi"]'
 
 
 def test_a_context_says_who_and_where(bench: Bench) -> None:
@@ -163,9 +163,9 @@ def test_skipped_outputs_are_left_out(bench: Bench) -> None:
         ctx.outputs[0].write(b"too late")
         ctx.outputs[0].skip()
 
-    outcome = bench.run(skip, target=FILE)
+    result = bench.run(skip, target=FILE)
 
-    assert (outcome.handles, outcome.skipped) == ({}, (200,))
+    assert (result.handles, result.skipped) == ({}, (200,))
     assert not list((bench.directory / "tmp").glob("0-1-*"))
 
 
@@ -213,22 +213,22 @@ def test_temporary_inputs_go_with_the_attempt(bench: Bench) -> None:
 
 def test_failed_inputs_refuse_to_be_read(bench: Bench) -> None:
     """An input whose drop failed says so; an application can look first."""
-    outcome = bench.run(lambda ctx: ctx.inputs[0].read() and None, state=DropState.ERROR)
+    result = bench.run(lambda ctx: ctx.inputs[0].read() and None, state=DropState.ERROR)
 
-    assert outcome.failure is not None
-    assert "input 'the input' (g_i_0) has no content: it is ERROR" in outcome.failure.text
+    assert result.failure is not None
+    assert "input 'the input' (g_i_0) has no content: it is ERROR" in result.failure.text
 
 
 def test_failed_attempts_leave_nothing(bench: Bench) -> None:
-    """What a failed attempt wrote is gone, and its outcome has no contents."""
+    """What a failed attempt wrote is gone, and its result has no contents."""
 
     def fail(ctx: Context) -> None:
         ctx.outputs[0].write(b"x" * 1_000_000)
         raise ValueError("no")
 
     for target in (MEMORY, FILE):
-        outcome = bench.run(fail, target=target)
-        assert outcome.handles == {}
+        result = bench.run(fail, target=target)
+        assert result.handles == {}
     assert not [path for path in (bench.directory / "tmp").iterdir() if path.name != "shm"]
     assert not list((bench.directory / "tmp" / "shm").iterdir())
 
@@ -239,12 +239,12 @@ def test_a_failure_says_what_and_where(bench: Bench) -> None:
     def helper() -> None:
         raise KeyError("missing")
 
-    outcome = bench.run(lambda _ctx: helper())
+    result = bench.run(lambda _ctx: helper())
 
-    assert outcome.failure is not None
-    assert (outcome.failure.kind, outcome.failure.text) == ("KeyError", "KeyError: 'missing'")
-    assert "in helper" in outcome.failure.detail
-    assert "dropflow/apps/execute.py" not in outcome.failure.detail
+    assert result.failure is not None
+    assert (result.failure.kind, result.failure.text) == ("KeyError", "KeyError: 'missing'")
+    assert "in helper" in result.failure.detail
+    assert "dropflow/apps/execute.py" not in result.failure.detail
     assert "KeyError: 'missing'" in bench.log()
 
 
@@ -297,12 +297,12 @@ def test_ctrl_c_is_no_failure_of_the_application(bench: Bench) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         bench.run(interrupted, target=FILE)
-    outcomes: list[Outcome] = []
-    thread = threading.Thread(target=lambda: outcomes.append(bench.run(interrupted)))
+    results: list[AttemptResult] = []
+    thread = threading.Thread(target=lambda: results.append(bench.run(interrupted)))
     thread.start()
     thread.join()
 
-    assert outcomes[0].failure is not None
+    assert results[0].failure is not None
     assert not list((bench.directory / "tmp").glob("0-1-*"))
 
 
@@ -317,11 +317,11 @@ def test_a_wait_ends_with_the_session(bench: Bench) -> None:
     executor = bench.build()
     stopper = threading.Thread(target=lambda: (waiting.wait(), executor.abort(0, 1)))
     stopper.start()
-    outcome = bench.run(wait)
+    result = bench.run(wait)
     stopper.join()
 
-    assert outcome.failure is not None
-    assert outcome.failure.kind == "CancelledRunError"
+    assert result.failure is not None
+    assert result.failure.kind == "CancelledRunError"
 
 
 def test_an_aborted_attempt_writes_no_more(bench: Bench) -> None:
@@ -352,16 +352,16 @@ def test_a_second_attempt_continues_the_log(bench: Bench) -> None:
 def test_the_application_names_its_file(bench: Bench, value: str, name: str) -> None:
     """The field of a port with path encoding names an unnamed file."""
     fields = (Argument(name="out", value=value, encoding="path", usage="OutputPort"),)
-    outcome = bench.run(lambda ctx: ctx.outputs[0].path.touch(), target=FILE, fields=fields)
+    result = bench.run(lambda ctx: ctx.outputs[0].path.touch(), target=FILE, fields=fields)
 
-    assert outcome.handles[200].final == str(bench.directory / "files" / name)
-    assert Path(outcome.handles[200].location).name == name
+    assert result.handles[200].final == str(bench.directory / "files" / name)
+    assert Path(result.handles[200].location).name == name
 
 
 def test_an_input_names_the_file(bench: Bench) -> None:
     """The value that comes in at the port of that name counts more than the field."""
     fields = (Argument(name="filepath", value="field.txt", encoding="path", usage="InputOutput"),)
-    outcome = bench.run(
+    result = bench.run(
         lambda ctx: ctx.outputs[0].path.touch(),
         given=_text("input.txt"),
         target=FILE,
@@ -370,16 +370,16 @@ def test_an_input_names_the_file(bench: Bench) -> None:
         out_port="filepath",
     )
 
-    assert outcome.handles[200].final == str(bench.directory / "files/input.txt")
+    assert result.handles[200].final == str(bench.directory / "files/input.txt")
 
 
 def test_a_path_as_value_is_taken(bench: Bench, tmp_path: Path) -> None:
     """An application may answer the path of a file it made: its content becomes the drop's."""
     (tmp_path / "made").write_bytes(b"content")
-    outcome = bench.run(lambda ctx: ctx.outputs[0].put(str(tmp_path / "made"), "path"), target=FILE)
+    result = bench.run(lambda ctx: ctx.outputs[0].put(str(tmp_path / "made"), "path"), target=FILE)
     failure = bench.run(lambda ctx: ctx.outputs[0].put("/no/where", "path"), target=FILE).failure
 
-    assert _content(outcome) == b"content"
+    assert _content(result) == b"content"
     assert failure is not None
     assert "/no/where" in failure.text
 
@@ -387,11 +387,11 @@ def test_a_path_as_value_is_taken(bench: Bench, tmp_path: Path) -> None:
 def test_json_drops_hold_json(bench: Bench) -> None:
     """Whatever pickle-like encoding EAGLE put on the port, a JSON drop is written and read as JSON."""
     target = "dlg.data.drops.json_drop.JsonDROP"
-    outcome = bench.run(lambda ctx: ctx.outputs[0].put({"a": [1]}), target=target)
+    result = bench.run(lambda ctx: ctx.outputs[0].put({"a": [1]}), target=target)
     seen: list[Any] = []
-    bench.run(lambda ctx: seen.append(ctx.inputs[0].value("pickle")), given=outcome.handles[200], source=target)
+    bench.run(lambda ctx: seen.append(ctx.inputs[0].value("pickle")), given=result.handles[200], source=target)
 
-    assert _content(outcome) == b'{"a": [1]}'
+    assert _content(result) == b'{"a": [1]}'
     assert seen == [{"a": [1]}]
 
 
@@ -419,10 +419,10 @@ def test_root_drops_get_their_initial_content(bench: Bench) -> None:
 
 def test_an_unknown_class_is_a_failure(bench: Bench) -> None:
     """A task whose application nobody knows fails with the class; it never raises."""
-    outcome = bench.build().execute(bench.task())
+    result = bench.build().execute(bench.task())
 
-    assert outcome.failure is not None
-    assert outcome.failure.hint
+    assert result.failure is not None
+    assert result.failure.hint
 
 
 def test_large_arrays_are_mapped(bench: Bench) -> None:
@@ -458,9 +458,9 @@ def test_reading_a_directory_as_bytes_is_told(bench: Bench, tmp_path: Path) -> N
         with pytest.raises(UsageError, match="is a directory"):
             data.read()
 
-    outcome = bench.run(look, given=Handle(kind="directory", location=str(tmp_path)))
+    result = bench.run(look, given=Handle(kind="directory", location=str(tmp_path)))
 
-    assert outcome.failure is None
+    assert result.failure is None
     assert seen == [True, tmp_path, os.fspath(tmp_path)]
 
 

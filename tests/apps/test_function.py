@@ -417,7 +417,7 @@ def test_several_outputs_at_one_path_port(tmp_path: Path) -> None:
 
     got = call(tmp_path, code, port("out", "OutputPort", "path"), outputs=outputs)
 
-    assert got.outcome.failure is None
+    assert got.result.failure is None
     assert [handle and (Path(handle.location) / "x").read_text() for handle in got.handles] == ["mine", "mine"]
 
 

@@ -43,7 +43,7 @@ def test_directories_are_copied_with_all_they_contain(tmp_path: Path) -> None:
 
     got = try_app(f"{SIMPLE}CopyApp", tmp_path / "s", inputs=inputs, outputs=[Wanted("x", component=DIRECTORY)])
 
-    assert got.outcome.failure is None
+    assert got.result.failure is None
     assert got.handles[0] is not None
     made = Path(got.handles[0].location)
     assert sorted(path.relative_to(made).as_posix() for path in made.rglob("*")) == [
@@ -70,7 +70,7 @@ def test_lost_inputs_are_left_out_aloud(tmp_path: Path, name: str) -> None:
 
     got = try_app(SIMPLE + name, tmp_path, inputs=inputs, outputs=["x"])
 
-    assert got.outcome.failure is None
+    assert got.result.failure is None
     assert "1 of 4 inputs failed; working without broken" in got.log
 
 

@@ -170,8 +170,8 @@ def test_listening_can_be_stopped(tmp_path: Path, free_port: int, *, connected: 
     spec = ExecutorSpec(session="s", directory=str(tmp_path), templates=(node, data), links=(Link(source=0, target=1),))
     executor = LocalExecutor(spec)
     task = Task(0, 1, 0, "g_l_0", (), (), (Output(1, "g_d_0", 1, 0),))
-    outcomes: list[Any] = []
-    thread = threading.Thread(target=lambda: outcomes.append(executor.execute(task)))
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(executor.execute(task)))
     thread.start()
     client = _connected(free_port) if connected else None
     while thread.is_alive():
@@ -181,4 +181,4 @@ def test_listening_can_be_stopped(tmp_path: Path, free_port: int, *, connected: 
         client.close()
     executor.close()
 
-    assert outcomes[0].failure.kind == "CancelledRunError"
+    assert results[0].failure.kind == "CancelledRunError"

@@ -206,7 +206,7 @@ def test_a_value_that_mentions_data_is_not_executed(place: str, value: str, tmp_
     command = "printf '%s' " + (place if place != "appended" else "")
     got = run(tmp_path, command, *ports, field, inputs=[("in", "data")])
 
-    assert got.outcome.failure is None
+    assert got.result.failure is None
     assert not list(tmp_path.rglob("DONE"))
 
 

@@ -12,7 +12,7 @@ from dropflow.apps.builtin.copy import CopyApp
 from dropflow.apps.execute import LocalExecutor
 from dropflow.apps.streams import streaming_links
 from dropflow.data.streams import StreamReader
-from dropflow.engine.api import ExecutorSpec, Handle, Input, Opening, Outcome, Output, Task
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, Output, StreamOpened, Task
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.templates import Kind, Link, Template
 from dropflow.states import DropState
@@ -52,10 +52,10 @@ class Bench:
         self.executor = LocalExecutor(
             ExecutorSpec(session="s", directory=str(directory), templates=templates, links=links)
         )
-        self.openings: list[Opening] = []
-        self.executor.on_opening = self.openings.append
+        self.opened: list[StreamOpened] = []
+        self.executor.on_stream_opened = self.opened.append
 
-    def run(self, app: App | Callable[[Context], None], *streams: Handle) -> Outcome:
+    def run(self, app: App | Callable[[Context], None], *streams: Handle) -> AttemptResult:
         """One attempt."""
         self.executor._apps[APP] = app if isinstance(app, App) else Does(app)
         inputs = tuple(Input(IN, "i", IN, 0, DropState.WRITING, stream) for stream in streams)
@@ -92,18 +92,18 @@ def test_what_is_appended_can_be_read_at_once(bench: Bench) -> None:
     def app(context: Context) -> None:
         (output,) = context.outputs
         output.write("first")
-        with StreamReader(bench.openings[0].handle.location) as reader, output.open() as stream:
+        with StreamReader(bench.opened[0].handle.location) as reader, output.open() as stream:
             seen.append(reader.read(100))
             stream.write(b" second")
             stream.flush()
             seen.append(reader.read(100))
 
-    outcome = bench.run(app)
+    result = bench.run(app)
 
-    assert outcome.failure is None
+    assert result.failure is None
     assert seen == [b"first", b" second"]
-    assert [(opening.drop, opening.attempt, opening.target) for opening in bench.openings] == [(7, 1, OUT)]
-    assert Path(outcome.handles[OUT].location).read_bytes() == b"first second"
+    assert [(opened.drop, opened.attempt, opened.target) for opened in bench.opened] == [(7, 1, OUT)]
+    assert Path(result.handles[OUT].location).read_bytes() == b"first second"
 
 
 @pytest.mark.parametrize("how", ["put", "path", "nothing"])
@@ -118,7 +118,7 @@ def test_what_is_not_appended_is_told_at_the_end(bench: Bench, how: str) -> None
             output.path.write_bytes(b"content")
 
     assert bench.run(app).failure is None
-    assert bench.openings == []
+    assert bench.opened == []
 
 
 @pytest.mark.parametrize("target", ["null", "directory"])
@@ -140,11 +140,11 @@ def test_a_failure_leaves_nothing_behind(bench: Bench) -> None:
         output.open().write(b"still in its buffer")
         raise ValueError("boom")
 
-    outcome = bench.run(app)
+    result = bench.run(app)
     gc.collect()
 
-    assert outcome.failure is not None
-    assert [path.name for path in bench.tmp.iterdir()] == [Path(bench.openings[0].handle.location).name]
+    assert result.failure is not None
+    assert [path.name for path in bench.tmp.iterdir()] == [Path(bench.opened[0].handle.location).name]
 
 
 def test_an_attempt_that_is_aborted_while_it_writes_ends(bench: Bench) -> None:
@@ -156,10 +156,10 @@ def test_an_attempt_that_is_aborted_while_it_writes_ends(bench: Bench) -> None:
         context.outputs[0].write(b"more")
         raise AssertionError("it went on")
 
-    outcome = bench.run(app)
+    result = bench.run(app)
 
-    assert outcome.failure is not None
-    assert outcome.failure.kind == "CancelledRunError"
+    assert result.failure is not None
+    assert result.failure.kind == "CancelledRunError"
 
 
 @pytest.mark.parametrize(
@@ -175,14 +175,14 @@ def test_an_attempt_that_is_aborted_while_it_writes_ends(bench: Bench) -> None:
 def test_a_copy_is_what_was_written(make_bench: Make, blocks: list[str | bytes], *, is_text: bool) -> None:
     """Block by block, whether it is text, begins as text, or ends in the middle of a character."""
     source, target = make_bench("source"), make_bench("target")
-    copies: list[Outcome] = []
+    copies: list[AttemptResult] = []
 
     def app(context: Context) -> None:
         for block in blocks:
             context.outputs[0].write(block)
 
     written = source.run(app)
-    stream = source.openings[0].handle
+    stream = source.opened[0].handle
     node = Template(key="c", name="c", kind=Kind.APP, component="dlg.apps.simple.CopyApp")
     copies.append(target.run(CopyApp(node), stream))
     whole = b"".join(block.encode() if isinstance(block, str) else block for block in blocks)

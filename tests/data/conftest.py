@@ -1,4 +1,4 @@
-"""Fixtures of the data tests: a keeper, and slots for parts."""
+"""Fixtures of the data tests: a repository, and slots for parts."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,26 +7,26 @@ from typing import Any
 import pytest
 
 from dropflow.clock import SystemClock
-from dropflow.data.keeper import LocalKeeper
+from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
 from dropflow.graph.templates import Argument, Kind, Template
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Iterator[LocalKeeper]:
-    """A keeper of a fresh session."""
-    found = LocalKeeper(tmp_path / "session", "trial", SystemClock())
+def repository(tmp_path: Path) -> Iterator[LocalRepository]:
+    """A repository of a fresh session."""
+    found = LocalRepository(tmp_path / "session", "trial", SystemClock())
     yield found
     found.close()
 
 
 @pytest.fixture
-def slot(keeper: LocalKeeper) -> Callable[..., Slot]:
+def slot(repository: LocalRepository) -> Callable[..., Slot]:
     """Makes slots of that session, each for a drop of its own unless told otherwise."""
     drops = iter(range(1, 1000))
 
     def make(oid: str = "g_k_0", *, drop: int | None = None, attempt: int = 1, name: str = "") -> Slot:
-        return Slot(keeper.workspace, oid, next(drops) if drop is None else drop, attempt, 0, 0.0, name)
+        return Slot(repository.workspace, oid, next(drops) if drop is None else drop, attempt, 0, 0.0, name)
 
     return make
 

@@ -54,7 +54,7 @@ def test_only_the_owner_may_look(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o700
 
 
-def test_two_keepers_of_a_session_do_not_meet(tmp_path: Path) -> None:
+def test_two_repositories_of_a_session_do_not_meet(tmp_path: Path) -> None:
     """Each gets a directory of its own, and a missing shared memory is told by None."""
     assert segments.claim("same", tmp_path) != segments.claim("same", tmp_path)
     assert segments.claim("same", tmp_path / "nowhere") is None

@@ -18,10 +18,10 @@ from dropflow.data.content import EMPTY, NULL, read, verify
 from dropflow.data.directory import DirectoryStore
 from dropflow.data.file import FileStore
 from dropflow.data.json_file import JsonStore
-from dropflow.data.keeper import LocalKeeper
 from dropflow.data.memory import SMALL, MemoryPart, MemoryStore
 from dropflow.data.null import NullStore
 from dropflow.data.parset import ParameterSetStore
+from dropflow.data.repository import LocalRepository
 from dropflow.data.shared import SharedMemoryStore
 from dropflow.data.store import Slot, Store
 from dropflow.engine.api import Handle
@@ -51,12 +51,12 @@ def test_small_contents_travel_in_the_handle(node: Node, slot: Slots) -> None:
     verify(handle)
 
 
-def test_large_contents_go_to_shared_memory(node: Node, slot: Slots, keeper: LocalKeeper) -> None:
+def test_large_contents_go_to_shared_memory(node: Node, slot: Slots, repository: LocalRepository) -> None:
     """Above it the content is one file in the session's shared memory, which the handle names."""
     handle = _written(MemoryStore(node()), slot(), b"a" * SMALL, b"b")
 
     assert (handle.kind, handle.size, handle.body) == ("shm", SMALL + 1, b"")
-    assert Path(handle.location).parent == keeper.workspace.shared
+    assert Path(handle.location).parent == repository.workspace.shared
     assert read(handle) == b"a" * SMALL + b"b"
     verify(handle)
 
@@ -110,13 +110,13 @@ def test_shared_memory_drops_are_files_however_small(node: Node, slot: Slots) ->
     assert Path(handle.location).read_bytes() == b"x"
 
 
-def test_files_are_written_under_their_name_elsewhere(node: Node, slot: Slots, keeper: LocalKeeper) -> None:
+def test_files_are_written_under_their_name_elsewhere(node: Node, slot: Slots, repository: LocalRepository) -> None:
     """A part has the base name of its file, so that programs see its extension, in a directory of its own."""
     part = FileStore(node(filepath="sub/x.fits")).part(slot())
 
     assert Path(part.path()).name == "x.fits"
-    assert Path(part.path()).is_relative_to(keeper.workspace.tmp)
-    assert not (keeper.workspace.files / "sub").exists()
+    assert Path(part.path()).is_relative_to(repository.workspace.tmp)
+    assert not (repository.workspace.files / "sub").exists()
 
 
 def test_files_elsewhere_are_written_beside_their_place(node: Node, slot: Slots, tmp_path: Path) -> None:
@@ -143,13 +143,13 @@ def test_a_program_can_make_a_directory_of_a_file_drop(node: Node, slot: Slots) 
     assert (handle.kind, handle.size) == ("directory", 5)
 
 
-def test_the_producer_names_an_unnamed_file(node: Node, slot: Slots, keeper: LocalKeeper) -> None:
+def test_the_producer_names_an_unnamed_file(node: Node, slot: Slots, repository: LocalRepository) -> None:
     """Where the drop gives no name the producer's counts, by the same rules."""
     named = FileStore(node(filepath="")).part(slot(name="hello_{dlg}.txt")).finish()
     own = FileStore(node(filepath="own.txt")).part(slot(name="hello.txt")).finish()
 
-    assert named.final == str(keeper.workspace.files / "hello_dropflow.txt")
-    assert own.final == str(keeper.workspace.files / "own.txt")
+    assert named.final == str(repository.workspace.files / "hello_dropflow.txt")
+    assert own.final == str(repository.workspace.files / "own.txt")
 
 
 @pytest.mark.parametrize("value", [None, 0, 0.0, "None"])
@@ -158,11 +158,11 @@ def test_an_empty_number_is_no_name(node: Node, slot: Slots, value: Any) -> None
     assert FileStore(node(filepath=value)).part(slot()).finish().final.endswith("/files/g_k_0")
 
 
-def test_old_files_have_a_directory_field(node: Node, slot: Slots, keeper: LocalKeeper) -> None:
+def test_old_files_have_a_directory_field(node: Node, slot: Slots, repository: LocalRepository) -> None:
     """Older graphs split the path of a file into two fields."""
     handle = FileStore(node(filepath="x", dirname="there")).part(slot()).finish()
 
-    assert handle.final == str(keeper.workspace.files / "there/x")
+    assert handle.final == str(repository.workspace.files / "there/x")
 
 
 def test_root_files_are_found_where_they_are(node: Node, slot: Slots, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_relative_root_files_may_be_empty(node: Node, slot: Slots, value: str) -
     assert FileStore(node(filepath=value)).initial(slot()).size == 0
 
 
-def test_directories_are_filled_by_programs(node: Node, slot: Slots, keeper: LocalKeeper) -> None:
+def test_directories_are_filled_by_programs(node: Node, slot: Slots, repository: LocalRepository) -> None:
     """A directory part becomes what a program makes; bytes have no place in it."""
     part = DirectoryStore(node(dirname="out")).part(slot())
     with pytest.raises(AppError, match="directory"):
@@ -212,7 +212,7 @@ def test_directories_are_filled_by_programs(node: Node, slot: Slots, keeper: Loc
     Path(part.path(), "a").write_bytes(b"123")
     handle = part.finish()
 
-    assert (handle.kind, handle.size, handle.final) == ("directory", 3, str(keeper.workspace.files / "out"))
+    assert (handle.kind, handle.size, handle.final) == ("directory", 3, str(repository.workspace.files / "out"))
 
 
 @pytest.mark.parametrize("fields", [{"dirname": "/nowhere"}, {"dirname": "in", "check_exists": True}])
@@ -255,7 +255,7 @@ def test_json_drops_have_their_encoding_and_suffix(node: Node, slot: Slots) -> N
     assert store.part(slot()).finish().final.endswith(".json")
 
 
-def test_abandoned_parts_leave_nothing(node: Node, slot: Slots, keeper: LocalKeeper) -> None:
+def test_abandoned_parts_leave_nothing(node: Node, slot: Slots, repository: LocalRepository) -> None:
     """A failed attempt leaves no trace in the temporary directories."""
     for store in (MemoryStore(node()), FileStore(node(filepath="x")), DirectoryStore(node()), NullStore(node())):
         part = store.part(slot())
@@ -264,8 +264,8 @@ def test_abandoned_parts_leave_nothing(node: Node, slot: Slots, keeper: LocalKee
         Path(part.path()).parent.mkdir(exist_ok=True)
         part.abandon()
 
-    assert _names(keeper.workspace.tmp) == ["shm"]
-    assert _names(keeper.workspace.shared) == []
+    assert _names(repository.workspace.tmp) == ["shm"]
+    assert _names(repository.workspace.shared) == []
 
 
 def _pydata(value: Any, type_: str) -> Argument:

@@ -70,7 +70,7 @@ class Written:
         self.writer.end(Handle(kind="file", location=str(self.file), final=str(self.final), size=self.size))
 
     def commit(self) -> None:
-        """What a keeper does."""
+        """What a repository does."""
         self.file.replace(self.final)
 
     def close(self) -> None:

@@ -55,7 +55,7 @@ News = Reported | Finished | Failed | Assembled | Opened | Withdrawn
 class Node:
     """One node: its slice, its core, and what it was told or has run and has not taken in.
 
-    `early` are outcomes that came before the inputs were complete, as a session keeps them.
+    `early` are results that came before the inputs were complete, as a session keeps them.
     """
 
     piece: Slice
@@ -258,7 +258,7 @@ def test_many_nodes_come_to_what_the_rules_say(graph: PhysicalGraph, seed: int, 
     }
     cluster = Cluster(_placed(graph, chance, nodes), chance, fails=fails, leaves_out=leaves_out)
     cluster.run()
-    wanted = oracle.outcome(graph, fails=fails, leaves_out=leaves_out)
+    wanted = oracle.expected_states(graph, fails=fails, leaves_out=leaves_out)
 
     assert cluster.states() == dict(enumerate(wanted))
     assert all(node.core.status.is_terminal for node in cluster.nodes.values())
@@ -277,7 +277,7 @@ def test_streaming_changes_nothing_of_what_comes_of_it(graph: PhysicalGraph, see
         for drop in range(graph.drops)
         if chance.random() < 0.2 and graph.templates[graph.template[drop]].kind
     }
-    wanted = oracle.outcome(graph, fails=fails, leaves_out=leaves_out)
+    wanted = oracle.expected_states(graph, fails=fails, leaves_out=leaves_out)
     streams = [number for number in range(len(graph.links)) if chance.random() < 0.8]
     cluster = Cluster(_placed(graph, chance, nodes), chance, fails=fails, leaves_out=leaves_out, streams=streams)
     cluster.run()

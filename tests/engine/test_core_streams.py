@@ -40,7 +40,7 @@ def begun(drawing: str, *, streams: bool = True, **fields: dict[str, object]) ->
 
 
 def test_a_consumer_runs_as_soon_as_its_input_is_open() -> None:
-    """It runs ahead, and its outcome is refused until the input is complete, which is said."""
+    """It runs ahead, and its result is refused until the input is complete, which is said."""
     graph, core = begun("A -> x -> B -> y")
     a, x, b = row(graph, "A"), row(graph, "x"), row(graph, "B")
 

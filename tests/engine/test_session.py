@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.engine.api import Handle, Outcome, Task
+from dropflow.engine.api import AttemptResult, Handle, Task
 from dropflow.engine.events import Action, Event, Finished
 from dropflow.engine.instruments import Instrument
 from dropflow.engine.journal import Journal, JournalHeader, read, replay
@@ -24,23 +24,23 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.drawing import draw, row
-from dropflow.testing.recorder import FakeKeeper, FakeRunner
+from dropflow.testing.recorder import FakeRepository, FakeRunner
 from dropflow.testing.strategies import graphs
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", hint="mend it")
 
 
-def success(task: Task) -> Outcome:
+def success(task: Task) -> AttemptResult:
     """Every output gets the id of the drop that wrote it."""
     part = Handle(body=task.oid.encode())
-    return Outcome(task.drop, task.attempt, {output.drop: part for output in task.outputs})
+    return AttemptResult(task.drop, task.attempt, {output.drop: part for output in task.outputs})
 
 
-def run(graph: PhysicalGraph, keeper: FakeKeeper, runner: FakeRunner, **options: object) -> SessionResult:
+def run(graph: PhysicalGraph, repository: FakeRepository, runner: FakeRunner, **options: object) -> SessionResult:
     """Run a session with checks after every step."""
     session = Session(
         graph,
-        keeper,
+        repository,
         runner,
         session="s",
         directory="/nowhere",
@@ -54,34 +54,34 @@ def run(graph: PhysicalGraph, keeper: FakeKeeper, runner: FakeRunner, **options:
 def test_contents_are_committed_before_consumers_start() -> None:
     """A consumer's task carries the committed content of its input."""
     graph = draw("A -> x -> B -> y")
-    keeper, seen = FakeKeeper(), []
+    repository, seen = FakeRepository(), []
 
-    def answer(task: Task) -> Outcome:
+    def answer(task: Task) -> AttemptResult:
         seen.append((task.oid, [each.handle for each in task.inputs]))
         if task.inputs:
-            assert row(graph, "x") in keeper.committed
+            assert row(graph, "x") in repository.committed
         return success(task)
 
-    result = run(graph, keeper, FakeRunner(answer))
+    result = run(graph, repository, FakeRunner(answer))
 
     assert result.status is SessionState.FINISHED
     assert seen == [("drawing_A_0", []), ("drawing_B_0", [Handle(body=b"drawing_A_0")])]
-    assert list(keeper.results) == ["drawing_y_0"]
+    assert list(repository.results) == ["drawing_y_0"]
 
 
 def test_what_is_to_persist_is_kept_though_it_was_read() -> None:
-    """Content that its keeper does not let go is a result, like that of a leaf."""
-    keeper = FakeKeeper()
-    run(draw("A -> x -> B -> y", x={"persist": True}), keeper, FakeRunner(success))
+    """Content that its repository does not let go is a result, like that of a leaf."""
+    repository = FakeRepository()
+    run(draw("A -> x -> B -> y", x={"persist": True}), repository, FakeRunner(success))
 
-    assert sorted(keeper.results) == ["drawing_x_0", "drawing_y_0"]
+    assert sorted(repository.results) == ["drawing_x_0", "drawing_y_0"]
 
 
 def test_a_commit_that_fails_is_a_failure_of_the_attempt() -> None:
     """Data that cannot be stored is an ERROR of the application that wrote it, and nothing starts on it."""
     graph = draw("A -> x -> B")
-    keeper = FakeKeeper({row(graph, "x"): StorageError("the disk is full", hint="make room")})
-    result = run(graph, keeper, FakeRunner(success))
+    repository = FakeRepository({row(graph, "x"): StorageError("the disk is full", hint="make room")})
+    result = run(graph, repository, FakeRunner(success))
 
     assert result.status is SessionState.FAILED
     assert [(failure.drop, failure.text, failure.count) for failure in result.failures] == [
@@ -92,8 +92,8 @@ def test_a_commit_that_fails_is_a_failure_of_the_attempt() -> None:
 def test_a_leaf_that_cannot_be_kept_is_a_failure_of_the_attempt() -> None:
     """A session is FINISHED only if every leaf is kept; otherwise it is FAILED, with the reason as a root cause."""
     graph = draw("A -> x")
-    keeper = FakeKeeper(fail_to_keep={row(graph, "x"): StorageError("the disk is full", hint="make room")})
-    result = run(graph, keeper, FakeRunner(success))
+    repository = FakeRepository(fail_to_keep={row(graph, "x"): StorageError("the disk is full", hint="make room")})
+    result = run(graph, repository, FakeRunner(success))
 
     assert result.status is SessionState.FAILED
     assert [(failure.drop, failure.text, failure.hint) for failure in result.failures] == [
@@ -104,51 +104,51 @@ def test_a_leaf_that_cannot_be_kept_is_a_failure_of_the_attempt() -> None:
 def test_a_leaf_is_kept_when_it_completes() -> None:
     """What a node has committed is out of its memory before anything else starts, so that a crash does not lose it."""
     graph = draw("A -> x, A -> a -> B -> y")
-    keeper = FakeKeeper()
+    repository = FakeRepository()
 
-    def answer(task: Task) -> Outcome:
+    def answer(task: Task) -> AttemptResult:
         if task.oid == "drawing_B_0":
-            assert list(keeper.results) == ["drawing_x_0"]
+            assert list(repository.results) == ["drawing_x_0"]
         return success(task)
 
-    assert run(graph, keeper, FakeRunner(answer)).status is SessionState.FINISHED
+    assert run(graph, repository, FakeRunner(answer)).status is SessionState.FINISHED
 
 
 def test_what_cannot_be_kept_is_tried_again() -> None:
     """Keeping is part of the attempt: with a second try, a disk that has room again lets the session finish."""
     graph = draw("A -> x", A={"tries": 2})
-    keeper = FakeKeeper()
+    repository = FakeRepository()
     full = StorageError("the disk is full")
     full.retryable = True
-    keep, tries = keeper.keep_result, iter([full, None])
+    keep, tries = repository.keep_result, iter([full, None])
 
     def once_full(*arguments: object) -> Handle:
         error = next(tries)
         if error is not None:
-            del keeper.committed[row(graph, "x")]
+            del repository.committed[row(graph, "x")]
             raise error
         return keep(*arguments)  # type: ignore[arg-type]
 
-    keeper.keep_result = once_full  # type: ignore[method-assign]
+    repository.keep_result = once_full  # type: ignore[method-assign]
 
-    assert run(graph, keeper, FakeRunner(success)).status is SessionState.FINISHED
+    assert run(graph, repository, FakeRunner(success)).status is SessionState.FINISHED
 
 
 def test_an_attempt_commits_all_of_its_outputs_or_none() -> None:
     """When one output cannot be stored, the others are removed again, committed or not."""
     graph = draw("A -> x, A -> y, A -> z, A -> w, B -> w")
-    keeper = FakeKeeper({row(graph, "y"): StorageError("the disk is full")})
-    result = run(graph, keeper, FakeRunner(success))
+    repository = FakeRepository({row(graph, "y"): StorageError("the disk is full")})
+    result = run(graph, repository, FakeRunner(success))
 
     assert result.status is SessionState.FAILED
-    assert keeper.revoked == [Handle(body=b"drawing_A_0")]
-    assert keeper.discarded == [Handle(body=b"drawing_A_0")] * 3
-    assert row(graph, "x") not in keeper.committed
+    assert repository.revoked == [Handle(body=b"drawing_A_0")]
+    assert repository.discarded == [Handle(body=b"drawing_A_0")] * 3
+    assert row(graph, "x") not in repository.committed
 
 
 def test_a_session_whose_directory_vanished_is_failed() -> None:
     """All drops completed, but what was kept is gone: that is no success."""
-    result = run(draw("A -> x"), FakeKeeper(vanished=StorageError("the directory is gone")), FakeRunner(success))
+    result = run(draw("A -> x"), FakeRepository(vanished=StorageError("the directory is gone")), FakeRunner(success))
 
     assert result.status is SessionState.FAILED
     assert [failure.text for failure in result.failures] == ["the directory is gone"]
@@ -157,8 +157,8 @@ def test_a_session_whose_directory_vanished_is_failed() -> None:
 def test_parts_are_put_together_in_the_order_of_the_producers() -> None:
     """Whoever finishes first, the content of a shared drop is in the order of its producers."""
     graph = draw("A -> x, B -> x")
-    keeper, runner = FakeKeeper(), FakeRunner()
-    session = Session(graph, keeper, runner, session="s", directory="/nowhere", clock=VirtualClock())
+    repository, runner = FakeRepository(), FakeRunner()
+    session = Session(graph, repository, runner, session="s", directory="/nowhere", clock=VirtualClock())
     owner = threading.Thread(target=session.run)
     submitted = threading.Event()
     runner.submit = lambda tasks: (runner.tasks.extend(tasks), submitted.set())  # type: ignore[method-assign,assignment,return-value]
@@ -169,39 +169,39 @@ def test_parts_are_put_together_in_the_order_of_the_producers() -> None:
     owner.join(10)
     runner.expect_nothing()
 
-    assert [part.body for part in keeper.assembled[row(graph, "x")]] == [b"drawing_A_0", b"drawing_B_0"]
+    assert [part.body for part in repository.assembled[row(graph, "x")]] == [b"drawing_A_0", b"drawing_B_0"]
 
 
 def test_a_late_attempt_is_refused_and_its_parts_thrown_away() -> None:
     """The result of an attempt that is no longer current commits nothing."""
     graph = draw("A -> x", A={"tries": 2})
-    keeper = FakeKeeper()
+    repository = FakeRepository()
     retryable = Failure(code="DF202", kind="WorkerDiedError", text="died", retryable=True)
 
     class Runner(FakeRunner):
         def submit(self, tasks: object) -> None:
             (task,) = tasks  # type: ignore[misc]
             if task.attempt == 1:
-                late = Outcome(task.drop, 1, {row(graph, "x"): Handle(body=b"late")})
-                self.deliver([Outcome(task.drop, 1, failure=retryable), late])
+                late = AttemptResult(task.drop, 1, {row(graph, "x"): Handle(body=b"late")})
+                self.deliver([AttemptResult(task.drop, 1, failure=retryable), late])
             else:
                 self.deliver([success(task)])
 
-    result = run(graph, keeper, Runner())
+    result = run(graph, repository, Runner())
 
     assert result.status is SessionState.FINISHED
-    assert keeper.discarded == [Handle(body=b"late")]
-    assert keeper.committed[row(graph, "x")] == (2, Handle(body=b"drawing_A_0"))
+    assert repository.discarded == [Handle(body=b"late")]
+    assert repository.committed[row(graph, "x")] == (2, Handle(body=b"drawing_A_0"))
 
 
 def test_failures_are_reported_by_root_cause() -> None:
     """Two causes, however many drops they took along; the most harmful first."""
     graph = draw("A -> a -> C -> c, B -> b")
 
-    def answer(task: Task) -> Outcome:
-        return Outcome(task.drop, task.attempt, failure=BOOM)
+    def answer(task: Task) -> AttemptResult:
+        return AttemptResult(task.drop, task.attempt, failure=BOOM)
 
-    result = run(graph, FakeKeeper(), FakeRunner(answer))
+    result = run(graph, FakeRepository(), FakeRunner(answer))
 
     assert [(failure.drop, failure.count) for failure in result.failures] == [("drawing_A_0", 4), ("drawing_B_0", 2)]
     assert result.failures[0].hint == "mend it"
@@ -212,7 +212,7 @@ def test_a_cancel_ends_a_session_whose_work_never_ends() -> None:
     """Cancelling from another thread ends the session at once, and stops what runs."""
     graph = draw("A -> x")
     runner = FakeRunner()
-    session = Session(graph, FakeKeeper(), runner, session="s", directory="/nowhere", clock=VirtualClock())
+    session = Session(graph, FakeRepository(), runner, session="s", directory="/nowhere", clock=VirtualClock())
     results: list[SessionResult] = []
     owner = threading.Thread(target=lambda: results.append(session.run()))
     owner.start()
@@ -234,7 +234,7 @@ def test_the_runner_never_has_more_than_it_wants() -> None:
             most = max(most, len(tasks))  # type: ignore[arg-type]
             super().submit(tasks)  # type: ignore[arg-type]
 
-    result = run(graph, FakeKeeper(), Runner(success, window=7))
+    result = run(graph, FakeRepository(), Runner(success, window=7))
 
     assert result.states["COMPLETED"] == 50
     assert most == 7
@@ -247,7 +247,7 @@ def test_an_instrument_that_raises_is_removed() -> None:
         def on_actions(self, actions: object) -> None:
             raise RuntimeError(actions)
 
-    result = run(draw("A -> x"), FakeKeeper(), FakeRunner(success), instruments=[Broken()])
+    result = run(draw("A -> x"), FakeRepository(), FakeRunner(success), instruments=[Broken()])
 
     assert result.status is SessionState.FINISHED
     assert "Broken was removed" in result.notes[0]
@@ -264,7 +264,7 @@ def test_instruments_see_every_event_and_action() -> None:
         def on_actions(self, actions: object) -> None:
             seen.extend(actions)  # type: ignore[arg-type]
 
-    run(draw("A -> x"), FakeKeeper(), FakeRunner(success), instruments=[Camera()])
+    run(draw("A -> x"), FakeRepository(), FakeRunner(success), instruments=[Camera()])
 
     assert [type(each).__name__ for each in seen] == ["Begin", "Run", "Finished", "Finish"]
 
@@ -272,7 +272,7 @@ def test_instruments_see_every_event_and_action() -> None:
 def test_statistics_end_with_the_last_picture() -> None:
     """Whoever watches gets a picture of the end, by logical node."""
     seen: list[Statistics] = []
-    run(draw("A -> x"), FakeKeeper(), FakeRunner(success), on_statistics=seen.append)
+    run(draw("A -> x"), FakeRepository(), FakeRunner(success), on_statistics=seen.append)
 
     assert seen[-1].settled == seen[-1].drops == 2
     assert [node.counts[DropState.COMPLETED] for node in seen[-1].nodes] == [1, 1]
@@ -287,12 +287,12 @@ def test_a_journal_replays_to_the_same_state(
     path = tmp_path_factory.mktemp("journal") / "journal.dfj"
     journal = Journal(path, JournalHeader("s", "", 0.0))
 
-    def answer(task: Task) -> Outcome:
-        return Outcome(task.drop, task.attempt, failure=BOOM) if task.drop in failing else success(task)
+    def answer(task: Task) -> AttemptResult:
+        return AttemptResult(task.drop, task.attempt, failure=BOOM) if task.drop in failing else success(task)
 
     session = Session(
         graph,
-        FakeKeeper(),
+        FakeRepository(),
         FakeRunner(answer),
         session="s",
         directory="/nowhere",
@@ -312,7 +312,7 @@ def test_a_torn_journal_is_read_up_to_the_tear(tmp_path: Path) -> None:
     """What a crash left half written is left out; damage in the middle is an error."""
     path = tmp_path / "journal.dfj"
     journal = Journal(path, JournalHeader("s", "", 0.0))
-    run(draw("A -> x"), FakeKeeper(), FakeRunner(success), journal=journal)
+    run(draw("A -> x"), FakeRepository(), FakeRunner(success), journal=journal)
     whole = path.read_bytes()
     path.write_bytes(whole[:-3])
 
@@ -374,7 +374,7 @@ def test_a_journal_that_stays_behind_is_a_note(tmp_path: Path, monkeypatch: pyte
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "pwrite", full)
-    result = run(draw("A -> x"), FakeKeeper(), FakeRunner(success), journal=journal)
+    result = run(draw("A -> x"), FakeRepository(), FakeRunner(success), journal=journal)
 
     assert result.status is SessionState.FINISHED
     assert ["the journal is not complete" in note for note in result.notes] == [True]
@@ -383,7 +383,7 @@ def test_a_journal_that_stays_behind_is_a_note(tmp_path: Path, monkeypatch: pyte
 def test_any_damaged_byte_of_a_journal_is_noticed(tmp_path: Path) -> None:
     """Every byte is covered by a checksum: a journal is read as it was written, or refused, or cut as if torn."""
     path = tmp_path / "journal.dfj"
-    run(draw("A -> x"), FakeKeeper(), FakeRunner(success), journal=Journal(path, JournalHeader("s", "", 0.0)))
+    run(draw("A -> x"), FakeRepository(), FakeRunner(success), journal=Journal(path, JournalHeader("s", "", 0.0)))
     whole = path.read_bytes()
     sound = list(read(path)[1])
     for position in range(len(whole)):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from dropflow.engine.api import Handle, Opening, Outcome, Task
+from dropflow.engine.api import AttemptResult, Handle, StreamOpened, Task
 from dropflow.engine.events import Event, Failed, Finished
 from dropflow.engine.instruments import Instrument
 from dropflow.engine.reports import SessionResult
@@ -14,10 +14,10 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.drawing import draw, row
-from dropflow.testing.recorder import FakeKeeper, FakeRunner
+from dropflow.testing.recorder import FakeRepository, FakeRunner
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
-Said = Opening | Outcome
+Said = StreamOpened | AttemptResult
 
 
 class Stage(FakeRunner):
@@ -50,32 +50,32 @@ class Camera(Instrument):
         self.seen += [event for event in events if isinstance(event, Finished | Failed)]
 
 
-def success(task: Task) -> Outcome:
+def success(task: Task) -> AttemptResult:
     """Every output gets the id and the attempt of the drop that wrote it."""
     part = Handle(body=f"{task.oid} {task.attempt}".encode())
-    return Outcome(task.drop, task.attempt, {output.drop: part for output in task.outputs})
+    return AttemptResult(task.drop, task.attempt, {output.drop: part for output in task.outputs})
 
 
-def failure(task: Task) -> Outcome:
+def failure(task: Task) -> AttemptResult:
     """It fails."""
-    return Outcome(task.drop, task.attempt, failure=BOOM)
+    return AttemptResult(task.drop, task.attempt, failure=BOOM)
 
 
-def opening(task: Task) -> Opening:
+def opened(task: Task) -> StreamOpened:
     """Its first output may be read."""
-    return Opening(task.drop, task.attempt, task.outputs[0].drop, stream_of(task.attempt))
+    return StreamOpened(task.drop, task.attempt, task.outputs[0].drop, stream_of(task.attempt))
 
 
 def stream_of(attempt: int) -> Handle:
-    """What the opening of an attempt tells."""
+    """What the opened of an attempt tells."""
     return Handle(kind="stream", location=f"/nowhere/{attempt}")
 
 
-def run(graph: PhysicalGraph, stage: Stage, keeper: FakeKeeper, *instruments: Instrument) -> SessionResult:
+def run(graph: PhysicalGraph, stage: Stage, repository: FakeRepository, *instruments: Instrument) -> SessionResult:
     """Run it, with checks after every step; all links stream."""
     session = Session(
         graph,
-        keeper,
+        repository,
         stage,
         session="s",
         directory="/nowhere",
@@ -93,20 +93,20 @@ def test_an_outcome_that_comes_too_soon_waits_for_its_inputs() -> None:
     producer: list[Task] = []
     stage = Stage(
         {
-            ("A", 1): lambda task: (producer.append(task), [opening(task)])[1],
+            ("A", 1): lambda task: (producer.append(task), [opened(task)])[1],
             ("B", 1): lambda task: [success(task), success(producer[0])],
         }
     )
-    keeper, camera = FakeKeeper(), Camera()
-    result = run(graph, stage, keeper, camera)
+    repository, camera = FakeRepository(), Camera()
+    result = run(graph, stage, repository, camera)
     (given,) = stage.given["B", 1].inputs
 
     assert result.status is SessionState.FINISHED
     assert stage.given["B", 1].is_ahead
     assert (given.state, given.handle) == (DropState.WRITING, stream_of(1))
-    assert list(keeper.committed) == [row(graph, "x"), row(graph, "y")]
+    assert list(repository.committed) == [row(graph, "x"), row(graph, "y")]
     assert camera.seen == [Finished(row(graph, "A"), 1), Finished(row(graph, "B"), 1)]
-    assert stream_of(1) in keeper.discarded
+    assert stream_of(1) in repository.discarded
 
 
 def test_a_failure_that_comes_too_soon_counts_afterwards() -> None:
@@ -115,12 +115,12 @@ def test_a_failure_that_comes_too_soon_counts_afterwards() -> None:
     producer: list[Task] = []
     stage = Stage(
         {
-            ("A", 1): lambda task: (producer.append(task), [opening(task)])[1],
+            ("A", 1): lambda task: (producer.append(task), [opened(task)])[1],
             ("B", 1): lambda task: [failure(task), success(producer[0])],
         }
     )
-    keeper, camera = FakeKeeper(), Camera()
-    result = run(graph, stage, keeper, camera)
+    repository, camera = FakeRepository(), Camera()
+    result = run(graph, stage, repository, camera)
 
     assert result.status is SessionState.FINISHED
     assert [(type(event), event.drop) for event in camera.seen] == [  # type: ignore[union-attr]
@@ -134,13 +134,13 @@ def test_a_failure_that_comes_too_soon_counts_afterwards() -> None:
 
 @pytest.mark.parametrize("is_early", [True, False])
 def test_what_ran_ahead_of_an_attempt_that_fails_starts_over(*, is_early: bool) -> None:
-    """Its outcome is thrown away, or it is aborted; that costs none of its tries, and it reads the new stream."""
+    """Its result is thrown away, or it is aborted; that costs none of its tries, and it reads the new stream."""
     graph = draw("A -> x -> B -> y", A={"tries": 2})
     writers: list[Task] = []
 
     def begin(task: Task) -> list[Said]:
         writers.append(task)
-        return [opening(task)]
+        return [opened(task)]
 
     def read(task: Task) -> list[Said]:
         if task.attempt == 1:
@@ -150,14 +150,14 @@ def test_what_ran_ahead_of_an_attempt_that_fails_starts_over(*, is_early: bool) 
     stage = Stage({("A", 1): begin, ("A", 2): begin, ("B", 1): read, ("B", 2): read})
     if not is_early:
         # Whoever is aborted is answered all the same.
-        stage.abort = lambda drop, attempt: stage.deliver([Outcome(drop, attempt, failure=BOOM)])  # type: ignore[method-assign]
-    keeper = FakeKeeper()
-    result = run(graph, stage, keeper)
+        stage.abort = lambda drop, attempt: stage.deliver([AttemptResult(drop, attempt, failure=BOOM)])  # type: ignore[method-assign]
+    repository = FakeRepository()
+    result = run(graph, stage, repository)
 
     assert result.status is SessionState.FINISHED
-    assert keeper.committed[row(graph, "y")] == (2, Handle(body=b"drawing_B_0 2"))
-    assert (Handle(body=b"drawing_B_0 1") in keeper.discarded) is is_early
-    assert {stream_of(1), stream_of(2)} <= set(keeper.discarded)
+    assert repository.committed[row(graph, "y")] == (2, Handle(body=b"drawing_B_0 2"))
+    assert (Handle(body=b"drawing_B_0 1") in repository.discarded) is is_early
+    assert {stream_of(1), stream_of(2)} <= set(repository.discarded)
     assert stage.given["B", 2].inputs[0].handle == stream_of(2)
 
 
@@ -167,33 +167,33 @@ def test_what_ran_ahead_of_a_producer_that_is_lost_ends_as_without_streams() -> 
     producer: list[Task] = []
     stage = Stage(
         {
-            ("A", 1): lambda task: (producer.append(task), [opening(task)])[1],
+            ("A", 1): lambda task: (producer.append(task), [opened(task)])[1],
             ("B", 1): lambda task: [success(task), failure(producer[0])],
         }
     )
-    keeper = FakeKeeper()
-    result = run(graph, stage, keeper)
+    repository = FakeRepository()
+    result = run(graph, stage, repository)
 
     assert result.states["ERROR"] == 4
     assert [(report.drop, report.count) for report in result.failures] == [("drawing_A_0", 4)]
-    assert keeper.committed == {}
+    assert repository.committed == {}
 
 
 def test_a_stream_of_an_attempt_that_does_not_count_is_thrown_away() -> None:
     """News of an attempt that has failed already change nothing."""
     graph = draw("A -> x -> B", A={"tries": 2})
-    late: list[Opening] = []
+    late: list[StreamOpened] = []
     stage = Stage(
         {
-            ("A", 1): lambda task: (late.append(opening(task)), [failure(task)])[1],
+            ("A", 1): lambda task: (late.append(opened(task)), [failure(task)])[1],
             ("A", 2): lambda task: [late[0], success(task)],
         }
     )
-    keeper = FakeKeeper()
-    result = run(graph, stage, keeper)
+    repository = FakeRepository()
+    result = run(graph, stage, repository)
 
     assert result.status is SessionState.FINISHED
-    assert keeper.discarded == [stream_of(1)]
+    assert repository.discarded == [stream_of(1)]
 
 
 def test_who_acts_before_all_inputs_are_complete_gets_no_stream() -> None:
@@ -202,11 +202,11 @@ def test_who_acts_before_all_inputs_are_complete_gets_no_stream() -> None:
     producer: list[Task] = []
     stage = Stage(
         {
-            ("A", 1): lambda task: (producer.append(task), [opening(task)])[1],
+            ("A", 1): lambda task: (producer.append(task), [opened(task)])[1],
             ("B", 1): lambda task: [success(task), success(producer[0])],
         }
     )
-    result = run(graph, stage, FakeKeeper())
+    result = run(graph, stage, FakeRepository())
 
     assert result.status is SessionState.FINISHED
     assert [(each.state, each.handle is None) for each in stage.given["B", 1].inputs] == [

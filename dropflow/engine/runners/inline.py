@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Sequence
 
-from dropflow.engine.api import Delivery, Executor, Opening, Outcome, Task
+from dropflow.engine.api import AttemptResult, Executor, ResultSink, StreamOpened, Task
 from dropflow.errors import CancelledRunError
 
 __all__ = ["InlineRunner"]
@@ -26,34 +26,34 @@ class InlineRunner:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._deliver: Delivery | None = None
+        self._deliver: ResultSink | None = None
         self._current = _NOTHING
         self._interrupted = False
         self._thread = 0
 
-    def start(self, deliver: Delivery) -> None:
-        """Remember where outcomes go.
+    def start(self, deliver: ResultSink) -> None:
+        """Remember where results go.
 
         What attempts open is not passed on: the attempts that could read it would run after them.
         """
         self._deliver = deliver
 
     def submit(self, tasks: Sequence[Task]) -> None:
-        """Run `tasks` and deliver their outcomes."""
-        outcomes: list[Opening | Outcome] = []
+        """Run `tasks` and deliver their results."""
+        results: list[StreamOpened | AttemptResult] = []
         self._thread = threading.get_ident()
         try:
             for task in tasks:
                 if self._interrupted:
                     break
                 self._current = task.drop, task.attempt
-                outcomes.append(self._executor.execute(task))
+                results.append(self._executor.execute(task))
             self._current = _NOTHING
         except CancelledRunError:
             # Raised by `interrupt` beside an attempt; the session is being cancelled and waits for nothing.
             self._current = _NOTHING
-        if outcomes and self._deliver is not None:
-            self._deliver(outcomes)
+        if results and self._deliver is not None:
+            self._deliver(results)
 
     @property
     def busy(self) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dropflow.engine.api import Delivery, Runner, Task
+from dropflow.engine.api import ResultSink, Runner, Task
 
 __all__ = ["MixedRunner"]
 
@@ -24,7 +24,7 @@ class MixedRunner:
         self._waits = tuple(waits)
         self.window = waiting.window + computing.window
 
-    def start(self, deliver: Delivery) -> None:
+    def start(self, deliver: ResultSink) -> None:
         """Start both places."""
         self._waiting.start(deliver)
         self._computing.start(deliver)

@@ -35,21 +35,21 @@ from pathlib import Path
 import msgspec
 
 from dropflow.clock import SystemClock
-from dropflow.engine.api import Delivery, ExecutorSpec, Opening, Outcome, Task
+from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
 from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.marker import IDLE
 from dropflow.engine.runners.starts import Starts
 from dropflow.engine.runners.wire import (
     AbortTask,
-    Bye,
+    CloseExecutor,
+    ExecutorFailed,
     FromWorker,
-    Hello,
-    Opened,
-    Outcomes,
-    Refused,
+    OpenExecutor,
+    OutputOpened,
     Returned,
-    Started,
+    TaskResults,
+    WorkerReady,
     frame,
 )
 from dropflow.engine.runners.worker_process import MOST_AHEAD, SLOW_SECONDS, WorkerProcess, lasts
@@ -174,7 +174,7 @@ class WorkerPool:
                 worker.recall()  # what waits behind an attempt of another runner would wait for the end of that
             if runner.number in worker.known:
                 worker.known.discard(runner.number)
-                worker.outgoing += frame(Bye(runner.number))
+                worker.outgoing += frame(CloseExecutor(runner.number))
         self._let_go()
 
     # Everything below runs in the pool's thread.
@@ -229,7 +229,8 @@ class WorkerPool:
         for worker in workers:
             self._unregister(worker.link, worker.exit, worker.output.descriptor)
             lost = [
-                (number, Outcome(t.drop, t.attempt, failure=self._broken)) for number, t in worker.assigned.values()
+                (number, AttemptResult(t.drop, t.attempt, failure=self._broken))
+                for number, t in worker.assigned.values()
             ]
             worker.dispose()
             self._hand_over(lost)
@@ -319,21 +320,21 @@ class WorkerPool:
             self._unregister(worker.output.descriptor)  # all its ends are closed
 
     def _take_in(self, worker: WorkerProcess, message: FromWorker) -> None:
-        if isinstance(message, Outcomes):
+        if isinstance(message, TaskResults):
             if worker.output.by_attempt:
                 self._log_output(worker, running=worker.current())
             self._starts.note_success()
-            self._hand_over(tuple(worker.take(message.outcomes, self._now)))
+            self._hand_over(tuple(worker.take(message.results, self._now)))
             self._let_go()
         elif isinstance(message, Returned):
             self._take_back(worker, message.numbers)
-        elif isinstance(message, Started):
+        elif isinstance(message, WorkerReady):
             worker.is_started = True
-        elif isinstance(message, Opened):
+        elif isinstance(message, OutputOpened):
             runner = self._runners.get(message.runner)
             if runner is not None and not runner.leaving:
-                runner.deliver([message.opening])
-        elif isinstance(message, Refused) and message.runner in self._runners:
+                runner.deliver([message.opened])
+        elif isinstance(message, ExecutorFailed) and message.runner in self._runners:
             self._break(self._runners[message.runner], message.text)
 
     def _flush(self, worker: WorkerProcess) -> None:
@@ -377,7 +378,7 @@ class WorkerPool:
                 return
             if runner.number not in worker.known:
                 worker.known.add(runner.number)
-                worker.outgoing += frame(Hello(runner.number, self._factory, runner.spec))
+                worker.outgoing += frame(OpenExecutor(runner.number, self._factory, runner.spec))
             worker.give(runner.number, runner.take(count), now)
             waiting -= not runner.pending
 
@@ -467,7 +468,7 @@ class WorkerPool:
                 hint="out of memory, a crash in compiled code, or an exit from the application's own code",
             )
             number, task = guilty
-            self._hand_over([(number, Outcome(task.drop, task.attempt, failure=Failure.of(error)))])
+            self._hand_over([(number, AttemptResult(task.drop, task.attempt, failure=Failure.of(error)))])
         elif not worker.is_started or has_attempts:
             # It did not come to the first attempt that it was given. Without a limit that could go on for ever.
             self._note_failed_start(ended, self._now)
@@ -498,13 +499,13 @@ class WorkerPool:
         runner.broken = failure
         runner.fail_pending(failure)
 
-    def _hand_over(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
-        for number, group in itertools.groupby(outcomes, key=lambda pair: pair[0]):
+    def _hand_over(self, results: Sequence[tuple[int, AttemptResult]]) -> None:
+        for number, group in itertools.groupby(results, key=lambda pair: pair[0]):
             runner = self._runners.get(number)
             if runner is not None and not runner.leaving:
-                found = [outcome for _, outcome in group]
+                found = [result for _, result in group]
                 if runner.broken is not None:
-                    found = [Outcome(one.drop, one.attempt, failure=runner.broken) for one in found]
+                    found = [AttemptResult(one.drop, one.attempt, failure=runner.broken) for one in found]
                 runner.deliver(found)
 
     def _let_go(self) -> None:
@@ -548,11 +549,11 @@ class PooledRunner:
         self.broken: Failure | None = None
         self.leaving = False
         self.gone = threading.Event()
-        self.deliver: Delivery = _nowhere
+        self.deliver: ResultSink = _nowhere
         self._pool = pool
         self._started = self._closed = False
 
-    def start(self, deliver: Delivery) -> None:
+    def start(self, deliver: ResultSink) -> None:
         """Take part in the pool."""
         self.deliver = deliver
         self._started = True
@@ -596,7 +597,7 @@ class PooledRunner:
         """Answer everything that waits with a failure."""
         tasks, self.pending = self.pending, deque()
         if tasks:
-            self.deliver([Outcome(task.drop, task.attempt, failure=failure) for task in tasks])
+            self.deliver([AttemptResult(task.drop, task.attempt, failure=failure) for task in tasks])
 
     def _take(self, batch: Sequence[Task]) -> None:
         self.pending.extend(batch)
@@ -604,5 +605,5 @@ class PooledRunner:
             self.fail_pending(self.broken)
 
 
-def _nowhere(_: Sequence[Opening | Outcome]) -> None:
+def _nowhere(_: Sequence[StreamOpened | AttemptResult]) -> None:
     """Deliver to nobody: the runner has not been started."""

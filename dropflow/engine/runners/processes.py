@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from dropflow.engine.api import Delivery, ExecutorSpec, Task
+from dropflow.engine.api import ExecutorSpec, ResultSink, Task
 from dropflow.engine.runners.pool import WorkerPool
 
 __all__ = ["ProcessRunner"]
@@ -27,7 +27,7 @@ class ProcessRunner:
         self._runner = self._pool.runner(spec)
         self.window = self._runner.window
 
-    def start(self, deliver: Delivery) -> None:
+    def start(self, deliver: ResultSink) -> None:
         """Start the workers; they become ready while tasks already queue."""
         self._runner.start(deliver)
 

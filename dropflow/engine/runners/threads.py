@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
 
-from dropflow.engine.api import Delivery, Executor, Opening, Outcome, Task
+from dropflow.engine.api import AttemptResult, Executor, ResultSink, StreamOpened, Task
 from dropflow.engine.runners.aborted import aborted
 from dropflow.errors import InternalError
 from dropflow.exception_text import summary_of
@@ -33,12 +33,12 @@ class ThreadRunner:
         self._running: dict[tuple[int, int], threading.Thread] = {}
         self._closed = False
         self._threads = [self._thread() for _ in range(threads)]
-        self._deliver: Delivery = _nowhere
+        self._deliver: ResultSink = _nowhere
 
-    def start(self, deliver: Delivery) -> None:
+    def start(self, deliver: ResultSink) -> None:
         """Start the threads."""
         self._deliver = deliver
-        self._executor.on_opening = lambda opening: deliver([opening])
+        self._executor.on_stream_opened = lambda opened: deliver([opened])
         self._executor.on_overdue = self._give_up
         for thread in self._threads:
             thread.start()
@@ -88,7 +88,7 @@ class ThreadRunner:
     def _thread(self) -> threading.Thread:
         return threading.Thread(target=self._work, name="runner", daemon=True)
 
-    def _give_up(self, overdue: Outcome) -> None:
+    def _give_up(self, overdue: AttemptResult) -> None:
         """Answer for an attempt that cannot be stopped, and have another thread in place of its own."""
         with self._lock:
             stuck = self._running.pop((overdue.drop, overdue.attempt), None)
@@ -111,21 +111,21 @@ class ThreadRunner:
                 if is_wanted:
                     self._running[key] = threading.current_thread()
             if is_wanted:
-                outcome = self._run(task)
+                result = self._run(task)
                 with self._lock:
                     if self._running.pop(key, None) is None:
                         return  # it was given up, and this thread replaced
             else:
-                outcome = aborted(task)
-            self._deliver([outcome])
+                result = aborted(task)
+            self._deliver([result])
 
-    def _run(self, task: Task) -> Outcome:
+    def _run(self, task: Task) -> AttemptResult:
         try:
             return self._executor.execute(task)
-        except BaseException as error:  # noqa: BLE001 - a session that waits for this outcome would wait for ever
+        except BaseException as error:  # noqa: BLE001 - a session that waits for this result would wait for ever
             failure = Failure.of(InternalError(f"the attempt could not be run: {summary_of(error)}"))
-            return Outcome(task.drop, task.attempt, failure=failure)
+            return AttemptResult(task.drop, task.attempt, failure=failure)
 
 
-def _nowhere(_: Sequence[Opening | Outcome]) -> None:
+def _nowhere(_: Sequence[StreamOpened | AttemptResult]) -> None:
     """Deliver to nobody: the runner has not been started."""

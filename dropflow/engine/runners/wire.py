@@ -5,30 +5,30 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dropflow.engine.api import ExecutorSpec, Opening, Outcome, Task
+from dropflow.engine.api import AttemptResult, ExecutorSpec, StreamOpened, Task
 
 __all__ = [
     "AbortTask",
     "Buffer",
-    "Bye",
+    "CloseExecutor",
+    "ExecutorFailed",
+    "ExecutorReady",
     "FromWorker",
-    "Hello",
-    "Opened",
-    "Outcomes",
-    "Ready",
+    "OpenExecutor",
+    "OutputOpened",
     "Recall",
-    "Refused",
     "Returned",
-    "Started",
+    "TaskResults",
     "Tasks",
     "ToWorker",
+    "WorkerReady",
     "frame",
 ]
 
 _LENGTH = struct.Struct("<Q")
 
 
-class Hello(msgspec.Struct, frozen=True, tag="hello"):
+class OpenExecutor(msgspec.Struct, frozen=True, tag="open-executor"):
     """Before the first attempt of a runner: how to build its executor (``package.module:function``), and from what."""
 
     runner: int
@@ -58,33 +58,33 @@ class Recall(msgspec.Struct, frozen=True, tag="recall"):
     most: int
 
 
-class Bye(msgspec.Struct, frozen=True, tag="bye"):
+class CloseExecutor(msgspec.Struct, frozen=True, tag="close-executor"):
     """Nothing of this runner follows: give back its executor."""
 
     runner: int
 
 
-class Started(msgspec.Struct, frozen=True, tag="started"):
+class WorkerReady(msgspec.Struct, frozen=True, tag="worker-ready"):
     """First message of a worker: it takes attempts."""
 
 
-class Ready(msgspec.Struct, frozen=True, tag="ready"):
+class ExecutorReady(msgspec.Struct, frozen=True, tag="executor-ready"):
     """The executor of a runner is built."""
 
     runner: int
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """Instead of `Ready`: why the executor of a runner cannot be built."""
+class ExecutorFailed(msgspec.Struct, frozen=True, tag="executor-failed"):
+    """Instead of `ExecutorReady`: why the executor of a runner cannot be built."""
 
     runner: int
     text: str
 
 
-class Outcomes(msgspec.Struct, frozen=True, tag="outcomes"):
-    """Outcomes, in the order of the tasks."""
+class TaskResults(msgspec.Struct, frozen=True, tag="results"):
+    """TaskResults, in the order of the tasks."""
 
-    outcomes: tuple[Outcome, ...]
+    results: tuple[AttemptResult, ...]
 
 
 class Returned(msgspec.Struct, frozen=True, tag="returned"):
@@ -93,15 +93,15 @@ class Returned(msgspec.Struct, frozen=True, tag="returned"):
     numbers: tuple[int, ...]
 
 
-class Opened(msgspec.Struct, frozen=True, tag="opened"):
+class OutputOpened(msgspec.Struct, frozen=True, tag="opened"):
     """What the attempt that runs has opened."""
 
     runner: int
-    opening: Opening
+    opened: StreamOpened
 
 
-ToWorker = Hello | Tasks | AbortTask | Recall | Bye
-FromWorker = Started | Ready | Refused | Opened | Returned | Outcomes
+ToWorker = OpenExecutor | Tasks | AbortTask | Recall | CloseExecutor
+FromWorker = WorkerReady | ExecutorReady | ExecutorFailed | OutputOpened | Returned | TaskResults
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -2,9 +2,9 @@
 
 It runs attempts of several sessions, whose executors it keeps until it is told that nothing follows. The main thread
 runs attempts one after another. A second thread reads the socket, so that an abort gets through while an attempt runs;
-a third sends the outcomes of short attempts that wait behind a long one; a fourth beats in the marker, so that the pool
+a third sends the results of short attempts that wait behind a long one; a fourth beats in the marker, so that the pool
 can tell a process that is stopped. The marker is a page of memory shared with the pool, where the number of the current
-attempt stands: when this process dies, the pool knows which attempt to blame, even though outcomes are sent in batches.
+attempt stands: when this process dies, the pool knows which attempt to blame, even though results are sent in batches.
 
 Descriptors 1 and 2 are a pipe that the pool reads. An attempt ends when its output has been read, so that the pool
 knows which attempt wrote it.
@@ -25,25 +25,25 @@ from collections import deque
 import msgspec
 
 from dropflow.clock import SystemClock
-from dropflow.engine.api import Executor, Outcome, Task
+from dropflow.engine.api import AttemptResult, Executor, Task
 from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.descendants import adopt_orphans, end_descendants
 from dropflow.engine.runners.marker import IDLE, Marker
 from dropflow.engine.runners.wire import (
     AbortTask,
     Buffer,
-    Bye,
+    CloseExecutor,
+    ExecutorFailed,
+    ExecutorReady,
     FromWorker,
-    Hello,
-    Opened,
-    Outcomes,
-    Ready,
+    OpenExecutor,
+    OutputOpened,
     Recall,
-    Refused,
     Returned,
-    Started,
+    TaskResults,
     Tasks,
     ToWorker,
+    WorkerReady,
     frame,
 )
 from dropflow.errors import StorageError
@@ -73,7 +73,7 @@ class _Worker:
         self._output = os.dup(1)
         self._unread = bytearray(4)
         self._decode = msgspec.msgpack.Decoder(ToWorker).decode
-        self._queue: deque[_Attempt | Bye] = deque()
+        self._queue: deque[_Attempt | CloseExecutor] = deque()
         self._queueing = threading.Lock()
         self._filled = threading.Event()
         self._executors: dict[int, Executor] = {}
@@ -82,7 +82,7 @@ class _Worker:
         self._current = _NOTHING
         self._aborted: set[tuple[int, int, int]] = set()
         self._sending = threading.Lock()
-        self._unsent: deque[Outcome] = deque()
+        self._unsent: deque[AttemptResult] = deque()
         self._flushing = threading.Lock()
         self._has_unsent = threading.Event()
         self._pause = threading.Event()
@@ -93,7 +93,7 @@ class _Worker:
     def run(self) -> None:
         for work in (self._read, self._send_held, self._beat):
             threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True).start()
-        self._tell(Started())
+        self._tell(WorkerReady())
         flushed = self._clock.monotonic()
         while True:
             if not self._queue:
@@ -105,12 +105,12 @@ class _Worker:
                 if not self._queue:
                     continue  # it was given back
                 item = self._queue[0]
-                if not isinstance(item, Bye):
+                if not isinstance(item, CloseExecutor):
                     # Current before it leaves the queue: `_abort` finds it in one of the two places.
                     _, runner, task = item
                     self._current = (runner, task.drop, task.attempt)
                 self._queue.popleft()
-            if isinstance(item, Bye):
+            if isinstance(item, CloseExecutor):
                 self._say_goodbye(item.runner)
                 continue
             self._unsent.append(self._execute(item))
@@ -121,7 +121,7 @@ class _Worker:
             elif not self._has_unsent.is_set():
                 self._has_unsent.set()
 
-    def _execute(self, attempt: "_Attempt") -> Outcome:
+    def _execute(self, attempt: "_Attempt") -> AttemptResult:
         number, runner, task = attempt
         key = self._current
         executor = self._executors.get(runner)
@@ -131,13 +131,13 @@ class _Worker:
             return aborted(task)
         self._marker.current = number
         failure = self._enter(self._folders[runner])
-        outcome = executor.execute(task) if failure is None else Outcome(task.drop, task.attempt, failure=failure)
+        result = executor.execute(task) if failure is None else AttemptResult(task.drop, task.attempt, failure=failure)
         self._current = _NOTHING
         if self._leaving.is_set():
             self._stopped.set()
         self._settle_output()
         self._marker.current = IDLE
-        return outcome
+        return result
 
     def _enter(self, folder: str) -> Failure | None:
         """Make `folder` the working directory, or return why it cannot be: somebody removed the session directory."""
@@ -182,7 +182,7 @@ class _Worker:
         executor.close()
 
     def _send_held(self) -> None:
-        """Send outcomes that the main thread does not come to send, because it is at a long attempt."""
+        """Send results that the main thread does not come to send, because it is at a long attempt."""
         while True:
             self._has_unsent.wait()
             self._pause.wait(_HELD_SECONDS)
@@ -190,18 +190,18 @@ class _Worker:
             self._flush()
 
     def _flush(self) -> None:
-        with self._flushing:  # until they are sent: their order says what they are the outcomes of
-            outcomes = []
+        with self._flushing:  # until they are sent: their order says what they are the results of
+            results = []
             while self._unsent:
-                outcomes.append(self._unsent.popleft())
-            if outcomes:
-                self._send(outcomes)
+                results.append(self._unsent.popleft())
+            if results:
+                self._send(results)
 
-    def _send(self, outcomes: list[Outcome]) -> None:
+    def _send(self, results: list[AttemptResult]) -> None:
         try:
-            message = frame(Outcomes(tuple(outcomes)))
-        except Exception:  # noqa: BLE001 - whatever an application put into its outcome that cannot be sent
-            message = frame(Outcomes(tuple(_sendable(outcome) for outcome in outcomes)))
+            message = frame(TaskResults(tuple(results)))
+        except Exception:  # noqa: BLE001 - whatever an application put into its result that cannot be sent
+            message = frame(TaskResults(tuple(_sendable(result) for result in results)))
         self._put(message)
 
     def _tell(self, message: FromWorker) -> None:
@@ -229,13 +229,13 @@ class _Worker:
                 self._take(self._decode(body))
 
     def _take(self, message: ToWorker) -> None:
-        if isinstance(message, Hello):
+        if isinstance(message, OpenExecutor):
             self._build(message)
         elif isinstance(message, Tasks):
             runner = message.runner
             self._queue.extend((number, runner, task) for number, task in enumerate(message.tasks, message.first))
             self._filled.set()
-        elif isinstance(message, Bye):
+        elif isinstance(message, CloseExecutor):
             self._queue.append(message)
             self._filled.set()
         elif isinstance(message, Recall):
@@ -247,10 +247,10 @@ class _Worker:
         """Attempts that wait behind a long one are run by another worker."""
         numbers: list[int] = []
         with self._queueing:
-            kept: list[Bye] = []
+            kept: list[CloseExecutor] = []
             while self._queue and len(numbers) < most:
                 item = self._queue.pop()
-                if isinstance(item, Bye):
+                if isinstance(item, CloseExecutor):
                     kept.append(item)
                 else:
                     numbers.append(item[0])
@@ -262,7 +262,7 @@ class _Worker:
         key = (message.runner, message.drop, message.attempt)
         # Noted first: what leaves the queue from here on sees it, and what has left before is current or over.
         self._aborted.add(key)
-        queued = (item for item in tuple(self._queue) if not isinstance(item, Bye))
+        queued = (item for item in tuple(self._queue) if not isinstance(item, CloseExecutor))
         if any((runner, task.drop, task.attempt) == key for _, runner, task in queued):
             return
         executor = self._executors.get(message.runner)
@@ -270,17 +270,17 @@ class _Worker:
             executor.abort(message.drop, message.attempt)
         self._aborted.discard(key)
 
-    def _build(self, hello: Hello) -> None:
+    def _build(self, message: OpenExecutor) -> None:
         try:
-            module, _, function = hello.factory.partition(":")
-            executor = getattr(importlib.import_module(module), function)(hello.spec)
+            module, _, function = message.factory.partition(":")
+            executor = getattr(importlib.import_module(module), function)(message.spec)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the runner has to be told
-            self._tell(Refused(hello.runner, summary_of(error)))
+            self._tell(ExecutorFailed(message.runner, summary_of(error)))
             return
-        executor.on_opening = lambda opening: self._tell(Opened(hello.runner, opening))
-        self._folders[hello.runner] = os.path.join(hello.spec.directory, "files")  # noqa: PTH118 - for chdir
-        self._executors[hello.runner] = executor
-        self._tell(Ready(hello.runner))
+        executor.on_stream_opened = lambda opened: self._tell(OutputOpened(message.runner, opened))
+        self._folders[message.runner] = os.path.join(message.spec.directory, "files")  # noqa: PTH118 - for chdir
+        self._executors[message.runner] = executor
+        self._tell(ExecutorReady(message.runner))
 
     def _leave(self) -> None:
         """End soon: the pool is gone, or has closed the socket to say that it is done with us."""
@@ -296,15 +296,15 @@ class _Worker:
         os._exit(0)
 
 
-def _sendable(outcome: Outcome) -> Outcome:
-    """The outcome, or a failure that says why it cannot be sent."""
+def _sendable(result: AttemptResult) -> AttemptResult:
+    """The result, or a failure that says why it cannot be sent."""
     try:
-        frame(Outcomes((outcome,)))
+        frame(TaskResults((result,)))
     except Exception as error:  # noqa: BLE001 - as above
-        text = f"the outcome of the attempt cannot be sent: {summary_of(error)}"
+        text = f"the result of the attempt cannot be sent: {summary_of(error)}"
         failure = Failure(code="DF105", kind=name_of(error), text=text)
-        return Outcome(outcome.drop, outcome.attempt, failure=failure, seconds=outcome.seconds)
-    return outcome
+        return AttemptResult(result.drop, result.attempt, failure=failure, seconds=result.seconds)
+    return result
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import psutil
 
-from dropflow.engine.api import Outcome, Task
+from dropflow.engine.api import AttemptResult, Task
 from dropflow.engine.runners.descendants import WORKER_VARIABLE, end_worker
 from dropflow.engine.runners.exit_watch import exit_descriptor
 from dropflow.engine.runners.marker import IDLE, Marker
@@ -132,13 +132,13 @@ class WorkerProcess:
             self.assigned[self.next_number] = (runner, task)
             self.next_number += 1
 
-    def take(self, outcomes: Sequence[Outcome], now: float) -> Iterator[tuple[int, Outcome]]:
+    def take(self, results: Sequence[AttemptResult], now: float) -> Iterator[tuple[int, AttemptResult]]:
         """Cross off what it has done, which comes in the order of the tasks; each with the number of its runner."""
         self.since = now
-        for outcome, number in zip(outcomes, list(self.assigned), strict=False):
+        for result, number in zip(results, list(self.assigned), strict=False):
             self._unwanted.discard(number)
-            yield self.assigned.pop(number)[0], outcome
-            spent = outcome.seconds
+            yield self.assigned.pop(number)[0], result
+            spent = result.seconds
             self.seconds = spent if self.seconds is None else 0.7 * self.seconds + 0.3 * spent
         if not self._unwanted:
             self.deadline = None

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from dropflow.clock import SystemClock
-from dropflow.engine.api import ExecutorSpec, Opening, Outcome, Output, Runner, Task
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Output, Runner, StreamOpened, Task
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.runners.threads import ThreadRunner
@@ -21,7 +21,7 @@ from dropflow.graph.templates import Kind, Template
 from dropflow.states import SessionState
 from dropflow.testing.drawing import draw
 from dropflow.testing.executors import ScriptedExecutor
-from dropflow.testing.recorder import FakeKeeper
+from dropflow.testing.recorder import FakeRepository
 
 T = TypeVar("T")
 
@@ -41,7 +41,9 @@ def _session(graph: PhysicalGraph, pool: WorkerPool, directory: Path) -> Session
     for name in ("files", "logs"):
         (directory / name).mkdir(parents=True)
     spec = ExecutorSpec(session="s", directory=str(directory), templates=graph.templates, links=graph.links)
-    return Session(graph, FakeKeeper(), pool.runner(spec), session="s", directory=str(directory), clock=SystemClock())
+    return Session(
+        graph, FakeRepository(), pool.runner(spec), session="s", directory=str(directory), clock=SystemClock()
+    )
 
 
 def _start(session: Session, results: list[SessionResult]) -> threading.Thread:
@@ -51,8 +53,8 @@ def _start(session: Session, results: list[SessionResult]) -> threading.Thread:
 
 
 def _pids(session: Session) -> set[bytes]:
-    keeper: FakeKeeper = session._keeper  # type: ignore[assignment]
-    return {handle.body for handle in keeper.results.values()}
+    repository: FakeRepository = session._repository  # type: ignore[assignment]
+    return {handle.body for handle in repository.results.values()}
 
 
 def test_sessions_share_the_same_processes(pool: WorkerPool, tmp_path: Path) -> None:
@@ -73,7 +75,7 @@ def test_a_session_is_cancelled_without_harm_to_the_others(pool: WorkerPool, tmp
     stubborn = _session(draw("A -> b", A={"component": "deaf"}), pool, tmp_path / "stubborn")
     results: list[SessionResult] = []
     one = _start(stubborn, results)
-    stubborn.ask(lambda live: live.core.running)
+    stubborn.call(lambda live: live.core.running)
     other: list[SessionResult] = []
     two = _start(_session(draw(WIDE), pool, tmp_path / "other"), other)
     stubborn.cancel()
@@ -140,20 +142,20 @@ class Answers:
     """What a runner delivers, to be waited for."""
 
     def __init__(self) -> None:
-        self.outcomes: list[Outcome] = []
+        self.results: list[AttemptResult] = []
         self._changed = threading.Condition()
 
-    def deliver(self, said: Sequence[Opening | Outcome]) -> None:
+    def deliver(self, said: Sequence[StreamOpened | AttemptResult]) -> None:
         """Take it in."""
         with self._changed:
-            self.outcomes += [each for each in said if isinstance(each, Outcome)]
+            self.results += [each for each in said if isinstance(each, AttemptResult)]
             self._changed.notify_all()
 
-    def wait(self, *drops: int) -> list[Outcome]:
-        """The outcomes of these drops, in this order, once all are there."""
+    def wait(self, *drops: int) -> list[AttemptResult]:
+        """The results of these drops, in this order, once all are there."""
         with self._changed:
-            assert self._changed.wait_for(lambda: set(drops) <= {each.drop for each in self.outcomes}, timeout=60)
-            return [next(each for each in self.outcomes if each.drop == drop) for drop in drops]
+            assert self._changed.wait_for(lambda: set(drops) <= {each.drop for each in self.results}, timeout=60)
+            return [next(each for each in self.results if each.drop == drop) for drop in drops]
 
 
 SCRIPTS = ("short", "hang", "deaf")
@@ -297,8 +299,8 @@ def test_no_worker_is_kept_for_what_does_not_wait_any_more(
     assert seen(pool, lambda pool: pool._next is attempts.runner)
     if how == "aborted":
         attempts.abort(3)
-        (outcome,) = attempts.answers.wait(3)
-        assert outcome.failure is not None
+        (result,) = attempts.answers.wait(3)
+        assert result.failure is not None
     else:
         attempts.runner.close()
     others.submit(("short", 4))
@@ -310,7 +312,7 @@ def test_no_worker_is_kept_for_what_does_not_wait_any_more(
 
 
 def test_no_outcome_waits_for_the_attempt_after_it(attempts: Attempts) -> None:
-    """Outcomes are sent in batches, but a short attempt is answered while a long one behind it still runs."""
+    """Results are sent in batches, but a short attempt is answered while a long one behind it still runs."""
     warm(attempts)
     for first in range(0, 200, 10):
         one, two = range(first, first + 5), range(first + 5, first + 10)  # one half for each worker
@@ -330,9 +332,9 @@ def test_what_was_aborted_does_not_begin_again(
     attempts.submit(("deaf", 1), ("deaf", 2), ("short", 3), ("short", 4), ("short", 5))
     until(pool, lambda pool: sum(len(worker.assigned) for worker in pool._workers) == 5)
     attempts.abort(3, 1, 2)
-    outcomes = attempts.answers.wait(1, 2, 3, 4, 5)
+    results = attempts.answers.wait(1, 2, 3, 4, 5)
 
-    assert [outcome.failure is None for outcome in outcomes] == [False, False, False, True, True]
+    assert [result.failure is None for result in results] == [False, False, False, True, True]
 
 
 RUNNERS = {
@@ -351,13 +353,13 @@ def test_an_abort_is_never_lost(kind: str, pool: WorkerPool, tmp_path: Path) -> 
         attempts.answers.wait(drop)
     attempts.runner.close()
 
-    assert len(attempts.answers.outcomes) == 500
+    assert len(attempts.answers.results) == 500
 
 
 @pytest.mark.parametrize("kind", RUNNERS)
 @pytest.mark.parametrize("seed", range(3))
 def test_every_attempt_is_answered_once(kind: str, seed: int, pool: WorkerPool, tmp_path: Path) -> None:
-    """Aborted or not, before they begin or after: there are as many outcomes as there were attempts."""
+    """Aborted or not, before they begin or after: there are as many results as there were attempts."""
     chance = random.Random(seed)  # noqa: S311 - not a secret
     attempts = Attempts(RUNNERS[kind](pool), tmp_path / "s")
     drops = list(range(300))
@@ -373,7 +375,7 @@ def test_every_attempt_is_answered_once(kind: str, seed: int, pool: WorkerPool, 
     attempts.answers.wait(*drops)
     attempts.runner.close()
 
-    assert sorted(outcome.drop for outcome in attempts.answers.outcomes) == drops
+    assert sorted(result.drop for result in attempts.answers.results) == drops
 
 
 def test_nothing_waits_behind_an_attempt_that_turns_out_long(attempts: Attempts) -> None:
@@ -382,10 +384,10 @@ def test_nothing_waits_behind_an_attempt_that_turns_out_long(attempts: Attempts)
     attempts.submit(("hang", 1), *(("short", drop) for drop in range(2, 300)))
     attempts.answers.wait(*range(2, 300))
 
-    assert 1 not in {each.drop for each in attempts.answers.outcomes}
+    assert 1 not in {each.drop for each in attempts.answers.results}
     attempts.abort(1)
     attempts.answers.wait(1)
-    drops = [each.drop for each in attempts.answers.outcomes]
+    drops = [each.drop for each in attempts.answers.results]
     assert len(drops) == len(set(drops)), "nothing was run twice"
 
 
@@ -409,7 +411,7 @@ def test_what_was_aborted_is_answered_though_it_was_taken_back(attempts: Attempt
     attempts.answers.wait(*range(2, 40))
     attempts.abort(1)
     attempts.answers.wait(1)
-    drops = [each.drop for each in attempts.answers.outcomes]
+    drops = [each.drop for each in attempts.answers.results]
 
     assert len(drops) == len(set(drops))
 

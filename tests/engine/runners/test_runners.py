@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from dropflow.clock import SystemClock
-from dropflow.engine.api import ExecutorSpec, Outcome, Runner
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Runner
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.runners.inline import InlineRunner
 from dropflow.engine.runners.mixed import MixedRunner
@@ -20,7 +20,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import SessionState
 from dropflow.testing.drawing import draw
 from dropflow.testing.executors import ScriptedExecutor
-from dropflow.testing.recorder import FakeKeeper
+from dropflow.testing.recorder import FakeRepository
 
 FACTORY = "dropflow.testing.executors:build"
 WIDE = ", ".join(f"a{number} -> B{number} -> c{number}" for number in range(40))
@@ -35,7 +35,7 @@ def spec_of(graph: PhysicalGraph, directory: Path) -> ExecutorSpec:
 
 def session_of(graph: PhysicalGraph, runner: Runner, directory: Path) -> Session:
     """A session with real time and a fake store."""
-    return Session(graph, FakeKeeper(), runner, session="s", directory=str(directory), clock=SystemClock())
+    return Session(graph, FakeRepository(), runner, session="s", directory=str(directory), clock=SystemClock())
 
 
 @pytest.fixture(autouse=True)
@@ -100,9 +100,9 @@ def test_workers_run_in_processes_of_their_own(tmp_path: Path) -> None:
     graph = draw("A -> b", A={"component": "pid"})
     session = session_of(graph, make("processes", graph, tmp_path), tmp_path)
     session.run()
-    keeper: FakeKeeper = session._keeper  # type: ignore[assignment]
+    repository: FakeRepository = session._repository  # type: ignore[assignment]
 
-    assert int(keeper.results["drawing_b_0"].body) != os.getpid()
+    assert int(repository.results["drawing_b_0"].body) != os.getpid()
 
 
 def test_workers_that_cannot_start_are_one_clear_failure(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_cancel_stops_what_runs(kind: str, script: str, tmp_path: Path) -> Non
 def test_closing_twice_is_harmless(tmp_path: Path) -> None:
     """A runner may be closed again, started or not."""
     runner = make("processes", draw("A"), tmp_path)
-    started: list[Outcome] = []
+    started: list[AttemptResult] = []
     runner.start(started.extend)
     runner.close()
     runner.close()

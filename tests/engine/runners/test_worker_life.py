@@ -11,7 +11,7 @@ from textwrap import dedent
 import psutil
 import pytest
 
-from dropflow.engine.api import ExecutorSpec, Outcome, Task
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Task
 from dropflow.engine.drop_log import DropLog
 from dropflow.engine.runners.descendants import WORKER_VARIABLE
 from dropflow.engine.runners.pool import WorkerPool
@@ -51,8 +51,8 @@ class Functions:
         ]
         self.runner.submit(tasks)
 
-    def run(self, *names: str, first: int = 0) -> list[Outcome]:
-        """The outcomes of attempts."""
+    def run(self, *names: str, first: int = 0) -> list[AttemptResult]:
+        """The results of attempts."""
         self.submit(*names, first=first)
         return self.answers.wait(*range(first, first + len(names)))
 
@@ -70,10 +70,10 @@ def pool(tmp_path: Path) -> Iterator[WorkerPool]:
     found.close()
 
 
-def text_of(outcome: Outcome) -> str:
+def text_of(result: AttemptResult) -> str:
     """Why an attempt failed."""
-    assert outcome.failure is not None
-    return outcome.failure.text
+    assert result.failure is not None
+    return result.failure.text
 
 
 def below_workers() -> set[int]:
@@ -98,9 +98,9 @@ def test_what_compiled_code_prints_is_in_the_log_of_its_drop(pool: WorkerPool, t
         f"n{number}": f"os.write(1, b'raw {number}\\n'); os.system('echo child {number} >&2')" for number in range(9)
     }
     work = Functions(pool, tmp_path / "s", **bodies, c="import ctypes\nctypes.CDLL(None).printf(b'from C\\n')")
-    outcomes = work.run(*bodies, "c")
+    results = work.run(*bodies, "c")
 
-    assert [outcome.failure for outcome in outcomes] == [None] * 10
+    assert [result.failure for result in results] == [None] * 10
     assert [work.log(f"n{number}_{number}") for number in range(9)] == [f"raw {n}\nchild {n}\n" for n in range(9)]
     assert work.log("c_9") == "from C\n"
 
@@ -296,22 +296,22 @@ def test_descendants_end_with_their_attempt(start: str, end: str, pool: WorkerPo
     """Background commands, sessions of their own, forks and daemons; whether the worker dies, succeeds or fails."""
     note = f"time.sleep(0.05)\n{end}"
     work = Functions(pool, tmp_path / "s", leave=f"{start}\n{note}")
-    outcome = work.run("leave")[0]
+    result = work.run("leave")[0]
 
     found = below_workers()
     assert found <= set(seen(pool, lambda pool: [worker.process.pid for worker in pool._workers]))
     if end == "os._exit(7)":
-        assert "ended with status 7" in text_of(outcome)
+        assert "ended with status 7" in text_of(result)
 
 
 def test_a_forked_child_that_comes_back_is_no_second_attempt(pool: WorkerPool, tmp_path: Path) -> None:
-    """A child that returns or raises instead of leaving ends there: its parent's outcome is the attempt's."""
+    """A child that returns or raises instead of leaving ends there: its parent's result is the attempt's."""
     body = "pid = os.fork()\nif not pid:\n    raise SystemExit(3)\nassert os.waitpid(pid, 0)[1] == 3 << 8"
     work = Functions(pool, tmp_path / "s", fork=body)
-    outcomes = work.run(*["fork"] * 6)
+    results = work.run(*["fork"] * 6)
 
-    assert [outcome.failure for outcome in outcomes] == [None] * 6
-    assert len(work.answers.outcomes) == 6
+    assert [result.failure for result in results] == [None] * 6
+    assert len(work.answers.results) == 6
 
 
 def test_a_worker_that_closes_all_descriptors_is_replaced(pool: WorkerPool, tmp_path: Path) -> None:
@@ -409,9 +409,9 @@ def test_a_stopped_worker_is_given_nothing(pool: WorkerPool, tmp_path: Path) -> 
     work = Functions(pool, tmp_path / "s", fine="pass")
     stopped = _started(pool)[0]
     _stop(stopped)
-    outcomes = work.run(*["fine"] * 20)
+    results = work.run(*["fine"] * 20)
 
-    assert [outcome.failure for outcome in outcomes] == [None] * 20
+    assert [result.failure for result in results] == [None] * 20
     assert stopped in seen(pool, lambda pool: [worker.process.pid for worker in pool._workers])
 
 

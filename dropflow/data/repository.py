@@ -1,9 +1,9 @@
-"""The keeper: owner of the committed contents of one session's data drops.
+"""Owner of the committed contents of one session's data drops, on this machine.
 
-Everything an attempt writes is a part under a temporary name. The keeper makes parts the content of a drop (`commit`,
-`assemble`) by a rename on one file system, so a reader finds the old content, the new content or none, but never half
-of one. The engine calls it from the session's thread only, and only for attempts it has accepted: that is how an
-attempt may run twice and its content still be committed once.
+An attempt writes parts under temporary names. The repository makes parts the content of a drop (`commit`, `assemble`)
+by a rename within one file system: a reader finds the old content, the new content or none, but never half of one. The
+engine calls it from the session's thread only, and only for attempts that it has accepted, so an attempt may run twice
+and its content is committed once.
 """
 
 import contextlib
@@ -33,10 +33,10 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.ids import drop_file_name
 
-__all__ = ["LocalKeeper"]
+__all__ = ["LocalRepository"]
 
 
-class LocalKeeper:
+class LocalRepository:
     """Contents on this machine: in handles, in shared memory, and in files.
 
     Parameters

@@ -10,7 +10,7 @@ import pytest
 
 from dropflow import local
 from dropflow.clock import SystemClock
-from dropflow.data.keeper import LocalKeeper
+from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Handle
 from dropflow.engine.journal import replay
 from dropflow.engine.reports import SessionResult
@@ -95,18 +95,18 @@ def test_a_full_disk_leaves_room_for_the_reason(small_disk: Path) -> None:
 
 def test_a_result_that_fills_the_disk_leaves_nothing(small_disk: Path) -> None:
     """A content in shared memory that does not fit on the disk is a failure of its producer, and no half file stays."""
-    keeper = LocalKeeper(small_disk / "run", "s", SystemClock())
+    repository = LocalRepository(small_disk / "run", "s", SystemClock())
     graph = _writer("def f(): pass")
-    part = keeper.workspace.shared / "part"
+    part = repository.workspace.shared / "part"
     part.write_bytes(bytes(5_000_000))
     handle = Handle(kind="shm", location=str(part), size=5_000_000)
     with pytest.raises(StorageError, match=r"cannot write the result .* No space left"):
-        keeper.keep_result(1, "leaf", graph.templates[1], handle)
+        repository.keep_result(1, "leaf", graph.templates[1], handle)
 
-    assert list(keeper.workspace.results.iterdir()) == []
-    assert [path.name for path in keeper.workspace.tmp.iterdir()] == ["shm"]
-    assert list(keeper.workspace.shared.iterdir()) == []
-    keeper.close()
+    assert list(repository.workspace.results.iterdir()) == []
+    assert [path.name for path in repository.workspace.tmp.iterdir()] == ["shm"]
+    assert list(repository.workspace.shared.iterdir()) == []
+    repository.close()
 
 
 @pytest.mark.parametrize("comes_back", [False, True])

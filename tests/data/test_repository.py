@@ -1,4 +1,4 @@
-"""The keeper: commits, assembly, release, results."""
+"""The repository: commits, assembly, release, results."""
 
 import errno
 import io
@@ -15,10 +15,10 @@ import pytest
 from dropflow.apps.encodings import encode
 from dropflow.clock import SystemClock
 from dropflow.data.content import EMPTY, NULL, open_content, read, verify
-from dropflow.data.keeper import LocalKeeper
 from dropflow.data.memory import SMALL
 from dropflow.data.parts import FilePart
 from dropflow.data.registry import store_for
+from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
@@ -51,48 +51,50 @@ def _part(template: Template, slot: Slot, content: bytes | dict[str, bytes]) -> 
     return part.finish()
 
 
-def test_a_commit_renames(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+def test_a_commit_renames(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """A file appears whole under its name, and nothing of the part is left."""
     template = node(FILE, filepath="sub/x.txt")
     part = _part(template, slot(), b"hello")
     assert not Path(part.final).exists()
-    content = keeper.commit(1, 1, template, part)
+    content = repository.commit(1, 1, template, part)
 
-    assert content.location == str(keeper.workspace.files / "sub/x.txt")
+    assert content.location == str(repository.workspace.files / "sub/x.txt")
     assert (content.final, read(content), part.checksum) == ("", b"hello", content.checksum)
-    assert _names(keeper.workspace.tmp) == ["shm"]
+    assert _names(repository.workspace.tmp) == ["shm"]
 
 
-def test_a_commit_replaces(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+def test_a_commit_replaces(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """A later content takes the place of an earlier one, whether they are files or directories."""
     template = node(FILE, filepath="x")
     contents: list[bytes | dict[str, bytes]] = [b"1", b"2", {"a": b"3"}, {"b": b"4"}, b"5", {"c": b"6"}]
     for content in contents:
-        keeper.commit(1, 1, template, _part(template, slot(drop=1), content))
+        repository.commit(1, 1, template, _part(template, slot(drop=1), content))
 
-    assert _names(keeper.workspace.files / "x") == ["c"]
-    assert _names(keeper.workspace.tmp) == ["shm"]
+    assert _names(repository.workspace.files / "x") == ["c"]
+    assert _names(repository.workspace.tmp) == ["shm"]
 
 
-def test_a_commit_elsewhere(keeper: LocalKeeper, node: Node, slot: Slots, tmp_path: Path) -> None:
+def test_a_commit_elsewhere(repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path) -> None:
     """An absolute target gets its file, and nothing else is left beside it."""
     template = node(FILE, filepath=str(tmp_path / "far/x"))
-    keeper.commit(1, 1, template, _part(template, slot(), b"hello"))
+    repository.commit(1, 1, template, _part(template, slot(), b"hello"))
 
     assert _names(tmp_path / "far") == ["x"]
 
 
-def test_a_killed_worker_leaves_nothing_elsewhere(keeper: LocalKeeper, node: Node, slot: Slots, tmp_path: Path) -> None:
+def test_a_killed_worker_leaves_nothing_elsewhere(
+    repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path
+) -> None:
     """Parts beside absolute targets that nobody finished are swept when the session closes."""
     part = store_for(node(FILE, filepath=str(tmp_path / "far/x"))).part(slot())
     Path(part.path()).write_bytes(b"half a content")
-    keeper.close()
+    repository.close()
 
     assert _names(tmp_path / "far") == []
 
 
 def test_a_link_that_waits_beside_a_target_is_not_followed(
-    keeper: LocalKeeper, node: Node, slot: Slots, tmp_path: Path
+    repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path
 ) -> None:
     """Whatever links another user makes beside an absolute target, nothing is written through them."""
     far, victim = tmp_path / "far", tmp_path / "victim"
@@ -100,7 +102,7 @@ def test_a_link_that_waits_beside_a_target_is_not_followed(
     victim.write_text("precious")
     for name in (".dropflow-trial-1-1-0", ".dropflow-trial-1-1-0.part", "x.part", ".dropflow-trial-1-1-0.part~"):
         (far / name).symlink_to(victim)
-    keeper.commit(1, 1, node(FILE), _part(node(FILE, filepath=str(far / "x")), slot(drop=1), b"hello"))
+    repository.commit(1, 1, node(FILE), _part(node(FILE, filepath=str(far / "x")), slot(drop=1), b"hello"))
 
     assert (victim.read_text(), (far / "x").read_bytes()) == ("precious", b"hello")
     assert not (far / "x").is_symlink()
@@ -131,9 +133,9 @@ def test_a_part_begins_with_a_file_of_its_own(tmp_path: Path) -> None:
     assert not (tmp_path / "victim").exists()
 
 
-def test_uncommitted_parts_are_private(keeper: LocalKeeper, tmp_path: Path) -> None:
+def test_uncommitted_parts_are_private(repository: LocalRepository, tmp_path: Path) -> None:
     """No other user can enter the directory of parts, and one that another user made is refused."""
-    assert keeper.workspace.tmp.stat().st_mode & 0o777 == 0o700
+    assert repository.workspace.tmp.stat().st_mode & 0o777 == 0o700
     (tmp_path / "open" / "tmp").mkdir(parents=True)
     (tmp_path / "open" / "tmp").chmod(0o777)
 
@@ -142,7 +144,7 @@ def test_uncommitted_parts_are_private(keeper: LocalKeeper, tmp_path: Path) -> N
 
 
 def test_a_target_on_another_file_system_is_written_privately(
-    keeper: LocalKeeper, node: Node, slot: Slots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A content that must be copied to its file system goes through a private directory, and leaves nothing there."""
     target, replace = tmp_path / "far/x", os.replace
@@ -156,7 +158,7 @@ def test_a_target_on_another_file_system_is_written_privately(
         replace(source, final)
 
     monkeypatch.setattr(os, "replace", crossing)
-    keeper.commit(1, 1, node(FILE), part)
+    repository.commit(1, 1, node(FILE), part)
 
     assert (target.read_bytes(), _names(target.parent)) == (b"hello", ["x", "x.part"])
     assert not (tmp_path / "victim").exists()
@@ -164,7 +166,7 @@ def test_a_target_on_another_file_system_is_written_privately(
 
 @pytest.mark.parametrize("kind", [FILE, DIRECTORY])
 def test_a_fifo_or_device_is_never_replaced(
-    keeper: LocalKeeper, node: Node, slot: Slots, tmp_path: Path, kind: str
+    repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path, kind: str
 ) -> None:
     """An output that names one is refused before it is written, and again when it is to be committed."""
     os.mkfifo(tmp_path / "fifo")
@@ -176,7 +178,7 @@ def test_a_fifo_or_device_is_never_replaced(
         assert "NULL" in caught.value.hint
     part = msgspec.structs.replace(_part(node(FILE, filepath="x"), slot(), b"x"), final=str(tmp_path / "fifo"))
     with pytest.raises(BadFileError, match="fifo is a FIFO"):
-        keeper.commit(1, 1, node(kind), part)
+        repository.commit(1, 1, node(kind), part)
 
     assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode)
     assert not Path(part.location).exists()
@@ -205,42 +207,42 @@ def test_a_fifo_as_input_is_not_read_as_a_value(node: Node, slot: Slots, tmp_pat
         assert "'path'" in caught.value.hint
 
 
-def test_a_commit_that_fails_names_the_place(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+def test_a_commit_that_fails_names_the_place(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """A final path that cannot be is a StorageError with the path; the part is gone."""
     template = node(FILE, filepath="file/x")
     part = _part(template, slot(), b"x")
-    (keeper.workspace.files / "file").touch()
+    (repository.workspace.files / "file").touch()
 
     with pytest.raises(StorageError, match=r"files/file/x"):
-        keeper.commit(1, 1, template, part)
+        repository.commit(1, 1, template, part)
     assert not Path(part.location).exists()
 
 
 @pytest.mark.parametrize("contents", [(b"one", b"two"), ({"a": b"1"}, {"a": b"2"}), (b"x", {"x": b"x"})])
 def test_a_drop_does_not_destroy_what_another_has_written(
-    keeper: LocalKeeper, node: Node, slot: Slots, contents: tuple[bytes | dict[str, bytes], ...]
+    repository: LocalRepository, node: Node, slot: Slots, contents: tuple[bytes | dict[str, bytes], ...]
 ) -> None:
     """The later drop fails and names the first; the file of the first stays whole. The drop itself may try again."""
     template = node(FILE, filepath="x")
     first, second = (_part(template, slot(drop=drop), content) for drop, content in zip((1, 2), contents, strict=True))
     again = _part(template, slot(drop=1, attempt=2), contents[0])
-    kept = keeper.commit(1, 1, template, first)
+    kept = repository.commit(1, 1, template, first)
     with pytest.raises(ConflictError, match=r"files/x has been written by drop 1 already, with another") as caught:
-        keeper.commit(2, 1, template, second)
+        repository.commit(2, 1, template, second)
 
     assert "{uid}" in caught.value.hint
     assert not Path(second.location).exists()
-    assert keeper.commit(1, 2, template, again).size == kept.size
+    assert repository.commit(1, 2, template, again).size == kept.size
 
 
-def test_drops_may_write_the_same_content(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+def test_drops_may_write_the_same_content(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """It is removed when the last of them is not needed any more."""
     template = node(FILE, filepath="x", persist=False)
-    handles = [keeper.commit(drop, 1, template, _part(template, slot(drop=drop), b"x")) for drop in (1, 2, 3)]
+    handles = [repository.commit(drop, 1, template, _part(template, slot(drop=drop), b"x")) for drop in (1, 2, 3)]
 
-    assert [keeper.release(drop, template, handles[0]) for drop in (2, 3)] == [False, False]
+    assert [repository.release(drop, template, handles[0]) for drop in (2, 3)] == [False, False]
     assert Path(handles[0].location).exists()
-    assert keeper.release(1, template, handles[0])
+    assert repository.release(1, template, handles[0])
     assert not Path(handles[0].location).exists()
 
 
@@ -249,87 +251,87 @@ def test_a_drop_may_replace_what_it_depends_on(tmp_path: Path, node: Node) -> No
     drawing = GraphBuilder()
     drawing.app("A").data("x").app("B").data("y").app("C").data("z")
     drawing.connect("A", "x").connect("x", "B").connect("B", "y").connect("C", "z")
-    keeper = LocalKeeper(tmp_path / "ordered", "s", SystemClock(), drawing.build())
+    repository = LocalRepository(tmp_path / "ordered", "s", SystemClock(), drawing.build())
     template = node(FILE, filepath="f")
     parts = [
-        _part(template, Slot(keeper.workspace, "o", drop, 1, 0), body)
+        _part(template, Slot(repository.workspace, "o", drop, 1, 0), body)
         for drop, body in ((1, b"1"), (3, b"2"), (5, b"3"))
     ]
-    keeper.commit(1, 1, template, parts[0])
-    last = keeper.commit(3, 1, template, parts[1])
+    repository.commit(1, 1, template, parts[0])
+    last = repository.commit(3, 1, template, parts[1])
     with pytest.raises(ConflictError, match="has been written by drawing_y_0 already"):
-        keeper.commit(5, 1, template, parts[2])
+        repository.commit(5, 1, template, parts[2])
 
     assert read(last) == b"2"
-    keeper.close()
+    repository.close()
 
 
 @pytest.mark.parametrize("size", [3, SMALL])
-def test_parts_in_memory_are_put_together(keeper: LocalKeeper, node: Node, slot: Slots, size: int) -> None:
+def test_parts_in_memory_are_put_together(repository: LocalRepository, node: Node, slot: Slots, size: int) -> None:
     """Bytes come one after the other in the order of the producers."""
     template = node(MEMORY)
     parts = [_part(template, slot(), letter * size) for letter in (b"a", b"b", b"c")]
-    content = keeper.assemble(9, template, parts)
+    content = repository.assemble(9, template, parts)
 
     assert read(content) == b"a" * size + b"b" * size + b"c" * size
     verify(content)
 
 
-def test_parts_of_a_file_are_put_together(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+def test_parts_of_a_file_are_put_together(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """The file has all of them, its checksum is right, and no part is left."""
     template = node(FILE, filepath="x")
     parts = [_part(template, slot(), body) for body in (b"one ", b"", b"two")]
-    content = keeper.assemble(9, template, parts)
+    content = repository.assemble(9, template, parts)
 
     assert Path(content.location).read_bytes() == b"one two"
     verify(content)
-    assert _names(keeper.workspace.tmp) == ["shm"]
+    assert _names(repository.workspace.tmp) == ["shm"]
 
 
-def test_directories_are_merged(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+def test_directories_are_merged(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """The directory has the files of all producers, also in common subdirectories."""
     template = node(DIRECTORY, dirname="d")
     parts = [_part(template, slot(), {"a": b"1", "s/x": b"2"}), _part(template, slot(), {"b": b"3", "s/y": b"4"})]
-    content = keeper.assemble(9, template, parts)
+    content = repository.assemble(9, template, parts)
     found = {str(path.relative_to(content.location)) for path in Path(content.location).rglob("*") if path.is_file()}
 
     assert found == {"a", "b", "s/x", "s/y"}
     assert content.size == 4
 
 
-def test_colliding_files_are_named(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+def test_colliding_files_are_named(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """Two producers that write the same file into one directory are an error; nothing is lost silently."""
     template = node(DIRECTORY, dirname="d")
     parts = [_part(template, slot(), {"a": b"1"}), _part(template, slot(), {"a": b"2"})]
 
     with pytest.raises(StorageError, match="wrote 'a'"):
-        keeper.assemble(9, template, parts)
-    assert _names(keeper.workspace.tmp) == ["shm"]
+        repository.assemble(9, template, parts)
+    assert _names(repository.workspace.tmp) == ["shm"]
 
 
-def test_a_directory_and_a_file_do_not_mix(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+def test_a_directory_and_a_file_do_not_mix(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """Parts of different kinds are an error that says how many of which."""
     template = node(FILE, filepath="x")
     parts = [_part(template, slot(), {"a": b"1"}), _part(template, slot(), b"2")]
 
     with pytest.raises(StorageError, match="1 of 2 producers"):
-        keeper.assemble(9, template, parts)
+        repository.assemble(9, template, parts)
 
 
-def test_nothing_is_assembled_from_nothing(keeper: LocalKeeper, node: Node) -> None:
+def test_nothing_is_assembled_from_nothing(repository: LocalRepository, node: Node) -> None:
     """Producers without content give a drop without content."""
-    assert keeper.assemble(9, node(MEMORY), [NULL, NULL]) == NULL
-    assert keeper.assemble(9, node(MEMORY), [EMPTY, EMPTY]).size == 0
+    assert repository.assemble(9, node(MEMORY), [NULL, NULL]) == NULL
+    assert repository.assemble(9, node(MEMORY), [EMPTY, EMPTY]).size == 0
 
 
-def test_discarded_parts_are_gone(keeper: LocalKeeper, node: Node, slot: Slots, tmp_path: Path) -> None:
+def test_discarded_parts_are_gone(repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path) -> None:
     """Late attempts leave nothing, and inputs that were there before stay."""
     for template in (node(MEMORY), node(FILE, filepath="x"), node(FILE, filepath=str(tmp_path / "y"))):
-        keeper.discard(_part(template, slot(), b"z" * SMALL * 2))
+        repository.discard(_part(template, slot(), b"z" * SMALL * 2))
     (tmp_path / "input").touch()
-    keeper.discard(Handle(kind="file", location=str(tmp_path / "input")))
+    repository.discard(Handle(kind="file", location=str(tmp_path / "input")))
 
-    assert _names(keeper.workspace.tmp) == ["outside", "shm"]
+    assert _names(repository.workspace.tmp) == ["outside", "shm"]
     assert _names(tmp_path) == ["input", "session"]
 
 
@@ -347,7 +349,7 @@ def test_discarded_parts_are_gone(keeper: LocalKeeper, node: Node, slot: Slots, 
     ],
 )
 def test_what_is_released(
-    keeper: LocalKeeper,
+    repository: LocalRepository,
     node: Node,
     slot: Slots,
     *,
@@ -357,34 +359,34 @@ def test_what_is_released(
 ) -> None:
     """After the last consumer memory goes and files stay, unless the node says otherwise."""
     template = node(component, **fields)
-    content = keeper.commit(1, 1, template, _part(template, slot(), b"x" * SMALL * 2))
+    content = repository.commit(1, 1, template, _part(template, slot(), b"x" * SMALL * 2))
 
-    gone = keeper.release(1, template, content)
+    gone = repository.release(1, template, content)
 
     assert ("gone" if gone else "there") == expected
     assert Path(content.location).exists() is not gone
 
 
 def test_files_elsewhere_and_inputs_are_not_released(
-    keeper: LocalKeeper, node: Node, slot: Slots, tmp_path: Path
+    repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path
 ) -> None:
     """Outside the session directory a file goes only when its node asks for that, and an input never."""
     template = node(FILE, persist=False, filepath=str(tmp_path / "x"))
-    content = keeper.commit(1, 1, template, _part(template, slot(), b"x"))
+    content = repository.commit(1, 1, template, _part(template, slot(), b"x"))
     (tmp_path / "input").touch()
     found = store_for(node(FILE, filepath=str(tmp_path / "input"))).initial(slot())
 
-    assert not keeper.release(1, template, content)
-    assert not keeper.release(2, node(FILE, persist=False, expireAfterUse=True), found)
+    assert not repository.release(1, template, content)
+    assert not repository.release(2, node(FILE, persist=False, expireAfterUse=True), found)
 
 
-def test_the_parent_goes_along(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+def test_the_parent_goes_along(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """With delete_parent_directory, if it is empty."""
     template = node(FILE, persist=False, filepath="sub/x", delete_parent_directory=True)
-    content = keeper.commit(1, 1, template, _part(template, slot(), b"x"))
-    keeper.release(1, template, content)
+    content = repository.commit(1, 1, template, _part(template, slot(), b"x"))
+    repository.release(1, template, content)
 
-    assert _names(keeper.workspace.files) == []
+    assert _names(repository.workspace.files) == []
 
 
 @pytest.mark.parametrize(
@@ -401,53 +403,57 @@ def test_the_parent_goes_along(keeper: LocalKeeper, node: Node, slot: Slots) -> 
         (b"{not json", ".txt"),
     ],
 )
-def test_results_say_what_they_are(keeper: LocalKeeper, node: Node, slot: Slots, content: bytes, suffix: str) -> None:
+def test_results_say_what_they_are(
+    repository: LocalRepository, node: Node, slot: Slots, content: bytes, suffix: str
+) -> None:
     """A leaf in memory becomes a file named after the drop, with a suffix that fits its content."""
     template = node(MEMORY)
-    kept = keeper.keep_result(1, "g_k_0-1", template, _part(template, slot(), content))
-    keeper.close()
+    kept = repository.keep_result(1, "g_k_0-1", template, _part(template, slot(), content))
+    repository.close()
 
-    assert kept.location == str(keeper.workspace.results / f"g_k_0-1{suffix}")
+    assert kept.location == str(repository.workspace.results / f"g_k_0-1{suffix}")
     assert Path(kept.location).read_bytes() == content
     verify(kept)
 
 
-def test_files_and_nothing_stay_where_they_are(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+def test_files_and_nothing_stay_where_they_are(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """Leaves that are files already are not copied, and empty ones make no file."""
     template = node(FILE, filepath="x")
-    content = keeper.commit(1, 1, template, _part(template, slot(), b"x"))
+    content = repository.commit(1, 1, template, _part(template, slot(), b"x"))
 
-    assert keeper.keep_result(1, "a", template, content) == content
-    assert keeper.keep_result(2, "b", node(MEMORY), EMPTY) == EMPTY
-    assert _names(keeper.workspace.results) == []
+    assert repository.keep_result(1, "a", template, content) == content
+    assert repository.keep_result(2, "b", node(MEMORY), EMPTY) == EMPTY
+    assert _names(repository.workspace.results) == []
 
 
-def test_a_directory_in_memory_is_kept(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+def test_a_directory_in_memory_is_kept(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """A program may make a directory of a memory drop; as a leaf it is a result like any other."""
     template = node(MEMORY)
-    kept = keeper.keep_result(1, "a", template, keeper.commit(1, 1, template, _part(template, slot(), {"x": b"1"})))
+    kept = repository.keep_result(
+        1, "a", template, repository.commit(1, 1, template, _part(template, slot(), {"x": b"1"}))
+    )
 
     assert Path(kept.location, "x").read_bytes() == b"1"
     assert kept.kind == "directory"
 
 
-def test_closing_leaves_only_what_is_committed(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+def test_closing_leaves_only_what_is_committed(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """Temporary files and shared memory go; closing twice does no harm."""
-    segment = keeper.workspace.shared.resolve()
+    segment = repository.workspace.shared.resolve()
     _part(node(MEMORY), slot(), b"x" * SMALL * 2)
-    keeper.close()
-    keeper.close()
+    repository.close()
+    repository.close()
 
     assert not segment.exists()
-    assert not keeper.workspace.tmp.exists()
+    assert not repository.workspace.tmp.exists()
 
 
 def test_a_new_session_clears_what_an_old_one_left(tmp_path: Path) -> None:
     """A session that crashed in the same directory leaves no temporary files behind the next one."""
-    first = LocalKeeper(tmp_path, "one", SystemClock())
+    first = LocalRepository(tmp_path, "one", SystemClock())
     (first.workspace.tmp / "rubbish").touch()
     segment = first.workspace.shared.resolve()
-    second = LocalKeeper(tmp_path, "two", SystemClock())
+    second = LocalRepository(tmp_path, "two", SystemClock())
 
     assert _names(second.workspace.tmp) == ["shm"]
     second.close()
@@ -458,12 +464,12 @@ def test_a_new_session_clears_what_an_old_one_left(tmp_path: Path) -> None:
 def test_without_shared_memory_the_disk_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
     """Where there is no /dev/shm, large contents are files in the session directory."""
     monkeypatch.setattr("dropflow.data.segments.claim", lambda _session: None)
-    keeper = LocalKeeper(tmp_path, "s", SystemClock())
-    part = _part(node(MEMORY), Slot(keeper.workspace, "o", 1, 1, 0), b"x" * SMALL * 2)
+    repository = LocalRepository(tmp_path, "s", SystemClock())
+    part = _part(node(MEMORY), Slot(repository.workspace, "o", 1, 1, 0), b"x" * SMALL * 2)
 
     assert Path(part.location).resolve().is_relative_to(tmp_path.resolve())
     assert read(part) == b"x" * SMALL * 2
-    keeper.close()
+    repository.close()
 
 
 class _Full(FilePart):
@@ -510,10 +516,10 @@ def test_a_full_disk_is_told_with_its_free_space(tmp_path: Path, monkeypatch: py
     assert "MB left" in caught.value.hint
 
 
-def test_damage_is_found(keeper: LocalKeeper, node: Node, slot: Slots) -> None:
+def test_damage_is_found(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """A content that was changed or cut after its commit does not verify."""
     template = node(FILE, filepath="x")
-    content = keeper.commit(1, 1, template, _part(template, slot(), b"hello"))
+    content = repository.commit(1, 1, template, _part(template, slot(), b"hello"))
     Path(content.location).write_bytes(b"hallo")
     with pytest.raises(StorageError, match="CRC-32"):
         verify(content)
