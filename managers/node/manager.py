@@ -55,14 +55,14 @@ from managers.deployment import Deployment
 from managers.keys import ClusterKey
 from managers.links import Delivery, LinkChange, LinkEvent, Links, LinkSettings, Source
 from managers.messages import PROTOCOL, Events, Stop
-from managers.node import picture
+from managers.node import session_views
 from managers.node.batches import batch
 from managers.node.bells import Bells
 from managers.node.downloads import content_download, file_download
 from managers.node.fetchers import Fetchers
-from managers.node.hosting import HostedSession
+from managers.node.finished_sessions import DamagedSession, FinishedSession, find, restored
+from managers.node.hosted_session import HostedSession
 from managers.node.incarnation import next_incarnation
-from managers.node.past import DamagedSession, PastSession, find, restored
 from managers.node.watch import PeerWatch
 
 __all__ = ["NodeManager"]
@@ -350,17 +350,17 @@ class NodeManager:
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """A page of the drops that match."""
         hosted = self._find(session)
-        return picture.page(hosted.session, hosted.piece, query, whole=hosted.whole)
+        return session_views.page(hosted.session, hosted.piece, query, whole=hosted.whole)
 
     def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
         """One drop."""
         hosted, row = self._find(session), self._row(session, drop)
-        return picture.detail_of(hosted.session, hosted.piece, row, hosted.directory / "logs", query)
+        return session_views.detail_of(hosted.session, hosted.piece, row, hosted.directory / "logs", query)
 
     def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
         """A page of the root causes."""
         reports = self._find(session).session.call(lambda live: live.reports())
-        return FailureList.page([picture.failure_info(report, self.name) for report in reports], query)
+        return FailureList.page([session_views.failure_info(report, self.name) for report in reports], query)
 
     def log(self, session: str, drop: str) -> Download:
         """What a drop wrote to its log."""
@@ -398,7 +398,7 @@ class NodeManager:
         handle = hosted.session.call(lambda live: live.handle(row))
         if handle is None:
             state = hosted.session.call(lambda live: live.core.state(row)).name
-            if state == "COMPLETED" and isinstance(hosted, PastSession):
+            if state == "COMPLETED" and isinstance(hosted, FinishedSession):
                 raise GoneError(
                     f"the content of drop {name} {hosted.why_gone(row)}",
                     where=session,
@@ -417,7 +417,7 @@ class NodeManager:
         """What the session left for people."""
         hosted = self._find(session)
         held = hosted.session.call(lambda live: live.held())
-        return ResultList(results=picture.results(hosted.piece, held, hosted.directory))
+        return ResultList(results=session_views.results(hosted.piece, held, hosted.directory))
 
     def journal(self, session: str) -> Download:
         """The journal."""
@@ -538,10 +538,10 @@ class NodeManager:
                 del self._sessions[hosted.name]
         self._links.forget(hosted.name)
 
-    def _known(self, session: str) -> HostedSession | PastSession | DamagedSession | None:
+    def _known(self, session: str) -> HostedSession | FinishedSession | DamagedSession | None:
         return self._sessions.get(session) or self._past.get(session)
 
-    def _find(self, session: str) -> HostedSession | PastSession | DamagedSession:
+    def _find(self, session: str) -> HostedSession | FinishedSession | DamagedSession:
         found = self._known(session)
         if found is None:
             raise NotFoundError(f"there is no session {session!r} on node {self.name}")

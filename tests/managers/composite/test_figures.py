@@ -18,7 +18,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import FailureInfo, SessionDetail
 from dropflow.testing.strategies import graphs
 from managers.composite.merging import Part, Standing, merge
-from managers.node import picture
+from managers.node import session_views
 from tests.engine.test_core_slices import BOOM, Cluster, Node, _chance
 
 _GONE = Failure(code="DF220", kind="NodeLost", text="node n0 is lost")
@@ -57,9 +57,9 @@ def _told(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
         status=node.core.status.name,
         drops=statistics.drops,
         settled=statistics.settled,
-        states=picture.totals(statistics),
+        states=session_views.totals(statistics),
         nodes=(name,),
-        failures=tuple(picture.failure_info(report, name) for report in reports),
+        failures=tuple(session_views.failure_info(report, name) for report in reports),
     )
 
 

@@ -20,7 +20,7 @@ from dropflow.testing.proxy import Cruelty, HostileProxy
 from managers.deployment import Deployment, Place
 from managers.links import LinkSettings
 from managers.messages import Events, Stop
-from managers.node import hosting
+from managers.node import hosted_session
 from managers.node.manager import NodeManager
 from managers.node.watch import PeerWatch
 from tests.managers.node.conftest import Cluster, until
@@ -182,7 +182,7 @@ def test_a_session_that_is_taken_back_while_it_is_prepared_says_so(make_cluster:
 
 def test_who_deployed_and_died_leaves_no_session_behind(make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was prepared and is not started in time is cancelled on all nodes, and says why."""
-    monkeypatch.setattr(hosting, "_PATIENCE", -9.8)
+    monkeypatch.setattr(hosted_session, "_PATIENCE", -9.8)
     cluster = make_cluster(2)
     deployment = cluster.cut(_waiting())
     cluster.prepare(deployment, seconds=10.0)

@@ -34,12 +34,12 @@ from dropflow.rest.schema import SessionDetail, SessionInfo
 from dropflow.states import SessionState
 from managers.deployment import Deployment
 from managers.links import Links
-from managers.node import picture
+from managers.node import session_views
 from managers.node.bells import Bells
-from managers.node.chronicle import Chronicle
 from managers.node.exchange import NodeExchange
+from managers.node.failure_log import FailureLog
 from managers.node.fetchers import Fetchers
-from managers.node.past import End, remove, write_end
+from managers.node.finished_sessions import End, remove, write_end
 from managers.node.sealed import write_sealed
 
 __all__ = ["HostedSession"]
@@ -149,7 +149,7 @@ class HostedSession:
                 streams=streams,
                 exchange=self.exchange,
                 journal=self._journal(piece, streams),
-                instruments=(Chronicle(piece.graph, self.name),),
+                instruments=(FailureLog(piece.graph, self.name),),
                 on_statistics=self._on_statistics,
                 check_invariants=deployment.check,
             )
@@ -303,8 +303,8 @@ class HostedSession:
         return SessionDetail(
             **course,
             **self._counts(statistics, course["status"]),
-            logical=picture.logical_nodes(statistics),
-            failures=tuple(picture.failure_info(one, self.piece.node) for one in failures[:_MOST_FAILURES]),
+            logical=session_views.logical_nodes(statistics),
+            failures=tuple(session_views.failure_info(one, self.piece.node) for one in failures[:_MOST_FAILURES]),
             notes=(*self._deployment.notes, *notes),
         )
 
@@ -347,7 +347,7 @@ class HostedSession:
             "drops": statistics.drops,
             "settled": statistics.settled,
             **msgspec.structs.asdict(Attempts() if is_over else self.session.attempts()),
-            "states": picture.totals(statistics),
+            "states": session_views.totals(statistics),
             "rate": rate,
             "remaining": left / rate if rate > 0 and not is_over else None,
         }
@@ -398,7 +398,7 @@ class HostedSession:
 
     def _write_end(self) -> None:
         """What a later life of this node is to know."""
-        failures = tuple(picture.failure_info(one, self.piece.node) for one in self.session.call(Session.reports))
+        failures = tuple(session_views.failure_info(one, self.piece.node) for one in self.session.call(Session.reports))
         held = self.session.call(Session.held)
         directory = f"{self.directory}/"
         own = self.piece.is_own

@@ -35,11 +35,11 @@ from dropflow.ids import session_of_directory
 from dropflow.rest.schema import FailureInfo, SessionDetail, SessionInfo
 from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment
-from managers.node import picture
+from managers.node import session_views
 from managers.node.downloads import refuse_changed
 from managers.node.sealed import read_sealed, write_sealed
 
-__all__ = ["DamagedSession", "End", "PastSession", "find", "remove", "restored", "write_end"]
+__all__ = ["DamagedSession", "End", "FinishedSession", "find", "remove", "restored", "write_end"]
 
 _log = logging.getLogger(__name__)
 
@@ -99,17 +99,17 @@ def remove(directory: Path) -> None:
         raise StorageError(f"cannot be removed: {error.strerror}", where=str(directory)) from error
 
 
-def find(sessions: Path, node: str, clock: Clock) -> dict[str, "PastSession | DamagedSession"]:
+def find(sessions: Path, node: str, clock: Clock) -> dict[str, "FinishedSession | DamagedSession"]:
     """The sessions whose directories are in `sessions`, by name.
 
     Directories of sessions that never were prepared to the end are removed.
     """
-    found: dict[str, PastSession | DamagedSession] = {}
+    found: dict[str, FinishedSession | DamagedSession] = {}
     for directory in sorted(path for path in sessions.iterdir() if path.is_dir()):
         if _is_unprepared(directory):
             shutil.rmtree(directory, ignore_errors=True)
             continue
-        past: PastSession | DamagedSession
+        past: FinishedSession | DamagedSession
         try:
             past = restored(directory, node, clock)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one session, the others are served
@@ -126,7 +126,7 @@ def _is_unprepared(directory: Path) -> bool:
     return not any(path.exists() and any(path.iterdir()) for path in (directory / "files", directory / "results"))
 
 
-class _EndedSession:
+class _OverSession:
     """What every session that is over answers as a hosted session."""
 
     def __init__(self, directory: Path, detail: SessionDetail) -> None:
@@ -172,7 +172,7 @@ class _EndedSession:
         remove(self.directory)
 
 
-class PastSession(_EndedSession):
+class FinishedSession(_OverSession):
     """A session that is over, and was before this process began.
 
     Parameters
@@ -197,7 +197,7 @@ class PastSession(_EndedSession):
         self.state = SessionState[end.detail.status]
 
     @property
-    def session(self) -> "PastSession":
+    def session(self) -> "FinishedSession":
         """What answers questions: itself."""
         return self
 
@@ -243,7 +243,7 @@ class PastSession(_EndedSession):
 
     # As the engine's session.
 
-    def call(self, function: Callable[["PastSession"], T]) -> T:
+    def call(self, function: Callable[["FinishedSession"], T]) -> T:
         """Return `function(self)`."""
         return function(self)
 
@@ -287,7 +287,7 @@ class PastSession(_EndedSession):
         )
 
 
-class DamagedSession(_EndedSession):
+class DamagedSession(_OverSession):
     """A session that was before this process began, and of which what was kept cannot be read.
 
     It is told as FAILED, because nothing of it can be had from this node, and can be deleted like any other.
@@ -330,7 +330,7 @@ class DamagedSession(_EndedSession):
             finished=changed,
             nodes=(node,),
             text=self.finding,
-            failures=(picture.failure_info(report, node),),
+            failures=(session_views.failure_info(report, node),),
         )
         super().__init__(directory, detail)
 
@@ -375,7 +375,7 @@ class DamagedSession(_EndedSession):
         return (self._report,)
 
 
-def restored(directory: Path, node: str, clock: Clock) -> PastSession:
+def restored(directory: Path, node: str, clock: Clock) -> FinishedSession:
     """Return the session whose directory this is; no process may be at work in it.
 
     Raises
@@ -385,7 +385,7 @@ def restored(directory: Path, node: str, clock: Clock) -> PastSession:
     """
     if (directory / _END).exists():
         try:
-            return PastSession(directory, read_sealed(directory / _END, End))
+            return FinishedSession(directory, read_sealed(directory / _END, End))
         except DropflowError as error:
             _log.warning("the end of the session in %s is derived from its journal again: %s", directory, error)
     deployment = read_sealed(directory / _DEPLOYMENT, Deployment)
@@ -395,7 +395,7 @@ def restored(directory: Path, node: str, clock: Clock) -> PastSession:
         write_end(directory, end)
     except StorageError as error:
         _log.warning("the end of session %s will be derived again: %s", deployment.session, error)
-    return PastSession(directory, end)
+    return FinishedSession(directory, end)
 
 
 def _epoch(directory: Path) -> int:
@@ -435,7 +435,7 @@ def _interrupted(directory: Path, deployment: Deployment, node: str) -> End:
         version=int(ended * 1000),
         drops=statistics.drops,
         settled=statistics.settled,
-        states=picture.totals(statistics),
+        states=session_views.totals(statistics),
         created=deployment.created,
         started=course.started,
         finished=ended,
@@ -443,7 +443,7 @@ def _interrupted(directory: Path, deployment: Deployment, node: str) -> End:
         nodes=(node,),
         text="" if was_over else lost.text,
         whole=deployment.drops,
-        logical=picture.logical_nodes(statistics),
+        logical=session_views.logical_nodes(statistics),
         failures=tuple(found[:100]),
         notes=(*deployment.notes, *_missing(piece, contents, directory)),
     )
@@ -489,7 +489,7 @@ def _lost(piece: Slice, core: Core, failure: Failure) -> FailureInfo:
 def _failures(directory: Path, piece: Slice, course: Course) -> list[FailureInfo]:
     """The root causes of the drops in ERROR here; of those on other nodes, the row."""
     reports = cause_reports(piece.graph, course.core, str(directory), course.failures, rows=piece.drop.data)
-    return [picture.failure_info(report, piece.node) for report in reports]
+    return [session_views.failure_info(report, piece.node) for report in reports]
 
 
 def _slice(directory: Path) -> Slice:

@@ -15,8 +15,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.rest.schema import DropQuery, SubmitQuery
 from managers.deployment import Deployment
+from managers.node.finished_sessions import End, FinishedSession, find
 from managers.node.manager import NodeManager
-from managers.node.past import End, PastSession, find
 from managers.node.sealed import read_sealed
 from tests.managers.node.conftest import until
 
@@ -326,4 +326,4 @@ def test_a_journal_that_ends_in_the_middle_of_an_event_is_read_so_far(stack: Exi
 
     assert settled == sorted(settled)
     assert settled
-    assert isinstance(_node(stack, root)._past.get("s"), PastSession)
+    assert isinstance(_node(stack, root)._past.get("s"), FinishedSession)

@@ -1,4 +1,4 @@
-"""What a session leaves in the log of its node: the failures of drops, with session, drop and attempt."""
+"""The failures of a session's drops in the log of its node, each with session, drop and attempt."""
 
 import logging
 from collections.abc import Sequence
@@ -8,42 +8,42 @@ from dropflow.engine.instruments import Instrument
 from dropflow.graph.names import oid
 from dropflow.graph.physical import PhysicalGraph
 
-__all__ = ["Chronicle"]
+__all__ = ["FailureLog"]
 
 _log = logging.getLogger(__name__)
 
 _MOST = 100
 
 
-class Chronicle(Instrument):
-    """Logs the failures of one session, the first hundred of them.
+class FailureLog(Instrument):
+    """Logs the first hundred failures of one session.
 
     Parameters
     ----------
     graph : PhysicalGraph
-        Of the session.
+        Graph of the session.
     session : str
-        Its name.
+        Name of the session.
     """
 
     def __init__(self, graph: PhysicalGraph, session: str) -> None:
         self._graph = graph
         self._session = session
-        self._told = 0
+        self._logged = 0
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Log failures."""
+        """Log the failures among `events`."""
         for event in events:
-            if self._told > _MOST:
+            if self._logged > _MOST:
                 return
             if isinstance(event, Failed):
-                self._tell(event.drop, event.attempt, f"{event.failure.code} {event.failure.text}")
+                self._write(event.drop, event.attempt, f"{event.failure.code} {event.failure.text}")
             elif isinstance(event, Assembled) and event.failure is not None:
-                self._tell(event.drop, 1, f"{event.failure.code} {event.failure.text}")
+                self._write(event.drop, 1, f"{event.failure.code} {event.failure.text}")
 
-    def _tell(self, drop: int, attempt: int, text: str) -> None:
-        self._told += 1
-        if self._told > _MOST:
+    def _write(self, drop: int, attempt: int, text: str) -> None:
+        self._logged += 1
+        if self._logged > _MOST:
             _log.warning("more drops failed: see the failures of the session", extra={"session": self._session})
             return
         context = {"session": self._session, "drop": oid(self._graph, drop), "attempt": attempt}
