@@ -91,7 +91,7 @@ def test_a_path_that_cannot_be_written_is_told(path: str, said: str, where: str,
     if where == "field":
         builder = GraphBuilder("path")
         _function(builder, "one", "def f():\n    return 1", component=FILE, path=path)
-        with pytest.raises(BadGraphError) as caught:
+        with pytest.raises(BadGraphError, match="DF104") as caught:
             local.run(builder.build(), directory=tmp_path)
         assert said in str(caught.value.problems[0])
         return

@@ -173,7 +173,7 @@ def test_a_limit_that_is_none_is_refused(value: object, tmp_path: Path) -> None:
     """Before anything runs, with the value."""
     builder = GraphBuilder("g")
     builder.app("app", component="NullBarrierApp", arguments=(Argument(name="timeout", value=value, type="Float"),))
-    with pytest.raises(BadGraphError) as caught:
+    with pytest.raises(BadGraphError, match="parameter 'timeout' is") as caught:
         local.run(builder.build(), directory=tmp_path)
 
     assert "parameter 'timeout' is" in str(caught.value.problems)

@@ -295,7 +295,7 @@ def test_ctrl_c_is_no_failure_of_the_application(bench: Bench) -> None:
         ctx.outputs[0].write(b"x")
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
         bench.run(interrupted, target=FILE)
     results: list[AttemptResult] = []
     thread = threading.Thread(target=lambda: results.append(bench.run(interrupted)))

@@ -76,7 +76,7 @@ def test_stopping_takes_the_children_along(tmp_path: Path, soon: Callable[[Calla
     command = _command("sleep 1000 & echo $!; sleep 1000 | cat & echo started; wait", tmp_path, output)
     stopper = threading.Thread(target=lambda: (output.seen.wait(), command.stop()))
     stopper.start()
-    with pytest.raises(CancelledRunError):
+    with pytest.raises(CancelledRunError, match=r"^$"):
         command.run()
     stopper.join()
 
@@ -90,7 +90,7 @@ def test_a_deaf_command_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     command = _command("trap '' TERM; echo started; while true; do sleep 0.05; done", tmp_path, output)
     stopper = threading.Thread(target=lambda: (output.seen.wait(), command.stop()))
     stopper.start()
-    with pytest.raises(CancelledRunError):
+    with pytest.raises(CancelledRunError, match=r"^$"):
         command.run()
     stopper.join()
 
@@ -99,7 +99,7 @@ def test_a_stop_before_the_start_counts(tmp_path: Path) -> None:
     """A command that is stopped before it runs does not outlive its start."""
     command = _command("sleep 1000", tmp_path)
     command.stop()
-    with pytest.raises(CancelledRunError):
+    with pytest.raises(CancelledRunError, match=r"^$"):
         command.run()
     command.stop()
 

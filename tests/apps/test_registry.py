@@ -141,7 +141,7 @@ def test_an_application_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.syspath_prepend(tmp_path)
 
     assert isinstance(app_for(node("users_own_apps.MyApp")), App)
-    with pytest.raises(UnknownComponentError) as caught:
+    with pytest.raises(UnknownComponentError, match=r"unknown class 'users_broken_apps\.MyApp'") as caught:
         app_class(node("users_broken_apps.MyApp"))
     assert "ZeroDivisionError" in caught.value.hint
     sys.modules.pop("users_own_apps", None)

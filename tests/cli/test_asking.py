@@ -74,7 +74,7 @@ def ask(service: Service, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch
     monkeypatch.setenv("DROPFLOW_TOKEN", TOKEN)
 
     def call(*arguments: object) -> Answer:
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit, match=r"^\d+$") as ended:
             main([str(argument) for argument in arguments])
         out, err = capfdbinary.readouterr()
         return Answer(int(ended.value.code or 0), out, err)

@@ -40,7 +40,7 @@ def command(capfdbinary: pytest.CaptureFixture[bytes]) -> Command:
     """Call ``dropflow`` with arguments."""
 
     def call(*arguments: object) -> Answer:
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit, match=r"^\d+$") as ended:
             main([str(argument) for argument in arguments])
         out, err = capfdbinary.readouterr()
         return Answer(int(ended.value.code or 0), out, err)

@@ -115,7 +115,7 @@ def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
 
     def carry(*arguments: object) -> tuple[int, dict[str, Any]]:
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit, match=r"^\d+$") as ended:
             main([*map(str, arguments), "--output", "json"])
         answer: dict[str, Any] = json.loads(capsys.readouterr().out)
         return int(str(ended.value.code or 0)), answer

@@ -177,7 +177,7 @@ def test_all_bad_parameters_are_reported_at_once() -> None:
         Argument(name="axes", value="[1"),
     )
 
-    with pytest.raises(BadParameterError) as caught:
+    with pytest.raises(BadParameterError, match="parameter 'size' is '12'") as caught:
         read(COMPONENT, node(*fields))
 
     assert caught.value.where == "mixer"
@@ -203,5 +203,5 @@ def test_the_answer_is_complete_and_read_only() -> None:
     values = read(COMPONENT, node())
 
     assert dict(values) == {"size": 7, "mode": "fast", "axes": None}
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="mappingproxy"):
         values["size"] = 1  # type: ignore[index]

@@ -92,7 +92,7 @@ def test_half_a_character_is_refused() -> None:
 @given(st.integers(0, len(SMALL) - 1), st.integers(1, 255))
 def test_a_byte_changed_to_anything_is_noticed(place: int, change: int) -> None:
     """Whatever a byte is changed to, the file is refused with one clear error."""
-    with pytest.raises(BadFileError):
+    with pytest.raises(BadFileError, match="file"):
         codec.parse(SMALL[:place] + bytes([SMALL[place] ^ change]) + SMALL[place + 1 :])
 
 
@@ -100,7 +100,7 @@ def test_a_byte_changed_to_anything_is_noticed(place: int, change: int) -> None:
 def test_any_changed_byte_is_noticed(change: int) -> None:
     """There is no byte in a file that may be flipped unnoticed."""
     for place in range(len(SMALL)):
-        with pytest.raises(BadFileError):
+        with pytest.raises(BadFileError, match="file"):
             codec.parse(SMALL[:place] + bytes([SMALL[place] ^ change]) + SMALL[place + 1 :])
 
 
@@ -122,7 +122,7 @@ def test_more_at_the_end_is_noticed(rest: bytes) -> None:
 def test_any_bytes_are_a_graph_or_one_clear_error(content: bytes) -> None:
     """Nothing but a container is taken for one, also when it starts like one."""
     for buffer in (content, SMALL[:8] + content, SMALL[:32] + content):
-        with pytest.raises(BadFileError):
+        with pytest.raises(BadFileError, match="file"):
             codec.parse(buffer)
 
 
@@ -172,7 +172,7 @@ _COLUMN = st.fixed_dictionaries(
 @given(st.lists(_COLUMN, max_size=8))
 def test_a_table_of_columns_that_lies_is_refused(columns: list[object]) -> None:
     """Columns that overlap, lie outside or have impossible sizes never lead anywhere but to the error."""
-    with pytest.raises(BadFileError):
+    with pytest.raises(BadFileError, match="columns"):
         codec.parse(_sealed({**_HEADER, "columns": columns}, bytes(256)))
 
 
@@ -260,7 +260,7 @@ def test_saving_replaces_a_file_as_a_whole(tmp_path: Path) -> None:
     """A graph that cannot be written leaves the old file alone, and no half file behind."""
     path = tmp_path / "graph.dfg"
     codec.save(scatter(2), path)
-    with pytest.raises(BadGraphError):
+    with pytest.raises(BadGraphError, match="Unicode"):
         codec.save(GraphBuilder().data("\ud800").build(), path)
     with pytest.raises(StorageError, match="cannot be written"):
         codec.save(scatter(3), tmp_path / "missing" / "graph.dfg")

@@ -297,7 +297,7 @@ def test_rules_for_the_engine_are_read_as_texts_too() -> None:
 
 
 def _codes(read: Callable[[], object]) -> list[tuple[str, str]]:
-    with pytest.raises(BadGraphError) as caught:
+    with pytest.raises(BadGraphError, match="PG001") as caught:
         read()
     return [(found.code, found.where) for found in caught.value.problems if isinstance(found, Problem)]
 
@@ -364,7 +364,7 @@ def test_ranks_and_loops_are_levels_again() -> None:
 
 def test_a_flood_of_problems_is_dammed() -> None:
     """A document full of rubbish gives a readable number of problems, and says how many more there are."""
-    with pytest.raises(BadGraphError) as caught:
+    with pytest.raises(BadGraphError, match="PG001") as caught:
         read_pg([1] * 5000, name="x")
 
     assert len(caught.value.problems) == 201

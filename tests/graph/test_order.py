@@ -75,7 +75,7 @@ def test_a_cycle_is_reported_by_names() -> None:
     drawing = GraphBuilder("g").data("start").app("A").data("b").app("C").data("d").app("Behind")
     for ends in (("start", "A"), ("A", "b"), ("b", "C"), ("C", "d"), ("d", "A"), ("d", "Behind")):
         drawing.connect(*ends)
-    with pytest.raises(BadGraphError) as caught:
+    with pytest.raises(BadGraphError, match="LG050") as caught:
         order.refuse_cycle(drawing.build())
 
     finding = caught.value.problems[0]

@@ -125,7 +125,7 @@ def test_damaged_bytes_are_refused(harm: str) -> None:
     else:
         data = bytearray(b"{}")
 
-    with pytest.raises(BadFileError):
+    with pytest.raises(BadFileError, match="slice"):
         parse_slice(data)
 
 

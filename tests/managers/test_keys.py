@@ -48,7 +48,7 @@ def test_a_key_is_never_written_through_a_link(path: Path, tmp_path: Path) -> No
     """A symbolic link in the way is refused, not followed."""
     path.parent.mkdir()
     path.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError, match="cluster key"):
         create(path)
 
     assert not (tmp_path / "elsewhere").exists()

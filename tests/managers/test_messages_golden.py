@@ -125,7 +125,7 @@ def test_damaged_records_are_a_protocol_error(example: Packet | Message, data: s
 
 def test_deep_nesting_is_a_protocol_error() -> None:
     """Arrays nested without end are refused, not followed."""
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError, match="frame of 200000 bytes"):
         decode_packet(b"\x91" * 200_000)
 
 

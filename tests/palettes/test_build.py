@@ -133,6 +133,6 @@ def test_what_the_palette_says_it_cannot_run_is_refused_with_a_hint(entry: Const
     dropclass = next(parameter.default for parameter in entry.parameters if parameter.name == "dropclass")
     template = Template(key="k", name="mine", kind=Kind.APP, component=dropclass, category=entry.category)
 
-    with pytest.raises(MissingDependencyError) as caught:
+    with pytest.raises(MissingDependencyError, match="does not support") as caught:
         app_for(template)
     assert caught.value.hint

@@ -285,7 +285,7 @@ def test_a_download_that_fails_at_its_beginning_is_refused_properly(server: Serv
 
 def test_a_download_that_fails_in_the_middle_is_cut_off(server: Server) -> None:
     """The client sees that it is not whole."""
-    with pytest.raises(http.client.IncompleteRead):
+    with pytest.raises(http.client.IncompleteRead, match="10 more expected"):
         ask(server.url, "GET", "/cut")
 
 
@@ -355,7 +355,7 @@ def test_closing_ends_streams_and_frees_the_port() -> None:
         while wire.recv(65536):
             pass
         wire.close()
-        with pytest.raises(ConnectionRefusedError):
+        with pytest.raises(ConnectionRefusedError, match="refused"):
             ask(server.url, "GET", "/query")
         server.close()
 

@@ -1,4 +1,5 @@
 import json
+import re
 from io import BytesIO
 from pathlib import Path
 
@@ -96,7 +97,7 @@ def test_bad_input_is_refused_with_its_code(content: bytes, code: str) -> None:
     """Whatever is wrong becomes findings in a check, and one error with all of them in a translation."""
     _, problems = check(content)
     assert code in [found.code for found in problems]
-    with pytest.raises(BadGraphError) as caught:
+    with pytest.raises(BadGraphError, match=code) as caught:
         translate(content)
     assert caught.value.problems == problems
 
@@ -107,10 +108,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     codec.save(graph, tmp_path / "cut.dfg")
     (tmp_path / "cut.dfg").write_bytes((tmp_path / "cut.dfg").read_bytes()[:-1])
     for path in (tmp_path / "missing.graph", tmp_path, tmp_path / "cut.dfg"):
-        with pytest.raises(BadFileError):
+        with pytest.raises(BadFileError, match=re.escape(str(path))):
             translate(path)
     (tmp_path / "large.graph").write_bytes(chain())
-    with pytest.raises(BadFileError):
+    with pytest.raises(BadFileError, match="10 bytes"):
         translate(tmp_path / "large.graph", read=ReadOptions(max_bytes=10))
 
 

@@ -181,9 +181,9 @@ def test_unknown_sessions_and_drops_are_not_found(world: World) -> None:
         island.drops("gone", DropQuery())
     with pytest.raises(NotFoundError, match="'nothing'"):
         island.drop("s", "nothing")
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match="'gone'"):
         island.watch("gone", version=0, seconds=0.0)
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match="http://nowhere:1"):
         island.remove_child("http://nowhere:1")
 
 
@@ -236,7 +236,7 @@ def test_logs_and_data_come_from_the_node_that_has_them(world: World) -> None:
     assert b"".join(island.data("s", written).chunks) == b"content"
     assert island.drop("s", written).node == "n2"
     two.advance("s", {1: "EXPIRED"})
-    with pytest.raises(GoneError):
+    with pytest.raises(GoneError, match="'chain_d_0-0' was released"):
         island.data("s", written)
 
 
@@ -509,7 +509,7 @@ def test_deleting_leaves_nothing_even_on_nodes_that_come_back(world: World) -> N
 
     island.delete("s")
 
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match="'s' was deleted"):
         island.session("s")
     assert [info.session for info in two.sessions()] == ["s"]
     two.allow("info")

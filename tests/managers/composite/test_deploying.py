@@ -96,7 +96,7 @@ def test_nothing_starts_when_one_node_cannot_prepare(world: World) -> None:
     assert (refused.value.hint, refused.value.where) == ("make room", "n2")
     assert all(len(node.undone) == 1 for node in (one, two, three))
     assert not any(node.sessions() or node.prepared for node in (one, two, three))
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match="no session 's'"):
         island.session("s")
 
 

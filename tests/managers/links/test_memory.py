@@ -285,7 +285,7 @@ def test_after_disconnecting_a_link_starts_afresh() -> None:
     a.send("b", Leave("one"))
     network.run()
     a.disconnect("b")
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="link to node 'b'"):
         a.send("b", Leave("lost"))
     a.connect("b", b.address)
     a.send("b", Leave("two"))

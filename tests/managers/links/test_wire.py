@@ -139,7 +139,7 @@ def test_a_message_beyond_all_measure_is_refused() -> None:
 def test_parts_that_do_not_fit_are_refused(parts: list[Part], pieces: list[list[bytes]]) -> None:
     """A part that does not continue its message is a protocol error, and takes no memory."""
     joiner = Joiner()
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError, match=r"message|part"):
         list(map(joiner.add, parts, pieces))
 
 
@@ -150,5 +150,5 @@ def test_parts_that_do_not_fit_are_refused(parts: list[Part], pieces: list[list[
 )
 def test_raw_frames_must_belong_to_their_header(packet: Beat | Carry | Part | Chunk, raw: list[bytes]) -> None:
     """A packet with raw frames it cannot have, or without those it must have, is a protocol error."""
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError, match=r"packet with . raw frames"):
         check_frames(packet, raw)

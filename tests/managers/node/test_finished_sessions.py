@@ -136,7 +136,7 @@ def test_the_name_is_taken_until_it_is_deleted(stack: ExitStack, tmp_path: Path)
     node.cancel("s", "too late")
     status = node.session("s").status
     node.delete("s")
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match="no session 's' on node a"):
         node.session("s")
     is_left = (tmp_path / "sessions" / "s").exists()
     _run(node, "def f(x): return x")
@@ -228,7 +228,7 @@ def test_a_result_that_is_lost_is_told_and_refused(stack: ExitStack, tmp_path: P
             else:
                 (copy / "results" / result.name).write_bytes(content)
             node = _node(stack, root)
-            with pytest.raises(GoneError) as refusal:
+            with pytest.raises(GoneError, match="past_two_0") as refusal:
                 node.data("s", "past_two_0")
             assert [found.oid for found in node.results("s").results] == ["past_two_0"]
             outcomes[case, is_interrupted] = (refusal.value.text, len(node.session("s").notes))

@@ -241,7 +241,7 @@ def test_a_deleted_session_is_gone_and_its_name_is_free(make_cluster: Make) -> N
     cluster.start(_endless())
     for name in "ab":
         cluster[name].delete("s")
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match="no session 's' on node a"):
         cluster["a"].session("s")
     ended = cluster.run(_line(make="echo 1 > %o0", take="cat %i0 > %o0"))
 

@@ -83,7 +83,7 @@ def test_what_is_lost_or_ended_is_said_so(made: Made, tmp_path: Path) -> None:
     offer.end()
     offer.end()
     offer.complete(_moved(part.finish(), tmp_path / "part"))
-    with pytest.raises(GoneError):
+    with pytest.raises(GoneError, match="written"):
         offer.read(0, 1)
 
 

@@ -32,7 +32,7 @@ def test_a_name_with_blanks_works_everywhere(
     (tmp_path / "g.graph").write_bytes(graph())
 
     def command(*arguments: str) -> tuple[object, str]:
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit, match=r"^\d+$") as ended:
             main([*arguments, "--output", "json"])
         return ended.value.code, capsys.readouterr().out
 

@@ -83,7 +83,7 @@ def test_a_peer_gets_nothing_that_is_not_offered(
 ) -> None:
     """Who asks for the stream of another drop, attempt or producer is told that it is gone."""
     cluster, _ = _begun(make_cluster, tmp_path)
-    with pytest.raises(GoneError):
+    with pytest.raises(GoneError, match=f"drop {drop} of session s"):
         cluster["b"]._links.fetch("a", "s", drop, lambda *_: None, attempt=attempt, producer=producer, timeout=10.0)
     (tmp_path / "go").touch()
 

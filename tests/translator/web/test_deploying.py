@@ -52,9 +52,8 @@ def test_a_manager_that_is_not_there_is_named(tmp_path: Path) -> None:
     try:
         info = service.submit((EXAMPLES / "hello.graph").read_bytes(), TranslateQuery())
         service.get(info.id, seconds=60)
-        with pytest.raises(LinkError) as refused:
+        with pytest.raises(LinkError, match=r"127\.0\.0\.1:9"):
             service.deploy(info.id, DeployRequest(manager="http://127.0.0.1:9"))
-        assert "127.0.0.1:9" in str(refused.value)
     finally:
         service.close()
 

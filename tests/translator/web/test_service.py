@@ -224,7 +224,7 @@ def test_a_deleted_translation_is_gone(start: Start, nested: Path, tmp_path: Pat
     worker.wait(60)
     _done(service, nested)
 
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match=info.id):
         service.get(info.id)
     assert not (tmp_path / "root" / "translations" / info.id).exists()
 
