@@ -1,10 +1,12 @@
 """The documents tell the truth: their commands run, their links lead somewhere."""
 
+import fcntl
 import json
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -43,6 +45,7 @@ def test_commands_of_the_documents_run(document: Path, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
     surroundings = {"cwd": tmp_path, "env": {"PATH": path, "HOME": str(tmp_path), "COLUMNS": "120"}}
     with ExitStack() as stack:
+        stack.enter_context(_ports())
         for command in _commands(document):
             if "# in a terminal of its own" in command:
                 stack.enter_context(_staying(command, surroundings))
@@ -56,15 +59,27 @@ def test_commands_of_the_documents_run(document: Path, tmp_path: Path) -> None:
 
 
 @contextmanager
+def _ports() -> Iterator[None]:
+    """Keep other test runs on this machine from using the default ports, which the commands of the documents use."""
+    with (Path(tempfile.gettempdir()) / "dropflow-default-ports.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
 def _staying(command: str, surroundings: dict[str, Any]) -> Iterator[None]:
-    """Run a command that stays, from the line that says it is ready until everything else is done."""
+    """Run a command that stays, from its ready line until the other commands are done."""
     line = ["/bin/bash", "-c", f"exec {command}"]
-    with subprocess.Popen(
-        line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **surroundings
-    ) as process:
+    errors = surroundings["cwd"] / "staying.err"
+    with (
+        errors.open("w") as log,
+        subprocess.Popen(line, stdout=subprocess.PIPE, stderr=log, text=True, **surroundings) as process,
+    ):
         try:
             assert process.stdout is not None
-            assert json.loads(process.stdout.readline())["ready"] is True, command
+            ready = process.stdout.readline()
+            assert ready, f"{command}\n{errors.read_text()}"
+            assert json.loads(ready)["ready"] is True, command
             yield
         finally:
             process.terminate()
