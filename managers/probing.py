@@ -23,7 +23,7 @@ from managers.links.knocking import Knock, knock
 from managers.links.sockets import check_address
 from managers.messages import PROTOCOL
 
-__all__ = ["Prober", "look_up"]
+__all__ = ["Prober", "resolve_host"]
 
 _AT_A_TIME = 4
 """Requests that may be under way; each may hold a thread for each of its addresses."""
@@ -34,7 +34,7 @@ _SLACK = 0.25
 _FORM = re.compile(r"(tcp|https?)://[\w.:\[\]%/~-]+", re.ASCII)
 
 
-def look_up(host: str) -> str:
+def resolve_host(host: str) -> str:
     """A numeric address of `host`.
 
     Raises
@@ -65,7 +65,7 @@ class Prober:
     connect : callable, optional
         Makes a client for a manager, with a time limit in seconds.
     resolve : callable, optional
-        Looks up a host; see `look_up`.
+        Looks up a host; see `resolve_host`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Prober:
         *,
         clock: Clock | None = None,
         connect: Callable[[str, float], Client] | None = None,
-        resolve: Callable[[str], str] = look_up,
+        resolve: Callable[[str], str] = resolve_host,
     ) -> None:
         self._name = name
         self._key = key

@@ -79,7 +79,7 @@ def serve_composite(
     """Run an island or master manager until it is told to end."""
 
     def assemble(front: Front) -> str:
-        from managers.composite.finding import find_children
+        from managers.composite.child_discovery import discover_children
         from managers.composite.manager import Composite
 
         manager = Composite(
@@ -99,7 +99,7 @@ def serve_composite(
         service.start()
         found = _announce(front, manager.info(), discovery)
         if found is not None:
-            find_children(manager, found)
+            discover_children(manager, found)
         return service.url
 
     return serve(role, options, assemble)

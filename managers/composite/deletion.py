@@ -11,7 +11,7 @@ from managers.composite.asking import Asker
 from managers.composite.children import Children, ChildView
 from managers.composite.deploying import failed
 from managers.composite.fanout import Fanout
-from managers.composite.sightings import Sightings
+from managers.composite.session_cache import SessionCache
 
 __all__ = ["Deletion"]
 
@@ -28,10 +28,10 @@ class Deletion:
     told any more, and deleted when the child tells of it again.
     """
 
-    def __init__(self, asker: Asker, children: Children, sightings: Sightings, fanout: Fanout) -> None:
+    def __init__(self, asker: Asker, children: Children, cache: SessionCache, fanout: Fanout) -> None:
         self._asker = asker
         self._children = children
-        self._sightings = sightings
+        self._cache = cache
         self._fanout = fanout
         self._lock = threading.Lock()
         self._doomed: dict[tuple[str, str], int] = {}
@@ -50,9 +50,9 @@ class Deletion:
             A child could not: its error, naming it. It was deleted elsewhere.
         """
         self._children.settle(2.0)
-        unheard = self._sightings.unheard(session, {view.url: view for view in self._children.views()})
-        holders = {*self._sightings.holders(session), *(view.url for view in unheard)}
-        epochs = {url: self._sightings.epoch_of(session, url) or self._sightings.epoch_of(session) for url in holders}
+        unheard = self._cache.unheard(session, {view.url: view for view in self._children.views()})
+        holders = {*self._cache.holders(session), *(view.url for view in unheard)}
+        epochs = {url: self._cache.epoch_of(session, url) or self._cache.epoch_of(session) for url in holders}
         self._children.settle_silent(holders, _SILENT_SECONDS)
         replies = self._asker.ask(lambda child: child.delete(session), seconds=_SECONDS)
         away = [view for view, _ in replies.missing if view.url in holders]
@@ -61,7 +61,7 @@ class Deletion:
         for view in away:
             self._doom(session, view.url, epochs[view.url])
         refused = {view.url: (view.name, error) for view, error in replies.refusals}
-        self._sightings.forget(session, [url for url in holders if url not in refused])
+        self._cache.forget(session, [url for url in holders if url not in refused])
         if refused:
             raise failed(dict(refused.values()), f"could not delete session {session!r}")
         silent = [view for view in away if not self._children.view(view.url).is_lost]

@@ -7,28 +7,21 @@ it may only have been slow.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from time import gmtime, strftime
+from dataclasses import dataclass
 from typing import Protocol
 
 from dropflow.clock import Clock
-from dropflow.errors import BadGraphError, DropflowError, UsageError, WorldError
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import dump_slice, slice_by_place
-from dropflow.ids import SESSION_NAME_HINT, is_session_name, safe_name
+from dropflow.errors import BadGraphError, DropflowError, WorldError
 from dropflow.rest.failures import HttpError
-from dropflow.rest.schema import NodeInfo, SubmitQuery
-from managers.composite.assignment import assign
 from managers.composite.fanout import Fanout, Outcome
-from managers.deployment import Deployment, Place, subset
+from managers.deployment import Deployment, subset
 
-__all__ = ["Deployable", "Target", "cut", "deploy", "failed", "prepare_all", "session_name", "start_all", "undo_all"]
+__all__ = ["Deployable", "Target", "deploy", "failed", "prepare_all", "start_all", "undo_all"]
 
 _LOG = logging.getLogger("dropflow.composite")
 _UNDO_SECONDS = 10.0
 _GRACE = 0.5
 """Seconds that the others have after one has failed, so that all that is wrong is told at once."""
-_NAME_LENGTH = 60
 
 
 class Deployable(Protocol):
@@ -54,52 +47,6 @@ class Target:
     name: str
     manager: Deployable
     nodes: tuple[str, ...]
-
-
-def session_name(graph: PhysicalGraph, clock: Clock) -> str:
-    """A name for a session of `graph`: that of the graph and the UTC time, such as ``imaging-20261121-073600-250``."""
-    now = clock.now()
-    stem = safe_name(graph.name)[:_NAME_LENGTH].strip("._-") or "graph"
-    return f"{stem}-{strftime('%Y%m%d-%H%M%S', gmtime(now))}-{int(now * 1000) % 1000:03d}"
-
-
-def cut(
-    graph: PhysicalGraph, options: SubmitQuery, nodes: Sequence[NodeInfo], *, clock: Clock, after: int = 0
-) -> Deployment:
-    """The deployment of `graph` on `nodes`.
-
-    Its epoch is the time in microseconds, or the next number after an epoch of this session that is known already: a
-    later deployment has a greater epoch, also when the clock went back or another host with a fast clock deployed it.
-
-    Parameters
-    ----------
-    after : int
-        Greatest epoch of a session of this name that the caller knows.
-
-    Raises
-    ------
-    UsageError
-        The name of the session cannot be used.
-    BadGraphError, LinkError
-        See `managers.composite.assignment.assign`.
-    """
-    if options.session and not is_session_name(options.session):
-        raise UsageError(f"{options.session!r} cannot be the name of a session", hint=SESSION_NAME_HINT)
-    assignment = assign(graph, nodes, anew=options.anew)
-    placed = replace(graph, places=assignment.places)
-    slices = {node: b"".join(dump_slice(piece)) for node, piece in slice_by_place(placed).items()}
-    by_name = {node.name: node for node in nodes}
-    return Deployment(
-        session=options.session or session_name(graph, clock),
-        epoch=max(int(clock.now() * 1e6), after + 1),
-        graph=graph.name,
-        drops=graph.drops,
-        created=clock.now(),
-        places=tuple(Place(node, by_name[node].links, by_name[node].incarnation) for node in slices),
-        check=options.check,
-        notes=(assignment.note,) if assignment.note else (),
-        slices=slices,
-    )
 
 
 def deploy(deployment: Deployment, targets: Sequence[Target], fanout: Fanout, *, seconds: float, clock: Clock) -> None:

@@ -11,7 +11,7 @@ from managers.composite.asking import Asker
 from managers.composite.children import Children, ChildView
 from managers.composite.deploying import Target, deploy, failed, prepare_all, start_all, undo_all
 from managers.composite.fanout import Fanout
-from managers.composite.nodes import nodes_of, owners
+from managers.composite.nodes import children_by_node, nodes_of
 from managers.deployment import Deployment
 
 __all__ = ["AGAIN_SECONDS", "Forwarding"]
@@ -122,10 +122,10 @@ class Forwarding:
         """The children by which these nodes are reached, each with its nodes."""
         wanted = sorted(nodes)
         self._children.settle(2.0)
-        by_node = owners(self._children.views())
+        by_node = children_by_node(self._children.views())
         if strict:
             self._children.settle_silent({by_node[node].url for node in wanted if node in by_node}, _SILENT_SECONDS)
-            by_node = owners(self._children.views())
+            by_node = children_by_node(self._children.views())
         wrong: dict[str, DropflowError] = {}
         found: dict[str, tuple[ChildView, list[str]]] = {}
         for node in wanted:

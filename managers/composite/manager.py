@@ -1,8 +1,8 @@
 """An island or a master: a manager whose sessions are those of its children.
 
-It keeps no session. What it tells about one it has just asked for, or, where a child does not answer, remembers from
-the last time (`managers.composite.sightings`). Every question goes to all children at once and has a deadline; a child
-that does not answer is left out until it has shown that it is back, and what is missing is said.
+It stores no sessions. It answers from what its children answer now and, for children that do not answer, from
+`managers.composite.session_cache`. Each request goes to all children in parallel and has a deadline. A child that
+misses it is left out of further requests until it answers a health request; answers name the children that are missing.
 """
 
 import threading
@@ -35,15 +35,15 @@ from dropflow.rest.schema import (
 from managers.api import Manager
 from managers.composite.asking import Asker
 from managers.composite.children import Children, ChildView
-from managers.composite.contents import Contents
+from managers.composite.content_queries import ContentQueries
 from managers.composite.deletion import Deletion
-from managers.composite.deploying import cut
+from managers.composite.deployment_plan import plan_deployment
 from managers.composite.fanout import Fanout
 from managers.composite.following import Followers
 from managers.composite.forwarding import AGAIN_SECONDS, Forwarding
 from managers.composite.merging import as_info
 from managers.composite.nodes import nodes_of
-from managers.composite.sightings import Sightings
+from managers.composite.session_cache import SessionCache
 from managers.deployment import Deployment
 from managers.messages import PROTOCOL
 
@@ -108,25 +108,25 @@ class Composite:
         self._deploy_seconds = deploy_seconds
         self._started = self._clock.now()
         self._first = tuple(children)
-        self._sightings = Sightings(self._clock)
+        self._cache = SessionCache(self._clock)
         self._fanout = Fanout(self._clock)
-        self._followers = Followers(self._clock, self._sightings.note)
+        self._followers = Followers(self._clock, self._cache.note)
         self._children = Children(
             name,
             role,
             connect,
             self._clock,
             heard=self._heard,
-            mark=lambda: self._sightings.told,
-            changed=self._sightings.wake,
+            mark=lambda: self._cache.told,
+            changed=self._cache.wake,
             departed=self._departed,
             suspect_after=suspect_after,
             lost_after=lost_after,
             every=min(every, suspect_after / 3),  # who is asked more rarely than that is suspect now and then
         )
         self._asker = Asker(self._children, self._fanout)
-        self._contents = Contents(name, self._asker, self._children, self._sightings)
-        self._deletion = Deletion(self._asker, self._children, self._sightings, self._fanout)
+        self._contents = ContentQueries(name, self._asker, self._children, self._cache)
+        self._deletion = Deletion(self._asker, self._children, self._cache, self._fanout)
         self._forwarding = Forwarding(role, self._children, self._asker, self._fanout, self._clock)
         self._closing = threading.Event()
 
@@ -148,7 +148,7 @@ class Composite:
         self._children.close()
         self._followers.close()
         self._fanout.close()
-        self._sightings.wake()
+        self._cache.wake()
         for view in self._children.views():
             _disconnect(view.manager)
 
@@ -203,7 +203,7 @@ class Composite:
         """
         view = self._children.view(url)
         self._children.remove(url)
-        self._sightings.forget_child(view.url)
+        self._cache.forget_child(view.url)
         self._fanout.release(view.url)
         _disconnect(view.manager)
 
@@ -218,9 +218,9 @@ class Composite:
         if options.session:
             self._refuse_taken(options.session)
         deadline = self._clock.monotonic() + _RECUT_SECONDS
-        after = max(self._sightings.epoch_of(options.session), self._deletion.epoch_of(options.session))
+        after = max(self._cache.epoch_of(options.session), self._deletion.epoch_of(options.session))
         while True:
-            deployment = cut(graph, options, self._forwarding.nodes(), clock=self._clock, after=after)
+            deployment = plan_deployment(graph, options, self._forwarding.nodes(), clock=self._clock, after=after)
             after = deployment.epoch
             try:
                 self._forwarding.deploy(deployment, seconds=self._deploy_seconds)
@@ -242,30 +242,30 @@ class Composite:
     def undo(self, session: str, epoch: int, reason: str) -> None:
         """Take a deployment back below."""
         self._forwarding.undo(session, epoch, reason)
-        self._sightings.forget(session)
+        self._cache.forget(session)
 
     # Sessions.
 
     def sessions(self) -> tuple[SessionInfo, ...]:
         """All sessions of the children, the youngest first."""
-        since = self._sightings.told
+        since = self._cache.told
         replies = self._asker.ask(lambda child: child.sessions())
         for view, infos in replies.values:
-            self._sightings.note_all(view, self._deletion.without_doomed(view, infos), since=since)
+            self._cache.note_all(view, self._deletion.without_doomed(view, infos), since=since)
         views = self._views()
-        told = [self._sightings.merged(session, views) for session in self._sightings.sessions()]
+        told = [self._cache.merged(session, views) for session in self._cache.sessions()]
         found = [as_info(detail) for detail in told if detail is not None]
         return tuple(sorted(found, key=lambda info: (-info.created, info.session)))
 
     def session(self, session: str) -> SessionDetail:
         """One session as it is now, as far as the children answer."""
-        since = self._sightings.told
+        since = self._cache.told
         replies = self._asker.ask(lambda child: child.session(session))
         for view, detail in replies.values:
-            self._sightings.note(view, detail)
+            self._cache.note(view, detail)
         for view in replies.absent:
-            self._sightings.absent(session, view.url, since=since)
-        found = self._sightings.merged(session, self._views())
+            self._cache.absent(session, view.url, since=since)
+        found = self._cache.merged(session, self._views())
         if found is None:
             if not self._deletion.epoch_of(session):
                 replies.raise_unless_answered(f"session {session!r}")
@@ -278,19 +278,19 @@ class Composite:
 
         def is_newer() -> bool:
             views = self._views()
-            now = self._sightings.merged(session, views)
+            now = self._cache.merged(session, views)
             if now is None or self._closing.is_set():
                 return True
             found[0] = now
             if now.version != version or now.is_over:
                 return True
-            holders = self._sightings.holders(session)
+            holders = self._cache.holders(session)
             held = [view for url, view in views.items() if url in holders and view.is_asked]
-            self._followers.follow(session, [(view, self._sightings.version_of(session, view.url)) for view in held])
+            self._followers.follow(session, [(view, self._cache.version_of(session, view.url)) for view in held])
             return False
 
         with self._followers.watching(session):
-            self._sightings.wait(is_newer, seconds=seconds)
+            self._cache.wait(is_newer, seconds=seconds)
         if found[0].is_over:
             # The list of sessions, which has no details, may have told of the end first.
             with suppress(NotFoundError):
@@ -300,10 +300,10 @@ class Composite:
     def cancel(self, session: str, reason: str = "") -> SessionInfo:
         """Stop a session on all children that answer."""
         replies = self._asker.ask(lambda child: child.cancel(session, reason), seconds=_CANCEL_SECONDS)
-        if not self._sightings.holders(session):
+        if not self._cache.holders(session):
             replies.raise_unless_answered(f"session {session!r}")
         for view, info in replies.values:
-            self._sightings.note(view, info)
+            self._cache.note(view, info)
         if replies.refusals:
             raise replies.refusals[0][1]
         return as_info(self.session(session))
@@ -345,7 +345,7 @@ class Composite:
         return self._contents.results(session)
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
-        """Contents of many drops on one node."""
+        """ContentQueries of many drops on one node."""
         return self._contents.contents(session, request)
 
     def journal(self, session: str) -> Download:
@@ -366,10 +366,10 @@ class Composite:
         return {view.url: view for view in self._children.views()}
 
     def _heard(self, view: ChildView, sessions: tuple[SessionInfo, ...], since: int) -> None:
-        self._sightings.note_all(view, self._deletion.without_doomed(view, sessions), since=since)
+        self._cache.note_all(view, self._deletion.without_doomed(view, sessions), since=since)
 
     def _departed(self, view: ChildView) -> None:
-        if not self._sightings.holds_unsettled(view.url):
+        if not self._cache.holds_unsettled(view.url):
             self.remove_child(view.url)
 
     def _refuse_taken(self, session: str) -> None:

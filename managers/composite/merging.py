@@ -17,34 +17,34 @@ from dropflow.states import DropState, SessionState
 
 __all__ = [
     "SHOWN_FAILURES",
-    "Part",
-    "Standing",
-    "Window",
+    "Freshness",
+    "RowRange",
+    "SessionPart",
     "as_info",
+    "known_detail",
     "merge",
     "merge_failures",
     "merge_logical",
-    "told_by",
-    "windows",
+    "row_ranges",
 ]
 
 SHOWN_FAILURES = 100
 """Root causes that a `SessionDetail` carries."""
 
 
-class Standing(Enum):
-    """How far what a child told last can be relied on."""
+class Freshness(Enum):
+    """Whether what a child answered last is still true."""
 
     CURRENT = "current"
-    """It answered a moment ago."""
-    SILENT = "silent"
-    """It does not answer. What it told last is true only if its part was over by then."""
-    FORGOTTEN = "forgotten"
-    """It is a node, and answers that it does not have the session: the drops that were not settled are lost."""
+    """The child answers."""
+    STALE = "stale"
+    """The child does not answer. Its last answer is still true only if its part was over by then."""
+    LOST = "lost"
+    """The child is a node that answers and no longer has the session: the drops that were not settled are lost."""
 
 
 @dataclass(frozen=True)
-class Part:
+class SessionPart:
     """What one child tells, or told last, about a session.
 
     Attributes
@@ -53,7 +53,7 @@ class Part:
         Its name.
     detail : SessionDetail
         As it was told.
-    standing : Standing
+    freshness : Freshness
         Whether `detail` still holds.
     missing : str
         Why `detail` may be out of date; empty when it is not.
@@ -63,7 +63,7 @@ class Part:
 
     child: str
     detail: SessionDetail
-    standing: Standing = Standing.CURRENT
+    freshness: Freshness = Freshness.CURRENT
     missing: str = ""
     since: str = ""
 
@@ -73,7 +73,7 @@ class Part:
         return max(self.detail.drops - self.detail.settled, 0)
 
 
-def merge(parts: Sequence[Part], *, version: int, unheard: Iterable[str] = ()) -> SessionDetail:
+def merge(parts: Sequence[SessionPart], *, version: int, unheard: Iterable[str] = ()) -> SessionDetail:
     """The session of which `parts` (at least one) are the parts.
 
     It is over when all parts are, and then FAILED if any is, else CANCELLED if any is. What cannot be known is never an
@@ -86,7 +86,7 @@ def merge(parts: Sequence[Part], *, version: int, unheard: Iterable[str] = ()) -
         Children that may have parts of which nothing is known. While drops are missing, it is not over.
     """
     reported = lost_nodes(failure for part in parts for failure in part.detail.failures)
-    told = [told_by(part, reported) for part in parts]
+    told = [known_detail(part, reported) for part in parts]
     drops = sum(detail.drops for detail in told)
     whole = max(detail.whole for detail in told)
     candidates = tuple(sorted({*unheard, *(name for detail in told for name in detail.unheard)}))
@@ -177,7 +177,7 @@ def merge_failures(failures: Iterable[FailureInfo]) -> tuple[FailureInfo, ...]:
     return tuple(sorted(found.values(), key=lambda failure: (-failure.count, failure.row, failure.drop, failure.name)))
 
 
-class Window(msgspec.Struct, frozen=True):
+class RowRange(msgspec.Struct, frozen=True):
     """The rows that a page needs of one child: by its place in the order of children."""
 
     child: int
@@ -185,7 +185,7 @@ class Window(msgspec.Struct, frozen=True):
     limit: int
 
 
-def windows(totals: Sequence[int], query: DropQuery) -> tuple[Window, ...]:
+def row_ranges(totals: Sequence[int], query: DropQuery) -> tuple[RowRange, ...]:
     """Which rows to ask of which child, so that one after the other they are the page that `query` asks for.
 
     Parameters
@@ -198,7 +198,7 @@ def windows(totals: Sequence[int], query: DropQuery) -> tuple[Window, ...]:
     for child, total in enumerate(totals):
         take = min(max(total - start, 0), left)
         if take:
-            found.append(Window(child, start, take))
+            found.append(RowRange(child, start, take))
             left -= take
         start = max(start - total, 0)
     return tuple(found)
@@ -243,7 +243,7 @@ def lost_nodes(failures: Iterable[FailureInfo]) -> frozenset[str]:
     return frozenset(failure.name for failure in failures if not failure.drop)
 
 
-def told_by(part: Part, reported: frozenset[str]) -> SessionDetail:
+def known_detail(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
     """What a part tells: as it is, or, where that may have changed since, what is known of it now.
 
     Parameters
@@ -254,9 +254,9 @@ def told_by(part: Part, reported: frozenset[str]) -> SessionDetail:
     detail = part.detail
     if detail.is_over:
         return detail
-    if part.standing is Standing.FORGOTTEN:
+    if part.freshness is Freshness.LOST:
         return _given_up(part, reported)
-    if part.standing is Standing.SILENT:
+    if part.freshness is Freshness.STALE:
         silent = detail.nodes or (part.child,)
     elif detail.status == UNKNOWN:
         silent = detail.unknown
@@ -264,7 +264,7 @@ def told_by(part: Part, reported: frozenset[str]) -> SessionDetail:
         return detail
     if silent and reported.issuperset(silent):
         return _given_up(part, reported)
-    if part.standing is Standing.CURRENT:
+    if part.freshness is Freshness.CURRENT:
         return detail
     told = f"{part.detail.settled} of its {detail.drops} drops were settled"
     when = f" at {part.since}" if part.since else ""
@@ -278,7 +278,7 @@ def told_by(part: Part, reported: frozenset[str]) -> SessionDetail:
     )
 
 
-def _given_up(part: Part, reported: frozenset[str]) -> SessionDetail:
+def _given_up(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
     """A part of which the drops that were not settled will never be."""
     detail = part.detail
     left = f"{part.unsettled} of its {detail.drops} drops were not settled"

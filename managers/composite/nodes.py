@@ -7,7 +7,7 @@ import msgspec
 from dropflow.rest.schema import NodeInfo, Role
 from managers.composite.children import ChildView
 
-__all__ = ["nodes_of", "owners"]
+__all__ = ["children_by_node", "nodes_of"]
 
 
 def nodes_of(children: Iterable[ChildView], *, role: Role) -> tuple[NodeInfo, ...]:
@@ -33,7 +33,7 @@ def nodes_of(children: Iterable[ChildView], *, role: Role) -> tuple[NodeInfo, ..
     return tuple(sorted(found.values(), key=lambda node: node.name))
 
 
-def owners(children: Iterable[ChildView]) -> dict[str, ChildView]:
+def children_by_node(children: Iterable[ChildView]) -> dict[str, ChildView]:
     """The child by which each node is reached, by the node's name: the first that is asked."""
     found: dict[str, ChildView] = {}
     for view in sorted(children, key=lambda view: not view.is_asked):

@@ -50,7 +50,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
-from managers.composite.deploying import cut
+from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import Deployment
 from managers.keys import ClusterKey
 from managers.links import Delivery, LinkChange, LinkEvent, Links, LinkSettings, Source
@@ -228,7 +228,7 @@ class NodeManager:
 
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
         """Run a whole graph on this node."""
-        deployment = cut(graph, options, self.nodes(), clock=self._clock)
+        deployment = plan_deployment(graph, options, self.nodes(), clock=self._clock)
         self.prepare(deployment, seconds=_DEPLOY_SECONDS)
         self.start(deployment.session, deployment.epoch)
         return self.session(deployment.session)

@@ -27,7 +27,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Template
 from dropflow.rest.schema import Download, DropQuery, SubmitQuery
 from dropflow.states import DropState, SessionState
-from managers.composite.deploying import cut
+from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import subset
 from managers.node.downloads import content_download
 from managers.node.manager import NodeManager
@@ -120,7 +120,7 @@ def _together(graph: PhysicalGraph, nodes: Nodes, session: str) -> Picture:
     placed = replace(graph, part=part, places=tuple(node.name for node in nodes))
     told = [info for node in nodes for info in node.nodes()]
     query = SubmitQuery(session=session, check=graph.drops < 2000)
-    deployment = cut(placed, query, told, clock=SystemClock())
+    deployment = plan_deployment(placed, query, told, clock=SystemClock())
     used = [node for node in nodes if node.name in deployment.slices]
     for node in used:
         node.prepare(subset(deployment, [node.name]), seconds=_SECONDS)

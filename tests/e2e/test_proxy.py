@@ -26,7 +26,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import DropQuery, SubmitQuery
 from dropflow.states import DropState
 from dropflow.testing.proxy import Cruelty, HostileProxy
-from managers.composite.deploying import cut
+from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import subset
 from managers.links import LinkSettings
 from managers.node.downloads import content_download
@@ -64,7 +64,7 @@ class Badly:
     def run(self, graph: PhysicalGraph, session: str) -> Picture:
         """Run a graph, each node reaching the others by its proxies."""
         told = [info for node in self.nodes.values() for info in node.nodes()]
-        deployment = cut(graph, SubmitQuery(session=session, check=True), told, clock=SystemClock())
+        deployment = plan_deployment(graph, SubmitQuery(session=session, check=True), told, clock=SystemClock())
         for name, node in self.nodes.items():
             places = tuple(
                 msgspec.structs.replace(place, address=f"tcp://127.0.0.1:{self.proxies[name, place.node].port}")

@@ -25,7 +25,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.rest.client import Client
 from dropflow.rest.schema import SubmitQuery
-from managers.composite.deploying import cut
+from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import subset
 from managers.node.manager import NodeManager
 from tests.e2e.cluster import Cluster, finished, submit, until
@@ -197,7 +197,7 @@ def test_tables_are_empty_after_the_last_session(tmp_path: Path) -> None:
 def _run_and_delete(nodes: dict[str, NodeManager], number: int, *, cancelled: bool) -> None:
     told = [info for node in nodes.values() for info in node.nodes()]
     session = f"s{number}"
-    deployment = cut(_fan(200, number), SubmitQuery(session=session), told, clock=SystemClock())
+    deployment = plan_deployment(_fan(200, number), SubmitQuery(session=session), told, clock=SystemClock())
     for name, node in nodes.items():
         node.prepare(subset(deployment, [name]), seconds=20.0)
     for node in nodes.values():

@@ -19,7 +19,7 @@ from dropflow.testing.manager import FakeManager
 from dropflow.testing.serving import serve
 from managers.keys import ClusterKey, create
 from managers.links import Links
-from managers.probing import Prober, look_up
+from managers.probing import Prober, resolve_host
 from managers.service import Service
 
 
@@ -87,7 +87,7 @@ def test_a_host_that_nobody_knows_is_told() -> None:
     name = "a" * 70  # longer than a name may be, so that no name server is asked
 
     with pytest.raises(LinkError, match=f"no host '{name}'"):
-        look_up(name)
+        resolve_host(name)
 
 
 @pytest.mark.parametrize("seconds", [5.0, -300.0])
@@ -193,7 +193,7 @@ def test_who_does_not_answer_costs_no_more_than_the_time(keys: tuple[ClusterKey,
         if host == "slow":
             hang.wait(60.0)
             over.set()
-        return look_up(host)
+        return resolve_host(host)
 
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]

@@ -11,7 +11,7 @@ import pytest
 from dropflow.clock import SystemClock
 from dropflow.rest.schema import SubmitQuery
 from dropflow.testing.shapes import triples
-from managers.composite.deploying import cut
+from managers.composite.deployment_plan import plan_deployment
 from managers.node.manager import NodeManager
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ def _run(nodes: list[NodeManager], drops: int, session: str) -> float:
     graph = triples(drops, len(nodes))
     gc.collect()
     started = time.process_time()
-    deployment = cut(
+    deployment = plan_deployment(
         graph, SubmitQuery(session=session), [info for node in nodes for info in node.nodes()], clock=SystemClock()
     )
     for node in nodes:

@@ -25,7 +25,7 @@ def _graph(parts: int, places: tuple[str, ...] = ()) -> PhysicalGraph:
 
 
 def test_parts_without_nodes_are_spread_over_those_alive() -> None:
-    """Part k is on the k-th living node by name, and again from the first when there are more parts."""
+    """SessionPart k is on the k-th living node by name, and again from the first when there are more parts."""
     assert assign(_graph(5), _ALIVE).places == ("n1", "n2", "n1", "n2", "n1")
 
 

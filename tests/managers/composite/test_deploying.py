@@ -24,7 +24,8 @@ from dropflow.rest.schema import NodeInfo, SubmitQuery
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.shapes import fan
 from dropflow.testing.strategies import graphs
-from managers.composite.deploying import Target, cut, deploy, failed
+from managers.composite.deploying import Target, deploy, failed
+from managers.composite.deployment_plan import plan_deployment
 from managers.composite.fanout import Fanout
 from managers.deployment import Deployment
 from tests.managers.composite.world import World, until
@@ -44,7 +45,7 @@ def test_the_slices_of_a_deployment_are_the_graph(graph: PhysicalGraph, data: st
     part = data.draw(st.lists(st.integers(0, 4), min_size=graph.drops, max_size=graph.drops))
     parted = replace(graph, part=graph.part + part)
 
-    found = cut(parted, _SUBMIT, _NODES, clock=VirtualClock())
+    found = plan_deployment(parted, _SUBMIT, _NODES, clock=VirtualClock())
 
     whole = join([parse_slice(piece) for piece in found.slices.values()])
     assert whole.drops == found.drops == graph.drops
@@ -56,17 +57,17 @@ def test_the_slices_of_a_deployment_are_the_graph(graph: PhysicalGraph, data: st
 def test_a_later_deployment_is_newer() -> None:
     """The epoch grows with time, so that what is left of an earlier deployment is told apart."""
     clock = VirtualClock()
-    first = cut(fan(4), _SUBMIT, _NODES, clock=clock)
+    first = plan_deployment(fan(4), _SUBMIT, _NODES, clock=clock)
     clock.advance(0.001)
 
-    assert cut(fan(4), _SUBMIT, _NODES, clock=clock).epoch > first.epoch
+    assert plan_deployment(fan(4), _SUBMIT, _NODES, clock=clock).epoch > first.epoch
 
 
 def test_a_later_deployment_is_newer_whatever_the_clock_says() -> None:
     """Clocks go back, and those of other hosts are fast: an epoch that is known is exceeded all the same."""
-    ahead = cut(fan(4), _SUBMIT, _NODES, clock=VirtualClock(1_900_000_000.0))
+    ahead = plan_deployment(fan(4), _SUBMIT, _NODES, clock=VirtualClock(1_900_000_000.0))
 
-    assert cut(fan(4), _SUBMIT, _NODES, clock=VirtualClock(), after=ahead.epoch).epoch > ahead.epoch
+    assert plan_deployment(fan(4), _SUBMIT, _NODES, clock=VirtualClock(), after=ahead.epoch).epoch > ahead.epoch
 
 
 def test_a_node_that_fails_is_not_waited_for_by_the_others(world: World) -> None:
@@ -180,7 +181,7 @@ def test_a_master_passes_slices_on_and_its_islands_undo(world: World) -> None:
 
 def _deployment(*nodes: str) -> Deployment:
     places = tuple(NodeInfo(name=name, links="tcp://h:1", incarnation=1) for name in nodes)
-    return cut(_parts(len(nodes)), _SUBMIT, places, clock=VirtualClock())
+    return plan_deployment(_parts(len(nodes)), _SUBMIT, places, clock=VirtualClock())
 
 
 def test_an_island_that_forgot_what_it_prepared_still_starts_it(world: World) -> None:

@@ -17,7 +17,7 @@ from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import FailureInfo, SessionDetail
 from dropflow.testing.strategies import graphs
-from managers.composite.merging import Part, Standing, merge
+from managers.composite.merging import Freshness, SessionPart, merge
 from managers.node import session_views
 from tests.engine.test_core_slices import BOOM, Cluster, Node, _chance
 
@@ -74,7 +74,7 @@ def test_causes_add_up_to_the_drops_in_error(graph: PhysicalGraph, seed: int, no
     """At any moment, on each node and merged: each cause with its victims, all together, are the drops in ERROR."""
     cluster = _run(graph, seed, nodes, steps)
     parts = [_told(name, node, []) for name, node in cluster.nodes.items()]
-    merged = merge([Part(name, part) for name, part in zip(cluster.nodes, parts, strict=True)], version=1)
+    merged = merge([SessionPart(name, part) for name, part in zip(cluster.nodes, parts, strict=True)], version=1)
 
     for detail in (*parts, merged):
         assert _behind(detail.failures) == (detail.states.get("ERROR", 0), 0)
@@ -91,8 +91,8 @@ def test_losses_add_up_to_the_drops_that_were_given_up(graph: PhysicalGraph, see
         if name != "n0" and not node.core.status.is_terminal:
             lost.append(Lost("n0", _GONE))
             node.core.handle(lost)
-        standing = Standing.FORGOTTEN if name == "n0" else Standing.CURRENT
-        parts.append(Part(name, _told(name, node, lost), standing))
+        freshness = Freshness.LOST if name == "n0" else Freshness.CURRENT
+        parts.append(SessionPart(name, _told(name, node, lost), freshness))
     merged = merge(parts, version=1)
     states = Counter(merged.states)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dropflow.rest.schema import DropQuery, FailureInfo, LogicalNode, SessionDetail
 from dropflow.states import DropState, SessionState
-from managers.composite.merging import Part, Standing, as_info, merge, merge_failures, windows
+from managers.composite.merging import Freshness, SessionPart, as_info, merge, merge_failures, row_ranges
 
 _KEYS = ("a", "b", "c")
 _NODES = ("n1", "n2", "n3")
@@ -77,8 +77,8 @@ def _sorted(detail: SessionDetail) -> SessionDetail:
     return msgspec.structs.replace(detail, logical=tuple(sorted(detail.logical, key=lambda node: node.key)), version=0)
 
 
-def _parts(rows: Sequence[Row]) -> list[Part]:
-    return [Part(node, _told(own)) for node in _NODES if (own := [row for row in rows if row[0] == node])]
+def _parts(rows: Sequence[Row]) -> list[SessionPart]:
+    return [SessionPart(node, _told(own)) for node in _NODES if (own := [row for row in rows if row[0] == node])]
 
 
 @given(_rows)
@@ -91,7 +91,7 @@ def test_the_parts_together_are_the_whole(rows: list[Row]) -> None:
 def test_merging_in_steps_is_merging_at_once(rows: list[Row]) -> None:
     """A master of islands tells what one island of all nodes would."""
     parts = _parts(rows)
-    island = Part("island", merge(parts[:2], version=7))
+    island = SessionPart("island", merge(parts[:2], version=7))
 
     assert _sorted(merge([island, *parts[2:]], version=0)) == _sorted(merge(parts, version=0))
 
@@ -120,7 +120,9 @@ def test_the_order_of_children_does_not_matter(rows: list[Row], random: object) 
 )
 def test_a_session_is_over_when_all_parts_are(parts: str, whole: str) -> None:
     """As long as one node has work the session runs; then the worst end counts."""
-    told = [Part(f"n{at}", SessionDetail(session="s", graph="g", status=one)) for at, one in enumerate(parts.split())]
+    told = [
+        SessionPart(f"n{at}", SessionDetail(session="s", graph="g", status=one)) for at, one in enumerate(parts.split())
+    ]
 
     assert merge(told, version=1).status == whole
 
@@ -130,7 +132,7 @@ def test_a_node_that_forgot_its_part_fails_the_session_and_is_named() -> None:
     detail = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2, nodes=("n2",))
     over = SessionDetail(session="s", graph="g", status="FAILED", drops=5, settled=5, nodes=("n1",))
 
-    found = merge([Part("n1", over), Part("n2", detail, Standing.FORGOTTEN, "was started again")], version=1)
+    found = merge([SessionPart("n1", over), SessionPart("n2", detail, Freshness.LOST, "was started again")], version=1)
 
     assert (found.status, found.running, found.drops, found.nodes) == ("FAILED", 0, 15, ("n1", "n2"))
     assert found.text == "node n2 is lost: was started again; 6 of its 10 drops were not settled"
@@ -143,7 +145,7 @@ def test_a_silent_node_that_its_peers_gave_up_is_lost() -> None:
     told = FailureInfo(drop="", name="n2", node="n1", code="DF220", kind="NodeLost", text="n2 is lost", count=3)
     other = SessionDetail(session="s", graph="g", status="FAILED", text="n2 is lost", failures=(told,))
 
-    found = merge([Part("n1", other), Part("n2", lost, Standing.SILENT, "is silent")], version=1)
+    found = merge([SessionPart("n1", other), SessionPart("n2", lost, Freshness.STALE, "is silent")], version=1)
 
     counted = msgspec.structs.replace(told, count=3 + 6)
     assert (found.status, found.failures, found.unknown) == ("FAILED", (counted,), ())
@@ -154,7 +156,7 @@ def test_a_part_that_only_does_not_answer_is_told_as_it_was() -> None:
     """A node that is silent for a moment fails nothing; that its numbers are old is said."""
     detail = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2)
 
-    found = merge([Part("n2", detail, missing="does not answer")], version=1)
+    found = merge([SessionPart("n2", detail, missing="does not answer")], version=1)
 
     assert (found.status, found.running, found.notes) == ("RUNNING", 2, ("n2: does not answer",))
 
@@ -163,7 +165,7 @@ def test_a_silent_node_that_was_done_changes_nothing() -> None:
     """What was over before the node fell silent stays as it ended."""
     detail = SessionDetail(session="s", graph="g", status="FINISHED", drops=3, settled=3)
 
-    assert merge([Part("n", detail, Standing.SILENT, "does not answer")], version=1).status == "FINISHED"
+    assert merge([SessionPart("n", detail, Freshness.STALE, "does not answer")], version=1).status == "FINISHED"
 
 
 _NOT_OVER = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2)
@@ -186,7 +188,9 @@ def test_what_cannot_be_asked_is_not_known(other: str, whole: str) -> None:
     silent = msgspec.structs.replace(_NOT_OVER, nodes=("n2",))
 
     since = "2026-11-22 03:00:00 UTC"
-    found = merge([Part("n1", told), Part("n2", silent, Standing.SILENT, "does not answer", since)], version=1)
+    found = merge(
+        [SessionPart("n1", told), SessionPart("n2", silent, Freshness.STALE, "does not answer", since)], version=1
+    )
 
     assert (found.status, found.unknown, found.finished) == (whole, ("n2",), 0.0)
     assert (
@@ -199,19 +203,19 @@ def test_what_cannot_be_asked_is_not_known(other: str, whole: str) -> None:
 def test_a_node_that_is_given_up_below_another_island_is_known_to_be_lost() -> None:
     """An island that does not hear a node says UNKNOWN; a master that has the word of the node's peer says FAILED."""
     silent = msgspec.structs.replace(_NOT_OVER, nodes=("n2",))
-    east = merge([Part("n2", silent, Standing.SILENT, "does not answer")], version=1)
+    east = merge([SessionPart("n2", silent, Freshness.STALE, "does not answer")], version=1)
     lost = FailureInfo(drop="", name="n2", node="n1", code="DF220", kind="NodeLost", text="node n2 is lost")
     west = SessionDetail(session="s", graph="g", status="FAILED", failures=(lost,), nodes=("n1",))
 
     assert east.status == "UNKNOWN"
-    assert merge([Part("east", east), Part("west", west)], version=1).status == "FAILED"
+    assert merge([SessionPart("east", east), SessionPart("west", west)], version=1).status == "FAILED"
 
 
 @given(_rows, st.sets(st.sampled_from(_NODES)))
 def test_silence_never_ends_a_session(rows: list[Row], silent: set[str]) -> None:
     """Whoever is silent, an end is told only if every part was over when it was last heard; then it is the true one."""
     parts = _parts(rows)
-    seen = [replace(part, standing=Standing.SILENT, missing="x") if part.child in silent else part for part in parts]
+    seen = [replace(part, freshness=Freshness.STALE, missing="x") if part.child in silent else part for part in parts]
     whole, found = merge(parts, version=0), merge(seen, version=0)
     hidden = {part.child for part in parts if part.child in silent and not part.detail.is_over}
 
@@ -224,9 +228,9 @@ def test_silence_never_ends_a_session(rows: list[Row], silent: set[str]) -> None
 def test_merging_in_steps_hides_no_silence(rows: list[Row], silent: set[str]) -> None:
     """A master of islands knows as little as one island of all nodes would."""
     parts = [
-        replace(part, standing=Standing.SILENT, missing="x") if part.child in silent else part for part in _parts(rows)
+        replace(part, freshness=Freshness.STALE, missing="x") if part.child in silent else part for part in _parts(rows)
     ]
-    island = Part("island", merge(parts[:2], version=7))
+    island = SessionPart("island", merge(parts[:2], version=7))
     stepwise, at_once = merge([island, *parts[2:]], version=0), merge(parts, version=0)
 
     assert (stepwise.status, stepwise.unknown) == (at_once.status, at_once.unknown)
@@ -257,13 +261,13 @@ def test_a_row_of_the_list_is_the_detail_without_its_details() -> None:
     st.integers(1, 12),
 )
 def test_pages_are_cut_from_the_rows_end_to_end(totals: list[int], offset: int, limit: int) -> None:
-    """The rows that `windows` asks for are those of a slice of all rows laid end to end."""
+    """The rows that `row_ranges` asks for are those of a slice of all rows laid end to end."""
     rows = [(child, row) for child, total in enumerate(totals) for row in range(total)]
 
     asked = [
-        (window.child, row)
-        for window in windows(totals, DropQuery(offset=offset, limit=limit))
-        for row in range(window.offset, window.offset + window.limit)
+        (rows_wanted.child, row)
+        for rows_wanted in row_ranges(totals, DropQuery(offset=offset, limit=limit))
+        for row in range(rows_wanted.offset, rows_wanted.offset + rows_wanted.limit)
     ]
 
     assert asked == rows[offset : offset + limit]

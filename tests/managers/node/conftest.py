@@ -11,7 +11,7 @@ import pytest
 from dropflow.clock import SystemClock
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import SessionDetail, SubmitQuery
-from managers.composite.deploying import cut
+from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import Deployment, subset
 from managers.links import LinkSettings
 from managers.node.manager import NodeManager
@@ -32,7 +32,7 @@ class Cluster:
         """The deployment of a graph whose parts are on these nodes, in their order."""
         placed = replace(graph, places=tuple(self.nodes)[: graph.parts])
         told = [info for node in self.nodes.values() for info in node.nodes()]
-        return cut(placed, SubmitQuery(session=session, check=True), told, clock=SystemClock())
+        return plan_deployment(placed, SubmitQuery(session=session, check=True), told, clock=SystemClock())
 
     def prepare(self, deployment: Deployment, seconds: float = SECONDS) -> None:
         """On all nodes."""

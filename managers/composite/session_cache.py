@@ -15,15 +15,15 @@ import msgspec
 from dropflow.clock import Clock
 from dropflow.rest.schema import SessionDetail, SessionInfo
 from managers.composite.children import ChildView
-from managers.composite.merging import Part, Standing, merge
+from managers.composite.merging import Freshness, SessionPart, merge
 
-__all__ = ["Sightings"]
+__all__ = ["SessionCache"]
 
 _GONE = "does not know the session any more: it was started again, or the session was deleted there"
 
 
 @dataclass(frozen=True)
-class _Sighting:
+class _CachedPart:
     """What one child told about one session, and when: `number` counts everything that was told.
 
     `time` is when it was told by the clock of this process, for people.
@@ -41,7 +41,7 @@ class _Numbered(msgspec.Struct, frozen=True):
     signature: tuple[object, ...]
 
 
-class Sightings:
+class SessionCache:
     """Who told what, by session and by the address of the child.
 
     Parameters
@@ -55,7 +55,7 @@ class Sightings:
         self._changed = threading.Condition()
         self._told = 0
         self._changes = 0
-        self._sessions: dict[str, dict[str, _Sighting]] = {}
+        self._sessions: dict[str, dict[str, _CachedPart]] = {}
         self._versions: dict[str, _Numbered] = {}
 
     @property
@@ -140,7 +140,7 @@ class Sightings:
         """Whether sessions were going on at this child when it was last heard."""
         with self._changed:
             held = [by_child[url] for by_child in self._sessions.values() if url in by_child]
-        return any(not sighting.detail.is_over for sighting in held)
+        return any(not cached.detail.is_over for cached in held)
 
     def epoch_of(self, session: str, url: str | None = None) -> int:
         """The newest deployment of this session that was told of, by any child or by this one; 0 when none was."""
@@ -154,7 +154,7 @@ class Sightings:
             known = self._sessions.get(session, {}).get(url)
         return known.detail.version if known else -1
 
-    def parts(self, session: str, children: Mapping[str, ChildView]) -> list[Part]:
+    def parts(self, session: str, children: Mapping[str, ChildView]) -> list[SessionPart]:
         """The parts of a session, sorted by child; none when no child holds it.
 
         Parameters
@@ -164,13 +164,13 @@ class Sightings:
         """
         with self._changed:
             by_child = dict(self._sessions.get(session, {}))
-        present = [sighting for sighting in by_child.values() if not sighting.is_gone]
+        present = [cached for cached in by_child.values() if not cached.is_gone]
         if not present:
             return []
         # A child that was away may still have what was deployed under this name before.
-        epoch = max(sighting.detail.epoch for sighting in present)
-        current = {url: sighting for url, sighting in by_child.items() if sighting.detail.epoch == epoch}
-        return [_part(sighting, children.get(url)) for url, sighting in sorted(current.items(), key=_by_child)]
+        epoch = max(cached.detail.epoch for cached in present)
+        current = {url: cached for url, cached in by_child.items() if cached.detail.epoch == epoch}
+        return [_part(cached, children.get(url)) for url, cached in sorted(current.items(), key=_by_child)]
 
     def unheard(self, session: str, children: Mapping[str, ChildView]) -> list[ChildView]:
         """The children that may have a part of this session of which nothing is known, sorted by name.
@@ -192,7 +192,7 @@ class Sightings:
         if not parts:
             return None
         told = tuple(
-            (part.child, part.detail.epoch, part.detail.version, part.detail.status, part.standing, bool(part.missing))
+            (part.child, part.detail.epoch, part.detail.version, part.detail.status, part.freshness, bool(part.missing))
             for part in parts
         )
         unheard = tuple(view.name for view in self.unheard(session, children))
@@ -219,7 +219,7 @@ class Sightings:
         self._told += 1
         by_child = self._sessions.setdefault(info.session, {})
         known = by_child.get(child.url)
-        by_child[child.url] = _Sighting(
+        by_child[child.url] = _CachedPart(
             _detailed(info, known.detail if known else None), self._told, child.name, self._clock.now()
         )
 
@@ -229,28 +229,28 @@ class Sightings:
         if known is None or known.number > since:
             return
         by_child[url] = replace(known, is_gone=True)
-        if all(sighting.is_gone for sighting in by_child.values()):
+        if all(cached.is_gone for cached in by_child.values()):
             del self._sessions[session]
             self._versions.pop(session, None)
 
 
-def _by_child(item: tuple[str, _Sighting]) -> tuple[str, str]:
+def _by_child(item: tuple[str, _CachedPart]) -> tuple[str, str]:
     return item[1].child, item[0]
 
 
-def _part(sighting: _Sighting, child: ChildView | None) -> Part:
-    name = child.name if child else sighting.child
-    since = strftime("%Y-%m-%d %H:%M:%S UTC", gmtime(sighting.time))
-    if sighting.is_gone and (child is None or child.role == "node"):
-        return Part(name, sighting.detail, Standing.FORGOTTEN, _GONE, since)
-    if sighting.is_gone:
+def _part(cached: _CachedPart, child: ChildView | None) -> SessionPart:
+    name = child.name if child else cached.child
+    since = strftime("%Y-%m-%d %H:%M:%S UTC", gmtime(cached.time))
+    if cached.is_gone and (child is None or child.role == "node"):
+        return SessionPart(name, cached.detail, Freshness.LOST, _GONE, since)
+    if cached.is_gone:
         # An island that was started again knows of no session whose nodes it has not heard since.
-        return Part(name, sighting.detail, Standing.SILENT, "does not hear the nodes of the session", since)
+        return SessionPart(name, cached.detail, Freshness.STALE, "does not hear the nodes of the session", since)
     if child is None or child.is_asked:
-        return Part(name, sighting.detail)
+        return SessionPart(name, cached.detail)
     # What was told a moment ago holds, even if one question was not answered in time.
-    standing = Standing.CURRENT if child.state == "alive" else Standing.SILENT
-    return Part(name, sighting.detail, standing, child.text or "is away", since)
+    freshness = Freshness.CURRENT if child.state == "alive" else Freshness.STALE
+    return SessionPart(name, cached.detail, freshness, child.text or "is away", since)
 
 
 def _detailed(info: SessionInfo, before: SessionDetail | None) -> SessionDetail:

@@ -6,12 +6,12 @@ from dropflow.errors import DropflowError
 from managers.composite.manager import Composite
 from managers.discovery import Announcement, Discovery
 
-__all__ = ["find_children"]
+__all__ = ["discover_children"]
 
 _LOG = logging.getLogger("dropflow.composite")
 
 
-def find_children(composite: Composite, discovery: Discovery) -> None:
+def discover_children(composite: Composite, discovery: Discovery) -> None:
     """Let `composite` take what `discovery` finds: an island nodes, a master islands; until `discovery` is closed."""
     own = composite.info()
 

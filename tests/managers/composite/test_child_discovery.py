@@ -7,7 +7,7 @@ import pytest
 
 from dropflow.errors import LinkError, WorldError
 from dropflow.testing.clock import VirtualClock
-from managers.composite.finding import find_children
+from managers.composite.child_discovery import discover_children
 from managers.discovery import Announcement, Discovery
 from tests.managers.composite.world import World, until
 
@@ -35,7 +35,7 @@ def test_nodes_with_the_same_key_are_taken_as_they_come_and_go(world: World, pai
     node = world.node("n1")
     world.node("stranger")
     island = world.composite(key=_KEY)
-    find_children(island, listener)
+    discover_children(island, listener)
 
     talker.announce(Announcement(name="x", role="node", url="http://stranger:8000", key="b" * 16, incarnation=_LIFE))
     talker.announce(Announcement(name="n1", role="node", url="http://n1:8000", key=_KEY, incarnation=_LIFE))

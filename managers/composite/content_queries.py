@@ -17,24 +17,24 @@ from managers.api import Manager
 from managers.composite.archive import bundle, close
 from managers.composite.asking import Asker, Replies
 from managers.composite.children import Children, ChildView
-from managers.composite.merging import lost_nodes, merge_failures, told_by, windows
-from managers.composite.sightings import Sightings
+from managers.composite.merging import known_detail, lost_nodes, merge_failures, row_ranges
+from managers.composite.session_cache import SessionCache
 
-__all__ = ["Contents"]
+__all__ = ["ContentQueries"]
 
 _PAGE = 1000
 _LONG = 30.0
 """Seconds to wait for the beginning of something large."""
 
 
-class Contents:
+class ContentQueries:
     """Finds things in the sessions of the children."""
 
-    def __init__(self, name: str, asker: Asker, children: Children, sightings: Sightings) -> None:
+    def __init__(self, name: str, asker: Asker, children: Children, cache: SessionCache) -> None:
         self._name = name
         self._asker = asker
         self._children = children
-        self._sightings = sightings
+        self._cache = cache
 
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """A page of the drops that match: first how many each child has, then the rows of the page."""
@@ -68,12 +68,12 @@ class Contents:
         """
         wanted: dict[str, Callable[[], DropPage]] = {}
         found: dict[str, DropPage] = {}
-        for window in windows([page.total for _, page in told], query):
-            view, first = told[window.child]
-            if window.offset + window.limit <= len(first.drops):
+        for rows_wanted in row_ranges([page.total for _, page in told], query):
+            view, first = told[rows_wanted.child]
+            if rows_wanted.offset + rows_wanted.limit <= len(first.drops):
                 found[view.url] = first
                 continue
-            part = msgspec.structs.replace(query, offset=window.offset, limit=window.limit)
+            part = msgspec.structs.replace(query, offset=rows_wanted.offset, limit=rows_wanted.limit)
             wanted[view.url] = partial(view.manager.drops, session, part)
         replies = self._asker.ask_each(wanted, views={view.url: view for view, _ in told})
         found |= {view.url: page for view, page in replies.values}
@@ -105,12 +105,12 @@ class Contents:
         Each cause may have victims on any node, so all causes of all children are merged for every page.
         """
         replies = self._asker.ask(lambda child: tuple(_all_failures(child, session)))
-        parts = self._sightings.parts(session, {view.url: view for view in self._children.views()})
+        parts = self._cache.parts(session, {view.url: view for view in self._children.views()})
         if not parts:
             replies.raise_unless_answered(f"session {session!r}")
         told = [failure for _, failures in replies.values for failure in failures]
         missing = [part for part in parts if part.missing]
-        remembered = [failure for part in missing for failure in told_by(part, lost_nodes(told)).failures]
+        remembered = [failure for part in missing for failure in known_detail(part, lost_nodes(told)).failures]
         silent = [*(part.child for part in missing), *(view.name for view, _ in replies.refusals)]
         return FailureList.page(merge_failures([*told, *remembered]), query, missing=sorted(silent))
 
@@ -127,7 +127,7 @@ class Contents:
         )
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
-        """Contents of many drops, from the child that has their node; its records pass through as they are."""
+        """ContentQueries of many drops, from the child that has their node; its records pass through as they are."""
         view = self._holder(request.node)
         return self._open(view, lambda child: child.contents(session, request), f"session {session!r}")
 
@@ -171,8 +171,8 @@ class Contents:
 
     def _missing(self, session: str, replies: Replies[Any]) -> list[str]:
         """Children that hold a part of the session, or may hold one, and were not asked or did not answer."""
-        unheard = self._sightings.unheard(session, {view.url: view for view in self._children.views()})
-        holders = {*self._sightings.holders(session), *(view.url for view in unheard)}
+        unheard = self._cache.unheard(session, {view.url: view for view in self._children.views()})
+        holders = {*self._cache.holders(session), *(view.url for view in unheard)}
         return sorted(view.name for view, _ in replies.missing if view.url in holders)
 
 
