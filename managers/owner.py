@@ -1,0 +1,240 @@
+"""The thread that owns the state of a manager.
+
+It drains one inbox, lets a state machine decide, and carries the machine's actions out. Other threads post events, or
+post calls and wait for the answer. What may block runs as a job in a thread of its own, and its result comes back as an
+event. So no lock guards the machine: only one thread touches it. While there is nothing to do, the thread sleeps until
+the machine's deadline.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
+
+from dropflow.clock import Clock
+from dropflow.engine.inbox import Inbox
+from dropflow.errors import InternalError, LinkError
+from dropflow.exception_text import text_of
+from managers.calls import Call, Return
+
+__all__ = ["Machine", "Owner"]
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_WAIT = 3600.0
+"""Seconds. A wait without end, or beyond what the platform's timers can count, is cut into waits of this length."""
+
+
+class Machine(Protocol):
+    """A manager's state machine: decides, and does no I/O."""
+
+    def handle(self, event: Any, now: float) -> Sequence[Any]:
+        """Take in one event at monotonic time `now`, and return the actions to carry out, in order."""
+        ...
+
+    def tick(self, now: float) -> Sequence[Any]:
+        """Return the actions that are due at `now`."""
+        ...
+
+    def deadline(self) -> float:
+        """Return the monotonic time of the next `tick`; infinity if none is needed."""
+        ...
+
+
+class Owner:
+    """Runs one machine in a thread of its own.
+
+    Parameters
+    ----------
+    machine : Machine
+        What decides. Only this thread calls it.
+    effects : mapping of type to callable
+        Carries out the actions of each type, in the owner's thread. An effect must not block: what may block is given
+        to `work`. `Return` needs no entry.
+    name : str
+        Name of the manager, for the thread and for messages.
+    clock : Clock
+        Time.
+    jobs : int
+        Most jobs at a time. Their threads exist only while there are jobs.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        effects: Mapping[type, Callable[[Any], None]],
+        *,
+        name: str,
+        clock: Clock,
+        jobs: int = 8,
+    ) -> None:
+        self._machine = machine
+        self._effects: Mapping[type, Callable[[Any], None]] = {**effects, Return: self._return}
+        self._name = name
+        self._clock = clock
+        self._most_jobs = jobs
+        self._inbox: Inbox[Any] = Inbox()
+        self._calls: dict[int, Future[Any]] = {}
+        self._last_call = 0
+        self._running_jobs = 0
+        self._waiting_jobs: deque[Callable[[], Any]] = deque()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, name=f"owner-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread. What was posted before is handled first."""
+        self._thread.start()
+
+    # For any thread.
+
+    def post(self, event: Any) -> None:
+        """Give an event to the machine. Does not wait. After `close`, the event is dropped."""
+        self._inbox.put([event])
+
+    def submit(self, operation: str, /, **arguments: Any) -> "Future[Any]":
+        """Call an operation of the machine, and return the future of its answer."""
+        future: Future[Any] = Future()
+        self._inbox.put([_Submitted(operation, arguments, future)])
+        if self._is_over:
+            # The thread may have ended before it saw this call; if it did see it, the future has its answer.
+            self._refuse(future)
+        return future
+
+    def call(self, operation: str, /, **arguments: Any) -> Any:
+        """Call an operation of the machine, and wait for its answer.
+
+        Raises
+        ------
+        DropflowError
+            The error that the machine returned.
+        LinkError
+            The manager is closed.
+        """
+        return self.submit(operation, **arguments).result()
+
+    def close(self) -> None:
+        """End the thread. Calls that are not answered yet raise LinkError; jobs end by themselves. Idempotent."""
+        self._inbox.put([_Close()])
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    # For effects, in the owner's thread.
+
+    def work(self, job: Callable[[], Any]) -> None:
+        """Run `job` in another thread as soon as one is free.
+
+        Its result is given to the machine as an event, unless it is None. A job must not raise: an error that the
+        machine should know of is part of the event.
+        """
+        if self._running_jobs < self._most_jobs:
+            self._running_jobs += 1
+            threading.Thread(target=self._run_job, args=[job], name=f"job-{self._name}", daemon=True).start()
+        else:
+            self._waiting_jobs.append(job)
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            while self._step(self._inbox.drain(self._patience())):
+                pass
+        finally:
+            self._is_over = True
+            for item in self._inbox.drain(0):
+                if isinstance(item, _Submitted):
+                    self._refuse(item.future)
+            for future in self._calls.values():
+                self._refuse(future)
+
+    def _patience(self) -> float:
+        wait = self._machine.deadline() - self._clock.monotonic()
+        return min(max(wait, 0.0), _LONGEST_WAIT)
+
+    def _step(self, items: Sequence[Any]) -> bool:
+        """Take in `items`, and return whether to go on."""
+        now = self._clock.monotonic()
+        for position, item in enumerate(items):
+            if isinstance(item, _Close):
+                self._inbox.put(items[position + 1 :])  # calls among them are refused at the end
+                return False
+            self._take(item, now)
+        if self._machine.deadline() <= now:
+            self._decide(self._machine.tick, now)
+        return True
+
+    def _take(self, item: Any, now: float) -> None:
+        event = item
+        if isinstance(item, _JobDone):
+            self._running_jobs -= 1
+            if self._waiting_jobs:
+                self.work(self._waiting_jobs.popleft())
+            if item.event is None:
+                return
+            event = item.event
+        elif isinstance(item, _Submitted):
+            self._last_call += 1
+            self._calls[self._last_call] = item.future
+            event = Call(self._last_call, item.operation, item.arguments)
+        error = self._decide(self._machine.handle, event, now)
+        if error is not None and isinstance(event, Call) and event.id in self._calls:
+            text = f"manager {self._name} failed: {text_of(error)}"
+            self._return(Return(event.id, error=InternalError(text, hint="look at its log")))
+
+    def _decide(self, decide: Callable[..., Sequence[Any]], *arguments: Any) -> Exception | None:
+        """Let the machine decide, and carry its actions out; return what it raised, which it never should."""
+        try:
+            actions = decide(*arguments)
+        except Exception as error:  # noqa: BLE001 - the manager goes on
+            _log.exception("the state machine of manager %s failed: this is a bug of dropflow", self._name)
+            return error
+        for action in actions:
+            try:
+                self._effects[type(action)](action)
+            except Exception:  # noqa: BLE001 - the manager goes on: other sessions have no part in this action
+                _log.exception(
+                    "manager %s could not carry out %s: this is a bug of dropflow", self._name, type(action).__name__
+                )
+        return None
+
+    def _return(self, action: Return) -> None:
+        future = self._calls.pop(action.id)
+        if action.error is not None:
+            future.set_exception(action.error)
+        else:
+            future.set_result(action.value)
+
+    def _refuse(self, future: "Future[Any]") -> None:
+        with suppress(InvalidStateError):  # answered already
+            future.set_exception(LinkError(f"manager {self._name} is stopping"))
+
+    # Jobs.
+
+    def _run_job(self, job: Callable[[], Any]) -> None:
+        event = None
+        try:
+            event = job()
+        except Exception:  # noqa: BLE001 - the owner must learn that the job has ended
+            _log.exception("a job of manager %s failed: this is a bug of dropflow", self._name)
+        finally:
+            self._inbox.put([_JobDone(event)])
+
+
+class _Submitted(NamedTuple):
+    """A call that has no number yet."""
+
+    operation: str
+    arguments: Mapping[str, Any]
+    future: "Future[Any]"
+
+
+class _JobDone(NamedTuple):
+    """A job has ended; its thread ends, too."""
+
+    event: Any
+
+
+class _Close(NamedTuple):
+    """The thread is to end."""

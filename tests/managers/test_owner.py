@@ -1,0 +1,172 @@
+import logging
+import math
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import pytest
+
+from dropflow.clock import SystemClock
+from dropflow.errors import ConflictError, InternalError, LinkError
+from managers.calls import Call, Return
+from managers.owner import Owner
+
+
+class Work(NamedTuple):
+    """Action: wait for a gate in another thread, then finish the call."""
+
+    call: int
+
+
+class Worked(NamedTuple):
+    """Event: the work for a call is over."""
+
+    call: int
+
+
+class Break(NamedTuple):
+    """Action whose effect raises."""
+
+
+class Answers:
+    """A machine that answers ``echo`` itself, ``work`` after a job, ``later`` in its next tick, and ``never`` never."""
+
+    def __init__(self) -> None:
+        self.late: list[int] = []
+        self.threads: set[str] = set()
+
+    def handle(self, event: Any, now: float) -> Sequence[Any]:
+        """See `managers.owner.Machine`."""
+        self.threads.add(threading.current_thread().name)
+        if isinstance(event, Worked):
+            return [Return(event.call, "worked")]
+        assert isinstance(event, Call)
+        match event.operation:
+            case "echo":
+                return [Return(event.id, event.arguments["value"])]
+            case "refuse":
+                return [Return(event.id, error=ConflictError("there is one already"))]
+            case "work":
+                return [Work(event.id)]
+            case "later" | "never":
+                self.late += [event.id] * (event.operation == "later")
+                return []
+            case "break":
+                return [Break(), Return(event.id, "went on")]
+            case _:
+                raise KeyError(f"{event.operation} at {now}")
+
+    def tick(self, now: float) -> Sequence[Any]:
+        """See `managers.owner.Machine`."""
+        late, self.late = self.late, []
+        return [Return(call, now) for call in late]
+
+    def deadline(self) -> float:
+        """See `managers.owner.Machine`."""
+        return 0.0 if self.late else math.inf
+
+
+class Harness:
+    """An owner of `Answers`, whose jobs wait for `gate` and count how many of them run."""
+
+    def __init__(self) -> None:
+        self.machine = Answers()
+        self.gate = threading.Event()
+        self.begun = threading.Semaphore(0)
+        self.owner = Owner(
+            self.machine, {Work: self.work, Break: lambda _: 1 // 0}, name="x", clock=SystemClock(), jobs=2
+        )
+        self.owner.start()
+
+    def work(self, action: Work) -> None:
+        """Effect of `Work`."""
+
+        def job() -> Worked:
+            self.begun.release()
+            self.gate.wait(30)
+            return Worked(action.call)
+
+        self.owner.work(job)
+
+    def close(self) -> None:
+        """Let jobs end, and the owner."""
+        self.gate.set()
+        self.owner.close()
+
+
+@pytest.fixture
+def harness() -> Iterator[Harness]:
+    """A harness that is closed after the test."""
+    with closing(Harness()) as opened:
+        yield opened
+
+
+def test_calls_return_what_the_machine_answers(harness: Harness) -> None:
+    """A value is returned, an error is raised, and only the owner's thread runs the machine."""
+    assert [harness.owner.call("echo", value=value) for value in (1, 2)] == [1, 2]
+    with pytest.raises(ConflictError, match="there is one already"):
+        harness.owner.call("refuse")
+    assert harness.machine.threads == {"owner-x"}
+
+
+def test_jobs_run_elsewhere_and_come_back_as_events(harness: Harness) -> None:
+    """Calls are answered while jobs run; no more jobs run at a time than allowed, and all of them are done."""
+    futures = [harness.owner.submit("work") for _ in range(5)]
+    for _ in range(2):
+        assert harness.begun.acquire(timeout=30)
+    assert harness.owner.call("echo", value="meanwhile") == "meanwhile"
+    assert not harness.begun.acquire(blocking=False)
+    harness.gate.set()
+
+    assert [future.result(30) for future in futures] == ["worked"] * 5
+
+
+def test_threads_of_jobs_end_with_them(harness: Harness) -> None:
+    """An owner without jobs has one thread."""
+    harness.gate.set()
+    harness.owner.call("work")
+    for thread in threading.enumerate():
+        if thread.name == "job-x":
+            thread.join(30)
+
+    assert [thread.name for thread in threading.enumerate() if thread.name.endswith("-x")] == ["owner-x"]
+
+
+def test_the_machine_ticks_at_its_deadline(harness: Harness) -> None:
+    """A call that the machine answers when its time has come is answered without another event."""
+    assert harness.owner.submit("later").result(30) > 0
+
+
+def test_a_closed_owner_refuses(harness: Harness) -> None:
+    """Calls that wait, and those that come later, raise LinkError; closing again does nothing."""
+    waiting = harness.owner.submit("never")
+    harness.owner.close()
+    harness.owner.close()
+    harness.owner.post(Worked(1))
+
+    with pytest.raises(LinkError, match="manager x is stopping"):
+        waiting.result(30)
+    with pytest.raises(LinkError, match="manager x is stopping"):
+        harness.owner.call("echo", value=1)
+
+
+def test_calls_behind_a_close_are_refused() -> None:
+    """A call that was posted after the end of the owner was, and before the owner came to it, is not left waiting."""
+    owner = Owner(Answers(), {}, name="y", clock=SystemClock())
+    owner.close()
+    late = owner.submit("echo", value=1)
+    owner.start()
+
+    with pytest.raises(LinkError, match="manager y is stopping"):
+        late.result(30)
+
+
+def test_a_bug_in_a_machine_fails_one_call(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    """What a machine or an effect raises is logged, answers the call at hand, and stops nothing else."""
+    with caplog.at_level(logging.ERROR), pytest.raises(InternalError, match="manager x failed: 'unknown at"):
+        harness.owner.call("unknown")
+    with caplog.at_level(logging.ERROR):
+        assert harness.owner.call("break") == "went on"
+
+    assert ["a bug of dropflow" in record.getMessage() for record in caplog.records] == [True, True]
