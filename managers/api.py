@@ -12,8 +12,8 @@ from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice
-from dropflow.rest.contents import ContentsRequest
-from dropflow.rest.lists import FailureList, ResultList
+from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.list_records import FailureList, ResultList
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Child,
@@ -162,7 +162,7 @@ class Manager(Protocol):
         ...
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
-        """Contents of many drops on one node, as the records of `dropflow.rest.contents`.
+        """Contents of many drops on one node, as the records of `dropflow.rest.content_records`.
 
         What cannot be had of one content is a record among them.
 

@@ -22,9 +22,9 @@ import msgspec
 from dropflow import __version__
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, DropflowError, NotFoundError, UsageError, WorldError
-from dropflow.rest.about import about
-from dropflow.rest.kit import Answer, Call, Route
-from dropflow.rest.openapi import document
+from dropflow.rest.kit import Request, Response, Route
+from dropflow.rest.manager_info import manager_info
+from dropflow.rest.openapi import openapi_document
 from dropflow.rest.schema import ManagerInfo
 from managers.messages import PROTOCOL
 
@@ -146,7 +146,7 @@ class Daemon:
 
     def info(self) -> ManagerInfo:
         """About the daemon itself."""
-        return about(
+        return manager_info(
             self._name,
             "daemon",
             url=self._url,
@@ -359,11 +359,11 @@ def daemon_routes(daemon: Daemon) -> list[Route]:
     """The routes of a daemon: its own API, and DALiuGE's paths."""
     to = _Handlers(daemon)
 
-    def ours(method: str, path: str, handler: Callable[[Call], object], summary: str, **more: object) -> Route:
+    def ours(method: str, path: str, handler: Callable[[Request], object], summary: str, **more: object) -> Route:
         fields = {"tag": "daemon", **more}
         return Route(method=method, path=f"{_PREFIX}{path}", handler=handler, summary=summary, **fields)  # type: ignore[arg-type]
 
-    def theirs(method: str, path: str, handler: Callable[[Call], object], summary: str) -> Route:
+    def theirs(method: str, path: str, handler: Callable[[Request], object], summary: str) -> Route:
         body = StartRequest if path.endswith("/start") else None
         return Route(
             method=method, path=path, handler=handler, summary=summary, body=body, original=True, tag="DALiuGE"
@@ -383,16 +383,16 @@ def daemon_routes(daemon: Daemon) -> list[Route]:
         theirs("POST", f"{one}/stop", to.stop_process, "Stop a manager"),
     ]
 
-    def describe(_: Call) -> Answer:
-        return Answer(body=document(routes, title="dropflow daemon", version=__version__))
+    def describe(_: Request) -> Response:
+        return Response(body=openapi_document(routes, title="dropflow daemon", version=__version__))
 
-    def ready(_: Call) -> Answer:
-        return Answer(body={"ok": True, "ready": True})
+    def ready(_: Request) -> Response:
+        return Response(body={"ok": True, "ready": True})
 
     return [
         *routes,
         Route(method="GET", path="/ready", handler=ready, summary="Whether the daemon answers", public=True),
-        Route(method="GET", path="/openapi.json", handler=describe, summary="This document", tag="about"),
+        Route(method="GET", path="/openapi.json", handler=describe, summary="This document", tag="manager_info"),
     ]
 
 
@@ -402,30 +402,30 @@ class _Handlers:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
 
-    def managers(self, _: Call) -> ManagedList:
+    def managers(self, _: Request) -> ManagedList:
         return ManagedList(managers=self._daemon.managers())
 
-    def manager(self, call: Call) -> Managed:
+    def manager(self, call: Request) -> Managed:
         return self._daemon.manager(call.path["role"])
 
-    def start(self, call: Call) -> Managed:
+    def start(self, call: Request) -> Managed:
         return self._daemon.start(call.path["role"], nodes=call.body.nodes)
 
-    def stop(self, call: Call) -> Managed:
+    def stop(self, call: Request) -> Managed:
         return self._daemon.stop(call.path["role"])
 
-    def processes(self, _: Call) -> Answer:
-        return Answer(body={managed.role: managed.pid for managed in reversed(self._daemon.managers())})
+    def processes(self, _: Request) -> Response:
+        return Response(body={managed.role: managed.pid for managed in reversed(self._daemon.managers())})
 
-    def process(self, call: Call) -> Answer:
-        return Answer(body={"pid": self.manager(call).pid})
+    def process(self, call: Request) -> Response:
+        return Response(body={"pid": self.manager(call).pid})
 
-    def start_process(self, call: Call) -> Answer:
-        return Answer(body={"pid": self.start(call).pid})
+    def start_process(self, call: Request) -> Response:
+        return Response(body={"pid": self.start(call).pid})
 
-    def stop_process(self, call: Call) -> Answer:
+    def stop_process(self, call: Request) -> Response:
         self.stop(call)
-        return Answer(body={"Status": "Success"})
+        return Response(body={"Status": "Success"})
 
 
 def _fallen(process: _Process) -> Managed:

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, HttpError, LinkError, ProtocolError, UsageError
 from dropflow.rest.client import Client
-from dropflow.rest.schema import ProbeRequest, Reach
-from dropflow.rest.visiting import visit
+from dropflow.rest.clock_skew import measure_clock_skew
+from dropflow.rest.schema import ProbeRequest, ProbeResult
 from managers.composite.fanout import Fanout, Outcome
 from managers.keys import ClusterKey
 from managers.links.knocking import Knock, knock
@@ -84,7 +84,7 @@ class Prober:
         self._resolve = resolve
         self._free = threading.BoundedSemaphore(_AT_A_TIME)
 
-    def probe(self, request: ProbeRequest) -> tuple[Reach, ...]:
+    def probe(self, request: ProbeRequest) -> tuple[ProbeResult, ...]:
         """What is reached at the addresses, in their order; all are tried side by side.
 
         Raises
@@ -101,12 +101,12 @@ class Prober:
             fanout.close()
             self._free.release()
 
-    def _probed(self, request: ProbeRequest, fanout: Fanout) -> tuple[Reach, ...]:
+    def _probed(self, request: ProbeRequest, fanout: Fanout) -> tuple[ProbeResult, ...]:
         seconds = request.seconds
         found = {address: _no_address(address) for address in request.addresses if not _FORM.fullmatch(address)}
         good = [address for address in dict.fromkeys(request.addresses) if address not in found]
         links = tuple(address for address in good if address.startswith("tcp:"))
-        calls: dict[object, Callable[[], tuple[Reach, ...]]] = {
+        calls: dict[object, Callable[[], tuple[ProbeResult, ...]]] = {
             url: partial(self._visit, url, seconds) for url in good if url not in links
         }
         calls[links] = partial(self._knock, links, seconds, fanout)
@@ -115,16 +115,16 @@ class Prober:
             found |= {reach.address: reach for reach in reaches}
         return tuple(found[address] for address in request.addresses)
 
-    def _visit(self, url: str, seconds: float) -> tuple[Reach, ...]:
+    def _visit(self, url: str, seconds: float) -> tuple[ProbeResult, ...]:
         began = self._clock.monotonic()
         try:
             with self._connect(url, seconds) as client:
-                seen = visit(client, self._clock)
+                seen = measure_clock_skew(client, self._clock)
         except DropflowError as error:
             return (_failed(url, error, self._clock.monotonic() - began),)
         info = seen.info
         return (
-            Reach(
+            ProbeResult(
                 address=url,
                 ok=True,
                 name=info.name,
@@ -137,7 +137,7 @@ class Prober:
             ),
         )
 
-    def _knock(self, addresses: tuple[str, ...], seconds: float, fanout: Fanout) -> tuple[Reach, ...]:
+    def _knock(self, addresses: tuple[str, ...], seconds: float, fanout: Fanout) -> tuple[ProbeResult, ...]:
         end = self._clock.monotonic() + seconds
         hosts, found = self._looked_up(addresses, seconds, fanout)
         left = max(end - self._clock.monotonic(), 0.05)
@@ -147,9 +147,9 @@ class Prober:
 
     def _looked_up(
         self, addresses: Iterable[str], seconds: float, fanout: Fanout
-    ) -> tuple[dict[str, str], dict[str, Reach]]:
+    ) -> tuple[dict[str, str], dict[str, ProbeResult]]:
         """Each address with its host looked up, and those for which that cannot be done."""
-        found: dict[str, Reach] = {}
+        found: dict[str, ProbeResult] = {}
         for address in addresses:
             try:
                 check_address(address, self._key, binding=False)
@@ -174,13 +174,13 @@ class Prober:
                 found[address] = _failed(address, outcome.error, 0.0)
         return hosts, found
 
-    def _heard(self, address: str, found: Knock) -> Reach:
+    def _heard(self, address: str, found: Knock) -> ProbeResult:
         protocol = 0 if found.welcome is None else found.welcome.protocol
         trouble, hint, code = found.trouble, found.hint, LinkError.code if found.trouble else ""
         if not trouble and protocol not in (0, PROTOCOL):
             trouble = f"its links speak protocol {protocol}, those here {PROTOCOL}"
             hint, code = "install the same version of dropflow on all hosts", ProtocolError.code
-        return Reach(
+        return ProbeResult(
             address=address,
             ok=not trouble,
             name="" if found.welcome is None else found.welcome.name,
@@ -198,7 +198,7 @@ class Prober:
         return Client(url, secret=secret, timeout=seconds, clock=self._clock, most=_LARGEST)
 
 
-def _told(key: object, outcome: "Outcome[tuple[Reach, ...]]", seconds: float) -> tuple[Reach, ...]:
+def _told(key: object, outcome: "Outcome[tuple[ProbeResult, ...]]", seconds: float) -> tuple[ProbeResult, ...]:
     """What became of the addresses of one call."""
     if outcome.error is None:
         return outcome.value or ()
@@ -210,12 +210,12 @@ def _told(key: object, outcome: "Outcome[tuple[Reach, ...]]", seconds: float) ->
     return tuple(_failed(address, error, seconds) for address in addresses)
 
 
-def _failed(address: str, error: DropflowError, seconds: float) -> Reach:
-    return Reach(
+def _failed(address: str, error: DropflowError, seconds: float) -> ProbeResult:
+    return ProbeResult(
         address=address, ok=False, seconds=round(seconds, 4), code=error.code, trouble=error.text, hint=error.hint
     )
 
 
-def _no_address(address: str) -> Reach:
+def _no_address(address: str) -> ProbeResult:
     hint = "such as tcp://host:5555 for links, or http://host:8000 for a manager"
-    return Reach(address=address, ok=False, code=UsageError.code, trouble="this is no address", hint=hint)
+    return ProbeResult(address=address, ok=False, code=UsageError.code, trouble="this is no address", hint=hint)

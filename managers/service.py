@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Sequence
 import psutil
 
 from dropflow.errors import UsageError
-from dropflow.rest.auth import Guard, is_loopback
-from dropflow.rest.kit import Limits, Route, Streams, make_app
+from dropflow.rest.auth import AccessRules, is_loopback
+from dropflow.rest.kit import Limits, Route, StreamSlots, make_app
 from dropflow.rest.login import login_routes
-from dropflow.rest.server import Server
+from dropflow.rest.server import RestServer
 from managers.api import Manager
 from managers.probing import Prober
+from managers.routes.api_v1 import api_v1_routes
+from managers.routes.daliuge import daliuge_routes
 from managers.routes.metrics import metrics_routes
-from managers.routes.native import native_routes
-from managers.routes.original import original_routes
 from managers.web.pages import page_routes
 
-__all__ = ["Service", "make_guard", "manager_routes", "url_of"]
+__all__ = ["Service", "make_access_rules", "manager_routes", "url_of"]
 
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise it, not to bind it
 
@@ -62,7 +62,7 @@ class Service:
 
     def __init__(
         self,
-        routes: Manager | Callable[[Streams, Guard], Sequence[Route]],
+        routes: Manager | Callable[[StreamSlots, AccessRules], Sequence[Route]],
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -76,15 +76,15 @@ class Service:
         prober: Prober | None = None,
     ) -> None:
         bounds = limits or Limits()
-        self._streams = Streams(bounds.streams)
+        self._streams = StreamSlots(bounds.streams)
         self._advertise = advertise or (socket.gethostname() if host in _EVERYWHERE else host)
-        guard = make_guard(host, token=token, secret=secret, origins=origins, hosts=(*hosts, self._advertise))
+        access = make_access_rules(host, token=token, secret=secret, origins=origins, hosts=(*hosts, self._advertise))
         if callable(routes):
-            table = routes(self._streams, guard)
+            table = routes(self._streams, access)
         else:
-            table = manager_routes(routes, self._streams, guard, stop=stop, limits=bounds, prober=prober)
-        self._server = Server(
-            make_app(table, guard, bounds),
+            table = manager_routes(routes, self._streams, access, stop=stop, limits=bounds, prober=prober)
+        self._server = RestServer(
+            make_app(table, access, bounds),
             streams=self._streams,
             stream_limit=bounds.streams,
             host=host,
@@ -124,8 +124,8 @@ def url_of(host: str, port: int) -> str:
 
 def manager_routes(
     manager: Manager,
-    streams: Streams,
-    guard: Guard,
+    streams: StreamSlots,
+    access: AccessRules,
     *,
     stop: Callable[[], None] | None = None,
     limits: Limits | None = None,
@@ -133,17 +133,17 @@ def manager_routes(
 ) -> tuple[Route, ...]:
     """Everything that a manager serves."""
     return (
-        *native_routes(manager, streams, limits=limits, prober=prober),
-        *original_routes(manager, stop=stop, limits=limits),
+        *api_v1_routes(manager, streams, limits=limits, prober=prober),
+        *daliuge_routes(manager, stop=stop, limits=limits),
         *metrics_routes(manager),
-        *login_routes(guard),
+        *login_routes(access),
         *page_routes(manager, streams),
     )
 
 
-def make_guard(
+def make_access_rules(
     host: str, *, token: str | None, secret: bytes | None, origins: Iterable[str] = (), hosts: Iterable[str] = ()
-) -> Guard:
+) -> AccessRules:
     """The guard of a server that is bound to `host`.
 
     A server that other hosts reach answers for the name and the addresses of this host: a foreign name that resolves
@@ -162,7 +162,7 @@ def make_guard(
     names = {host, *hosts}
     if not is_loopback(host):
         names |= _own_names()
-    return Guard(
+    return AccessRules(
         token=token,
         secret=secret,
         hosts=frozenset(name.lower() for name in names if name not in _EVERYWHERE),

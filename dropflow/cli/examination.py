@@ -15,8 +15,8 @@ from dropflow.cli.ways import Target, plan_ways
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError
 from dropflow.rest.client import Client
-from dropflow.rest.schema import Reach
-from dropflow.rest.visiting import visit
+from dropflow.rest.clock_skew import measure_clock_skew
+from dropflow.rest.schema import ProbeResult
 
 __all__ = ["DoctorReply", "Examination", "examine_cluster"]
 
@@ -130,7 +130,7 @@ def _distinct(sights: Sequence[Sight]) -> list[Sight]:
 def _look(url: str, connect: Callable[[str], Client], clock: Clock) -> Sight:
     try:
         with connect(url) as client:
-            found = visit(client, clock)
+            found = measure_clock_skew(client, clock)
             info = found.info
             children = client.children() if info.role in ("island", "master") else ()
             nodes = client.nodes() if info.role in ("node", "island", "master") else ()
@@ -143,7 +143,7 @@ def _ways(
     near: str, targets: Sequence[Target], connect: Callable[[str], Client], timeout: float
 ) -> tuple[list[Way], str]:
     """What a manager found on its ways to others, and why it did not tell, if it did not."""
-    reaches: dict[str, Reach] = {}
+    reaches: dict[str, ProbeResult] = {}
     addresses = list(dict.fromkeys(target.address for target in targets))
     mute = ""
     try:

@@ -22,19 +22,19 @@ from dropflow.data.faults import refused
 from dropflow.errors import DropflowError, NotFoundError, ProtocolError, StorageError
 from dropflow.ids import drop_file_name, safe_name
 from dropflow.rest.client import Client
-from dropflow.rest.contents import (
-    Begin,
+from dropflow.rest.content_records import (
+    ContentBegin,
+    ContentEnd,
+    ContentError,
+    ContentPiece,
+    ContentRecord,
+    ContentRequest,
     ContentsRequest,
-    End,
-    Piece,
-    Record,
-    Refused,
-    Same,
-    Wanted,
+    ContentUnchanged,
     read_records,
 )
-from dropflow.rest.failures import from_body
-from dropflow.rest.lists import ResultList
+from dropflow.rest.error_body import from_body
+from dropflow.rest.list_records import ResultList
 from dropflow.rest.schema import ResultInfo
 
 __all__ = ["fetch_results", "print_log"]
@@ -172,7 +172,8 @@ class _Fetch:
         error: DropflowError = ProtocolError("the answer ends before it", where=self._client.url)
         try:
             wanted = [
-                Wanted(row=file.result.drop, digest=self._folder.digest(file.path, file.result.size)) for file in files
+                ContentRequest(row=file.result.drop, digest=self._folder.digest(file.path, file.result.size))
+                for file in files
             ]
             request = ContentsRequest(node=files[0].result.node, wanted=tuple(wanted))
             chunks = self._client.contents(self._session, request).chunks
@@ -184,7 +185,7 @@ class _Fetch:
         return {file: found.get(file) or file.missed(error) for file in files}
 
     def _received(
-        self, files: Sequence[_File], records: Iterator[Record]
+        self, files: Sequence[_File], records: Iterator[ContentRecord]
     ) -> Iterator[tuple[_File, FetchedFile | MissedFile]]:
         """Write the contents that come, and yield what became of each."""
         file, arrival, error = files[0], None, None
@@ -192,20 +193,20 @@ class _Fetch:
             for record in records:
                 if self._stop.is_set():
                     return
-                if isinstance(record, Piece):
+                if isinstance(record, ContentPiece):
                     if arrival is not None:
                         arrival.write(record.data)
                     continue
-                if not isinstance(record, End):
+                if not isinstance(record, ContentEnd):
                     file = self._file(files, record.index)
-                if isinstance(record, Begin):
+                if isinstance(record, ContentBegin):
                     arrival, error = self._begin(file, is_directory=record.is_directory)
-                elif isinstance(record, Same):
+                elif isinstance(record, ContentUnchanged):
                     yield file, file.fetched(file.result.size, was_there=True)
                 else:
-                    if isinstance(record, Refused):
+                    if isinstance(record, ContentError):
                         error = from_body(500, {"error": msgspec.to_builtins(record.error)})
-                    digest = record.digest if isinstance(record, End) else ""
+                    digest = record.digest if isinstance(record, ContentEnd) else ""
                     yield file, _end(file, arrival, digest, error)
                     arrival = error = None
         finally:

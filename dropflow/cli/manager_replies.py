@@ -10,7 +10,7 @@ from dropflow.cli.exits import Exit, exit_for_status
 from dropflow.cli.suggestion import suggestion
 from dropflow.cli.tables import columns, plural, readable_bytes, readable_seconds
 from dropflow.errors import BadFileError, StorageError
-from dropflow.rest.schema import FailureInfo, LogicalNode, NodeInfo, SessionDetail, SessionInfo
+from dropflow.rest.schema import FailureInfo, LogicalNodeInfo, NodeInfo, SessionDetail, SessionInfo
 from dropflow.states import DropState, SessionState
 
 __all__ = [
@@ -370,7 +370,7 @@ def _states(info: SessionInfo) -> dict[str, int]:
     }
 
 
-def _logical_row(node: LogicalNode) -> tuple[str, str, str]:
+def _logical_row(node: LogicalNodeInfo) -> tuple[str, str, str]:
     settled = sum(count for state, count in node.states.items() if DropState[state].is_terminal)
     told = ", ".join(f"{count:,} {state}" for state, count in node.states.items())
     return node.name, f"{settled:,}/{node.drops:,}", told

@@ -10,15 +10,15 @@ import msgspec
 from dropflow.cli.exits import Exit
 from dropflow.cli.serving import Front, ServeOptions, serve
 from dropflow.clock import SystemClock
-from dropflow.rest.auth import Guard
+from dropflow.rest.auth import AccessRules
 from dropflow.rest.client import Client
-from dropflow.rest.kit import Route, Streams
+from dropflow.rest.kit import Route, StreamSlots
 from dropflow.rest.login import login_routes
 from dropflow.rest.schema import ManagerInfo
-from dropflow.rest.server import Server
+from dropflow.rest.server import RestServer
 from managers.api import Manager
 from managers.probing import Prober
-from managers.service import Service, make_guard, url_of
+from managers.service import Service, make_access_rules, url_of
 
 if TYPE_CHECKING:
     from managers.discovery import Discovery
@@ -113,7 +113,7 @@ def serve_daemon(options: ServeOptions, *, start: Sequence[str], discovery: Disc
 
         manager = Daemon(front.name, options=_for_children(front, discovery), key=front.key.fingerprint)
         front.stack.callback(manager.close)
-        service = _service(front, lambda _, guard: [*daemon_routes(manager), *login_routes(guard)])
+        service = _service(front, lambda _, access: [*daemon_routes(manager), *login_routes(access)])
         manager.set_url(service.url)
         service.start()
         for kind in start:
@@ -148,9 +148,9 @@ def serve_translator(options: ServeOptions, *, managers: Sequence[str]) -> Exit:
     """Run the translator service until it is told to end."""
 
     def assemble(front: Front) -> str:
-        from translator.web.assembly import STREAMS, make_translator
+        from translator.web.application import STREAMS, make_translator
 
-        guard = make_guard(
+        access = make_access_rules(
             options.host,
             token=front.token,
             secret=front.key.secret,
@@ -161,14 +161,14 @@ def serve_translator(options: ServeOptions, *, managers: Sequence[str]) -> Exit:
         app, streams, translator = make_translator(
             front.root / "translations",
             managers=split_urls(managers),
-            guard=guard,
+            access=access,
             secret=front.key.secret,
             name=front.name,
             url=lambda: url,
-            more=login_routes(guard),
+            more=login_routes(access),
         )
         front.stack.callback(translator.close)
-        server = Server(
+        server = RestServer(
             app,
             streams=streams,
             stream_limit=STREAMS,
@@ -210,7 +210,7 @@ def _connect(front: Front) -> Callable[[str], Client]:
     return lambda url: Client(url, secret=front.key.secret)
 
 
-def _service(front: Front, routes: Manager | Callable[[Streams, Guard], Sequence[Route]]) -> Service:
+def _service(front: Front, routes: Manager | Callable[[StreamSlots, AccessRules], Sequence[Route]]) -> Service:
     options = front.options
     service = Service(
         routes,

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from dropflow.rest.schema import Child, ManagerInfo, NodeInfo, Reach
+from dropflow.rest.schema import Child, ManagerInfo, NodeInfo, ProbeResult
 
 __all__ = ["Finding", "Sight", "Way"]
 
@@ -62,11 +62,11 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
         URLs of the manager that tried and of the one that it meant.
     means : str
         ``links`` between nodes, ``rest`` for requests.
-    reach : Reach
+    reach : ProbeResult
         What became of it.
     """
 
     near: str
     far: str
     means: Literal["links", "rest"]
-    reach: Reach
+    reach: ProbeResult

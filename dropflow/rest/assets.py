@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from dropflow.rest.kit import Answer, Call, Route
+from dropflow.rest.kit import Request, Response, Route
 
 __all__ = ["STATIC", "asset_routes"]
 
@@ -46,14 +46,14 @@ def asset_routes(*folders: Path, prefix: str = "/static") -> list[Route]:
     ]
 
 
-def _handler(content: bytes, content_type: str) -> Callable[[Call], Answer]:
+def _handler(content: bytes, content_type: str) -> Callable[[Request], Response]:
     tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
     headers = (("ETag", tag), ("Cache-Control", "no-cache"))
 
-    def serve(call: Call) -> Answer:
+    def serve(call: Request) -> Response:
         known = next((value for name, value in call.headers.items() if name.lower() == "if-none-match"), "")
         if tag in known:
-            return Answer(status=304, content_type=content_type, headers=headers)
-        return Answer(body=content, content_type=content_type, headers=headers)
+            return Response(status=304, content_type=content_type, headers=headers)
+        return Response(body=content, content_type=content_type, headers=headers)
 
     return serve

@@ -34,9 +34,9 @@ from dropflow.rest.signing import SCHEME, Verifier
 
 __all__ = [
     "COOKIE",
+    "AccessControl",
+    "AccessRules",
     "Admission",
-    "Door",
-    "Guard",
     "Proof",
     "cookie_name",
     "cookie_value",
@@ -172,8 +172,8 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None = None
 
 
-class Guard(msgspec.Struct, frozen=True, kw_only=True):
-    """The guards of one server.
+class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may call a server.
 
     Attributes
     ----------
@@ -201,7 +201,7 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
         cross_site: bool = False,
         form: bool = False,
     ) -> Proof:
-        """Refuse a request that may not enter; signatures are the business of `Door`.
+        """Refuse a request that may not enter; signatures are the business of `AccessControl`.
 
         Parameters
         ----------
@@ -287,20 +287,20 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
         return proof if any(right) else Proof.NONE
 
 
-class Door:
-    """A guard on duty: it also judges signatures, which takes a memory.
+class AccessControl:
+    """Admits requests by the rules, and checks signatures, whose nonces it remembers.
 
     Parameters
     ----------
-    guard : Guard
-        The rules.
+    rules : AccessRules
+        What may enter.
     clock : Clock, optional
         By which signatures are judged; the system's unless given.
     """
 
-    def __init__(self, guard: Guard, *, clock: Clock | None = None) -> None:
-        self.guard = guard
-        self._verifier = Verifier(guard.secret, clock=clock) if guard.secret is not None else None
+    def __init__(self, rules: AccessRules, *, clock: Clock | None = None) -> None:
+        self.rules = rules
+        self._verifier = Verifier(rules.secret, clock=clock) if rules.secret is not None else None
 
     def admit(
         self,
@@ -317,7 +317,7 @@ class Door:
         Parameters
         ----------
         headers, public, cross_site, form
-            See `Guard.check`.
+            See `AccessRules.check`.
         method, target : str
             Of the request, as they were sent.
 
@@ -329,16 +329,16 @@ class Door:
         Raises
         ------
         HttpError
-            See `Guard.check`; 401 also for a signature that is wrong or was here before.
+            See `AccessRules.check`; 401 also for a signature that is wrong or was here before.
         ClockSkewError
             See `Verifier.check`.
         """
         authorization = headers.get("Authorization", "")
         signed = authorization.partition(" ")[0].lower() == SCHEME.lower()
-        if not signed or public or self.guard.token is None:
-            proof = self.guard.check(headers, method, public=public, cross_site=cross_site, form=form)
+        if not signed or public or self.rules.token is None:
+            proof = self.rules.check(headers, method, public=public, cross_site=cross_site, form=form)
             return Admission(proof=proof)
-        self.guard.check(headers, method, public=True, cross_site=cross_site)
+        self.rules.check(headers, method, public=True, cross_site=cross_site)
         if self._verifier is None:
             raise HttpError(
                 401, "this server takes no signatures: it has no cluster key", hint="send Authorization: Bearer TOKEN"

@@ -16,10 +16,17 @@ from dropflow.graph.codec import dump, parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slice_stream import parse_slices
 from dropflow.graph.slicing import Slice
-from dropflow.rest.changes import apply_change
-from dropflow.rest.contents import ContentsRequest
-from dropflow.rest.disposition import file_name
-from dropflow.rest.lists import ChildList, EpochRequest, FailureList, NodeList, ReachList, ResultList, SessionList
+from dropflow.rest.content_disposition import file_name
+from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.list_records import (
+    ChildList,
+    EpochRequest,
+    FailureList,
+    NodeList,
+    ProbeResultList,
+    ResultList,
+    SessionList,
+)
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Child,
@@ -32,13 +39,14 @@ from dropflow.rest.schema import (
     NodeInfo,
     PageQuery,
     ProbeRequest,
-    Reach,
+    ProbeResult,
     SessionDetail,
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.rest.session_changes import apply_change
 from dropflow.rest.sse import read_events
-from dropflow.rest.transport import Request, Transport, joined
+from dropflow.rest.transport import ClientRequest, Transport, joined
 
 __all__ = ["Client", "Packable"]
 
@@ -111,7 +119,7 @@ class Client:
     def ready(self) -> bool:
         """Whether a manager answers there; needs no token."""
         try:
-            self._transport.ask(Request("GET", "/ready"))
+            self._transport.ask(ClientRequest("GET", "/ready"))
         except LinkError:
             return False
         return True
@@ -136,9 +144,9 @@ class Client:
 
     def remove_child(self, url: str) -> None:
         """Let it forget a child."""
-        self._ask(Request("DELETE", _path("/children", {"url": url})))
+        self._ask(ClientRequest("DELETE", _path("/children", {"url": url})))
 
-    def probe(self, addresses: Sequence[str], *, seconds: float = 3.0) -> tuple[Reach, ...]:
+    def probe(self, addresses: Sequence[str], *, seconds: float = 3.0) -> tuple[ProbeResult, ...]:
         """What it reaches of other managers, from where it stands.
 
         Parameters
@@ -154,8 +162,8 @@ class Client:
             400 for an address in another form, or too many; 503 while it is trying too much already.
         """
         body = msgspec.json.encode(ProbeRequest(addresses=tuple(addresses), seconds=seconds))
-        request = Request("POST", _path("/probe", {}), body=[body], seconds=seconds)
-        return self._decoded(self._ask(request), ReachList).reaches
+        request = ClientRequest("POST", _path("/probe", {}), body=[body], seconds=seconds)
+        return self._decoded(self._ask(request), ProbeResultList).reaches
 
     # Deployment.
 
@@ -172,14 +180,14 @@ class Client:
         body: Sequence[bytes | memoryview] = [graph] if isinstance(graph, bytes) else dump(graph)
         target = _path("/sessions", _given(options or SubmitQuery()))
         # Sending it again after a broken connection might deploy it twice.
-        request = Request("POST", target, body=body, content_type=_GRAPH, seconds=120.0, again=False)
+        request = ClientRequest("POST", target, body=body, content_type=_GRAPH, seconds=120.0, again=False)
         return self._decoded(self._ask(request), SessionInfo)
 
     def prepare(self, deployment: Packable, *, seconds: float) -> None:
         """First half of a deployment: take the slices, build the sessions, run nothing."""
         target = _path(f"/sessions/{_segment(deployment.session)}/deployment", {"seconds": f"{seconds:.3f}"})
         body = deployment.buffers()
-        self._ask(Request("PUT", target, body=body, content_type=_DEPLOYMENT, seconds=seconds))
+        self._ask(ClientRequest("PUT", target, body=body, content_type=_DEPLOYMENT, seconds=seconds))
 
     def start(self, session: str, epoch: int) -> None:
         """Second half: run what was prepared."""
@@ -202,7 +210,7 @@ class Client:
     def watch(self, session: str, *, version: int, seconds: float) -> SessionDetail:
         """As `session`, but waits until there is something newer than `version`, for `seconds` at most."""
         target = _path(f"/sessions/{_segment(session)}", {"version": str(version), "seconds": f"{seconds:.3f}"})
-        return self._decoded(self._ask(Request("GET", target, seconds=seconds)), SessionDetail)
+        return self._decoded(self._ask(ClientRequest("GET", target, seconds=seconds)), SessionDetail)
 
     def events(self, session: str) -> Iterator[SessionDetail]:
         """A session each time that it changed, now and until it is over.
@@ -213,18 +221,18 @@ class Client:
             The stream broke off before the session was over.
         """
         target = _path(f"/sessions/{_segment(session)}/events", {})
-        _, chunks = self._transport.stream(Request("GET", target, accept="text/event-stream"))
+        _, chunks = self._transport.stream(ClientRequest("GET", target, accept="text/event-stream"))
         return self._pictures(chunks)
 
     def cancel(self, session: str, reason: str = "") -> SessionInfo:
         """Stop a session."""
         body = msgspec.json.encode({"reason": reason})
-        request = Request("POST", _path(f"/sessions/{_segment(session)}/cancel", {}), body=[body])
+        request = ClientRequest("POST", _path(f"/sessions/{_segment(session)}/cancel", {}), body=[body])
         return self._decoded(self._ask(request), SessionInfo)
 
     def delete(self, session: str) -> None:
         """Forget a session and remove everything it left behind."""
-        self._ask(Request("DELETE", _path(f"/sessions/{_segment(session)}", {})))
+        self._ask(ClientRequest("DELETE", _path(f"/sessions/{_segment(session)}", {})))
 
     def drops(self, session: str, query: DropQuery | None = None) -> DropPage:
         """A page of the drops that match."""
@@ -251,9 +259,9 @@ class Client:
         return self._get(f"/sessions/{_segment(session)}/results", ResultList)
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
-        """Contents of many drops on one node; see `dropflow.rest.contents.read_records`."""
+        """Contents of many drops on one node; see `dropflow.rest.content_records.read_records`."""
         target = _path(f"/sessions/{_segment(session)}/contents", {})
-        return self._streamed(Request("POST", target, body=[msgspec.json.encode(request)], accept="*/*"))
+        return self._streamed(ClientRequest("POST", target, body=[msgspec.json.encode(request)], accept="*/*"))
 
     def journal(self, session: str) -> Download:
         """The journal, or a tar file with those of several nodes."""
@@ -272,15 +280,15 @@ class Client:
     # Inside.
 
     def _get(self, path: str, kind: type[_Answer], query: dict[str, str] | None = None) -> _Answer:
-        return self._decoded(self._ask(Request("GET", _path(path, query or {}))), kind)
+        return self._decoded(self._ask(ClientRequest("GET", _path(path, query or {}))), kind)
 
     def _send(self, method: str, path: str, body: msgspec.Struct, kind: type[_Answer]) -> _Answer:
-        return self._decoded(self._ask(Request(method, _path(path, {}), body=[msgspec.json.encode(body)])), kind)
+        return self._decoded(self._ask(ClientRequest(method, _path(path, {}), body=[msgspec.json.encode(body)])), kind)
 
     def _post(self, path: str, body: msgspec.Struct) -> None:
-        self._ask(Request("POST", _path(path, {}), body=[msgspec.json.encode(body)], seconds=30.0))
+        self._ask(ClientRequest("POST", _path(path, {}), body=[msgspec.json.encode(body)], seconds=30.0))
 
-    def _ask(self, request: Request) -> bytes:
+    def _ask(self, request: ClientRequest) -> bytes:
         return self._transport.ask(request)[1]
 
     def _decoded(self, data: bytes, kind: type[_Answer]) -> _Answer:
@@ -294,9 +302,9 @@ class Client:
         return ProtocolError(f"the answer is not understood: {error}", where=self.url, hint=hint)
 
     def _download(self, path: str) -> Download:
-        return self._streamed(Request("GET", _path(path, {}), accept="*/*"))
+        return self._streamed(ClientRequest("GET", _path(path, {}), accept="*/*"))
 
-    def _streamed(self, request: Request) -> Download:
+    def _streamed(self, request: ClientRequest) -> Download:
         response, chunks = self._transport.stream(request)
         size = response.getheader("Content-Length")
         return Download(

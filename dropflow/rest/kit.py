@@ -2,7 +2,7 @@
 
 Each `Route` says what it takes and what it answers, as msgspec structs; from the same table come the application, the
 checks of every request and the OpenAPI document (`dropflow.rest.openapi`). Answers have one envelope,
-``{"ok": true, ...}``, and errors one shape, ``{"ok": false, "error": {...}}`` (`dropflow.rest.refusals`).
+``{"ok": true, ...}``, and errors one shape, ``{"ok": false, "error": {...}}`` (`dropflow.rest.error_response`).
 """
 
 import logging
@@ -19,17 +19,17 @@ import msgspec
 
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, HttpError, InternalError
-from dropflow.rest.auth import Door, Guard, Proof
-from dropflow.rest.bodies import check_depth, read_body, too_large
+from dropflow.rest.auth import AccessControl, AccessRules, Proof
 from dropflow.rest.budget import Account, Budget
 from dropflow.rest.confirm_page import CONFIRM_POLICY, confirm_page
-from dropflow.rest.heads import KNOWN, VERDICT, Verdict, headers_of, path_of, target_of
+from dropflow.rest.error_page import wants_page
+from dropflow.rest.error_response import error_response
 from dropflow.rest.origins import SAFE_METHODS
 from dropflow.rest.posted_form import posted_fields
-from dropflow.rest.refusal_page import wants_page
-from dropflow.rest.refusals import refusal
+from dropflow.rest.request_body import check_depth, read_body, too_large
+from dropflow.rest.request_head import HAS_CREDENTIAL, HEAD_CHECK, HeadCheck, headers_of, path_of, target_of
 
-__all__ = ["Answer", "App", "Call", "Limits", "Route", "Streams", "make_app"]
+__all__ = ["Limits", "Request", "Response", "RestApp", "Route", "StreamSlots", "make_app"]
 
 _LOG = logging.getLogger("dropflow.rest")
 _JSON = "application/json"
@@ -78,7 +78,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     together: int = 2 * 1024 * 1024 * 1024
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request, checked and decoded.
 
     Attributes
@@ -103,7 +103,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     is_gone: Callable[[], bool] = bool
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Response(msgspec.Struct, frozen=True, kw_only=True):
     """An answer that is not a struct in the envelope: a page, a download, a stream, or one of DALiuGE's shapes."""
 
     body: bytes | str | BinaryIO | Iterator[bytes] | Any = b""
@@ -121,7 +121,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         As in OpenAPI, with variables in braces: ``/api/v1/sessions/{session}``. A variable may hold any character,
         slashes too, if the caller quotes them.
     handler : callable
-        Takes a `Call`; answers a struct (put into the envelope) or an `Answer`.
+        Takes a `Request`; answers a struct (put into the envelope) or an `Response`.
     query, body, answer : type or None
         Structs of the query string, the JSON body and the answer.
     limit : int
@@ -143,7 +143,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     method: str
     path: str
-    handler: Callable[[Call], object]
+    handler: Callable[[Request], object]
     summary: str
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
@@ -160,7 +160,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     tag: str = "api"
 
 
-class Streams:
+class StreamSlots:
     """How many server-sent event streams are open, and the signal that ends them all.
 
     A stream holds a thread of the server, so their number is bounded; who finds none free asks again later.
@@ -215,42 +215,43 @@ class Streams:
             self._free.release()
 
 
-class App(bottle.Bottle):  # type: ignore[misc] # bottle has no types
+class RestApp(bottle.Bottle):  # type: ignore[misc] # bottle has no types
     """The WSGI application that `make_app` makes. A server may ask it about a request before it reads the body."""
 
-    def __init__(self, desk: "_Desk") -> None:
+    def __init__(self, dispatcher: "_Dispatcher") -> None:
         super().__init__(catchall=True)
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._routes: dict[Callable[..., object], Route] = {}
 
     def add(self, route: Route) -> None:
         """Serve one more route."""
-        callback = self._desk.callback(route)
+        callback = self._dispatcher.callback(route)
         self._routes[callback] = route
         self.route(route.path.replace("{", "<").replace("}", ">"), method=route.method, callback=callback)
 
-    def judge(self, environ: dict[str, Any]) -> Verdict:
+    def check_head(self, environ: dict[str, Any]) -> HeadCheck:
         """What is decided about a request from its head, which stands in `environ`. Never raises.
 
-        A server that asks puts the verdict into the environment of the request, under `dropflow.rest.heads.VERDICT`.
+        A server that calls this puts the result into the environment of the request, under
+        `dropflow.rest.request_head.HEAD_CHECK`.
         """
         try:
             found, _ = self.router.match(environ | {"PATH_INFO": path_of(target_of(environ))})
         except DropflowError as error:
-            return Verdict(refused=error)
+            return HeadCheck(refused=error)
         except bottle.HTTPError as error:  # told in words, and to whom it may be told, when the request is answered
-            return Verdict(refused=HttpError(error.status_code, "there is no such page or method"))
-        return self._desk.judge(self._routes[found.callback], environ)
+            return HeadCheck(refused=HttpError(error.status_code, "there is no such page or method"))
+        return self._dispatcher.check_head(self._routes[found.callback], environ)
 
 
-def make_app(routes: Sequence[Route], guard: Guard, limits: Limits, *, clock: Clock | None = None) -> App:
-    """The application that serves `routes` behind `guard`.
+def make_app(routes: Sequence[Route], access: AccessRules, limits: Limits, *, clock: Clock | None = None) -> RestApp:
+    """The application that serves `routes` behind `access`.
 
     Parameters
     ----------
     routes : sequence of Route
         The table.
-    guard : Guard
+    access : AccessRules
         Who may enter.
     limits : Limits
         What a request may cost.
@@ -259,13 +260,15 @@ def make_app(routes: Sequence[Route], guard: Guard, limits: Limits, *, clock: Cl
 
     Returns
     -------
-    App
+    RestApp
         A WSGI application. Whatever happens inside a handler, the client gets an answer in one of the two shapes.
     """
-    desk = _Desk(Door(guard, clock=clock), limits, login=any(route.path == "/login" for route in routes))
-    app = App(desk)
+    dispatcher = _Dispatcher(
+        AccessControl(access, clock=clock), limits, login=any(route.path == "/login" for route in routes)
+    )
+    app = RestApp(dispatcher)
     app.add_hook("before_request", _keep_quotes)
-    app.add_hook("after_request", lambda: _allow_origin(guard))
+    app.add_hook("after_request", lambda: _allow_origin(access))
     paths: dict[str, list[str]] = {}
     for route in routes:
         app.add(route)
@@ -273,7 +276,7 @@ def make_app(routes: Sequence[Route], guard: Guard, limits: Limits, *, clock: Cl
     for path, methods in paths.items():
         if "OPTIONS" not in methods:
             app.add(_options(path, methods))
-    app.default_error_handler = desk.outside
+    app.default_error_handler = dispatcher.outside
     return app
 
 
@@ -286,9 +289,9 @@ def _keep_quotes() -> None:
         raise bottle.HTTPError(400, error.text) from None
 
 
-def _allow_origin(guard: Guard) -> None:
+def _allow_origin(access: AccessRules) -> None:
     origin = bottle.request.environ.get("HTTP_ORIGIN")
-    if origin in guard.origins:
+    if origin in access.origins:
         bottle.response.set_header("Access-Control-Allow-Origin", origin)
         bottle.response.add_header("Vary", "Origin")
 
@@ -300,15 +303,15 @@ def _options(path: str, methods: Sequence[str]) -> Route:
         ("Access-Control-Allow-Methods", allowed),
         ("Access-Control-Allow-Headers", "Authorization, Content-Type, Content-Encoding, Last-Event-ID"),
     )
-    answer = Answer(content_type="text/plain", status=204, headers=headers)
+    answer = Response(content_type="text/plain", status=204, headers=headers)
     return Route(method="OPTIONS", path=path, handler=lambda _: answer, summary="What may be asked", public=True)
 
 
-class _Desk:
+class _Dispatcher:
     """Where requests are received: checked, handed to their handlers, and answered."""
 
-    def __init__(self, door: Door, limits: Limits, *, login: bool) -> None:
-        self._door = door
+    def __init__(self, access: AccessControl, limits: Limits, *, login: bool) -> None:
+        self._access = access
         self._limits = limits
         self._login = login
         self._received, self._memory = Budget(limits.together), Budget(limits.together)
@@ -319,26 +322,26 @@ class _Desk:
         def serve(**path: str) -> object:
             environ = bottle.request.environ
             try:
-                verdict = self._verdict(route, environ)
-                is_known = environ[KNOWN] = verdict.admission.proof is not Proof.NONE
+                check = self._check_head(route, environ)
+                is_known = environ[HAS_CREDENTIAL] = check.admission.proof is not Proof.NONE
                 with self._memory.account(stranger=not is_known) as account:
-                    call = self._call(route, path, verdict, account)
+                    call = self._call(route, path, check, account)
                     question = self._unconfirmed(route, call)
                     return _respond(route, route.handler(call) if question is None else question)
             except DropflowError as error:
                 return self._refuse(error, original=route.original)
-            except Exception:  # noqa: BLE001 - the last door: whatever happens, the client gets an answer
+            except Exception:  # noqa: BLE001 - the last resort: whatever happens, the client gets an answer
                 return self._refuse(_our_fault(route), original=route.original)
 
         return serve
 
-    def _verdict(self, route: Route, environ: Mapping[str, Any]) -> Verdict:
-        verdict: Verdict = environ.get(VERDICT) or self.judge(route, environ)
-        if verdict.refused is not None:
-            raise verdict.refused
-        return verdict
+    def _check_head(self, route: Route, environ: Mapping[str, Any]) -> HeadCheck:
+        check: HeadCheck = environ.get(HEAD_CHECK) or self.check_head(route, environ)
+        if check.refused is not None:
+            raise check.refused
+        return check
 
-    def judge(self, route: Route, environ: Mapping[str, Any]) -> Verdict:
+    def check_head(self, route: Route, environ: Mapping[str, Any]) -> HeadCheck:
         """What is decided about a request on this route from its head. Never raises."""
         headers = headers_of(environ)
         if route.original and headers.get("Origin") == _ORIGINAL_CLIENT and "Sec-Fetch-Site" not in headers:
@@ -346,13 +349,13 @@ class _Desk:
         own = {"public": route.public, "cross_site": route.cross_site, "form": route.form}
         limit = _IGNORED if _is_bodiless(route) else route.limit or self._limits.body
         try:
-            admission = self._door.admit(headers, environ["REQUEST_METHOD"], target_of(environ), **own)
+            admission = self._access.admit(headers, environ["REQUEST_METHOD"], target_of(environ), **own)
             if int(headers.get("Content-Length", 0)) > limit:
                 raise too_large(limit)
         except DropflowError as error:
-            return Verdict(refused=error)
+            return HeadCheck(refused=error)
         account = self._received.open(stranger=admission.proof is Proof.NONE)
-        return Verdict(admission=admission, limit=limit, account=account)
+        return HeadCheck(admission=admission, limit=limit, account=account)
 
     def outside(self, error: bottle.HTTPError) -> bytes:
         """What bottle itself refuses: unknown pages and methods. Guarded too: strangers shall not map the server."""
@@ -364,32 +367,32 @@ class _Desk:
             _LOG.error("request %s %s failed: %s", request.method, request.path, error.traceback)
             refused = InternalError("the server failed on this request", hint="its log has the details")
         try:
-            self._door.guard.check(headers_of(request.environ), request.method, form=True)
+            self._access.rules.check(headers_of(request.environ), request.method, form=True)
         except DropflowError as stranger:
             refused = stranger
             bottle.response.headers.pop("Allow", None)
         return self._refuse(refused, original=False)
 
-    def _call(self, route: Route, path: Mapping[str, str], verdict: Verdict, account: Account) -> Call:
+    def _call(self, route: Route, path: Mapping[str, str], check: HeadCheck, account: Account) -> Request:
         environ = bottle.request.environ
-        return Call(
+        return Request(
             path={name: unquote(value) for name, value in path.items()},
             query=_query(route),
-            body=_body(route, verdict, self._limits.depth, account),
+            body=_body(route, check, self._limits.depth, account),
             headers=headers_of(environ),
-            proof=verdict.admission.proof,
+            proof=check.admission.proof,
             is_gone=environ.get("waitress.client_disconnected", bool),
         )
 
-    def _unconfirmed(self, route: Route, call: Call) -> Answer | None:
+    def _unconfirmed(self, route: Route, call: Request) -> Response | None:
         """The question for the token, where a form came with the cookie and without the page key."""
         if not route.form or call.proof is not Proof.COOKIE or bottle.request.method in SAFE_METHODS:
             return None
         fields = posted_fields(call.body, call.headers.get("Content-Type", ""))
-        if self._door.guard.is_own_form(dict(fields)):
+        if self._access.rules.is_own_form(dict(fields)):
             return None
         if wants_page(call.headers.get("Accept", "")):
-            return Answer(
+            return Response(
                 body=confirm_page(target_of(bottle.request.environ), fields).encode(errors="replace"),
                 content_type="text/html; charset=utf-8",
                 status=403,
@@ -405,7 +408,7 @@ class _Desk:
             target = target_of(environ)
         except HttpError:
             target = "/"
-        answer = refusal(error, headers_of(environ), target=target, original=original, login=self._login)
+        answer = error_response(error, headers_of(environ), target=target, original=original, login=self._login)
         _head(answer.status, answer.content_type, answer.headers)
         return answer.body
 
@@ -433,13 +436,13 @@ def _is_bodiless(route: Route) -> bool:
     return route.method in _BODILESS and route.body is None
 
 
-def _body(route: Route, verdict: Verdict, depth: int, account: Account) -> Any:
-    signed = verdict.admission.digest
+def _body(route: Route, check: HeadCheck, depth: int, account: Account) -> Any:
+    signed = check.admission.digest
     if _is_bodiless(route):
         if signed is not None:
             read_body(0, signed=signed, account=account)
         return b""
-    data = read_body(verdict.limit, signed=signed, account=account)
+    data = read_body(check.limit, signed=signed, account=account)
     if route.body is not None or route.json:
         check_depth(data, depth)
     if route.body is None:
@@ -451,9 +454,9 @@ def _body(route: Route, verdict: Verdict, depth: int, account: Account) -> Any:
 
 
 def _respond(route: Route, answer: object) -> object:
-    if not isinstance(answer, Answer):
+    if not isinstance(answer, Response):
         fields = msgspec.to_builtins(answer) if answer is not None else {}
-        answer = Answer(body=msgspec.json.encode({"ok": True} | fields), status=route.status)
+        answer = Response(body=msgspec.json.encode({"ok": True} | fields), status=route.status)
     body = answer.body
     if isinstance(body, Iterator):
         body = _begun(body)

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dropflow.errors import HttpError
-from dropflow.rest.auth import Guard, cookie_name, cookie_value, page_key
-from dropflow.rest.kit import Answer, Call, Route
+from dropflow.rest.auth import AccessRules, cookie_name, cookie_value, page_key
+from dropflow.rest.kit import Request, Response, Route
 from dropflow.rest.posted_form import FORM, posted_fields
 
 __all__ = ["login_routes"]
@@ -46,33 +46,33 @@ class _LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool = True
 
 
-def login_routes(guard: Guard) -> list[Route]:
-    """The pages ``/login`` and ``/logout`` of a server that `guard` guards."""
+def login_routes(access: AccessRules) -> list[Route]:
+    """The pages ``/login`` and ``/logout`` of a server that `access` guards."""
 
-    def page(call: Call) -> Answer:
+    def page(call: Request) -> Response:
         text = _text("login.html").replace("{{next}}", _inside(call.query.next))
         # Browsers tell a form's origin only where they may tell the referrer; without it the guard refuses.
-        return Answer(body=text, content_type=_HTML, headers=(("Referrer-Policy", "same-origin"),))
+        return Response(body=text, content_type=_HTML, headers=(("Referrer-Policy", "same-origin"),))
 
-    def script(_: Call) -> Answer:
-        return Answer(body=_text("login.js"), content_type="text/javascript; charset=utf-8")
+    def script(_: Request) -> Response:
+        return Response(body=_text("login.js"), content_type="text/javascript; charset=utf-8")
 
-    def style(_: Call) -> Answer:
-        return Answer(body=_text("login.css"), content_type="text/css; charset=utf-8")
+    def style(_: Request) -> Response:
+        return Response(body=_text("login.css"), content_type="text/css; charset=utf-8")
 
-    def login(call: Call) -> Answer:
+    def login(call: Request) -> Response:
         asked = _asked(call)
-        if guard.token is not None and not hmac.compare_digest(asked.token.encode(), guard.token.encode()):
+        if access.token is not None and not hmac.compare_digest(asked.token.encode(), access.token.encode()):
             raise HttpError(
                 401, "the token is wrong", hint="copy the whole URL that the server printed when it started"
             )
-        return _go_on(call, asked.next, guard)
+        return _go_on(call, asked.next, access)
 
-    def logout(call: Call) -> Answer:
+    def logout(call: Request) -> Response:
         gone = f"{cookie_name(call.headers.get('Host', ''))}=; {_COOKIE}; Max-Age=0"
         return _moved("/login", ("Set-Cookie", gone), ("Clear-Site-Data", '"storage"'))
 
-    def row(method: str, path: str, handler: Callable[[Call], Answer], summary: str) -> Route:
+    def row(method: str, path: str, handler: Callable[[Request], Response], summary: str) -> Route:
         return Route(
             method=method,
             path=path,
@@ -95,11 +95,11 @@ def login_routes(guard: Guard) -> list[Route]:
     ]
 
 
-def _is_form(call: Call) -> bool:
+def _is_form(call: Request) -> bool:
     return call.headers.get("Content-Type", "").partition(";")[0].strip().lower() == FORM
 
 
-def _asked(call: Call) -> _Login:
+def _asked(call: Request) -> _Login:
     if _is_form(call):
         fields = dict(posted_fields(call.body, FORM))
         return _Login(token=fields.get("token", "").strip(), next=fields.get("next", "/"))
@@ -109,18 +109,18 @@ def _asked(call: Call) -> _Login:
         raise HttpError(400, f"the body cannot be used: {error}", hint='send {"token": "..."}') from error
 
 
-def _go_on(call: Call, target: str, guard: Guard) -> Answer:
-    token, goal = guard.token, _path(target)
+def _go_on(call: Request, target: str, access: AccessRules) -> Response:
+    token, goal = access.token, _path(target)
     name = cookie_name(call.headers.get("Host", ""))
     cookies = () if token is None else (("Set-Cookie", f"{name}={cookie_value(token)}; {_COOKIE}"),)
     if _is_form(call):
         return _moved(goal, *cookies)
     # The key is in an answer to a script of our own origin only: other origins can neither post here nor read it.
-    return Answer(body=_LoggedIn(key="" if token is None else page_key(token), next=goal), headers=cookies)
+    return Response(body=_LoggedIn(key="" if token is None else page_key(token), next=goal), headers=cookies)
 
 
-def _moved(target: str, *headers: tuple[str, str]) -> Answer:
-    return Answer(content_type="text/plain", status=303, headers=(("Location", target), *headers))
+def _moved(target: str, *headers: tuple[str, str]) -> Response:
+    return Response(content_type="text/plain", status=303, headers=(("Location", target), *headers))
 
 
 def _path(target: str) -> str:

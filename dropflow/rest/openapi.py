@@ -6,24 +6,24 @@ from typing import Any
 
 import msgspec
 
-from dropflow.rest.failures import ErrorBody
+from dropflow.rest.error_body import ErrorBody
 from dropflow.rest.kit import Route
 
-__all__ = ["document"]
+__all__ = ["openapi_document"]
 
 _VARIABLE = re.compile(r"\{(\w+)\}")
 _BYTES = {"type": "string", "format": "binary"}
 _REF = "#/components/schemas/{name}"
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class ErrorEnvelope(msgspec.Struct, frozen=True, kw_only=True):
     """The one shape of every error."""
 
     ok: bool
     error: ErrorBody
 
 
-def document(routes: Sequence[Route], *, title: str, version: str) -> dict[str, Any]:
+def openapi_document(routes: Sequence[Route], *, title: str, version: str) -> dict[str, Any]:
     """Describe `routes`.
 
     Returns
@@ -32,7 +32,7 @@ def document(routes: Sequence[Route], *, title: str, version: str) -> dict[str, 
         An OpenAPI 3.1 document, JSON-like. The schemas come from the same structs that check the requests.
     """
     used = [kind for route in routes for kind in (route.query, route.body, route.answer) if kind is not None]
-    types: list[type] = [*dict.fromkeys(used), Refusal]
+    types: list[type] = [*dict.fromkeys(used), ErrorEnvelope]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     by_type = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -79,7 +79,7 @@ def _operation(route: Route, schemas: dict[type, Any], components: dict[str, Any
             str(route.status): answer,
             "default": {
                 "description": "Refused: what is wrong, where, and what to do.",
-                "content": {"application/json": {"schema": schemas[Refusal]}},
+                "content": {"application/json": {"schema": schemas[ErrorEnvelope]}},
             },
         },
     }

@@ -26,13 +26,13 @@ __all__ = [
     "DropQuery",
     "FailureInfo",
     "Load",
-    "LogicalNode",
+    "LogicalNodeInfo",
     "ManagerInfo",
     "Neighbour",
     "NodeInfo",
     "PageQuery",
     "ProbeRequest",
-    "Reach",
+    "ProbeResult",
     "ResultInfo",
     "Role",
     "SessionDetail",
@@ -184,7 +184,7 @@ class ProbeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     seconds: Annotated[float, Meta(ge=0.1, le=10)] = 3.0
 
 
-class Reach(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
     """How one manager reaches another, as it found by trying.
 
     Attributes
@@ -221,7 +221,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-class LogicalNode(msgspec.Struct, frozen=True, kw_only=True):
+class LogicalNodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The drops of one logical node: how many of them are in each state (only states that occur).
 
     `order` is its place among the logical nodes of the graph, from 0.
@@ -338,7 +338,7 @@ class SessionDetail(SessionInfo, frozen=True, kw_only=True):
     Of a session on several nodes, each node lists its first 100 here, and the list of failures has all.
     """
 
-    logical: tuple[LogicalNode, ...] = ()
+    logical: tuple[LogicalNodeInfo, ...] = ()
     failures: tuple[FailureInfo, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -1,10 +1,11 @@
-"""Serving an application: waitress, tuned so that event streams and slow clients harm nobody.
+"""Serving an application: waitress, so that event streams and slow clients do not block other requests.
 
-Each open event stream holds a thread, so there may be more threads than streams; they are started when they are needed.
-waitress reads requests in its own loop, so half-open ones hold none; `channels` and `crowd` bound what they cost.
+Each open event stream holds a thread, so there are more threads than streams. Threads start when they are needed.
+waitress reads requests in its own loop, so half-open requests hold no thread; `waitress_channel` and
+`connection_limits` limit their memory and time.
 
-Closing takes two seconds at most: the port is freed at once, whoever asks over an open connection is told that the
-server is closing, streams end by themselves, and what then still runs is left to itself.
+Closing takes two seconds at most: the port is freed first, requests on open connections are answered with 503, event
+streams end, and requests that still run after that are abandoned.
 """
 
 import socket
@@ -15,28 +16,28 @@ from typing import Any, Protocol
 from dropflow.clock import SystemClock
 from dropflow.errors import HttpError, UsageError, WorldError
 from dropflow.rest.auth import is_loopback
-from dropflow.rest.kit import App, Streams
-from dropflow.rest.refusals import refusal
+from dropflow.rest.error_response import error_response
+from dropflow.rest.kit import RestApp, StreamSlots
 
-__all__ = ["Server"]
+__all__ = ["RestServer"]
 
 _SPARE_THREADS = 16
 _GRACE = 1.5
 """Seconds that running requests have to end when the server closes."""
 
 
-class Server:
+class RestServer:
     """One HTTP server in a thread of its own.
 
     Parameters
     ----------
-    app : App
+    app : RestApp
         What `dropflow.rest.kit.make_app` makes.
     host : str
         Address to bind; loopback unless somebody says otherwise.
     port : int
         0 lets the system choose; see `port` afterwards.
-    streams : Streams
+    streams : StreamSlots
         Ended when the server closes.
     open_to_all : bool
         Whether there is no token. Refused off loopback.
@@ -51,9 +52,9 @@ class Server:
 
     def __init__(
         self,
-        app: App,
+        app: RestApp,
         *,
-        streams: Streams,
+        streams: StreamSlots,
         stream_limit: int,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -106,7 +107,7 @@ class Server:
         server.abandon()
 
 
-class _Serving(Protocol):
+class _WaitressServer(Protocol):
     """What this module needs of waitress."""
 
     def turn(self, *, timeout: float) -> None: ...
@@ -120,7 +121,7 @@ class _Serving(Protocol):
     def pull_trigger(self) -> None: ...
 
 
-def _closable(app: Callable[..., Any], streams: Streams) -> Callable[..., Any]:
+def _closable(app: Callable[..., Any], streams: StreamSlots) -> Callable[..., Any]:
     """`app`, which answers 503 once the server is closing."""
 
     def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -128,7 +129,7 @@ def _closable(app: Callable[..., Any], streams: Streams) -> Callable[..., Any]:
             answer: Iterable[bytes] = app(environ, start_response)
             return answer
         error = HttpError(503, "the server is closing", hint="start it again, or ask another one")
-        told = refusal(error, {"Accept": environ.get("HTTP_ACCEPT", "")}, target=environ.get("PATH_INFO", ""))
+        told = error_response(error, {"Accept": environ.get("HTTP_ACCEPT", "")}, target=environ.get("PATH_INFO", ""))
         headers = [("Content-Type", told.content_type), ("Content-Length", str(len(told.body)))]
         start_response("503 Service Unavailable", headers)
         return [told.body]
@@ -151,8 +152,8 @@ def _bound(host: str, port: int) -> socket.socket:
     return found
 
 
-def _waitress(app: App, streams: Streams, listening: socket.socket, *, most: int) -> _Serving:
-    from dropflow.rest.turning import Serving  # noqa: PLC0415 - only servers pay for the import of waitress
+def _waitress(app: RestApp, streams: StreamSlots, listening: socket.socket, *, most: int) -> _WaitressServer:
+    from dropflow.rest.waitress_server import WaitressServer  # noqa: PLC0415 - only servers pay for the import of waitress
 
-    found: _Serving = Serving.on(listening, _closable(app, streams), judge=app.judge, most=most)
+    found: _WaitressServer = WaitressServer.on(listening, _closable(app, streams), check_head=app.check_head, most=most)
     return found

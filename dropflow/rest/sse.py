@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-__all__ = ["Event", "format_event", "heartbeat", "read_events"]
+__all__ = ["ServerSentEvent", "format_event", "heartbeat", "read_events"]
 
 _LONGEST = 64 * 1024 * 1024
 
 
-class Event(msgspec.Struct, frozen=True):
+class ServerSentEvent(msgspec.Struct, frozen=True):
     """One event: its name, its id (empty for none) and its data."""
 
     name: str
@@ -17,7 +17,7 @@ class Event(msgspec.Struct, frozen=True):
     data: bytes
 
 
-def format_event(event: Event) -> bytes:
+def format_event(event: ServerSentEvent) -> bytes:
     """The event as it goes over the wire. Its data has no line ends, as JSON has none."""
     return b"event: %b\nid: %b\ndata: %b\n\n" % (event.name.encode(), event.id.encode(), event.data)
 
@@ -27,7 +27,7 @@ def heartbeat() -> bytes:
     return b": still here\n\n"
 
 
-def read_events(chunks: Iterable[bytes]) -> Iterator[Event]:
+def read_events(chunks: Iterable[bytes]) -> Iterator[ServerSentEvent]:
     """The events in a stream; one that is not complete at its end is none.
 
     Raises
@@ -44,7 +44,7 @@ def read_events(chunks: Iterable[bytes]) -> Iterator[Event]:
         for line in lines:
             if not line:
                 if data:
-                    yield Event(name or "message", number, b"\n".join(data))
+                    yield ServerSentEvent(name or "message", number, b"\n".join(data))
                 name, data = "", []
                 continue
             field, _, value = line.partition(b":")

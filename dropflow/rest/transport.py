@@ -17,10 +17,10 @@ import msgspec
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, HttpError, LinkError, ProtocolError, UsageError
 from dropflow.rest.auth import is_loopback
-from dropflow.rest.failures import from_body
+from dropflow.rest.error_body import from_body
 from dropflow.rest.signing import Signer, digest
 
-__all__ = ["Request", "Transport"]
+__all__ = ["ClientRequest", "Transport"]
 
 _CHUNK = 256 * 1024
 _WORTH_PACKING = 64 * 1024
@@ -32,7 +32,7 @@ _Buffers = Sequence[bytes | memoryview]
 
 
 @dataclass(frozen=True)
-class Request:
+class ClientRequest:
     """What is asked.
 
     Attributes
@@ -116,7 +116,7 @@ class Transport:
         self._lock = threading.Lock()
         self._free: list[tuple[http.client.HTTPConnection, float]] = []
 
-    def ask(self, request: Request) -> tuple[int, bytes]:
+    def ask(self, request: ClientRequest) -> tuple[int, bytes]:
         """Send a request and read its whole answer.
 
         Raises
@@ -154,7 +154,7 @@ class Transport:
             raise ProtocolError(f"the answer is larger than {self._most:,} bytes", where=self.url, hint=_FOREIGN)
         return data
 
-    def stream(self, request: Request) -> tuple[http.client.HTTPResponse, Iterator[bytes]]:
+    def stream(self, request: ClientRequest) -> tuple[http.client.HTTPResponse, Iterator[bytes]]:
         """Send a request over a connection of its own and read its answer as it comes.
 
         Returns
@@ -214,7 +214,7 @@ class Transport:
         connection.close()
 
     def _exchange(
-        self, connection: http.client.HTTPConnection, request: Request, *, kept: bool
+        self, connection: http.client.HTTPConnection, request: ClientRequest, *, kept: bool
     ) -> http.client.HTTPResponse:
         try:
             return self._attempt(connection, request)
@@ -224,7 +224,7 @@ class Transport:
             connection.close()
             return self._attempt(connection, request)
 
-    def _attempt(self, connection: http.client.HTTPConnection, request: Request) -> http.client.HTTPResponse:
+    def _attempt(self, connection: http.client.HTTPConnection, request: ClientRequest) -> http.client.HTTPResponse:
         """Send a request; again, if the server refused it because its clock differs from the clock here."""
         authorization, response = self._sent(connection, request)
         challenge = response.getheader("WWW-Authenticate", "")
@@ -236,7 +236,9 @@ class Transport:
         connection.close()  # a server that refused from the head alone may have read no body
         return self._sent(connection, request)[1]
 
-    def _sent(self, connection: http.client.HTTPConnection, request: Request) -> tuple[str, http.client.HTTPResponse]:
+    def _sent(
+        self, connection: http.client.HTTPConnection, request: ClientRequest
+    ) -> tuple[str, http.client.HTTPResponse]:
         """Send a request; its ``Authorization`` and the answer."""
         body, headers = self._packed(request)
         target = self._prefix + request.target
@@ -257,7 +259,7 @@ class Transport:
             return authorization, _early(connection, error)
         return authorization, connection.getresponse()
 
-    def _packed(self, request: Request) -> tuple[_Buffers, dict[str, str]]:
+    def _packed(self, request: ClientRequest) -> tuple[_Buffers, dict[str, str]]:
         headers = {"Host": self._authority, "Accept": request.accept}
         if request.last_event:
             headers["Last-Event-ID"] = request.last_event

@@ -19,10 +19,20 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice, join, parse_slice, slice_by_place
 from dropflow.graph.templates import Kind
 from dropflow.ids import drop_file_name, safe_name
-from dropflow.rest.contents import MEDIA_TYPE, Begin, ContentsRequest, End, Piece, Record, Refused, Same, write_records
-from dropflow.rest.failures import to_body
-from dropflow.rest.lists import FailureList, ResultList
-from dropflow.rest.naming import locate
+from dropflow.rest.content_records import (
+    MEDIA_TYPE,
+    ContentBegin,
+    ContentEnd,
+    ContentError,
+    ContentPiece,
+    ContentRecord,
+    ContentsRequest,
+    ContentUnchanged,
+    write_records,
+)
+from dropflow.rest.error_body import to_body
+from dropflow.rest.find_drop import find_drop
+from dropflow.rest.list_records import FailureList, ResultList
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Child,
@@ -33,7 +43,7 @@ from dropflow.rest.schema import (
     DropQuery,
     FailureInfo,
     Load,
-    LogicalNode,
+    LogicalNodeInfo,
     ManagerInfo,
     Neighbour,
     NodeInfo,
@@ -401,19 +411,19 @@ class FakeManager:
         self._check("contents")
         found = self._find(session)
 
-        def records() -> Iterator[Record]:
+        def records() -> Iterator[ContentRecord]:
             for index, one in enumerate(request.wanted):
                 try:
                     content = b"".join(self.data(session, found.rows[one.row].oid).chunks)
                 except DropflowError as error:
-                    yield Refused(index, to_body(error))
+                    yield ContentError(index, to_body(error))
                     continue
                 now = digest()
                 now.update(content)
                 if now.hexdigest() == one.digest:
-                    yield Same(index)
+                    yield ContentUnchanged(index)
                 else:
-                    yield from (Begin(index), Piece(content), End(now.hexdigest()))
+                    yield from (ContentBegin(index), ContentPiece(content), ContentEnd(now.hexdigest()))
 
         return Download(name="contents", content_type=MEDIA_TYPE, size=None, chunks=write_records(records()))
 
@@ -457,7 +467,7 @@ class FakeManager:
         return found
 
     def _row(self, session: _Session, drop: str) -> DropInfo:
-        named = locate(lambda query: self.drops(session.name, query), drop, session=session.name)
+        named = find_drop(lambda query: self.drops(session.name, query), drop, session=session.name)
         return next(row for row in session.rows if row.oid == named.oid)
 
     def _put(self, session: _Session) -> None:
@@ -573,7 +583,7 @@ def _detail(session: _Session, now: float) -> SessionDetail:
         counted.setdefault(row.key, Counter())[row.state] += 1
         first.setdefault(row.key, row)
     logical = tuple(
-        LogicalNode(
+        LogicalNodeInfo(
             key=key,
             name=first[key].name,
             category=first[key].category,

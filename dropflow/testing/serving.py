@@ -9,16 +9,16 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dropflow.clock import Clock
-from dropflow.rest.auth import Guard
-from dropflow.rest.kit import Limits, Route, Streams, make_app
-from dropflow.rest.server import Server
+from dropflow.rest.auth import AccessRules
+from dropflow.rest.kit import Limits, Route, StreamSlots, make_app
+from dropflow.rest.server import RestServer
 
-__all__ = ["Reply", "ask", "serve"]
+__all__ = ["ReceivedResponse", "ask", "serve"]
 
 _SECONDS = 20.0
 
 
-class Reply(NamedTuple):
+class ReceivedResponse(NamedTuple):
     """What a server answered."""
 
     status: int
@@ -35,16 +35,16 @@ class Reply(NamedTuple):
 def serve(
     routes: Sequence[Route],
     *,
-    guard: Guard | None = None,
+    access: AccessRules | None = None,
     limits: Limits | None = None,
-    streams: Streams | None = None,
+    streams: StreamSlots | None = None,
     clock: Clock | None = None,
-) -> Iterator[Server]:
+) -> Iterator[RestServer]:
     """A server on a free port of loopback, closed at the end; without a guard it lets everybody in."""
     bounds = limits or Limits(streams=8)
-    open_streams = streams or Streams(bounds.streams)
-    app = make_app(routes, guard or Guard(token=None), bounds, clock=clock)
-    server = Server(app, streams=open_streams, stream_limit=bounds.streams)
+    open_streams = streams or StreamSlots(bounds.streams)
+    app = make_app(routes, access or AccessRules(token=None), bounds, clock=clock)
+    server = RestServer(app, streams=open_streams, stream_limit=bounds.streams)
     server.start()
     try:
         yield server
@@ -54,13 +54,13 @@ def serve(
 
 def ask(
     url: str, method: str, target: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
-) -> Reply:
+) -> ReceivedResponse:
     """Send one request exactly as it is given, over a connection of its own."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=_SECONDS)
     try:
         connection.request(method, target, body=body, headers=dict(headers or {}))
         response = connection.getresponse()
-        return Reply(response.status, dict(response.getheaders()), response.read())
+        return ReceivedResponse(response.status, dict(response.getheaders()), response.read())
     finally:
         connection.close()

@@ -9,9 +9,9 @@ import msgspec
 from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice, join
-from dropflow.rest.contents import ContentsRequest
-from dropflow.rest.lists import FailureList, ResultList
-from dropflow.rest.naming import locate
+from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.find_drop import find_drop
+from dropflow.rest.list_records import FailureList, ResultList
 from dropflow.rest.schema import Download, DropDetail, DropInfo, DropPage, DropQuery, FailureInfo, PageQuery
 from managers.api import Manager
 from managers.composite.archive import bundle, close
@@ -155,7 +155,7 @@ class ContentQueries:
 
     def _locate(self, session: str, drop: str) -> tuple[ChildView, DropInfo]:
         """Return the child that holds the drop that `drop` names, and the drop in a row."""
-        found = locate(partial(self.drops, session), drop, session=session)
+        found = find_drop(partial(self.drops, session), drop, session=session)
         return self._holder(found.node), found
 
     def _holder(self, node: str) -> ChildView:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dropflow.clock import Clock
 from dropflow.errors import BadGraphError, DropflowError, WorldError
-from dropflow.rest.failures import HttpError
+from dropflow.rest.error_body import HttpError
 from managers.composite.fanout import Fanout, Outcome
 from managers.deployment import Deployment, subset
 

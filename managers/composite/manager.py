@@ -14,10 +14,10 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, LinkError, NotFoundError, RestartedError, UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice
-from dropflow.rest.about import about
 from dropflow.rest.client import Client
-from dropflow.rest.contents import ContentsRequest
-from dropflow.rest.lists import FailureList, ResultList
+from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.list_records import FailureList, ResultList
+from dropflow.rest.manager_info import manager_info
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Child,
@@ -156,7 +156,7 @@ class Composite:
 
     def info(self) -> ManagerInfo:
         """About the manager itself."""
-        return about(
+        return manager_info(
             self._name,
             self._role,
             url=self._url,

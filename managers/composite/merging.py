@@ -11,7 +11,7 @@ from enum import Enum
 
 import msgspec
 
-from dropflow.rest.schema import DropQuery, FailureInfo, LogicalNode, SessionDetail, SessionInfo
+from dropflow.rest.schema import DropQuery, FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
 from dropflow.rest.status import UNKNOWN, is_over
 from dropflow.states import DropState, SessionState
 
@@ -142,9 +142,9 @@ def as_info(detail: SessionDetail) -> SessionInfo:
     return SessionInfo(**{name: getattr(detail, name) for name in SessionInfo.__struct_fields__})
 
 
-def merge_logical(nodes: Iterable[LogicalNode]) -> tuple[LogicalNode, ...]:
+def merge_logical(nodes: Iterable[LogicalNodeInfo]) -> tuple[LogicalNodeInfo, ...]:
     """Logical nodes with their counts added by key, in the order of the graph."""
-    found: dict[str, LogicalNode] = {}
+    found: dict[str, LogicalNodeInfo] = {}
     for node in nodes:
         known = found.get(node.key)
         if known is None:

@@ -5,8 +5,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dropflow.data.fingerprint import digest, fingerprint
 from dropflow.engine.api import Handle
 from dropflow.errors import DropflowError, StorageError
-from dropflow.rest.contents import Begin, End, Piece, Record, Refused, Same, Wanted
-from dropflow.rest.failures import to_body
+from dropflow.rest.content_records import (
+    ContentBegin,
+    ContentEnd,
+    ContentError,
+    ContentPiece,
+    ContentRecord,
+    ContentRequest,
+    ContentUnchanged,
+)
+from dropflow.rest.error_body import to_body
 from managers.node.downloads import content_download
 
 __all__ = ["batch"]
@@ -14,7 +22,7 @@ __all__ = ["batch"]
 _PIECE = 1 << 20
 
 
-def batch(wanted: Sequence[Wanted], find: Callable[[int], tuple[str, Handle]]) -> Iterator[Record]:
+def batch(wanted: Sequence[ContentRequest], find: Callable[[int], tuple[str, Handle]]) -> Iterator[ContentRecord]:
     """Yield the records of the contents that are wanted, in their order.
 
     Parameters
@@ -26,26 +34,26 @@ def batch(wanted: Sequence[Wanted], find: Callable[[int], tuple[str, Handle]]) -
         try:
             name, handle = find(one.row)
             if one.digest and one.digest == _digest_of(handle):
-                yield Same(index)
+                yield ContentUnchanged(index)
             else:
                 yield from _content(index, name, handle)
         except DropflowError as error:
-            yield Refused(index, to_body(error))
+            yield ContentError(index, to_body(error))
 
 
-def _content(index: int, name: str, handle: Handle) -> Iterator[Record]:
+def _content(index: int, name: str, handle: Handle) -> Iterator[ContentRecord]:
     download = content_download(handle, name, top=".")
-    yield Begin(index, handle.kind == "directory")
+    yield ContentBegin(index, handle.kind == "directory")
     found, size = digest(), 0
     for chunk in download.chunks:
         found.update(chunk)
         size += len(chunk)
         # A content in memory is one chunk, of any size.
         for start in range(0, len(chunk), _PIECE):
-            yield Piece(chunk[start : start + _PIECE])
+            yield ContentPiece(chunk[start : start + _PIECE])
     if size != download.size:
         raise StorageError(f"only {size} of {download.size} bytes can be read", where=name)
-    yield End(found.hexdigest())
+    yield ContentEnd(found.hexdigest())
 
 
 def _digest_of(handle: Handle) -> str:

@@ -29,11 +29,11 @@ from dropflow.graph.names import oid, row_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slicing import Slice, join, parse_slice
 from dropflow.ids import drop_file_name, session_directory_name
-from dropflow.rest.about import about
-from dropflow.rest.contents import MEDIA_TYPE as CONTENTS
-from dropflow.rest.contents import ContentsRequest, write_records
-from dropflow.rest.lists import FailureList, ResultList
-from dropflow.rest.naming import locate
+from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS
+from dropflow.rest.content_records import ContentsRequest, write_records
+from dropflow.rest.find_drop import find_drop
+from dropflow.rest.list_records import FailureList, ResultList
+from dropflow.rest.manager_info import manager_info
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Child,
@@ -179,7 +179,7 @@ class NodeManager:
 
     def info(self) -> ManagerInfo:
         """About the manager itself."""
-        return about(
+        return manager_info(
             self.name,
             self.role,
             url=self._url,
@@ -552,7 +552,7 @@ class NodeManager:
         piece = self._find(session).piece
         row = row_of(piece.graph, drop)
         if row is None:
-            row = row_of(piece.graph, locate(partial(self.drops, session), drop, session=session).oid)
+            row = row_of(piece.graph, find_drop(partial(self.drops, session), drop, session=session).oid)
         if row is None or not piece.is_own[row]:
             raise NotFoundError(f"drop {drop!r} is not on node {self.name}", where=session)
         return row

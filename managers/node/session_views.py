@@ -26,7 +26,7 @@ from dropflow.rest.schema import (
     DropPage,
     DropQuery,
     FailureInfo,
-    LogicalNode,
+    LogicalNodeInfo,
     Neighbour,
     PageQuery,
     ResultInfo,
@@ -65,10 +65,10 @@ class Asked(Protocol):
         ...
 
 
-def logical_nodes(statistics: Statistics) -> tuple[LogicalNode, ...]:
+def logical_nodes(statistics: Statistics) -> tuple[LogicalNodeInfo, ...]:
     """The logical nodes that have drops here."""
     return tuple(
-        LogicalNode(
+        LogicalNodeInfo(
             key=node.key,
             name=node.name,
             category=node.category,

@@ -19,13 +19,13 @@ import msgspec
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, NotFoundError
-from dropflow.rest.changes import change_between
-from dropflow.rest.failures import to_body
+from dropflow.rest.error_body import to_body
 from dropflow.rest.schema import SessionDetail
-from dropflow.rest.sse import Event, format_event, heartbeat
+from dropflow.rest.session_changes import change_between
+from dropflow.rest.sse import ServerSentEvent, format_event, heartbeat
 from managers.api import Manager
 
-__all__ = ["following"]
+__all__ = ["session_events"]
 
 _WAIT = 1.0
 _PACE = 0.1
@@ -33,7 +33,7 @@ _PACE = 0.1
 _HEARTBEAT = 15.0
 
 
-def following(
+def session_events(
     manager: Manager,
     session: str,
     closing: Signal,
@@ -107,4 +107,4 @@ def _events(
 
 
 def _event(name: str, detail: SessionDetail, data: object) -> bytes:
-    return format_event(Event(name, str(detail.version), msgspec.json.encode(data)))
+    return format_event(ServerSentEvent(name, str(detail.version), msgspec.json.encode(data)))

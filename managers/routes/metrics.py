@@ -13,7 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from dropflow.rest.kit import Answer, Call, Route
+from dropflow.rest.kit import Request, Response, Route
 from dropflow.rest.status import STATUSES
 from dropflow.states import DropState
 from managers.api import Manager
@@ -24,10 +24,10 @@ __all__ = ["metrics_routes"]
 def metrics_routes(manager: Manager) -> list[Route]:
     """The route ``/metrics`` of a manager."""
 
-    def metrics(_: Call) -> Answer:
+    def metrics(_: Request) -> Response:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Manager(manager))
-        return Answer(body=generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+        return Response(body=generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
     return [
         Route(

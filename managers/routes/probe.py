@@ -4,8 +4,8 @@ A POST, though nothing changes here: it makes the manager open connections, so t
 or a prefetching browser does, and the addresses are a list that is checked as a whole.
 """
 
-from dropflow.rest.kit import Call, Route
-from dropflow.rest.lists import ReachList
+from dropflow.rest.kit import Request, Route
+from dropflow.rest.list_records import ProbeResultList
 from dropflow.rest.schema import ProbeRequest
 from managers.probing import Prober
 
@@ -15,8 +15,8 @@ __all__ = ["probe_routes"]
 def probe_routes(prober: Prober) -> list[Route]:
     """The route by which a manager is asked what it reaches."""
 
-    def probe(call: Call) -> ReachList:
-        return ReachList(reaches=prober.probe(call.body))
+    def probe(call: Request) -> ProbeResultList:
+        return ProbeResultList(reaches=prober.probe(call.body))
 
     return [
         Route(
@@ -25,7 +25,7 @@ def probe_routes(prober: Prober) -> list[Route]:
             handler=probe,
             summary="What it reaches of other managers, from where it stands",
             body=ProbeRequest,
-            answer=ReachList,
+            answer=ProbeResultList,
             tag="managers",
         )
     ]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from dropflow.rest.kit import Answer, Call, Route
+from dropflow.rest.kit import Request, Response, Route
 from dropflow.rest.posted_form import FORM, posted_fields
 from managers.api import Manager
 from managers.web.answers import page_answer, redirect
@@ -43,20 +43,20 @@ _DELETE = _Question(
 def action_routes(manager: Manager, pages: Pages) -> list[Route]:
     """The two questions, and what their answers do."""
 
-    def ask(call: Call, question: _Question) -> Answer:
+    def ask(call: Request, question: _Question) -> Response:
         info, session = manager.info(), manager.session(call.path["session"])
         page = pages.render("confirm", manager=info, session=session, **msgspec.structs.asdict(question))
         return page_answer(page, call)
 
-    def cancel(call: Call) -> Answer:
+    def cancel(call: Request) -> Response:
         manager.cancel(call.path["session"], _reason(call.body))
         return redirect(session_url(call.path["session"]))
 
-    def delete(call: Call) -> Answer:
+    def delete(call: Request) -> Response:
         manager.delete(call.path["session"])
         return redirect("/sessions")
 
-    def row(method: str, path: str, handler: Callable[[Call], Answer], summary: str) -> Route:
+    def row(method: str, path: str, handler: Callable[[Request], Response], summary: str) -> Route:
         is_form, limit = method == "POST", _LONGEST_FORM if method == "POST" else 0
         return Route(method=method, path=path, handler=handler, summary=summary, form=is_form, limit=limit, tag="pages")
 

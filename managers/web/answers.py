@@ -2,7 +2,7 @@
 
 import gzip
 
-from dropflow.rest.kit import Answer, Call
+from dropflow.rest.kit import Request, Response
 
 __all__ = ["page_answer", "redirect"]
 
@@ -13,7 +13,7 @@ _WORTH_PACKING = 2048
 _HEADERS: tuple[tuple[str, str], ...] = (("Referrer-Policy", "same-origin"),)
 
 
-def page_answer(page: str, call: Call) -> Answer:
+def page_answer(page: str, call: Request) -> Response:
     """A page of HTML, packed where the browser takes that: a page of many rows shrinks to a tenth.
 
     Half a surrogate pair, out of somebody's file name, becomes a question mark.
@@ -21,9 +21,9 @@ def page_answer(page: str, call: Call) -> Answer:
     body, headers = page.encode(errors="replace"), (*_HEADERS, ("Vary", "Accept-Encoding"))
     if len(body) > _WORTH_PACKING and "gzip" in call.headers.get("Accept-Encoding", ""):
         body, headers = gzip.compress(body, compresslevel=1, mtime=0), (*headers, ("Content-Encoding", "gzip"))
-    return Answer(body=body, content_type=_HTML, headers=headers)
+    return Response(body=body, content_type=_HTML, headers=headers)
 
 
-def redirect(address: str) -> Answer:
+def redirect(address: str) -> Response:
     """Go on at `address`, with GET whatever this request was (303)."""
-    return Answer(status=303, content_type=_HTML, headers=(*_HEADERS, ("Location", address)))
+    return Response(status=303, content_type=_HTML, headers=(*_HEADERS, ("Location", address)))

@@ -13,7 +13,7 @@ import msgspec
 
 from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.rest.assets import STATIC, asset_routes
-from dropflow.rest.kit import Answer, Call, Route, Streams
+from dropflow.rest.kit import Request, Response, Route, StreamSlots
 from dropflow.rest.schema import DropQuery, PageQuery
 from dropflow.rest.status import STATUSES
 from managers.api import Manager
@@ -50,14 +50,14 @@ _BRIEF = "X-Brief"
 _OWN = Path(__file__).with_name("static")
 
 
-def page_routes(manager: Manager, streams: Streams) -> list[Route]:  # noqa: ARG001 - pages open streams by the API
+def page_routes(manager: Manager, streams: StreamSlots) -> list[Route]:  # noqa: ARG001 - pages open streams by the API
     """Routes of all pages of `manager`, with their static files.
 
     Parameters
     ----------
     manager : Manager
         Whose pages they are.
-    streams : Streams
+    streams : StreamSlots
         Event streams of the same server; pages use those of ``/api/v1``.
     """
     pages = Pages()
@@ -70,15 +70,15 @@ def page_routes(manager: Manager, streams: Streams) -> list[Route]:  # noqa: ARG
 
 
 def _lists(manager: Manager, pages: Pages) -> list[Route]:
-    def overview(call: Call) -> Answer:
+    def overview(call: Request) -> Response:
         view = overview_view(manager)
         return page_answer(pages.render("overview", manager=view.manager, twin="/overview.json", view=view), call)
 
-    def nodes(call: Call) -> Answer:
+    def nodes(call: Request) -> Response:
         view = nodes_view(manager)
         return page_answer(pages.render("nodes", manager=view.manager, twin="/nodes.json", view=view), call)
 
-    def sessions(call: Call) -> Answer:
+    def sessions(call: Request) -> Response:
         view = sessions_view(manager, call.query)
 
         def address(offset: int) -> str:
@@ -99,7 +99,7 @@ def _lists(manager: Manager, pages: Pages) -> list[Route]:
 
 
 def _details(manager: Manager, pages: Pages) -> list[Route]:
-    def session(call: Call) -> object:
+    def session(call: Request) -> object:
         query = call.query
 
         def find(name: str) -> SessionView:
@@ -111,7 +111,7 @@ def _details(manager: Manager, pages: Pages) -> list[Route]:
         # What the stream of changes has told already is not told again: most of a page of many logical nodes.
         return page_answer(_session_page(pages, view, is_brief=_BRIEF in call.headers), call)
 
-    def drop(call: Call) -> object:
+    def drop(call: Request) -> object:
         def find(name: str) -> DropView:
             return drop_view(manager, call.path["session"], name, call.query)
 
@@ -135,7 +135,7 @@ def _details(manager: Manager, pages: Pages) -> list[Route]:
 
 
 def _causes(manager: Manager, pages: Pages) -> list[Route]:
-    def causes(call: Call) -> Answer:
+    def causes(call: Request) -> Response:
         view = causes_view(manager, call.path["session"], call.query)
         own = causes_url(view.session.session)
         twin = causes_url(view.session.session, call.query).replace(own, own + _TWIN, 1)
@@ -145,7 +145,7 @@ def _causes(manager: Manager, pages: Pages) -> list[Route]:
 
         return page_answer(pages.render("causes", manager=view.manager, twin=twin, view=view, address=address), call)
 
-    def causes_twin(call: Call) -> object:
+    def causes_twin(call: Request) -> object:
         return causes_view(manager, call.path["session"], call.query)
 
     return [
@@ -155,7 +155,7 @@ def _causes(manager: Manager, pages: Pages) -> list[Route]:
 
 
 def _page(
-    path: str, handler: Callable[[Call], object], summary: str, query: type[msgspec.Struct] | None = None
+    path: str, handler: Callable[[Request], object], summary: str, query: type[msgspec.Struct] | None = None
 ) -> Route:
     return Route(method="GET", path=path, handler=handler, summary=summary, query=query, tag="pages")
 
@@ -194,9 +194,9 @@ def _drop_page(pages: Pages, view: DropView) -> str:
     return pages.render("drop", manager=view.manager, twin=twin, view=view, **shown)
 
 
-def _picture(manager: Manager, call: Call) -> Answer:
+def _picture(manager: Manager, call: Request) -> Response:
     content = read_start(manager.data(call.path["session"], call.path["drop"]), PICTURE_LIMIT)
     kind = picture_type(content)
     if not kind:
         raise NotFoundError(f"the content of drop {call.path['drop']!r} is no picture that a page can show")
-    return Answer(body=content, content_type=kind)
+    return Response(body=content, content_type=kind)

@@ -12,7 +12,7 @@ from dropflow.cli.main import main
 from managers.node.manager import NodeManager
 from managers.service import Service
 from tests.cli.test_bad_input import document, link, node
-from translator.web.records import Order
+from translator.web.records import TranslationOrder
 from translator.web.worker import SOURCE, carry_out
 
 PYFUNC = "dlg.apps.pyfunc.PyFuncApp"
@@ -142,7 +142,7 @@ def translated(content: bytes, folder: Path) -> tuple[str, dict[str, Any]]:
     """State and report of a translation by the service's worker."""
     folder.mkdir()
     (folder / SOURCE).write_bytes(content)
-    report = carry_out(Order(name="g", created=0.0), folder, lambda _: None)
+    report = carry_out(TranslationOrder(name="g", created=0.0), folder, lambda _: None)
     return report.state, {
         "problems": [{"code": one.code, "text": one.text, "severity": one.severity} for one in report.problems]
     }

@@ -13,7 +13,7 @@ from dropflow import __version__
 from dropflow.cli.diagnosis import judge, notes
 from dropflow.cli.sights import Finding, Sight, Way
 from dropflow.cli.ways import Plan, plan_ways
-from dropflow.rest.schema import Child, ManagerInfo, NodeInfo, Reach
+from dropflow.rest.schema import Child, ManagerInfo, NodeInfo, ProbeResult
 
 DARK = "it does not answer within 5 s"
 
@@ -43,7 +43,7 @@ def _way(near: str, far: str, trouble: str = "", *, means: str = "links", **othe
     """One way, sound unless there is trouble."""
     address = f"tcp://{far}:5555" if means == "links" else _url(far)
     fields = {"ok": not trouble, "name": "" if trouble else far, "trouble": trouble, "hint": trouble and "do this"}
-    reach = msgspec.convert(fields | {"address": address} | other, Reach)
+    reach = msgspec.convert(fields | {"address": address} | other, ProbeResult)
     return Way(near=_url(near), far=_url(far), means=means, reach=reach)  # type: ignore[arg-type]
 
 

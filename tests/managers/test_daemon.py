@@ -10,10 +10,10 @@ import psutil
 import pytest
 
 from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
-from dropflow.rest.auth import Guard
-from dropflow.rest.kit import Limits, Streams, make_app
-from dropflow.rest.server import Server
-from dropflow.rest.transport import Request, Transport
+from dropflow.rest.auth import AccessRules
+from dropflow.rest.kit import Limits, StreamSlots, make_app
+from dropflow.rest.server import RestServer
+from dropflow.rest.transport import ClientRequest, Transport
 from managers.daemon import Daemon, Kind, command_of, daemon_routes
 
 _WELL = """
@@ -197,23 +197,25 @@ def test_the_real_command_is_that_of_a_person() -> None:
 
 def test_daliuges_paths_and_ours_do_the_same(daemon: Daemon) -> None:
     """DALiuGE's clients see process numbers, ours records; errors have both shapes there."""
-    streams = Streams(4)
-    app = make_app(daemon_routes(daemon), Guard(token=None), Limits())
-    server = Server(app, streams=streams, stream_limit=4, open_to_all=True)
+    streams = StreamSlots(4)
+    app = make_app(daemon_routes(daemon), AccessRules(token=None), Limits())
+    server = RestServer(app, streams=streams, stream_limit=4, open_to_all=True)
     server.start()
     try:
         http = Transport(server.url, token=None, secret=None, timeout=30.0)
-        start = http.ask(Request("POST", "/managers/node/start"))
+        start = http.ask(ClientRequest("POST", "/managers/node/start"))
         pid = daemon.manager("node").pid
         assert start == (200, f'{{"pid":{pid}}}'.encode())
-        assert http.ask(Request("GET", "/managers"))[1] == f'{{"master":null,"island":null,"node":{pid}}}'.encode()
-        assert b'"state":"ready"' in http.ask(Request("GET", "/api/v1/managers/node"))[1]
+        assert (
+            http.ask(ClientRequest("GET", "/managers"))[1] == f'{{"master":null,"island":null,"node":{pid}}}'.encode()
+        )
+        assert b'"state":"ready"' in http.ask(ClientRequest("GET", "/api/v1/managers/node"))[1]
         with pytest.raises(ConflictError, match="runs already"):
-            http.ask(Request("POST", "/api/v1/managers/node/start", body=[b'{"nodes": []}']))
-        http.ask(Request("POST", "/managers/node/stop"))
+            http.ask(ClientRequest("POST", "/api/v1/managers/node/start", body=[b'{"nodes": []}']))
+        http.ask(ClientRequest("POST", "/managers/node/stop"))
         assert daemon.manager("node").state == "stopped"
         with pytest.raises(NotFoundError, match="queen"):
-            http.ask(Request("GET", "/managers/queen"))
+            http.ask(ClientRequest("GET", "/managers/queen"))
         http.close()
     finally:
         server.close()

@@ -12,8 +12,8 @@ import pytest
 from dropflow.clock import SystemClock
 from dropflow.errors import HttpError, LinkError
 from dropflow.rest.client import Client
-from dropflow.rest.kit import Answer, Route
-from dropflow.rest.schema import ManagerInfo, ProbeRequest, Reach
+from dropflow.rest.kit import Response, Route
+from dropflow.rest.schema import ManagerInfo, ProbeRequest, ProbeResult
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.manager import FakeManager
 from dropflow.testing.serving import serve
@@ -56,7 +56,7 @@ def place() -> Iterator[Place]:
         yield place
 
 
-def _one(prober: Prober, address: str, seconds: float = 5.0) -> Reach:
+def _one(prober: Prober, address: str, seconds: float = 5.0) -> ProbeResult:
     (found,) = prober.probe(ProbeRequest(addresses=(address,), seconds=seconds))
     assert found.address == address
     return found
@@ -162,16 +162,16 @@ def test_what_is_no_manager_is_told_and_nothing_more(keys: tuple[ClusterKey, Clu
     """Pages, redirections and endless answers end as trouble; where they lead to is not looked at."""
     asked: list[str] = []
 
-    def moved(_: object) -> Answer:
+    def moved(_: object) -> Response:
         asked.append("moved")
-        return Answer(status=302, headers=(("Location", "/secret"),))
+        return Response(status=302, headers=(("Location", "/secret"),))
 
-    def secret(_: object) -> Answer:
+    def secret(_: object) -> Response:
         asked.append("secret")
-        return Answer(body=b"{}")
+        return Response(body=b"{}")
 
-    def endless(_: object) -> Answer:
-        return Answer(body=iter(lambda: b"x" * 10_000, None))
+    def endless(_: object) -> Response:
+        return Response(body=iter(lambda: b"x" * 10_000, None))
 
     for handler in (moved, secret, endless):
         routes = [

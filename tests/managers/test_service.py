@@ -13,7 +13,7 @@ from dropflow.rest.auth import is_loopback
 from dropflow.rest.client import Client
 from dropflow.rest.kit import Limits
 from dropflow.testing.manager import FakeManager, made_up
-from managers.service import Service, make_guard, url_of
+from managers.service import Service, make_access_rules, url_of
 
 TOKEN = "a-token-of-this-test"  # noqa: S105 - of a server that lives as long as its test
 SECRET = b"s" * 40
@@ -137,10 +137,10 @@ def test_all_sockets_are_on_loopback_by_default(service: Service) -> None:
 
 def test_a_server_on_all_addresses_answers_for_its_own_names_only() -> None:
     """The name and the addresses of this host are its own, a stranger's are not."""
-    guard = make_guard("0.0.0.0", token=TOKEN, secret=None, hosts=["proxy.example"])  # noqa: S104 - only a guard
+    access = make_access_rules("0.0.0.0", token=TOKEN, secret=None, hosts=["proxy.example"])  # noqa: S104 - only a guard
 
-    assert {socket.gethostname().lower(), "127.0.0.1", "proxy.example"} <= guard.hosts
-    assert "0.0.0.0" not in guard.hosts  # noqa: S104
+    assert {socket.gethostname().lower(), "127.0.0.1", "proxy.example"} <= access.hosts
+    assert "0.0.0.0" not in access.hosts  # noqa: S104
 
 
 def test_a_port_that_is_taken_is_told(service: Service, manager: FakeManager) -> None:

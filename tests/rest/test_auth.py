@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dropflow.errors import ClockSkewError, HttpError, StorageError, UsageError
 from dropflow.rest.auth import (
-    Door,
-    Guard,
+    AccessControl,
+    AccessRules,
     cookie_name,
     cookie_value,
     is_loopback,
@@ -22,7 +22,7 @@ from dropflow.rest.auth import (
     page_key,
     store_token,
 )
-from dropflow.rest.kit import Answer, Call, Limits, Route, make_app
+from dropflow.rest.kit import Limits, Request, Response, Route, make_app
 from dropflow.rest.signing import WINDOW, Signer, Verifier, digest
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.serving import ask, serve
@@ -102,8 +102,8 @@ def _expected(method: str, host: str, caller: str, credential: str) -> int:
 
 
 def _everything() -> list[Route]:
-    def echo(call: Call) -> Answer:
-        return Answer(body=call.body or b"{}")
+    def echo(call: Request) -> Response:
+        return Response(body=call.body or b"{}")
 
     verbs = [method for method in METHODS if method not in ("HEAD", "OPTIONS")]
     return [Route(method=method, path="/thing", handler=echo, summary="a thing") for method in verbs]
@@ -150,8 +150,8 @@ def _status(app: Callable[..., object], method: str, headers: Mapping[str, str])
 
 def test_only_the_right_host_origin_and_credential_enter_whatever_the_method() -> None:
     """The whole matrix of method, host, caller and credential: see `_expected`, which is the promise."""
-    guard = Guard(token=TOKEN, secret=SECRET, hosts=frozenset({"known.example"}), origins=frozenset({EAGLE}))
-    app = make_app(_everything(), guard, Limits())
+    access = AccessRules(token=TOKEN, secret=SECRET, hosts=frozenset({"known.example"}), origins=frozenset({EAGLE}))
+    app = make_app(_everything(), access, Limits())
     wrong = []
     for case in itertools.product(METHODS, HOSTS, CALLERS, CREDENTIALS):
         method, host, caller, credential = case
@@ -164,9 +164,9 @@ def test_only_the_right_host_origin_and_credential_enter_whatever_the_method() -
 
 def test_the_server_in_front_changes_nothing() -> None:
     """Every caller and credential once more, through sockets."""
-    guard = Guard(token=TOKEN, secret=SECRET, origins=frozenset({EAGLE}))
+    access = AccessRules(token=TOKEN, secret=SECRET, origins=frozenset({EAGLE}))
     wrong = []
-    with serve(_everything(), guard=guard) as server:
+    with serve(_everything(), access=access) as server:
         for method, caller, credential in itertools.product(("GET", "POST"), CALLERS, CREDENTIALS):
             case = (method, "localhost", caller, credential)
             found = ask(server.url, method, "/thing", headers=_headers("localhost", caller, credential, method)).status
@@ -192,7 +192,7 @@ FORMS = {
 
 
 def _form_route(seen: list[bytes]) -> Route:
-    def change(call: Call) -> None:
+    def change(call: Request) -> None:
         seen.append(call.body)
 
     return Route(method="POST", path="/change", handler=change, summary="a form", form=True)
@@ -203,7 +203,7 @@ def test_a_form_with_the_cookie_needs_the_page_key(fields: dict[str, str], statu
     """Whoever has the cookie, such as a server on another port of the host, cannot change anything with it."""
     seen: list[bytes] = []
     headers = {"Cookie": f"dropflow={cookie_value(TOKEN)}", "Content-Type": "application/x-www-form-urlencoded"}
-    with serve([_form_route(seen)], guard=Guard(token=TOKEN)) as server:
+    with serve([_form_route(seen)], access=AccessRules(token=TOKEN)) as server:
         reply = ask(server.url, "POST", "/change", headers=headers, body=urlencode(fields).encode())
 
     assert reply.status == status
@@ -218,7 +218,7 @@ def test_a_browser_without_the_page_key_is_asked_for_the_token() -> None:
         "Content-Type": "application/x-www-form-urlencoded",
         "Accept": "text/html",
     }
-    with serve([_form_route(seen)], guard=Guard(token=TOKEN)) as server:
+    with serve([_form_route(seen)], access=AccessRules(token=TOKEN)) as server:
         body = urlencode({"reason": '"><script>', "empty": "", "key": "old-key"}).encode()
         page = ask(server.url, "POST", '/change?x="y', headers=headers, body=body)
 
@@ -233,7 +233,7 @@ def test_a_browser_without_the_page_key_is_asked_for_the_token() -> None:
 def test_a_form_without_the_cookie_is_judged_as_any_request() -> None:
     """A program with the token needs no key; without both it is a stranger."""
     seen: list[bytes] = []
-    with serve([_form_route(seen)], guard=Guard(token=TOKEN)) as server:
+    with serve([_form_route(seen)], access=AccessRules(token=TOKEN)) as server:
         right = ask(server.url, "POST", "/change", headers={"Authorization": f"Bearer {TOKEN}"}, body=b"x")
         wrong = ask(server.url, "POST", "/change", body=urlencode({"key": page_key(TOKEN)}).encode())
 
@@ -244,7 +244,7 @@ def test_a_form_without_the_cookie_is_judged_as_any_request() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_strangers_cannot_tell_pages_from_nothing(method: str) -> None:
     """Without a token, a path that is served and one that is not are refused alike."""
-    with serve(_everything(), guard=Guard(token=TOKEN)) as server:
+    with serve(_everything(), access=AccessRules(token=TOKEN)) as server:
         there, nowhere = (ask(server.url, method, path) for path in ("/thing", "/nothing"))
 
     assert nowhere.status == 401
@@ -259,7 +259,7 @@ def test_strangers_cannot_tell_pages_from_nothing(method: str) -> None:
 def test_only_what_a_route_allows_comes_from_other_sites(caller: str, status: int) -> None:
     """A form of EAGLE's page may post where the route says so, in a tab; scripts and frames may not."""
     route = Route(method="POST", path="/thing", handler=lambda _: None, summary="x", public=True, cross_site=True)
-    app = make_app([route], Guard(token=TOKEN), Limits())
+    app = make_app([route], AccessRules(token=TOKEN), Limits())
 
     assert _status(app, "POST", _headers("localhost", caller, "none", "POST")) == status
     assert _status(app, "POST", _headers("evil.example", caller, "none", "POST")) == 421
@@ -270,18 +270,18 @@ def test_no_header_breaks_the_guard(host: str, origin: str, authorization: str, 
     """Whatever stands in the headers, a request is let in or refused with a status, and never lets in a stranger."""
     headers = {"Host": host, "Origin": origin, "Authorization": authorization, "Cookie": cookie}
     with pytest.raises(HttpError, match=r"host|token|signature|pages of") as refused:
-        Door(Guard(token=make_token(), secret=SECRET)).admit(headers, "GET", "/")
+        AccessControl(AccessRules(token=make_token(), secret=SECRET)).admit(headers, "GET", "/")
 
     assert refused.value.status in (401, 403, 421)
 
 
 def test_the_cookie_does_not_tell_the_token() -> None:
     """Who steals the cookie has not got the token, and cannot use the cookie as one."""
-    guard = Guard(token=TOKEN)
+    access = AccessRules(token=TOKEN)
 
     assert TOKEN not in cookie_value(TOKEN)
     with pytest.raises(HttpError, match="wrong"):
-        guard.check({"Host": "localhost", "Authorization": f"Bearer {cookie_value(TOKEN)}"})
+        access.check({"Host": "localhost", "Authorization": f"Bearer {cookie_value(TOKEN)}"})
 
 
 def test_servers_of_one_host_have_different_cookies() -> None:
@@ -392,7 +392,7 @@ def test_only_the_manager_that_was_asked_can_tell_the_time() -> None:
 
 def test_a_body_that_was_not_signed_is_refused() -> None:
     """The body is compared with the hash in the signature."""
-    with serve(_everything(), guard=Guard(token=TOKEN, secret=SECRET)) as server:
+    with serve(_everything(), access=AccessRules(token=TOKEN, secret=SECRET)) as server:
         host = f"127.0.0.1:{server.port}"
 
         def signed(body: bytes) -> dict[str, str]:
@@ -408,7 +408,7 @@ def test_a_server_without_a_cluster_key_takes_no_signatures() -> None:
     headers = {"Host": "localhost", "Authorization": Signer(SECRET).sign("GET", "localhost", "/", "")}
 
     with pytest.raises(HttpError, match="no cluster key"):
-        Door(Guard(token=TOKEN)).admit(headers, "GET", "/")
+        AccessControl(AccessRules(token=TOKEN)).admit(headers, "GET", "/")
 
 
 # Token files.

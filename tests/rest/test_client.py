@@ -32,19 +32,19 @@ from dropflow.graph.codec import dump
 from dropflow.graph.interchange import write_pg
 from dropflow.graph.slicing import dump_slice, slice_by_place
 from dropflow.problems import Problem, Severity
-from dropflow.rest.auth import Guard
+from dropflow.rest.auth import AccessRules
 from dropflow.rest.client import Client
-from dropflow.rest.failures import from_body, status_of, to_body
-from dropflow.rest.kit import Answer, Limits, Route, Streams, make_app
+from dropflow.rest.error_body import from_body, status_of, to_body
+from dropflow.rest.kit import Limits, Response, Route, StreamSlots, make_app
 from dropflow.rest.schema import DropQuery, SubmitQuery
-from dropflow.rest.server import Server
-from dropflow.rest.transport import Request, Transport
+from dropflow.rest.server import RestServer
+from dropflow.rest.transport import ClientRequest, Transport
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.manager import FakeManager, made_up
 from dropflow.testing.serving import serve
 from dropflow.testing.shapes import fan
 from managers.deployment import Deployment, Place
-from managers.routes.native import native_routes
+from managers.routes.api_v1 import api_v1_routes
 
 SECRET = b"s" * 40
 TOKEN = "a-token"  # noqa: S105 - guards nothing
@@ -57,15 +57,17 @@ def manager() -> FakeManager:
 
 
 @pytest.fixture
-def server(manager: FakeManager) -> Iterator[Server]:
+def server(manager: FakeManager) -> Iterator[RestServer]:
     """The manager, served for real."""
-    streams = Streams(8)
-    with serve(native_routes(manager, streams), guard=Guard(token=TOKEN, secret=SECRET), streams=streams) as found:
+    streams = StreamSlots(8)
+    with serve(
+        api_v1_routes(manager, streams), access=AccessRules(token=TOKEN, secret=SECRET), streams=streams
+    ) as found:
         yield found
 
 
 @pytest.fixture
-def client(server: Server) -> Iterator[Client]:
+def client(server: RestServer) -> Iterator[Client]:
     """A client with the token."""
     with Client(server.url, token=TOKEN, timeout=20) as found:
         yield found
@@ -188,7 +190,7 @@ def test_events_end_with_the_session(client: Client, manager: FakeManager) -> No
     )
 
 
-def test_an_event_stream_that_breaks_off_is_an_error(client: Client, server: Server) -> None:
+def test_an_event_stream_that_breaks_off_is_an_error(client: Client, server: RestServer) -> None:
     """A server that closes in the middle of a session has not told its end."""
     pictures = client.events("running")
     next(pictures)
@@ -274,9 +276,9 @@ def test_no_name_escapes(client: Client, name: str) -> None:
 
 def test_graphs_beyond_the_limit_are_refused(manager: FakeManager) -> None:
     """The number of drops is bounded, whatever the size of the body."""
-    streams = Streams(2)
+    streams = StreamSlots(2)
     with (
-        serve(native_routes(manager, streams, limits=Limits(drops=10)), streams=streams) as server,
+        serve(api_v1_routes(manager, streams, limits=Limits(drops=10)), streams=streams) as server,
         Client(server.url) as client,
         pytest.raises(HttpError, match="too many drops") as found,
     ):
@@ -288,7 +290,7 @@ def test_graphs_beyond_the_limit_are_refused(manager: FakeManager) -> None:
 # Who asks.
 
 
-def test_managers_enter_by_signature(server: Server) -> None:
+def test_managers_enter_by_signature(server: RestServer) -> None:
     """The cluster key is as good as the token, for bodies too; another key is not."""
     with Client(server.url, secret=SECRET) as client:
         assert client.info().name == "island-1"
@@ -298,7 +300,7 @@ def test_managers_enter_by_signature(server: Server) -> None:
         stranger.info()
 
 
-def test_clocks_that_differ_keep_nobody_out(server: Server) -> None:
+def test_clocks_that_differ_keep_nobody_out(server: RestServer) -> None:
     """The first request learns the time of the manager, whatever it is; all kinds of requests are signed by that."""
     with Client(server.url, secret=SECRET, clock=VirtualClock(1.0)) as client:
         assert client.submit(fan(2000), SubmitQuery(session="late")).session == "late"
@@ -312,7 +314,7 @@ def test_clocks_that_differ_keep_nobody_out(server: Server) -> None:
         stranger.info()
 
 
-def test_readiness_needs_no_token(server: Server) -> None:
+def test_readiness_needs_no_token(server: RestServer) -> None:
     """And is False where nobody listens."""
     with Client(server.url) as client:
         assert client.ready()
@@ -381,12 +383,14 @@ def test_silence_ends_in_time() -> None:
 
 def test_a_connection_that_died_between_requests_is_made_anew(manager: FakeManager) -> None:
     """A restarted server on the same port is reached without an error."""
-    routes = native_routes(manager, Streams(2))
+    routes = api_v1_routes(manager, StreamSlots(2))
     with serve(routes) as first, Client(first.url) as client:
         client.info()
         first.close()
-        streams = Streams(2)
-        second = Server(make_app(routes, Guard(token=None), Limits()), streams=streams, stream_limit=2, port=first.port)
+        streams = StreamSlots(2)
+        second = RestServer(
+            make_app(routes, AccessRules(token=None), Limits()), streams=streams, stream_limit=2, port=first.port
+        )
         second.start()
         assert client.info() == manager.info()
         second.close()
@@ -399,8 +403,8 @@ def test_a_download_that_is_cut_off_is_an_error() -> None:
         yield b"x" * 10
         raise RuntimeError
 
-    def handler(_: object) -> Answer:
-        return Answer(body=chunks(), content_type="text/plain", headers=(("Content-Length", "20"),))
+    def handler(_: object) -> Response:
+        return Response(body=chunks(), content_type="text/plain", headers=(("Content-Length", "20"),))
 
     route = Route(
         method="GET", path="/api/v1/sessions/{session}/journal", handler=handler, summary="breaks in the middle"
@@ -424,14 +428,19 @@ def test_large_bodies_are_packed_for_other_hosts_only() -> None:
     """On loopback packing costs more than it saves."""
     body = [bytes(200_000)]
     for host, packed in (("http://192.0.2.1:1", True), ("http://127.0.0.1:1", False)):
-        sent, headers = Transport(host, token=None, secret=None, timeout=1)._packed(Request("POST", "/", body=body))
+        sent, headers = Transport(host, token=None, secret=None, timeout=1)._packed(
+            ClientRequest("POST", "/", body=body)
+        )
         assert ("Content-Encoding" in headers) is packed
         assert int(headers["Content-Length"]) == sum(map(len, sent))
 
 
 def test_threads_that_come_and_go_leave_no_connections(manager: FakeManager) -> None:
     """Connections are shared by all threads of a client, and those beyond a few are closed after use."""
-    with serve(native_routes(manager, Streams(2)), limits=Limits(streams=20)) as server, Client(server.url) as client:
+    with (
+        serve(api_v1_routes(manager, StreamSlots(2)), limits=Limits(streams=20)) as server,
+        Client(server.url) as client,
+    ):
         for _ in range(3):
             threads = [threading.Thread(target=client.info) for _ in range(20)]
             for thread in threads:
@@ -444,11 +453,11 @@ def test_threads_that_come_and_go_leave_no_connections(manager: FakeManager) -> 
         assert client.info() == manager.info()
 
 
-def test_a_refusal_before_the_body_was_sent_is_told(server: Server) -> None:
+def test_a_refusal_before_the_body_was_sent_is_told(server: RestServer) -> None:
     """The server reads no more of a body that it refuses; the caller learns why, not that the connection broke."""
     transport = Transport(server.url, token="wrong", secret=None, timeout=20)  # noqa: S106 - guards nothing
     for _ in range(3):
         with pytest.raises(HttpError, match="the token is wrong") as refused:
-            transport.ask(Request("POST", "/api/v1/sessions", body=[bytes(1_000_000)] * 50))
+            transport.ask(ClientRequest("POST", "/api/v1/sessions", body=[bytes(1_000_000)] * 50))
         assert refused.value.status == 401
     transport.close()

@@ -11,12 +11,12 @@ from contextlib import ExitStack, closing, suppress
 import pytest
 
 from dropflow.errors import HttpError
-from dropflow.rest.auth import Guard, cookie_value
+from dropflow.rest.auth import AccessRules, cookie_value
 from dropflow.rest.budget import Budget
-from dropflow.rest.crowd import Crowd
-from dropflow.rest.kit import Answer, Call, Limits, Route, make_app
-from dropflow.rest.server import Server
-from dropflow.rest.turning import Serving
+from dropflow.rest.connection_limits import ConnectionLimits
+from dropflow.rest.kit import Limits, Request, Response, Route, make_app
+from dropflow.rest.server import RestServer
+from dropflow.rest.waitress_server import WaitressServer
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.serving import ask, serve
 
@@ -26,8 +26,8 @@ MEGABYTE = 2**20
 LIMIT = 8 * MEGABYTE
 
 
-def _echo(call: Call) -> Answer:
-    return Answer(body=str(len(call.body)).encode())
+def _echo(call: Request) -> Response:
+    return Response(body=str(len(call.body)).encode())
 
 
 ROUTES = [
@@ -39,17 +39,17 @@ ROUTES = [
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server() -> Iterator[RestServer]:
     """A server with a token, which takes bodies of 8 MB."""
-    with serve(ROUTES, guard=Guard(token=TOKEN), limits=Limits(body=LIMIT, streams=4)) as found:
+    with serve(ROUTES, access=AccessRules(token=TOKEN), limits=Limits(body=LIMIT, streams=4)) as found:
         yield found
 
 
-def _connected(server: Server) -> socket.socket:
+def _connected(server: RestServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=20)
 
 
-def _sent(server: Server, *lines: str, body: bytes = b"", host: str = "localhost") -> bytes:
+def _sent(server: RestServer, *lines: str, body: bytes = b"", host: str = "localhost") -> bytes:
     """All that the server answers to these lines and body, until it closes the connection."""
     with _connected(server) as connection:
         connection.sendall("\r\n".join([lines[0], f"Host: {host}", *lines[1:], "", ""]).encode("latin-1") + body)
@@ -93,7 +93,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("lines", "status"), REFUSED.values(), ids=REFUSED)
-def test_a_refusal_needs_the_head_alone(server: Server, lines: list[str], status: int) -> None:
+def test_a_refusal_needs_the_head_alone(server: RestServer, lines: list[str], status: int) -> None:
     """No byte of the body is sent, and the answer comes, once, without a "100 Continue"; the connection ends."""
     answer = _sent(server, *lines)
 
@@ -114,7 +114,9 @@ def test_a_refusal_needs_the_head_alone(server: Server, lines: list[str], status
         (["GET /thing HTTP/1.1", "X: " + "x" * 65536], 431),
     ],
 )
-def test_odd_heads_are_refused(server: Server, caplog: pytest.LogCaptureFixture, lines: list[str], status: int) -> None:
+def test_odd_heads_are_refused(
+    server: RestServer, caplog: pytest.LogCaptureFixture, lines: list[str], status: int
+) -> None:
     """In words, and without an error in the log."""
     answer = _sent(server, *lines, *(["Connection: close"] if status == 415 else []), body=b"x")
 
@@ -123,7 +125,7 @@ def test_odd_heads_are_refused(server: Server, caplog: pytest.LogCaptureFixture,
 
 
 @pytest.mark.parametrize("kind", [HUGE, CHUNKED])
-def test_the_body_of_a_stranger_is_not_read(server: Server, kind: str) -> None:
+def test_the_body_of_a_stranger_is_not_read(server: RestServer, kind: str) -> None:
     """Of a gigabyte no more is taken than the buffers of two sockets hold; the refusal arrives all the same."""
     piece = b"f0000\r\n" + bytes(0xF0000) + b"\r\n"
     sent = 0
@@ -141,7 +143,7 @@ def test_the_body_of_a_stranger_is_not_read(server: Server, kind: str) -> None:
     assert answer.startswith(b"HTTP/1.1 401")
 
 
-def test_what_follows_a_refused_head_is_no_request(server: Server) -> None:
+def test_what_follows_a_refused_head_is_no_request(server: RestServer) -> None:
     """A body that looks like a request is not answered, wherever the pieces end."""
     inner = f"GET /thing HTTP/1.1\r\nHost: localhost\r\n{BEARER}\r\n\r\n".encode()
     for lines in (["POST /thing HTTP/1.1", HUGE], ["POST /thing HTTP/1.1", CHUNKED]):
@@ -149,7 +151,7 @@ def test_what_follows_a_refused_head_is_no_request(server: Server) -> None:
             assert _sent(server, *lines, body=body).count(b"HTTP/1.1 ") == 1
 
 
-def test_requests_before_a_refused_one_are_answered(server: Server) -> None:
+def test_requests_before_a_refused_one_are_answered(server: RestServer) -> None:
     """In their order, over one connection."""
     first = f"GET /thing HTTP/1.1\r\nHost: localhost\r\n{BEARER}\r\n\r\n"
     second = f"POST /thing HTTP/1.1\r\nHost: localhost\r\n{HUGE}\r\n\r\n"
@@ -160,7 +162,7 @@ def test_requests_before_a_refused_one_are_answered(server: Server) -> None:
     assert [part.split()[0] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200", b"401"]
 
 
-def test_a_small_refused_body_keeps_the_connection(server: Server) -> None:
+def test_a_small_refused_body_keeps_the_connection(server: RestServer) -> None:
     """A form without a login costs no new connection."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     for _ in range(3):
@@ -172,7 +174,7 @@ def test_a_small_refused_body_keeps_the_connection(server: Server) -> None:
     connection.close()
 
 
-def test_a_body_that_is_welcome_is_asked_for(server: Server) -> None:
+def test_a_body_that_is_welcome_is_asked_for(server: RestServer) -> None:
     """The server says "100 Continue" to who expects it, and then takes the body."""
     head = f"POST /thing HTTP/1.1\r\nHost: localhost\r\n{BEARER}\r\nConnection: close\r\nExpect: 100-continue\r\n"
     for size in (100_000, 10, 0):
@@ -200,7 +202,7 @@ ENDED = {
 
 
 @pytest.mark.parametrize(("body", "status"), ENDED.values(), ids=ENDED)
-def test_a_chunked_body_is_bounded_while_it_comes(server: Server, body: bytes, status: int) -> None:
+def test_a_chunked_body_is_bounded_while_it_comes(server: RestServer, body: bytes, status: int) -> None:
     """Its length is not known before; the parts between the chunks are bounded too."""
     answer = _sent(server, "POST /public HTTP/1.1", CHUNKED, "Connection: close", body=body)
 
@@ -218,7 +220,7 @@ class _Held:
         self.end = threading.Event()
 
     def routes(self) -> list[Route]:
-        def hold(_: Call) -> None:
+        def hold(_: Request) -> None:
             self.begun.release()
             assert self.end.wait(60)
 
@@ -235,7 +237,7 @@ def test_bodies_share_a_budget_once_they_are_unpacked() -> None:
     bomb, packed = gzip.compress(bytes(3 * MEGABYTE)), {"Content-Encoding": "gzip"}
     known = packed | {"Authorization": f"Bearer {TOKEN}"}
     found: list[int] = []
-    with serve(held.routes(), guard=Guard(token=TOKEN), limits=limits) as server:
+    with serve(held.routes(), access=AccessRules(token=TOKEN), limits=limits) as server:
 
         def post(path: str, headers: dict[str, str]) -> threading.Thread:
             def send() -> None:
@@ -265,7 +267,7 @@ def test_bodies_share_a_budget_while_they_are_received() -> None:
     """Uploads that are never finished do not pile up: the one that would be too much is refused."""
     limits = Limits(body=4 * MEGABYTE, together=8 * MEGABYTE, streams=4)
     head = f"POST /public HTTP/1.1\r\nHost: localhost\r\nContent-Length: {3 * MEGABYTE}\r\n\r\n".encode()
-    with serve(ROUTES, guard=Guard(token=TOKEN), limits=limits) as server, ExitStack() as stack:
+    with serve(ROUTES, access=AccessRules(token=TOKEN), limits=limits) as server, ExitStack() as stack:
         both = [stack.enter_context(_connected(server)) for _ in range(2)]
         for each in both:
             with suppress(ConnectionResetError, BrokenPipeError):  # it may be refused while it is being sent
@@ -283,7 +285,7 @@ def test_bodies_share_a_budget_while_they_are_received() -> None:
     assert b"\nRetry-After: 5" in told
 
 
-def _upload(server: Server, request: bytes) -> bytes:
+def _upload(server: RestServer, request: bytes) -> bytes:
     """Return the first bytes of the answer to a request on a connection of its own; none if that is reset."""
     with _connected(server) as connection, suppress(ConnectionResetError, BrokenPipeError):
         connection.sendall(request)
@@ -313,13 +315,17 @@ def test_a_budget_gives_back_what_was_taken() -> None:
 class _Turned:
     """A server whose loop the test turns, on a clock that the test moves."""
 
-    def __init__(self, stack: ExitStack, crowd: Crowd, handler: Callable[[Call], object] = _echo) -> None:
+    def __init__(
+        self, stack: ExitStack, limits: ConnectionLimits, handler: Callable[[Request], object] = _echo
+    ) -> None:
         self.clock = VirtualClock()
         route = Route(method="GET", path="/thing", handler=handler, summary="x", public=True)
-        app = make_app([route], Guard(token=TOKEN), Limits())
+        app = make_app([route], AccessRules(token=TOKEN), Limits())
         listening = socket.create_server(("127.0.0.1", 0))
         self.port = listening.getsockname()[1]
-        self.serving = Serving.on(listening, app, judge=app.judge, most=2, crowd=crowd, clock=self.clock)
+        self.serving = WaitressServer.on(
+            listening, app, check_head=app.check_head, most=2, limits=limits, clock=self.clock
+        )
         self._stack = stack
         stack.callback(self._end)
 
@@ -355,7 +361,7 @@ def stack() -> Iterator[ExitStack]:
 
 def test_idle_connections_beyond_the_bound_are_closed_oldest_first(stack: ExitStack) -> None:
     """However many come from one address, the newest is served."""
-    turned = _Turned(stack, Crowd(most=100, per_address=8))
+    turned = _Turned(stack, ConnectionLimits(most=100, per_address=8))
     idle = []
     for _ in range(30):
         idle.append(turned.connect())
@@ -373,7 +379,7 @@ def test_idle_connections_beyond_the_bound_are_closed_oldest_first(stack: ExitSt
 
 def test_a_head_has_a_time_limit(stack: ExitStack) -> None:
     """Also one that comes byte by byte, which never stands still."""
-    turned = _Turned(stack, Crowd(head=15))
+    turned = _Turned(stack, ConnectionLimits(head=15))
     silent, slow = turned.connect(), turned.connect(b"GET /thing HTTP/1.1\r\n")
     for _ in range(14):
         slow.sendall(b"X")
@@ -391,11 +397,11 @@ def test_a_request_that_runs_has_none(stack: ExitStack) -> None:
     """An answer takes as long as it takes; the connection is kept for a while after it."""
     begun, end = threading.Event(), threading.Event()
 
-    def hold(_: Call) -> None:
+    def hold(_: Request) -> None:
         begun.set()
         assert end.wait(60)
 
-    turned = _Turned(stack, Crowd(), hold)
+    turned = _Turned(stack, ConnectionLimits(), hold)
     connection = turned.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert begun.wait(20)
     turned.wait(100_000)
@@ -416,7 +422,7 @@ def test_an_answer_that_is_not_read_is_not_kept_for_ever(stack: ExitStack) -> No
     """Its thread is free again, and what it makes the answer from is closed."""
     ended = threading.Event()
 
-    def endless(_: Call) -> Answer:
+    def endless(_: Request) -> Response:
         def chunks() -> Iterator[bytes]:
             try:
                 while True:
@@ -424,9 +430,9 @@ def test_an_answer_that_is_not_read_is_not_kept_for_ever(stack: ExitStack) -> No
             finally:
                 ended.set()
 
-        return Answer(body=chunks())
+        return Response(body=chunks())
 
-    turned = _Turned(stack, Crowd(still=60), endless)
+    turned = _Turned(stack, ConnectionLimits(still=60), endless)
     connection = turned.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
     channel = next(iter(turned.serving.active_channels.values()))
     while channel.total_outbufs_len < 2 * MEGABYTE:

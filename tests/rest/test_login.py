@@ -7,34 +7,34 @@ from urllib.parse import urlencode
 
 import pytest
 
-from dropflow.rest.auth import Guard, page_key
-from dropflow.rest.kit import Call, Route
+from dropflow.rest.auth import AccessRules, page_key
+from dropflow.rest.kit import Request, Route
 from dropflow.rest.login import login_routes
 from dropflow.rest.posted_form import FORM
-from dropflow.rest.server import Server
-from dropflow.testing.serving import Reply, ask, serve
+from dropflow.rest.server import RestServer
+from dropflow.testing.serving import ReceivedResponse, ask, serve
 
 TOKEN = "a-token"  # noqa: S105 - guards nothing
 
 
-def _page(_: Call) -> None:
+def _page(_: Request) -> None:
     """Nothing to tell."""
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server() -> Iterator[RestServer]:
     """A page behind a token, and the way in."""
-    guard = Guard(token=TOKEN)
+    access = AccessRules(token=TOKEN)
     page = Route(method="GET", path="/page", handler=_page, summary="a page")
-    with serve([page, *login_routes(guard)], guard=guard) as found:
+    with serve([page, *login_routes(access)], access=access) as found:
         yield found
 
 
-def _login(server: Server, **fields: str) -> Reply:
+def _login(server: RestServer, **fields: str) -> ReceivedResponse:
     return ask(server.url, "POST", "/login", body=json.dumps(fields).encode())
 
 
-def test_the_token_becomes_a_cookie_that_lets_in(server: Server) -> None:
+def test_the_token_becomes_a_cookie_that_lets_in(server: RestServer) -> None:
     """HttpOnly and SameSite=Lax, since links of other sites may lead in; neither cookie nor key tells the token."""
     reply = _login(server, token=TOKEN, next="/page")
     cookie = SimpleCookie(reply.headers["Set-Cookie"])
@@ -47,7 +47,7 @@ def test_the_token_becomes_a_cookie_that_lets_in(server: Server) -> None:
     assert ask(server.url, "GET", "/page", headers={"Cookie": f"{name}={morsel.value}"}).status == 200
 
 
-def test_the_form_works_without_a_script(server: Server) -> None:
+def test_the_form_works_without_a_script(server: RestServer) -> None:
     """As a browser posts it."""
     headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": server.url}
     reply = ask(server.url, "POST", "/login", headers=headers, body=f"token=+{TOKEN}+&next=%2Fpage".encode())
@@ -56,7 +56,7 @@ def test_the_form_works_without_a_script(server: Server) -> None:
 
 
 @pytest.mark.parametrize("body", [b'{"token": "wrong"}', b'{"token": ""}'])
-def test_a_wrong_token_is_refused(server: Server, body: bytes) -> None:
+def test_a_wrong_token_is_refused(server: RestServer, body: bytes) -> None:
     """Without a cookie."""
     reply = ask(server.url, "POST", "/login", body=body)
 
@@ -65,12 +65,12 @@ def test_a_wrong_token_is_refused(server: Server, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"token": 1}', b"\xff", b"x" * 70_000])
-def test_what_is_no_login_is_refused(server: Server, body: bytes) -> None:
+def test_what_is_no_login_is_refused(server: RestServer, body: bytes) -> None:
     """Whatever it is, and however large."""
     assert ask(server.url, "POST", "/login", body=body).status in (400, 413)
 
 
-def test_another_site_cannot_log_a_browser_in(server: Server) -> None:
+def test_another_site_cannot_log_a_browser_in(server: RestServer) -> None:
     """Login is same-origin too."""
     headers = {"Origin": "https://evil.example"}
 
@@ -81,7 +81,7 @@ def test_another_site_cannot_log_a_browser_in(server: Server) -> None:
     "target",
     ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "", "/a\r\nX: y", "/ü"],
 )
-def test_a_login_leads_nowhere_else(server: Server, target: str) -> None:
+def test_a_login_leads_nowhere_else(server: RestServer, target: str) -> None:
     """Only to a page of this server."""
     form = urlencode({"token": TOKEN, "next": target}).encode()
     posted = ask(server.url, "POST", "/login", headers={"Content-Type": FORM}, body=form)
@@ -90,7 +90,7 @@ def test_a_login_leads_nowhere_else(server: Server, target: str) -> None:
     assert posted.headers["Location"] == "/"
 
 
-def test_people_without_a_token_are_sent_to_the_login(server: Server) -> None:
+def test_people_without_a_token_are_sent_to_the_login(server: RestServer) -> None:
     """And come back to where they wanted; programs are refused."""
     reply = ask(server.url, "GET", "/page?x=1", headers={"Accept": "text/html"})
     page = ask(server.url, "GET", reply.headers["Location"])
@@ -100,7 +100,7 @@ def test_people_without_a_token_are_sent_to_the_login(server: Server) -> None:
     assert ask(server.url, "GET", "/page").status == 401
 
 
-def test_the_login_page_brings_all_that_it_needs(server: Server) -> None:
+def test_the_login_page_brings_all_that_it_needs(server: RestServer) -> None:
     """Without a token, from this server only, and with nothing of the caller's as markup."""
     page = ask(server.url, "GET", '/login?next=/"><script>')
     script, style = ask(server.url, "GET", "/login.js"), ask(server.url, "GET", "/login.css")
@@ -111,7 +111,7 @@ def test_the_login_page_brings_all_that_it_needs(server: Server) -> None:
     assert b"https://" not in page.body + script.body + style.body
 
 
-def test_logout_takes_the_cookie_back(server: Server) -> None:
+def test_logout_takes_the_cookie_back(server: RestServer) -> None:
     """And the page key; no page of another site can log somebody out."""
     assert ask(server.url, "GET", "/logout").status in (401, 405)
     assert ask(server.url, "POST", "/logout", headers={"Origin": "https://evil.example"}).status == 403
@@ -124,8 +124,8 @@ def test_logout_takes_the_cookie_back(server: Server) -> None:
 
 def test_a_server_without_a_token_has_nothing_to_ask() -> None:
     """The login leads on at once."""
-    guard = Guard(token=None)
-    with serve(login_routes(guard), guard=guard) as server:
+    access = AccessRules(token=None)
+    with serve(login_routes(access), access=access) as server:
         reply = _login(server, token="", next="/page")
 
     assert (reply.status, reply.json) == (200, {"ok": True, "key": "", "next": "/page"})

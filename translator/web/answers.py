@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dropflow.rest.kit import Answer
+from dropflow.rest.kit import Response
 
 __all__ = ["page_answer", "redirect"]
 
@@ -10,11 +10,11 @@ __all__ = ["page_answer", "redirect"]
 _REFERRER = ("Referrer-Policy", "same-origin")
 
 
-def page_answer(page: str, *, managers: Sequence[str] = (), status: int = 200) -> Answer:
+def page_answer(page: str, *, managers: Sequence[str] = (), status: int = 200) -> Response:
     """A page of HTML, whose forms may lead on to `managers`: browsers check where a posted form redirects to."""
     goals = " ".join(("'self'", *managers))
     policy = f"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action {goals}; object-src 'none'"
-    return Answer(
+    return Response(
         body=page,
         content_type="text/html; charset=utf-8",
         status=status,
@@ -22,6 +22,6 @@ def page_answer(page: str, *, managers: Sequence[str] = (), status: int = 200) -
     )
 
 
-def redirect(address: str) -> Answer:
+def redirect(address: str) -> Response:
     """Go on at `address`, with GET whatever this request was (303)."""
-    return Answer(status=303, content_type="text/html; charset=utf-8", headers=(_REFERRER, ("Location", address)))
+    return Response(status=303, content_type="text/html; charset=utf-8", headers=(_REFERRER, ("Location", address)))

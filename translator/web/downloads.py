@@ -4,36 +4,36 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dropflow.errors import GoneError
-from dropflow.rest.disposition import attachment
-from dropflow.rest.kit import Answer
+from dropflow.rest.content_disposition import attachment
+from dropflow.rest.kit import Response
 from translator.web.service import TranslatorService
 
 __all__ = ["dfg_file", "pg_json", "source_file"]
 
 
-def dfg_file(service: TranslatorService, identity: str) -> Answer:
+def dfg_file(service: TranslatorService, identity: str) -> Response:
     """The physical graph as a ``.dfg`` container. Raises as `TranslatorService.graph`."""
     path = service.graph(identity)
     name = service.get(identity).name
-    return Answer(
+    return Response(
         body=_opened(path),
         content_type="application/octet-stream",
         headers=(attachment(f"{name}.dfg"),),
     )
 
 
-def pg_json(service: TranslatorService, identity: str) -> Answer:
+def pg_json(service: TranslatorService, identity: str) -> Response:
     """The physical graph in DALiuGE's JSON, streamed. Raises as `TranslatorService.export`."""
     name = service.get(identity).name
-    return Answer(body=service.export(identity), headers=(attachment(f"{name}.pg.json"),))
+    return Response(body=service.export(identity), headers=(attachment(f"{name}.pg.json"),))
 
 
-def source_file(service: TranslatorService, identity: str) -> Answer:
+def source_file(service: TranslatorService, identity: str) -> Response:
     """What was translated, byte for byte. Raises as `TranslatorService.source`."""
     path = service.source(identity)
     name = service.get(identity).name
     # Never a type that a browser would show: the content is anybody's.
-    return Answer(body=_opened(path), content_type="application/octet-stream", headers=(attachment(f"{name}.graph"),))
+    return Response(body=_opened(path), content_type="application/octet-stream", headers=(attachment(f"{name}.graph"),))
 
 
 def _opened(path: Path) -> BinaryIO:

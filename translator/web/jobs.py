@@ -16,14 +16,14 @@ import msgspec
 from dropflow.errors import GoneError, HttpError, WorkerDiedError, WorldError
 from translator.web.export import ExportOrder
 
-__all__ = ["Jobs"]
+__all__ = ["TranslationQueue"]
 
 _LOG = logging.getLogger("dropflow.translator")
 _CHUNK = 256 * 1024
 _TAIL = 2000
 
 
-class Jobs:
+class TranslationQueue:
     """Runs `translator.web.worker` for one folder after the other.
 
     Parameters

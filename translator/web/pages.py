@@ -14,8 +14,8 @@ import msgspec
 from dropflow.errors import BadGraphError, DropflowError, HttpError, UsageError
 from dropflow.ids import SESSION_NAME_HINT
 from dropflow.problems import Problem
-from dropflow.rest.failures import status_of
-from dropflow.rest.kit import Answer, Call, Route
+from dropflow.rest.error_body import status_of
+from dropflow.rest.kit import Request, Response, Route
 from translator.partition.registry import ALGORITHMS
 from translator.web.answers import page_answer, redirect
 from translator.web.downloads import dfg_file, pg_json, source_file
@@ -43,13 +43,13 @@ class _ShowQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 def page_routes(service: TranslatorService) -> list[Route]:
     """The pages of `service`."""
-    desk = _Desk(service)
+    handlers = _PageHandlers(service)
     one = "/translations/{translation}"
 
     def page(
         method: str,
         path: str,
-        handler: Callable[[Call], object],
+        handler: Callable[[Request], object],
         summary: str,
         *,
         public: bool = True,
@@ -73,22 +73,22 @@ def page_routes(service: TranslatorService) -> list[Route]:
     changing: dict[str, Any] = {"public": False, "form": True, "limit": _LONGEST_FORM}
 
     return [
-        page("GET", "/", desk.start, "A form to translate a graph."),
+        page("GET", "/", handlers.start, "A form to translate a graph."),
         page("GET", "/gen_pgt", lambda _: redirect("/"), "To the form: EAGLE posts."),
-        page("POST", "/gen_pgt", desk.eagle, "Translate the graph that EAGLE posts.", cross_site=True, **graph),
-        page("GET", "/translations", desk.every, "All translations.", public=False),
-        page("POST", "/translations", desk.upload, "Translate an uploaded graph.", **graph),
+        page("POST", "/gen_pgt", handlers.eagle, "Translate the graph that EAGLE posts.", cross_site=True, **graph),
+        page("GET", "/translations", handlers.every, "All translations.", public=False),
+        page("POST", "/translations", handlers.upload, "Translate an uploaded graph.", **graph),
         # Before the page, whose variable would match it too.
-        page("GET", f"{one}.json", desk.twin, "As JSON.", gives="application/json"),
-        page("GET", one, desk.show, "What became of a graph.", query=_ShowQuery),
-        page("GET", f"{one}/graph.dfg", desk.dfg, "Download.", gives="application/octet-stream"),
-        page("GET", f"{one}/pg.json", desk.pg, "Download.", gives="application/json"),
-        page("GET", f"{one}/source", desk.source, "Download.", gives="application/octet-stream"),
+        page("GET", f"{one}.json", handlers.twin, "As JSON.", gives="application/json"),
+        page("GET", one, handlers.show, "What became of a graph.", query=_ShowQuery),
+        page("GET", f"{one}/graph.dfg", handlers.dfg, "Download.", gives="application/octet-stream"),
+        page("GET", f"{one}/pg.json", handlers.pg, "Download.", gives="application/json"),
+        page("GET", f"{one}/source", handlers.source, "Download.", gives="application/octet-stream"),
         # Where the login leads back to, after a form was posted without its cookie.
-        *(page("GET", f"{one}/{what}", desk.back, "To its page.") for what in ("partition", "deploy", "delete")),
-        page("POST", f"{one}/partition", desk.partition, "Translate it again, partitioned in another way."),
-        page("POST", f"{one}/deploy", desk.deploy, "Start a session with it, and go there.", **changing),
-        page("POST", f"{one}/delete", desk.delete, "Stop and forget it.", **changing),
+        *(page("GET", f"{one}/{what}", handlers.back, "To its page.") for what in ("partition", "deploy", "delete")),
+        page("POST", f"{one}/partition", handlers.partition, "Translate it again, partitioned in another way."),
+        page("POST", f"{one}/deploy", handlers.deploy, "Start a session with it, and go there.", **changing),
+        page("POST", f"{one}/delete", handlers.delete, "Stop and forget it.", **changing),
     ]
 
 
@@ -96,25 +96,25 @@ def _address(info: TranslationInfo) -> str:
     return f"/translations/{info.id}"
 
 
-class _Desk:
+class _PageHandlers:
     """The handlers, and what they share."""
 
     def __init__(self, service: TranslatorService) -> None:
         self._service = service
         self._pages = Pages()
 
-    def start(self, _call: Call) -> Answer:
+    def start(self, _call: Request) -> Response:
         return page_answer(self._pages.render("start", algorithms=sorted(ALGORITHMS), limits=self._service.limits))
 
-    def every(self, _call: Call) -> Answer:
+    def every(self, _call: Request) -> Response:
         return page_answer(self._pages.render("list", translations=self._service.all()))
 
-    def eagle(self, call: Call) -> Answer:
+    def eagle(self, call: Request) -> Response:
         form = _form(call)
         source, query, notes = read_eagle(form)
         return redirect(_address(self._service.submit(source, query, notes=notes)))
 
-    def upload(self, call: Call) -> Answer:
+    def upload(self, call: Request) -> Response:
         form = _form(call)
         source, name = form.fields.get("graph", b""), form.files.get("graph", "")
         pasted = form.fields.get("text", b"")
@@ -133,11 +133,11 @@ class _Desk:
         )
         return redirect(_address(self._service.submit(source, query, notes=found)))
 
-    def show(self, call: Call) -> Answer:
+    def show(self, call: Request) -> Response:
         info = self._service.get(call.path["translation"], seconds=_PATIENCE)
         return self._shown(info, wanted=call.query.manager)
 
-    def _shown(self, info: TranslationInfo, *, wanted: str = "", refused: DropflowError | None = None) -> Answer:
+    def _shown(self, info: TranslationInfo, *, wanted: str = "", refused: DropflowError | None = None) -> Response:
         managers = self._service.deployer.managers
         page = self._pages.render(
             "translation",
@@ -153,22 +153,22 @@ class _Desk:
         )
         return page_answer(page, managers=managers, status=status_of(refused) if refused else 200)
 
-    def twin(self, call: Call) -> TranslationInfo:
+    def twin(self, call: Request) -> TranslationInfo:
         return self._service.get(call.path["translation"])
 
-    def dfg(self, call: Call) -> Answer:
+    def dfg(self, call: Request) -> Response:
         return dfg_file(self._service, call.path["translation"])
 
-    def pg(self, call: Call) -> Answer:
+    def pg(self, call: Request) -> Response:
         return pg_json(self._service, call.path["translation"])
 
-    def source(self, call: Call) -> Answer:
+    def source(self, call: Request) -> Response:
         return source_file(self._service, call.path["translation"])
 
-    def back(self, call: Call) -> Answer:
+    def back(self, call: Request) -> Response:
         return redirect(_address(self._service.get(call.path["translation"])))
 
-    def partition(self, call: Call) -> Answer:
+    def partition(self, call: Request) -> Response:
         form = _form(call)
         info = self._service.get(call.path["translation"])
         found: list[Problem] = []
@@ -181,7 +181,7 @@ class _Desk:
             return self._shown(info, refused=BadGraphError(found[0].text, hint=found[0].hint))
         return redirect(_address(self._service.partition(info.id, request)))
 
-    def deploy(self, call: Call) -> Answer:
+    def deploy(self, call: Request) -> Response:
         form = _form(call)
         info = self._service.get(call.path["translation"])
         try:
@@ -200,12 +200,12 @@ class _Desk:
         except DropflowError as error:
             return self._shown(info, refused=error)
 
-    def delete(self, call: Call) -> Answer:
+    def delete(self, call: Request) -> Response:
         self._service.delete(call.path["translation"])
         return redirect("/translations")
 
 
-def _form(call: Call) -> Form:
+def _form(call: Request) -> Form:
     return read_form(call.body, call.headers.get("Content-Type", ""))
 
 

@@ -7,21 +7,21 @@ from msgspec import Meta
 
 from dropflow.ids import SESSION_NAME
 from dropflow.problems import Problem
-from dropflow.rest.failures import ErrorBody
+from dropflow.rest.error_body import ErrorBody
 
 __all__ = [
     "DeployRequest",
     "Deployed",
-    "LinkCount",
-    "Measures",
-    "NodeCount",
-    "Order",
+    "PartitionMeasures",
     "RepartitionRequest",
-    "Report",
     "State",
     "TranslateQuery",
+    "TranslatedLink",
+    "TranslatedNode",
     "TranslationInfo",
     "TranslationList",
+    "TranslationOrder",
+    "TranslationReport",
     "TranslatorLimits",
     "WaitQuery",
 ]
@@ -140,7 +140,7 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class TranslationOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker is asked to do with the source beside this record.
 
     Attributes
@@ -165,7 +165,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     limits: TranslatorLimits = TranslatorLimits()
 
 
-class NodeCount(msgspec.Struct, frozen=True, kw_only=True):
+class TranslatedNode(msgspec.Struct, frozen=True, kw_only=True):
     """One logical node and how many drops it became; `shape` is that of its index space."""
 
     key: str
@@ -177,7 +177,7 @@ class NodeCount(msgspec.Struct, frozen=True, kw_only=True):
     shape: tuple[int, ...] = ()
 
 
-class LinkCount(msgspec.Struct, frozen=True, kw_only=True):
+class TranslatedLink(msgspec.Struct, frozen=True, kw_only=True):
     """One link between two logical nodes and how many edges it became."""
 
     source: str
@@ -187,7 +187,7 @@ class LinkCount(msgspec.Struct, frozen=True, kw_only=True):
     edges: int
 
 
-class Measures(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionMeasures(msgspec.Struct, frozen=True, kw_only=True):
     """How good the partition is; see `translator.partition.quality.Quality`."""
 
     algorithm: str
@@ -201,7 +201,7 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     part_drops: tuple[int, ...] = ()
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class TranslationReport(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a source.
 
     Attributes
@@ -242,9 +242,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     critical_path: float = 0.0
     bytes: int = 0
     digest: str = ""
-    nodes: tuple[NodeCount, ...] = ()
-    links: tuple[LinkCount, ...] = ()
-    measures: Measures | None = None
+    nodes: tuple[TranslatedNode, ...] = ()
+    links: tuple[TranslatedLink, ...] = ()
+    measures: PartitionMeasures | None = None
     seconds: dict[str, float] = {}
 
 
@@ -261,7 +261,7 @@ class TranslationInfo(msgspec.Struct, frozen=True, kw_only=True):
         Seconds since the epoch; 0 when it has not happened.
     algorithm, parts, imbalance
         As they were asked for.
-    report : Report or None
+    report : TranslationReport or None
         There once it has ended.
     """
 
@@ -274,7 +274,7 @@ class TranslationInfo(msgspec.Struct, frozen=True, kw_only=True):
     algorithm: str = "metis"
     parts: int = 1
     imbalance: float = 1.0
-    report: Report | None = None
+    report: TranslationReport | None = None
 
     @property
     def is_over(self) -> bool:

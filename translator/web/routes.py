@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dropflow import __version__
-from dropflow.rest import openapi
 from dropflow.rest.assets import STATIC, asset_routes
-from dropflow.rest.kit import Answer, Call, Route, Streams
+from dropflow.rest.kit import Request, Response, Route, StreamSlots
+from dropflow.rest.openapi import openapi_document
 from dropflow.rest.schema import ManagerInfo
-from translator.web.native import native_routes
-from translator.web.original import original_routes
+from translator.web.api_v1 import api_v1_routes
+from translator.web.daliuge import daliuge_routes
 from translator.web.pages import page_routes
 from translator.web.service import TranslatorService
 
@@ -18,22 +18,24 @@ __all__ = ["translator_routes"]
 _STATIC = Path(__file__).with_name("static")
 
 
-def translator_routes(service: TranslatorService, streams: Streams, *, info: Callable[[], ManagerInfo]) -> list[Route]:
+def translator_routes(
+    service: TranslatorService, streams: StreamSlots, *, info: Callable[[], ManagerInfo]
+) -> list[Route]:
     """The route table of a translator.
 
     Parameters
     ----------
     service : TranslatorService
         What does the work.
-    streams : Streams
+    streams : StreamSlots
         Places for requests that wait.
     info : callable
         What the translator says about itself.
     """
     routes = [
         *asset_routes(STATIC, _STATIC),
-        *native_routes(service),
-        *original_routes(service, streams),
+        *api_v1_routes(service),
+        *daliuge_routes(service, streams),
         *page_routes(service),
         Route(
             method="GET",
@@ -53,8 +55,8 @@ def translator_routes(service: TranslatorService, streams: Streams, *, info: Cal
         ),
     ]
 
-    def describe(_call: Call) -> Answer:
-        return Answer(body=openapi.document(routes, title="dropflow translator", version=__version__))
+    def describe(_call: Request) -> Response:
+        return Response(body=openapi_document(routes, title="dropflow translator", version=__version__))
 
     routes += [
         Route(method="GET", path=path, handler=describe, summary="This API, as OpenAPI.", public=True, tag="translator")

@@ -10,21 +10,21 @@ import msgspec
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, GoneError, NotFoundError, UsageError, WorldError
 from dropflow.problems import Problem
-from dropflow.rest.failures import from_body, to_body
-from translator.web.deploying import Deployer, ManagerClient
+from dropflow.rest.error_body import from_body, to_body
+from translator.web.deployer import Deployer, ManagerClient
 from translator.web.export import ExportOrder
-from translator.web.jobs import Jobs
+from translator.web.jobs import TranslationQueue
 from translator.web.records import (
     Deployed,
     DeployRequest,
-    Order,
     RepartitionRequest,
-    Report,
     TranslateQuery,
     TranslationInfo,
+    TranslationOrder,
+    TranslationReport,
     TranslatorLimits,
 )
-from translator.web.store import Store
+from translator.web.store import TranslationStore
 from translator.web.worker import GRAPH, ORDER, REPORT, SOURCE
 
 __all__ = ["TranslatorService"]
@@ -72,9 +72,9 @@ class TranslatorService:
         self.deployer = Deployer(managers, connect)
         self._clock: Clock = clock or SystemClock()
         self._change = threading.Condition()
-        self._store = Store(root, kept=self.limits.kept, kept_bytes=self.limits.kept_bytes)
+        self._store = TranslationStore(root, kept=self.limits.kept, kept_bytes=self.limits.kept_bytes)
         self._known = {identity: info for identity in self._store.ids() if (info := self._restored(identity))}
-        self._jobs = Jobs(
+        self._jobs = TranslationQueue(
             workers=self.limits.workers,
             waiting=self.limits.waiting,
             seconds=self.limits.seconds,
@@ -106,7 +106,7 @@ class TranslatorService:
         if not isinstance(source, Path) and not source.strip():
             raise UsageError("the graph is empty", hint="send the contents of a graph file")
         self._jobs.check_room()
-        order = Order(
+        order = TranslationOrder(
             name=_tidy(query.name) or "graph",
             created=self._clock.now(),
             algorithm=query.algorithm,
@@ -138,7 +138,7 @@ class TranslatorService:
         self._jobs.check_room()
         folder = self._store.path(identity)
         try:
-            order = msgspec.json.decode((folder / ORDER).read_bytes(), type=Order)
+            order = msgspec.json.decode((folder / ORDER).read_bytes(), type=TranslationOrder)
         except _UNREADABLE as error:
             raise GoneError("the translation was removed, or is damaged", hint="translate the graph again") from error
         changed = msgspec.structs.replace(
@@ -273,7 +273,7 @@ class TranslatorService:
         self._jobs.close()
         self._store.close()
 
-    def _enqueue(self, source: bytes | Path, order: Order) -> TranslationInfo:
+    def _enqueue(self, source: bytes | Path, order: TranslationOrder) -> TranslationInfo:
         try:
             identity = self._store.add(source, msgspec.json.encode(order), busy=self._busy())
         finally:
@@ -320,7 +320,7 @@ class TranslatorService:
                 del self._known[name]
             self._change.notify_all()
 
-    def _note(self, identity: str, report: Report) -> None:
+    def _note(self, identity: str, report: TranslationReport) -> None:
         """Write down a report that no worker wrote; where that is impossible, it lasts as long as this process."""
         unfinished = self._store.path(identity) / f"{REPORT}.part"
         try:
@@ -338,16 +338,16 @@ class TranslatorService:
             self._store.remove(identity)
             return None
         try:
-            order = msgspec.json.decode((folder / ORDER).read_bytes(), type=Order)
+            order = msgspec.json.decode((folder / ORDER).read_bytes(), type=TranslationOrder)
         except _UNREADABLE as error:
-            order = Order(name=identity, created=finished)
+            order = TranslationOrder(name=identity, created=finished)
             report = _report(folder, WorldError(f"its order cannot be read: {error}", where=str(folder)))
         else:
             report = _report(folder, None)
         return msgspec.structs.replace(_info(identity, order), state=report.state, report=report, finished=finished)
 
 
-def _info(identity: str, order: Order) -> TranslationInfo:
+def _info(identity: str, order: TranslationOrder) -> TranslationInfo:
     return TranslationInfo(
         id=identity,
         name=order.name,
@@ -360,13 +360,13 @@ def _info(identity: str, order: Order) -> TranslationInfo:
     )
 
 
-def _report(folder: Path, failure: WorldError | None) -> Report:
+def _report(folder: Path, failure: WorldError | None) -> TranslationReport:
     if failure is None:
         try:
-            return msgspec.json.decode((folder / REPORT).read_bytes(), type=Report)
+            return msgspec.json.decode((folder / REPORT).read_bytes(), type=TranslationReport)
         except _UNREADABLE as error:
             failure = WorldError(f"its report cannot be read: {error}", where=str(folder))
-    return Report(state="failed", error=to_body(failure))
+    return TranslationReport(state="failed", error=to_body(failure))
 
 
 def _tidy(name: str) -> str:

@@ -21,10 +21,10 @@ from typing import IO
 from dropflow.errors import ConflictError, GoneError, StorageError, UsageError
 from dropflow.private import private_directory
 
-__all__ = ["Store"]
+__all__ = ["TranslationStore"]
 
 
-class Store:
+class TranslationStore:
     """The folder of a translator.
 
     Parameters

@@ -24,14 +24,20 @@ from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.problems import Problem, Severity
-from dropflow.rest.failures import to_body
+from dropflow.rest.error_body import to_body
 from dropflow.standard_output import reserve
 from translator.estimate import estimate
 from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.partition.quality import judge
 from translator.partition.registry import check_partition, partition
 from translator.pipeline import Checked, examine, finish
-from translator.web.records import LinkCount, Measures, NodeCount, Order, Report
+from translator.web.records import (
+    PartitionMeasures,
+    TranslatedLink,
+    TranslatedNode,
+    TranslationOrder,
+    TranslationReport,
+)
 
 __all__ = ["GRAPH", "ORDER", "REPORT", "SOURCE", "carry_out", "leave_with_parent", "main", "restrict"]
 
@@ -44,7 +50,7 @@ def main(folder: Path) -> int:
     """Carry out the order in `folder`; 0 whenever there is a report, whatever it says."""
     reserve()  # before there are threads
     leave_with_parent()
-    order = msgspec.json.decode((folder / ORDER).read_bytes(), type=Order)
+    order = msgspec.json.decode((folder / ORDER).read_bytes(), type=TranslationOrder)
     restrict(order.limits.memory, order.limits.seconds)
     stages = _Stages()
     try:
@@ -53,7 +59,7 @@ def main(folder: Path) -> int:
         limit = order.limits.memory // (1024 * 1024)
         text = f"the translation needs more than the {limit:,} MB of memory that one may take here"
         hint = "make the graph smaller, or start the translator with a higher limit"
-        report = Report(state="failed", error=to_body(WorldError(text, where=order.name, hint=hint)))
+        report = TranslationReport(state="failed", error=to_body(WorldError(text, where=order.name, hint=hint)))
     report = msgspec.structs.replace(report, seconds=stages.seconds())
     unfinished = folder / f"{REPORT}.part"
     unfinished.write_bytes(msgspec.json.encode(report))
@@ -61,12 +67,12 @@ def main(folder: Path) -> int:
     return 0
 
 
-def carry_out(order: Order, folder: Path, tell: Callable[[str], object]) -> Report:
+def carry_out(order: TranslationOrder, folder: Path, tell: Callable[[str], object]) -> TranslationReport:
     """Translate the source in `folder`, and write its graph there.
 
     Parameters
     ----------
-    order : Order
+    order : TranslationOrder
         What to do.
     folder : Path
         Where ``source`` is, and where ``graph.dfg`` goes.
@@ -92,7 +98,7 @@ def carry_out(order: Order, folder: Path, tell: Callable[[str], object]) -> Repo
             components=ComponentOptions(missing_here="warning"),
         )
     except DropflowError as error:
-        return _refused(_renamed(error, order.name), Report(state="refused"), problems)
+        return _refused(_renamed(error, order.name), TranslationReport(state="refused"), problems)
     problems += [*found.problems, *_too_large(found, order)]
     report = _expected(found)
     try:
@@ -114,12 +120,12 @@ def carry_out(order: Order, folder: Path, tell: Callable[[str], object]) -> Repo
     return _with_problems(report, problems)
 
 
-def _expected(found: Checked) -> Report:
+def _expected(found: Checked) -> TranslationReport:
     """The report so far: what is known of the graph before anything of its size exists."""
     if found.plan is None:
-        return Report(state="refused", family=found.family, drops=found.graph.drops if found.graph else 0)
+        return TranslationReport(state="refused", family=found.family, drops=found.graph.drops if found.graph else 0)
     size = estimate(found.plan)
-    return Report(
+    return TranslationReport(
         state="refused",
         family=found.family,
         drops=size.drops,
@@ -132,7 +138,7 @@ def _expected(found: Checked) -> Report:
     )
 
 
-def _measured(graph: PhysicalGraph, algorithm: str, report: Report) -> Report:
+def _measured(graph: PhysicalGraph, algorithm: str, report: TranslationReport) -> TranslationReport:
     sizes = np.bincount(graph.template, minlength=len(graph.templates)).tolist()
     edges = np.bincount(graph.successors.link, minlength=len(graph.links)).tolist()
     apps = int(graph.kinds[graph.template].sum(dtype="int64")) if graph.drops else 0
@@ -153,7 +159,7 @@ def _measured(graph: PhysicalGraph, algorithm: str, report: Report) -> Report:
         digest=digest(graph),
         nodes=_counts(graph.templates, sizes),
         links=tuple(
-            LinkCount(
+            TranslatedLink(
                 source=graph.templates[link.source].name,
                 target=graph.templates[link.target].name,
                 source_port=link.source_port,
@@ -162,7 +168,7 @@ def _measured(graph: PhysicalGraph, algorithm: str, report: Report) -> Report:
             )
             for link, count in zip(graph.links, edges, strict=True)
         ),
-        measures=Measures(
+        measures=PartitionMeasures(
             algorithm=algorithm,
             parts=quality.parts,
             edges=quality.edges,
@@ -176,9 +182,9 @@ def _measured(graph: PhysicalGraph, algorithm: str, report: Report) -> Report:
     )
 
 
-def _counts(templates: tuple[Template, ...], sizes: list[int]) -> tuple[NodeCount, ...]:
+def _counts(templates: tuple[Template, ...], sizes: list[int]) -> tuple[TranslatedNode, ...]:
     return tuple(
-        NodeCount(
+        TranslatedNode(
             key=template.key,
             name=template.name,
             category=template.category,
@@ -207,7 +213,7 @@ def _impossible(options: PartitionOptions) -> list[Problem]:
     return [found for found in check_partition(empty, options) if found.severity is Severity.ERROR]
 
 
-def _too_large(found: Checked, order: Order) -> list[Problem]:
+def _too_large(found: Checked, order: TranslationOrder) -> list[Problem]:
     """The limit for graphs that came unrolled; those that did not carry the same finding in their plan."""
     if found.graph is None or found.graph.drops <= order.limits.drops:
         return []
@@ -222,7 +228,7 @@ def _renamed(error: DropflowError, name: str) -> DropflowError:
     return error
 
 
-def _refused(error: DropflowError, report: Report, problems: list[Problem]) -> Report:
+def _refused(error: DropflowError, report: TranslationReport, problems: list[Problem]) -> TranslationReport:
     inside = [found for found in getattr(error, "problems", ()) if isinstance(found, Problem)]
     fresh = [found for found in inside if found not in problems]
     body = msgspec.structs.replace(to_body(error), problems=())
@@ -234,7 +240,7 @@ def _refused(error: DropflowError, report: Report, problems: list[Problem]) -> R
     return _with_problems(msgspec.structs.replace(report, state=state, error=body), [*problems, *fresh])
 
 
-def _with_problems(report: Report, problems: list[Problem]) -> Report:
+def _with_problems(report: TranslationReport, problems: list[Problem]) -> TranslationReport:
     order = list(Severity)
     listed = sorted(problems, key=lambda found: order.index(found.severity))
     return msgspec.structs.replace(report, problems=tuple(listed[:_LISTED]), omitted=max(0, len(listed) - _LISTED))

@@ -20,7 +20,14 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.contents import Begin, ContentsRequest, Piece, Refused, Wanted, read_records
+from dropflow.rest.content_records import (
+    ContentBegin,
+    ContentError,
+    ContentPiece,
+    ContentRequest,
+    ContentsRequest,
+    read_records,
+)
 from dropflow.rest.schema import DropQuery, SessionDetail, SubmitQuery
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.shapes import chain, fan
@@ -260,11 +267,11 @@ def test_contents_pass_through_from_the_node_that_has_them(world: World) -> None
     two.complete("s")
     two.write("s", 1, b"content")
     island = world.composite("n1", "n2")
-    wanted = (Wanted(row=1), Wanted(row=2))
+    wanted = (ContentRequest(row=1), ContentRequest(row=2))
 
     found = list(read_records(island.contents("s", ContentsRequest(node="n2", wanted=wanted)).chunks))
-    assert found[:2] == [Begin(0), Piece(b"content")]
-    assert isinstance(found[-1], Refused)
+    assert found[:2] == [ContentBegin(0), ContentPiece(b"content")]
+    assert isinstance(found[-1], ContentError)
     with pytest.raises(NotFoundError, match="node n3 is not below"):
         island.contents("s", ContentsRequest(node="n3", wanted=wanted))
 

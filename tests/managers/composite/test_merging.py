@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.rest.schema import DropQuery, FailureInfo, LogicalNode, SessionDetail
+from dropflow.rest.schema import DropQuery, FailureInfo, LogicalNodeInfo, SessionDetail
 from dropflow.states import DropState, SessionState
 from managers.composite.merging import Freshness, SessionPart, as_info, merge, merge_failures, row_ranges
 
@@ -55,7 +55,7 @@ def _told(rows: Sequence[Row]) -> SessionDetail:
         seconds=3.0,
         nodes=tuple(sorted({row[0] for row in rows})),
         logical=tuple(
-            LogicalNode(
+            LogicalNodeInfo(
                 key=key,
                 name=key,
                 category="x",

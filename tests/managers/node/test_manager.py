@@ -21,15 +21,15 @@ from dropflow.graph.digest import digest
 from dropflow.graph.names import oids
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.rest.contents import (
-    Begin,
+from dropflow.rest.content_records import (
+    ContentBegin,
+    ContentEnd,
+    ContentError,
+    ContentPiece,
+    ContentRecord,
+    ContentRequest,
     ContentsRequest,
-    End,
-    Piece,
-    Record,
-    Refused,
-    Same,
-    Wanted,
+    ContentUnchanged,
     read_records,
 )
 from dropflow.rest.schema import Download, DropQuery, PageQuery, SubmitQuery
@@ -347,22 +347,22 @@ def test_contents_of_many_drops_come_in_one_answer(make_cluster: Make) -> None:
     cluster = make_cluster(2)
     cluster.run(_line(make="mkdir %o0; echo 1 > %o0/x", take="cat %i0/x > %o0", content=DIRECTORY))
 
-    def records(node: str, *wanted: Wanted) -> list[Record]:
+    def records(node: str, *wanted: ContentRequest) -> list[ContentRecord]:
         download = cluster[node].contents("s", ContentsRequest(node=node, wanted=wanted))
         return list(read_records(download.chunks))
 
-    *_, end = whole = records("b", Wanted(row=3))
-    assert whole[:2] == [Begin(0), Piece(b"1\n")]
-    assert isinstance(end, End)
-    assert records("b", Wanted(row=3, digest=end.digest)) == [Same(0)]
-    elsewhere, application = records("b", Wanted(row=1), Wanted(row=2))
-    assert isinstance(elsewhere, Refused)
+    *_, end = whole = records("b", ContentRequest(row=3))
+    assert whole[:2] == [ContentBegin(0), ContentPiece(b"1\n")]
+    assert isinstance(end, ContentEnd)
+    assert records("b", ContentRequest(row=3, digest=end.digest)) == [ContentUnchanged(0)]
+    elsewhere, application = records("b", ContentRequest(row=1), ContentRequest(row=2))
+    assert isinstance(elsewhere, ContentError)
     assert "not on node b" in elsewhere.error.text
-    assert isinstance(application, Refused)
+    assert isinstance(application, ContentError)
     assert "line_TAKE_0" in application.error.text
-    assert records("a", Wanted(row=1))[0] == Begin(0, is_directory=True)
+    assert records("a", ContentRequest(row=1))[0] == ContentBegin(0, is_directory=True)
     with pytest.raises(NotFoundError, match="this is node a, not b"):
-        cluster["a"].contents("s", ContentsRequest(node="b", wanted=(Wanted(row=1),)))
+        cluster["a"].contents("s", ContentsRequest(node="b", wanted=(ContentRequest(row=1),)))
 
 
 def test_a_drop_tells_its_neighbours_wherever_they_are(make_cluster: Make) -> None:

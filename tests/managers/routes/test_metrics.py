@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from dropflow.rest.auth import Guard
+from dropflow.rest.auth import AccessRules
 from dropflow.testing.manager import FakeManager, made_up
 from dropflow.testing.serving import ask, serve
 from managers.routes.metrics import metrics_routes
@@ -51,6 +51,6 @@ def test_names_are_escaped() -> None:
 
 def test_metrics_need_the_token() -> None:
     """They tell names of nodes."""
-    with serve(metrics_routes(made_up()), guard=Guard(token="t")) as server:  # noqa: S106 - guards nothing
+    with serve(metrics_routes(made_up()), access=AccessRules(token="t")) as server:  # noqa: S106 - guards nothing
         assert ask(server.url, "GET", "/metrics").status == 401
         assert ask(server.url, "GET", "/metrics", headers={"Authorization": "Bearer t"}).status == 200

@@ -3,14 +3,14 @@
 import re
 from pathlib import Path
 
-from dropflow.rest.auth import Guard
-from dropflow.rest.crowd import Crowd
-from dropflow.rest.kit import Limits, Streams
+from dropflow.rest.auth import AccessRules
+from dropflow.rest.connection_limits import ConnectionLimits
+from dropflow.rest.kit import Limits, StreamSlots
 from dropflow.rest.login import login_routes
 from dropflow.testing.manager import FakeManager
+from managers.routes.api_v1 import api_v1_routes
+from managers.routes.daliuge import daliuge_routes
 from managers.routes.metrics import metrics_routes
-from managers.routes.native import native_routes
-from managers.routes.original import original_routes
 
 _PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "rest.md").read_text(encoding="utf-8")
 _ROW = re.compile(r"^\| ([A-Z, ]+) \| `(/[^`]*)`", re.MULTILINE)
@@ -19,8 +19,8 @@ _ROW = re.compile(r"^\| ([A-Z, ]+) \| `(/[^`]*)`", re.MULTILINE)
 def test_every_path_is_documented_and_every_documented_path_is_served() -> None:
     """The tables of the page and the route tables name the same paths, with the same methods for our own."""
     manager = FakeManager()
-    ours = [*native_routes(manager, Streams(1)), *metrics_routes(manager), *login_routes(Guard(token=None))]
-    theirs = original_routes(manager)
+    ours = [*api_v1_routes(manager, StreamSlots(1)), *metrics_routes(manager), *login_routes(AccessRules(token=None))]
+    theirs = daliuge_routes(manager)
     rows = {(method, path) for methods, path in _ROW.findall(_PAGE) for method in methods.split(", ")}
     served = {(route.method, route.path) for route in (*ours, *theirs)}
 
@@ -43,10 +43,10 @@ def test_the_limits_are_those_of_the_page() -> None:
 
 def test_the_bounds_of_connections_are_those_of_the_page() -> None:
     """How many there may be, and how long they may take."""
-    crowd, page = Crowd(), " ".join(_PAGE.split())
+    limits, page = ConnectionLimits(), " ".join(_PAGE.split())
 
-    assert f"{crowd.most} connections, {crowd.per_address} of them from one address" in page
-    assert f"the head of a request takes {crowd.head:g} seconds" in page
-    assert f"moves for {crowd.still:g} seconds" in page
-    assert f"without a credential takes {crowd.body:g} seconds" in page
-    assert f"{crowd.kept:g} seconds after the last answer" in page
+    assert f"{limits.most} connections, {limits.per_address} of them from one address" in page
+    assert f"the head of a request takes {limits.head:g} seconds" in page
+    assert f"moves for {limits.still:g} seconds" in page
+    assert f"without a credential takes {limits.body:g} seconds" in page
+    assert f"{limits.kept:g} seconds after the last answer" in page

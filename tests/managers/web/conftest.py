@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from dropflow.rest.auth import Guard
-from dropflow.rest.kit import Limits, Streams, make_app
+from dropflow.rest.auth import AccessRules
+from dropflow.rest.kit import Limits, StreamSlots, make_app
 from dropflow.rest.login import login_routes
-from dropflow.rest.server import Server
+from dropflow.rest.server import RestServer
 from dropflow.testing.manager import FakeManager
-from managers.routes.native import native_routes
+from managers.routes.api_v1 import api_v1_routes
 from managers.web.pages import page_routes
 from tests.browser import Window, open_browser, open_window
 
@@ -25,17 +25,17 @@ def serve() -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def start(manager: FakeManager, *, token: str | None = None, streams: int = 16, port: int = 0) -> str:
-            places, guard = Streams(streams), Guard(token=token)
-            routes = [*native_routes(manager, places), *login_routes(guard), *page_routes(manager, places)]
-            app = make_app(routes, guard, Limits(streams=streams))
-            server = Server(app, streams=places, stream_limit=max(streams, 1), port=port, open_to_all=token is None)
+            places, access = StreamSlots(streams), AccessRules(token=token)
+            routes = [*api_v1_routes(manager, places), *login_routes(access), *page_routes(manager, places)]
+            app = make_app(routes, access, Limits(streams=streams))
+            server = RestServer(app, streams=places, stream_limit=max(streams, 1), port=port, open_to_all=token is None)
             server.start()
             running[server.url] = server
             stack.callback(server.close)
             stack.callback(manager.close)
             return server.url
 
-        running: dict[str, Server] = {}
+        running: dict[str, RestServer] = {}
         start.stop = lambda url: running[url].close()  # type: ignore[attr-defined]
         yield start
 

@@ -8,12 +8,12 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 
-from dropflow.rest.auth import Guard
+from dropflow.rest.auth import AccessRules
 from dropflow.rest.login import login_routes
-from dropflow.rest.server import Server
+from dropflow.rest.server import RestServer
 from dropflow.testing.manager import FakeManager
 from tests.translator.web.served import EXAMPLES, TOKEN, Served
-from translator.web.assembly import STREAMS, make_translator
+from translator.web.application import STREAMS, make_translator
 from translator.web.records import TranslatorLimits
 from translator.web.service import TranslatorService
 
@@ -43,20 +43,20 @@ def manager_url() -> Iterator[str]:
 @pytest.fixture
 def serve(tmp_path: Path, manager_url: str) -> Iterator[Callable[..., Served]]:
     """Starts translators, and ends them."""
-    running: list[tuple[Server, TranslatorService]] = []
+    running: list[tuple[RestServer, TranslatorService]] = []
 
     def start(limits: TranslatorLimits | None = None, *, token: str | None = TOKEN) -> Served:
         manager = FakeManager("master", role="master", nodes=("node-1", "node-2", "node-3"))
-        guard = Guard(token=token)
+        access = AccessRules(token=token)
         app, streams, service = make_translator(
             tmp_path / f"translator-{len(running)}",
             managers=[manager_url],
-            guard=guard,
+            access=access,
             limits=limits,
-            more=login_routes(guard),
+            more=login_routes(access),
             connect=lambda _: manager,
         )
-        server = Server(app, streams=streams, stream_limit=STREAMS, open_to_all=token is None)
+        server = RestServer(app, streams=streams, stream_limit=STREAMS, open_to_all=token is None)
         server.start()
         running.append((server, service))
         return Served(server.url, service, streams, manager=manager, manager_url=manager_url)

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from dropflow.rest.auth import cookie_value
-from dropflow.rest.kit import Streams
+from dropflow.rest.kit import StreamSlots
 from dropflow.testing.manager import FakeManager
 from translator.web.service import TranslatorService
 
@@ -56,7 +56,7 @@ class Served:
     """A translator behind its server, and a plain HTTP client that follows no redirects."""
 
     def __init__(
-        self, url: str, service: TranslatorService, streams: Streams, *, manager: FakeManager, manager_url: str
+        self, url: str, service: TranslatorService, streams: StreamSlots, *, manager: FakeManager, manager_url: str
     ) -> None:
         self.url, self.service, self.streams = url, service, streams
         self.manager, self.manager_url = manager, manager_url

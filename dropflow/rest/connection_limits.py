@@ -9,10 +9,10 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-__all__ = ["Crowd", "Guest", "overdue", "surplus"]
+__all__ = ["ConnectionLimits", "ConnectionState", "is_overdue", "surplus"]
 
 
-class Crowd(msgspec.Struct, frozen=True, kw_only=True):
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How many connections there may be, and how long they may take.
 
     Attributes
@@ -37,7 +37,7 @@ class Crowd(msgspec.Struct, frozen=True, kw_only=True):
     kept: float = 120.0
 
 
-class Guest(msgspec.Struct, frozen=True, kw_only=True):
+class ConnectionState(msgspec.Struct, frozen=True, kw_only=True):
     """One connection.
 
     Attributes
@@ -67,44 +67,48 @@ class Guest(msgspec.Struct, frozen=True, kw_only=True):
     moved: float = 0.0
 
 
-def overdue(guest: Guest, now: float, crowd: Crowd) -> bool:
+def is_overdue(connection: ConnectionState, now: float, limits: ConnectionLimits) -> bool:
     """Whether a connection takes too long."""
-    if guest.has_output:
-        return now - guest.moved > crowd.still
-    if guest.is_running:
+    if connection.has_output:
+        return now - connection.moved > limits.still
+    if connection.is_running:
         return False
-    if guest.stage == "next":
-        return now - guest.since > crowd.kept
-    if guest.stage == "body":
-        return now - guest.moved > crowd.still or (not guest.is_known and now - guest.since > crowd.body)
-    return now - guest.since > crowd.head
+    if connection.stage == "next":
+        return now - connection.since > limits.kept
+    if connection.stage == "body":
+        return now - connection.moved > limits.still or (
+            not connection.is_known and now - connection.since > limits.body
+        )
+    return now - connection.since > limits.head
 
 
-def surplus(guests: Sequence[Guest], crowd: Crowd) -> Collection[int]:
-    """Which connections, by their place, are closed because there are too many; the last of `guests` is the newest.
+def surplus(connections: Sequence[ConnectionState], limits: ConnectionLimits) -> Collection[int]:
+    """Return the indices of the connections to close because there are too many; the last connection is the newest.
 
-    Idle ones go first: those that showed no credential, then those that wait the longest. Where none of an address is
-    idle, its newest goes.
+    Idle connections are closed first: those without a credential, then those that have waited longest. If no connection
+    of an address is idle, its newest one is closed.
     """
     chosen: set[int] = set()
-    counts = Counter(guest.address for guest in guests)
-    crowded = {address for address, count in counts.items() if count > crowd.per_address}
+    counts = Counter(connection.address for connection in connections)
+    crowded = {address for address, count in counts.items() if count > limits.per_address}
     for address in crowded:
-        places = [place for place, guest in enumerate(guests) if guest.address == address]
-        chosen.update(_first(guests, places, counts[address] - crowd.per_address))
-    rest = [place for place in range(len(guests)) if place not in chosen]
-    chosen.update(_first(guests, rest, len(rest) - crowd.most))
+        places = [place for place, connection in enumerate(connections) if connection.address == address]
+        chosen.update(_first(connections, places, counts[address] - limits.per_address))
+    rest = [place for place in range(len(connections)) if place not in chosen]
+    chosen.update(_first(connections, rest, len(rest) - limits.most))
     return chosen
 
 
-def _first(guests: Sequence[Guest], places: Sequence[int], number: int) -> Sequence[int]:
+def _first(connections: Sequence[ConnectionState], places: Sequence[int], number: int) -> Sequence[int]:
     """The `number` of `places` that are closed first."""
-    newest = len(guests) - 1
+    newest = len(connections) - 1
 
     def rank(place: int) -> tuple[bool, bool, float]:
-        guest = guests[place]
-        if guest.is_running or guest.has_output or place == newest:  # the newest had no time to ask for anything
+        connection = connections[place]
+        if (
+            connection.is_running or connection.has_output or place == newest
+        ):  # the newest had no time to ask for anything
             return True, False, -place
-        return False, guest.is_known, guest.since
+        return False, connection.is_known, connection.since
 
     return sorted(places, key=rank)[: max(number, 0)]

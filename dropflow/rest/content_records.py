@@ -1,8 +1,9 @@
 """Contents of many drops in one answer: the request, and the records that come back one after the other.
 
 Each record is a length of four bytes, little-endian, and a message in msgpack. For each content that was asked for
-there is `Same`, or `Refused`, or `Begin`, `Piece` for the bytes and `End`; `Refused` may come instead of `End` too.
-A directory comes as a tar file. Managers between the node and the client pass the bytes on as they are.
+there is `ContentUnchanged`, or `ContentError`, or `ContentBegin`, then `ContentPiece` for the bytes and `ContentEnd`.
+`ContentError` may also come instead of `ContentEnd`. A directory comes as a tar file. Managers between the
+node and the client forward the bytes unchanged.
 """
 
 import struct
@@ -13,25 +14,25 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.errors import ProtocolError
-from dropflow.rest.failures import ErrorBody
+from dropflow.rest.error_body import ErrorBody
 
 __all__ = [
+    "MAX_CONTENTS",
     "MEDIA_TYPE",
-    "MOST_CONTENTS",
-    "Begin",
+    "ContentBegin",
+    "ContentEnd",
+    "ContentError",
+    "ContentPiece",
+    "ContentRecord",
+    "ContentRequest",
+    "ContentUnchanged",
     "ContentsRequest",
-    "End",
-    "Piece",
-    "Record",
-    "Refused",
-    "Same",
-    "Wanted",
     "read_records",
     "write_records",
 ]
 
 MEDIA_TYPE = "application/vnd.dropflow.contents"
-MOST_CONTENTS = 1000
+MAX_CONTENTS = 1000
 """Contents that one request may ask for."""
 
 _LENGTH = struct.Struct("<I")
@@ -39,7 +40,7 @@ _LONGEST = 1 << 24
 _CHUNK = 1 << 16
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ContentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One content: that of the drop in this row of the whole graph.
 
     Attributes
@@ -56,45 +57,45 @@ class ContentsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Contents that are on one node."""
 
     node: Annotated[str, Meta(min_length=1, max_length=255)]
-    wanted: Annotated[tuple[Wanted, ...], Meta(min_length=1, max_length=MOST_CONTENTS)]
+    wanted: Annotated[tuple[ContentRequest, ...], Meta(min_length=1, max_length=MAX_CONTENTS)]
 
 
-class Begin(msgspec.Struct, frozen=True, array_like=True, tag=0):
+class ContentBegin(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """A content begins: that of `ContentsRequest.wanted` with this index."""
 
     index: int
     is_directory: bool = False
 
 
-class Piece(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class ContentPiece(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """The next bytes of the content."""
 
     data: bytes
 
 
-class End(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class ContentEnd(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """The content is complete; `digest` is that of its bytes."""
 
     digest: str
 
 
-class Same(msgspec.Struct, frozen=True, array_like=True, tag=3):
+class ContentUnchanged(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """The client has this content already."""
 
     index: int
 
 
-class Refused(msgspec.Struct, frozen=True, array_like=True, tag=4):
+class ContentError(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """A content cannot be had, or not to its end."""
 
     index: int
     error: ErrorBody
 
 
-Record = Begin | Piece | End | Same | Refused
+ContentRecord = ContentBegin | ContentPiece | ContentEnd | ContentUnchanged | ContentError
 
 
-def write_records(records: Iterable[Record]) -> Iterator[bytes]:
+def write_records(records: Iterable[ContentRecord]) -> Iterator[bytes]:
     """Yield records as bytes, many small ones at a time."""
     encoder, waiting = msgspec.msgpack.Encoder(), bytearray()
     for record in records:
@@ -108,7 +109,7 @@ def write_records(records: Iterable[Record]) -> Iterator[bytes]:
         yield bytes(waiting)
 
 
-def read_records(chunks: Iterable[bytes]) -> Iterator[Record]:
+def read_records(chunks: Iterable[bytes]) -> Iterator[ContentRecord]:
     """Yield the records that `chunks` of any size hold.
 
     Raises
@@ -116,7 +117,7 @@ def read_records(chunks: Iterable[bytes]) -> Iterator[Record]:
     ProtocolError
         The bytes are no records, or end within one.
     """
-    decoder, waiting = msgspec.msgpack.Decoder(Record), bytearray()
+    decoder, waiting = msgspec.msgpack.Decoder(ContentRecord), bytearray()
     for chunk in chunks:
         waiting += chunk
         start = 0

@@ -17,8 +17,8 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.failures import status_of, to_body
-from dropflow.rest.kit import Answer
+from dropflow.rest.error_body import status_of, to_body
+from dropflow.rest.kit import Response
 from dropflow.rest.schema import DropInfo, NodeInfo
 from dropflow.states import AppState, DropState
 from managers.routes.graphs import pg_json
@@ -95,14 +95,14 @@ def log_records(lines: Iterable[str]) -> Iterator[Mapping[str, object]]:
         }
 
 
-def refused(error: DropflowError, session: str, *, creating: bool = False) -> Answer:
+def refused(error: DropflowError, session: str, *, creating: bool = False) -> Response:
     """`error` as DALiuGE's clients know it, and as ours do.
 
     What conflicts with a session that is created is another one of its name; later it is the session's own state.
     """
     name, arguments, status = _exception(error, session, creating=creating)
     body = {"ok": False, "error": msgspec.to_builtins(to_body(error)), "type": name, "args": arguments}
-    return Answer(status=status, body=msgspec.json.encode(body))
+    return Response(status=status, body=msgspec.json.encode(body))
 
 
 def _exception(error: DropflowError, session: str, *, creating: bool) -> tuple[str, list[object], int]:

@@ -5,23 +5,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.errors import ProtocolError
-from dropflow.rest.contents import Begin, End, Piece, Record, Refused, Same, read_records, write_records
-from dropflow.rest.failures import ErrorBody
+from dropflow.rest.content_records import (
+    ContentBegin,
+    ContentEnd,
+    ContentError,
+    ContentPiece,
+    ContentRecord,
+    ContentUnchanged,
+    read_records,
+    write_records,
+)
+from dropflow.rest.error_body import ErrorBody
 
 _ERROR = ErrorBody(code="DF121", kind="GoneError", text="released")
 RECORDS = st.lists(
     st.one_of(
-        st.builds(Begin, st.integers(0, 999), st.booleans()),
-        st.builds(Piece, st.binary(max_size=200)),
-        st.builds(End, st.just("0" * 32)),
-        st.builds(Same, st.integers(0, 999)),
-        st.builds(Refused, st.integers(0, 999), st.just(_ERROR)),
+        st.builds(ContentBegin, st.integers(0, 999), st.booleans()),
+        st.builds(ContentPiece, st.binary(max_size=200)),
+        st.builds(ContentEnd, st.just("0" * 32)),
+        st.builds(ContentUnchanged, st.integers(0, 999)),
+        st.builds(ContentError, st.integers(0, 999), st.just(_ERROR)),
     )
 )
 
 
 @given(records=RECORDS, size=st.integers(1, 50))
-def test_records_come_as_they_were_sent(records: list[Record], size: int) -> None:
+def test_records_come_as_they_were_sent(records: list[ContentRecord], size: int) -> None:
     """Whatever pieces the network makes of the bytes, the records are the same."""
     data = b"".join(write_records(records))
     chunks = (data[at : at + size] for at in range(0, len(data), size))

@@ -8,10 +8,10 @@ from urllib.parse import quote
 import msgspec
 
 from dropflow.errors import ClockSkewError, DropflowError
-from dropflow.rest.failures import status_of, to_body
-from dropflow.rest.refusal_page import refusal_page, wants_page
+from dropflow.rest.error_body import status_of, to_body
+from dropflow.rest.error_page import error_page, wants_page
 
-__all__ = ["Refusal", "refusal"]
+__all__ = ["ErrorResponse", "error_response"]
 
 
 _MORE: Mapping[int, tuple[tuple[str, str], ...]] = MappingProxyType(
@@ -23,7 +23,7 @@ _MORE: Mapping[int, tuple[tuple[str, str], ...]] = MappingProxyType(
 """Headers that belong to a status."""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ErrorResponse(msgspec.Struct, frozen=True):
     """An answer that refuses: its status, media type, headers and body."""
 
     status: int
@@ -32,9 +32,9 @@ class Refusal(msgspec.Struct, frozen=True):
     body: bytes
 
 
-def refusal(
+def error_response(
     error: DropflowError, headers: Mapping[str, str], *, target: str, original: bool = False, login: bool = False
-) -> Refusal:
+) -> ErrorResponse:
     """The answer that tells `error` to whoever asked.
 
     Parameters
@@ -56,12 +56,12 @@ def refusal(
         more = (("WWW-Authenticate", error.challenge),)
     if wants_page(headers.get("Accept", "")) and not target.startswith("/api/"):
         if status == HTTPStatus.UNAUTHORIZED and login and "Authorization" not in headers:
-            return Refusal(303, "text/plain", (("Location", f"/login?next={quote(target, safe='')}"),), b"")
-        return Refusal(status, "text/html; charset=utf-8", more, refusal_page(error).encode(errors="replace"))
+            return ErrorResponse(303, "text/plain", (("Location", f"/login?next={quote(target, safe='')}"),), b"")
+        return ErrorResponse(status, "text/html; charset=utf-8", more, error_page(error).encode(errors="replace"))
     body: dict[str, object] = {"ok": False, "error": to_body(error)}
     if original:
         body |= {"type": "DaliugeException", "args": [str(error)]}
-    return Refusal(status, "application/json", more, _encoded(body))
+    return ErrorResponse(status, "application/json", more, _encoded(body))
 
 
 def _encoded(body: dict[str, object]) -> bytes:

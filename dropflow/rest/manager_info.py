@@ -7,10 +7,10 @@ from dropflow import __version__
 from dropflow.clock import Clock
 from dropflow.rest.schema import ManagerInfo, Role
 
-__all__ = ["about"]
+__all__ = ["manager_info"]
 
 
-def about(
+def manager_info(
     name: str,
     role: Role,
     *,

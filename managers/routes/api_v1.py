@@ -15,12 +15,12 @@ from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slice_stream import MEDIA_TYPE as SLICES
 from dropflow.graph.slice_stream import dump_slices
-from dropflow.rest.contents import MEDIA_TYPE as CONTENTS
-from dropflow.rest.contents import ContentsRequest
-from dropflow.rest.disposition import attachment
-from dropflow.rest.kit import Answer, Call, Limits, Route, Streams
-from dropflow.rest.lists import ChildList, Done, EpochRequest, FailureList, NodeList, ResultList, SessionList
-from dropflow.rest.openapi import document
+from dropflow.rest.content_disposition import attachment
+from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS
+from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.kit import Limits, Request, Response, Route, StreamSlots
+from dropflow.rest.list_records import ChildList, Done, EpochRequest, FailureList, NodeList, ResultList, SessionList
+from dropflow.rest.openapi import openapi_document
 from dropflow.rest.schema import (
     Child,
     ChildRequest,
@@ -37,11 +37,11 @@ from dropflow.rest.schema import (
 from managers.api import Manager
 from managers.deployment import MEDIA_TYPE, unpack
 from managers.probing import Prober
-from managers.routes.events import following
+from managers.routes.events import session_events
 from managers.routes.graphs import GRAPH_MEDIA_TYPE, pg_json, read_graph
 from managers.routes.probe import probe_routes
 
-__all__ = ["native_routes"]
+__all__ = ["api_v1_routes"]
 
 _PREFIX = "/api/v1"
 _SESSION = _PREFIX + "/sessions/{session}"
@@ -82,14 +82,14 @@ class CancelRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     reason: Annotated[str, Meta(max_length=1000)] = ""
 
 
-class Ready(msgspec.Struct, frozen=True, kw_only=True):
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """A manager answers."""
 
     ready: bool = True
 
 
-def native_routes(
-    manager: Manager, streams: Streams, *, limits: Limits | None = None, prober: Prober | None = None
+def api_v1_routes(
+    manager: Manager, streams: StreamSlots, *, limits: Limits | None = None, prober: Prober | None = None
 ) -> list[Route]:
     """The route table of ``/api/v1`` for a manager.
 
@@ -97,30 +97,30 @@ def native_routes(
     ----------
     manager : Manager
         Who answers.
-    streams : Streams
+    streams : StreamSlots
         Where event streams and long polls are counted, and ended when the server closes.
     limits : Limits, optional
         How large a graph may be.
     prober : Prober, optional
         What tries whether others can be reached; one without a cluster key unless given.
     """
-    handlers = _Handlers(manager, streams, limits or Limits())
+    handlers = _ApiHandlers(manager, streams, limits or Limits())
     asked = probe_routes(prober or Prober("nobody", None))
     routes = [*_manager_routes(handlers), *asked, *_session_routes(handlers), *_drop_routes(handlers)]
 
-    def describe(_: Call) -> Answer:
-        return Answer(body=document(routes, title="dropflow manager", version=__version__))
+    def describe(_: Request) -> Response:
+        return Response(body=openapi_document(routes, title="dropflow manager", version=__version__))
 
     routes.append(Route(method="GET", path="/openapi.json", handler=describe, summary="This document", tag="about"))
     return routes
 
 
-def _manager_routes(to: "_Handlers") -> list[Route]:
-    def row(method: str, path: str, handler: Callable[[Call], object], summary: str, **more: Any) -> Route:
+def _manager_routes(to: "_ApiHandlers") -> list[Route]:
+    def row(method: str, path: str, handler: Callable[[Request], object], summary: str, **more: Any) -> Route:
         return Route(method=method, path=path, handler=handler, summary=summary, tag="managers", **more)
 
     return [
-        row("GET", "/ready", lambda _: Ready(), "Whether a manager answers", answer=Ready, public=True),
+        row("GET", "/ready", lambda _: Readiness(), "Whether a manager answers", answer=Readiness, public=True),
         row("GET", f"{_PREFIX}/info", to.info, "About the manager", answer=ManagerInfo),
         row("GET", f"{_PREFIX}/nodes", to.nodes, "All node managers at or below it", answer=NodeList),
         row("GET", f"{_PREFIX}/children", to.children, "Its direct children", answer=ChildList),
@@ -129,8 +129,8 @@ def _manager_routes(to: "_Handlers") -> list[Route]:
     ]
 
 
-def _session_routes(to: "_Handlers") -> list[Route]:
-    def row(method: str, path: str, handler: Callable[[Call], object], summary: str, **more: Any) -> Route:
+def _session_routes(to: "_ApiHandlers") -> list[Route]:
+    def row(method: str, path: str, handler: Callable[[Request], object], summary: str, **more: Any) -> Route:
         return Route(method=method, path=path, handler=handler, summary=summary, tag="sessions", **more)
 
     submitted: dict[str, Any] = {
@@ -168,8 +168,8 @@ def _session_routes(to: "_Handlers") -> list[Route]:
     ]
 
 
-def _drop_routes(to: "_Handlers") -> list[Route]:
-    def row(path: str, handler: Callable[[Call], object], summary: str, **more: Any) -> Route:
+def _drop_routes(to: "_ApiHandlers") -> list[Route]:
+    def row(path: str, handler: Callable[[Request], object], summary: str, **more: Any) -> Route:
         return Route(method="GET", path=path, handler=handler, summary=summary, tag="drops", **more)
 
     return [
@@ -180,37 +180,37 @@ def _drop_routes(to: "_Handlers") -> list[Route]:
     ]
 
 
-class _Handlers:
+class _ApiHandlers:
     """From calls to methods of the manager."""
 
-    def __init__(self, manager: Manager, streams: Streams, limits: Limits) -> None:
+    def __init__(self, manager: Manager, streams: StreamSlots, limits: Limits) -> None:
         self._manager = manager
         self._streams = streams
         self.limits = limits
 
-    def info(self, _: Call) -> ManagerInfo:
+    def info(self, _: Request) -> ManagerInfo:
         return self._manager.info()
 
-    def nodes(self, _: Call) -> NodeList:
+    def nodes(self, _: Request) -> NodeList:
         return NodeList(nodes=self._manager.nodes())
 
-    def children(self, _: Call) -> ChildList:
+    def children(self, _: Request) -> ChildList:
         return ChildList(children=self._manager.children())
 
-    def add_child(self, call: Call) -> Child:
+    def add_child(self, call: Request) -> Child:
         return self._manager.add_child(call.body.url)
 
-    def remove_child(self, call: Call) -> Done:
+    def remove_child(self, call: Request) -> Done:
         self._manager.remove_child(call.query.url)
         return Done()
 
-    def sessions(self, _: Call) -> SessionList:
+    def sessions(self, _: Request) -> SessionList:
         return SessionList(sessions=self._manager.sessions())
 
-    def submit(self, call: Call) -> SessionInfo:
+    def submit(self, call: Request) -> SessionInfo:
         return self._manager.submit(read_graph(call.body, most=self.limits.drops, depth=self.limits.depth), call.query)
 
-    def prepare(self, call: Call) -> Done:
+    def prepare(self, call: Request) -> Done:
         deployment = unpack(call.body)
         if deployment.session != _session(call):
             raise BadFileError(f"the deployment is of session {deployment.session!r}, not {_session(call)!r}")
@@ -219,15 +219,15 @@ class _Handlers:
         self._manager.prepare(deployment, seconds=call.query.seconds)
         return Done()
 
-    def start(self, call: Call) -> Done:
+    def start(self, call: Request) -> Done:
         self._manager.start(_session(call), call.body.epoch)
         return Done()
 
-    def undo(self, call: Call) -> Done:
+    def undo(self, call: Request) -> Done:
         self._manager.undo(_session(call), call.body.epoch, call.body.reason)
         return Done()
 
-    def session(self, call: Call) -> SessionDetail:
+    def session(self, call: Request) -> SessionDetail:
         name, query = _session(call), call.query
         if not query.seconds:
             return self._manager.session(name)
@@ -242,57 +242,57 @@ class _Handlers:
                 if detail.version != query.version or ended or detail.is_over:
                     return detail
 
-    def events(self, call: Call) -> Answer:
+    def events(self, call: Request) -> Response:
         last = call.headers.get("Last-Event-Id", "")
-        chunks = following(self._manager, _session(call), self._streams.closing, last=last, is_gone=call.is_gone)
+        chunks = session_events(self._manager, _session(call), self._streams.closing, last=last, is_gone=call.is_gone)
         if chunks is None:
-            return Answer(content_type="text/plain", status=204)
-        return Answer(body=self._streams.hold(chunks), content_type="text/event-stream")
+            return Response(content_type="text/plain", status=204)
+        return Response(body=self._streams.hold(chunks), content_type="text/event-stream")
 
-    def cancel(self, call: Call) -> SessionInfo:
+    def cancel(self, call: Request) -> SessionInfo:
         return self._manager.cancel(_session(call), call.body.reason)
 
-    def delete(self, call: Call) -> Done:
+    def delete(self, call: Request) -> Done:
         self._manager.delete(_session(call))
         return Done()
 
-    def drops(self, call: Call) -> DropPage:
+    def drops(self, call: Request) -> DropPage:
         return self._manager.drops(_session(call), call.query)
 
-    def drop(self, call: Call) -> DropDetail:
+    def drop(self, call: Request) -> DropDetail:
         return self._manager.drop(_session(call), _named(call, "drop"), call.query)
 
-    def failures(self, call: Call) -> FailureList:
+    def failures(self, call: Request) -> FailureList:
         return self._manager.failures(_session(call), call.query)
 
-    def results(self, call: Call) -> ResultList:
+    def results(self, call: Request) -> ResultList:
         return self._manager.results(_session(call))
 
-    def contents(self, call: Call) -> Answer:
+    def contents(self, call: Request) -> Response:
         return _downloaded(self._manager.contents(_session(call), call.body))
 
-    def log(self, call: Call) -> Answer:
+    def log(self, call: Request) -> Response:
         return _downloaded(self._manager.log(_session(call), _named(call, "drop")))
 
-    def data(self, call: Call) -> Answer:
+    def data(self, call: Request) -> Response:
         return _downloaded(self._manager.data(_session(call), _named(call, "drop")))
 
-    def journal(self, call: Call) -> Answer:
+    def journal(self, call: Request) -> Response:
         return _downloaded(self._manager.journal(_session(call)))
 
-    def graph(self, call: Call) -> Answer:
+    def graph(self, call: Request) -> Response:
         name = _session(call)
         graph = self._manager.graph(name)
         if call.query.format == "json":
-            return Answer(body=pg_json(graph), headers=(attachment(f"{name}.json"),))
+            return Response(body=pg_json(graph), headers=(attachment(f"{name}.json"),))
         return _dfg(graph, name)
 
-    def slices(self, call: Call) -> Answer:
+    def slices(self, call: Request) -> Response:
         pieces = self._manager.slices(_session(call))
-        return Answer(body=(bytes(buffer) for buffer in dump_slices(pieces)), content_type=SLICES)
+        return Response(body=(bytes(buffer) for buffer in dump_slices(pieces)), content_type=SLICES)
 
 
-def _dfg(graph: PhysicalGraph, name: str) -> Answer:
+def _dfg(graph: PhysicalGraph, name: str) -> Response:
     buffers = dump(graph)
 
     def chunks() -> Iterator[bytes]:
@@ -301,21 +301,21 @@ def _dfg(graph: PhysicalGraph, name: str) -> Answer:
 
     size = sum(buffer.nbytes for buffer in buffers)
     headers = (attachment(f"{name}.dfg"), ("Content-Length", str(size)))
-    return Answer(body=chunks(), content_type=GRAPH_MEDIA_TYPE, headers=headers)
+    return Response(body=chunks(), content_type=GRAPH_MEDIA_TYPE, headers=headers)
 
 
-def _downloaded(download: Download) -> Answer:
+def _downloaded(download: Download) -> Response:
     headers = [attachment(download.name)]
     if download.size is not None:
         headers.append(("Content-Length", str(download.size)))
-    return Answer(body=iter(download.chunks), content_type=download.content_type, headers=tuple(headers))
+    return Response(body=iter(download.chunks), content_type=download.content_type, headers=tuple(headers))
 
 
-def _session(call: Call) -> str:
+def _session(call: Request) -> str:
     return _named(call, "session")
 
 
-def _named(call: Call, variable: str) -> str:
+def _named(call: Request, variable: str) -> str:
     """A name out of the path: anything that could be one."""
     name = call.path[variable]
     if not name or len(name) > _LONGEST_NAME or "\0" in name:

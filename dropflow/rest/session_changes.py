@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from dropflow.rest.schema import LogicalNode, SessionDetail
+from dropflow.rest.schema import LogicalNodeInfo, SessionDetail
 
 __all__ = ["apply_change", "change_between"]
 
@@ -37,6 +37,6 @@ def apply_change(before: SessionDetail, change: Mapping[str, Any]) -> SessionDet
     """
     merged = {name: getattr(before, name) for name in _FIELDS} | dict(change)
     if "logical" in change:
-        new = {node.key: node for node in msgspec.convert(change["logical"], tuple[LogicalNode, ...])}
+        new = {node.key: node for node in msgspec.convert(change["logical"], tuple[LogicalNodeInfo, ...])}
         merged["logical"] = tuple(new.get(node.key, node) for node in before.logical)
     return msgspec.convert(msgspec.to_builtins(merged), SessionDetail)

@@ -1,4 +1,4 @@
-"""A translator put together: service, routes and guard become an application that any WSGI server can serve."""
+"""A translator put together: service, routes and access become an application that any WSGI server can serve."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -7,12 +7,12 @@ from pathlib import Path
 import bottle
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.rest.about import about
-from dropflow.rest.auth import Guard
+from dropflow.rest.auth import AccessRules
 from dropflow.rest.client import Client
-from dropflow.rest.kit import Limits, Route, Streams, make_app
+from dropflow.rest.kit import Limits, Route, StreamSlots, make_app
+from dropflow.rest.manager_info import manager_info
 from dropflow.rest.schema import ManagerInfo
-from translator.web.deploying import ManagerClient
+from translator.web.deployer import ManagerClient
 from translator.web.records import TranslatorLimits
 from translator.web.routes import translator_routes
 from translator.web.service import TranslatorService
@@ -31,7 +31,7 @@ def make_translator(
     root: Path,
     *,
     managers: Sequence[str] = (),
-    guard: Guard,
+    access: AccessRules,
     secret: bytes | None = None,
     token: str | None = None,
     limits: TranslatorLimits | None = None,
@@ -40,8 +40,8 @@ def make_translator(
     more: Sequence[Route] = (),
     connect: Callable[[str], ManagerClient] | None = None,
     clock: Clock | None = None,
-) -> tuple[bottle.Bottle, Streams, TranslatorService]:
-    """A translator, ready to be served by `dropflow.rest.server.Server`.
+) -> tuple[bottle.Bottle, StreamSlots, TranslatorService]:
+    """A translator, ready to be served by `dropflow.rest.server.RestServer`.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def make_translator(
         Folder for sources and results, of this translator only.
     managers : sequence of str
         Addresses of the managers that graphs may be deployed to.
-    guard : Guard
+    access : AccessRules
         Who may enter.
     secret : bytes, optional
         Secret half of the cluster key, with which calls to the managers are signed.
@@ -72,7 +72,7 @@ def make_translator(
     -------
     app : bottle.Bottle
         The application.
-    streams : Streams
+    streams : StreamSlots
         For the server.
     service : TranslatorService
         To be closed at the end.
@@ -90,11 +90,11 @@ def make_translator(
     service = TranslatorService(root, managers=managers, connect=connect, limits=limits, clock=clock)
     started = clock.now()
     info = partial(_about, name=name, url=url, clock=clock, started=started, root=str(root))
-    streams = Streams(STREAMS)
+    streams = StreamSlots(STREAMS)
     routes = [*translator_routes(service, streams, info=info), *more]
     bounds = Limits(body=limits.body, depth=limits.depth, streams=STREAMS, together=_BODIES * limits.body)
-    return make_app(routes, guard, bounds, clock=clock), streams, service
+    return make_app(routes, access, bounds, clock=clock), streams, service
 
 
 def _about(*, name: str, url: Callable[[], str], clock: Clock, started: float, root: str) -> ManagerInfo:
-    return about(name, "translator", url=url(), started=started, clock=clock, protocol=0, root=root)
+    return manager_info(name, "translator", url=url(), started=started, clock=clock, protocol=0, root=root)

@@ -1,8 +1,8 @@
-"""Connections of waitress that are judged from the head of each request, before its body is received.
+"""Connections of waitress that check the head of each request before they receive its body.
 
-waitress receives a whole body before it calls the application. Here the application is asked as soon as the head is
-there (`dropflow.rest.kit.App.judge`): a request that it refuses is answered at once and its body is left unread, the
-body of another is received up to its limit. Small bodies are received anyway, so that a refusal keeps the connection.
+waitress receives a whole body before it calls the application. This channel calls
+`dropflow.rest.kit.RestApp.check_head` as soon as the head is there. A refused request is answered and its body is not
+read; the body of another one is read up to its limit. Small bodies are always read, so that the connection is kept.
 """
 
 import contextlib
@@ -16,11 +16,11 @@ from waitress.task import WSGITask
 
 from dropflow.errors import DropflowError, HttpError
 from dropflow.rest.auth import Proof
-from dropflow.rest.bodies import too_large
-from dropflow.rest.crowd import Guest
-from dropflow.rest.heads import KNOWN, VERDICT, Verdict
+from dropflow.rest.connection_limits import ConnectionState
+from dropflow.rest.request_body import too_large
+from dropflow.rest.request_head import HAS_CREDENTIAL, HEAD_CHECK, HeadCheck
 
-__all__ = ["Channel"]
+__all__ = ["WaitressChannel"]
 
 _SMALL = 64 * 1024
 _LONGEST_CHUNK_LINE = 1024
@@ -36,16 +36,16 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
     error: Any
     path = ""  # waitress logs it, also of a request whose head it could not read
 
-    def __init__(self, adj: Any, channel: "Channel") -> None:
+    def __init__(self, adj: Any, channel: "WaitressChannel") -> None:
         super().__init__(adj)
         self._channel = channel
         self.began = channel.server.clock.monotonic()
-        self.verdict: Verdict | None = None
+        self.check: HeadCheck | None = None
 
     @property
     def is_known(self) -> bool:
         """Whether its head showed a credential, as far as that was looked at."""
-        return self.verdict is not None and self.verdict.admission.proof is not Proof.NONE
+        return self.check is not None and self.check.admission.proof is not Proof.NONE
 
     def received(self, data: bytes) -> int:
         """Take bytes; how many of them belong to this request."""
@@ -69,22 +69,22 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
     def close(self) -> None:
         """Give back what its body took."""
         super().close()
-        if self.verdict is not None and self.verdict.account is not None:
-            self.verdict.account.close()
+        if self.check is not None and self.check.account is not None:
+            self.check.account.close()
 
     def _check(self) -> None:
         """Judge the head when it is there, and count the body after that."""
-        if self.verdict is None:
+        if self.check is None:
             if not (self.chunked or self.expect_continue or self.content_length > _SMALL):
                 return
-            self.verdict = self._channel.server.judge(_head(self))
-            if self.verdict.refused is not None:
-                raise self.verdict.refused
+            self.check = self._channel.server.check_head(_head(self))
+            if self.check.refused is not None:
+                raise self.check.refused
         size = len(self.body_rcv)
-        if size > self.verdict.limit:
-            raise too_large(self.verdict.limit)
-        if self.verdict.account is not None:
-            self.verdict.account.take(size - self.verdict.account.taken)
+        if size > self.check.limit:
+            raise too_large(self.check.limit)
+        if self.check.account is not None:
+            self.check.account.take(size - self.check.account.taken)
         if self.chunked and (
             len(self.body_rcv.control_line) > _LONGEST_CHUNK_LINE or len(self.body_rcv.trailer) > _LONGEST_TRAILER
         ):
@@ -92,7 +92,7 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
 
     def _refuse(self, error: DropflowError, data: bytes) -> int:
         self.close()
-        self.verdict = Verdict(refused=error)
+        self.check = HeadCheck(refused=error)
         self.expect_continue = False
         self.headers["CONNECTION"] = "close"
         self.completed = self._channel.is_deaf = True
@@ -103,19 +103,19 @@ class _Task(WSGITask):  # type: ignore[misc] # waitress has no types
     """One request that is answered."""
 
     def get_environment(self) -> dict[str, Any]:
-        """The WSGI environment, with the verdict where there is one."""
+        """The WSGI environment, with the check where there is one."""
         environ: dict[str, Any] = super().get_environment()
-        if self.request.verdict is not None:
-            environ[VERDICT] = self.request.verdict
+        if self.request.check is not None:
+            environ[HEAD_CHECK] = self.request.check
         return environ
 
     def finish(self) -> None:
         """End the answer, and remember who asked."""
         super().finish()
-        self.channel.is_known |= self.environ is not None and self.environ.get(KNOWN, False)
+        self.channel.is_known |= self.environ is not None and self.environ.get(HAS_CREDENTIAL, False)
 
 
-class Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
+class WaitressChannel(HTTPChannel):  # type: ignore[misc] # waitress has no types
     """One connection."""
 
     task_class = _Task
@@ -140,14 +140,14 @@ class Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
         self._moved: float = self.server.clock.monotonic()
 
     @property
-    def guest(self) -> Guest:
+    def connection(self) -> ConnectionState:
         """The connection, as it is now."""
         request = self.request
         if request is not None:
             stage, since = ("body" if request.headers_finished else "head"), request.began
         else:
             stage, since = ("next" if self._was_asked else "first"), self._moved
-        return Guest(
+        return ConnectionState(
             address=self.addr[0],
             is_known=self.is_known or (request is not None and request.is_known),
             is_running=bool(self.requests),
@@ -185,7 +185,7 @@ class Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
 
 
 def _head(request: _Request) -> dict[str, Any]:
-    """The WSGI environment of a request whose body is still to come, as far as a verdict needs it."""
+    """The WSGI environment of a request whose body is still to come, as far as a check needs it."""
     environ = {f"HTTP_{name}": value for name, value in request.headers.items()}
     length = environ.pop("HTTP_CONTENT_LENGTH", "")
     return environ | {

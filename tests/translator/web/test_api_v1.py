@@ -8,7 +8,7 @@ import pytest
 
 from dropflow.errors import BadGraphError
 from dropflow.graph.codec import parse
-from dropflow.rest.failures import from_body
+from dropflow.rest.error_body import from_body
 from tests.translator.web.served import Served
 
 

@@ -8,14 +8,14 @@ import psutil
 import pytest
 
 from dropflow.errors import DropflowError, LinkError
-from dropflow.rest.auth import Guard
+from dropflow.rest.auth import AccessRules
 from dropflow.rest.client import Client
-from dropflow.rest.kit import Limits, Streams, make_app
-from dropflow.rest.server import Server
+from dropflow.rest.kit import Limits, StreamSlots, make_app
+from dropflow.rest.server import RestServer
 from dropflow.testing.manager import FakeManager
-from managers.routes.native import native_routes
+from managers.routes.api_v1 import api_v1_routes
 from tests.translator.web.served import EXAMPLES
-from translator.web.assembly import make_translator
+from translator.web.application import make_translator
 from translator.web.records import DeployRequest, TranslateQuery
 
 _SECRET = b"s" * 32
@@ -24,11 +24,11 @@ _SECRET = b"s" * 32
 @pytest.mark.parametrize(("secret", "enters"), [(_SECRET, True), (b"x" * 32, False), (None, False)])
 def test_the_cluster_key_opens_the_manager(tmp_path: Path, secret: bytes | None, *, enters: bool) -> None:
     """Only who has it deploys; the session is the manager's, with the graph that was translated."""
-    manager, streams = FakeManager("boss", role="master", nodes=("a", "b")), Streams(4)
-    guard = Guard(token="another", secret=_SECRET)  # noqa: S106 - no secret
-    server = Server(make_app(native_routes(manager, streams), guard, Limits()), streams=streams, stream_limit=4)
+    manager, streams = FakeManager("boss", role="master", nodes=("a", "b")), StreamSlots(4)
+    access = AccessRules(token="another", secret=_SECRET)  # noqa: S106 - no secret
+    server = RestServer(make_app(api_v1_routes(manager, streams), access, Limits()), streams=streams, stream_limit=4)
     server.start()
-    _, _, service = make_translator(tmp_path, managers=[server.url], guard=guard, secret=secret)
+    _, _, service = make_translator(tmp_path, managers=[server.url], access=access, secret=secret)
     try:
         info = service.submit((EXAMPLES / "nested-scatter-gather.graph").read_bytes(), TranslateQuery())
         service.get(info.id, seconds=60)
@@ -48,7 +48,7 @@ def test_the_cluster_key_opens_the_manager(tmp_path: Path, secret: bytes | None,
 
 def test_a_manager_that_is_not_there_is_named(tmp_path: Path) -> None:
     """The error is the client's own, with the address."""
-    _, _, service = make_translator(tmp_path, managers=["http://127.0.0.1:9"], guard=Guard(token=None))
+    _, _, service = make_translator(tmp_path, managers=["http://127.0.0.1:9"], access=AccessRules(token=None))
     try:
         info = service.submit((EXAMPLES / "hello.graph").read_bytes(), TranslateQuery())
         service.get(info.id, seconds=60)
@@ -62,9 +62,9 @@ def test_a_manager_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_workers_leave_with_their_parent(tmp_path: Path) -> None:
     """A translator that is killed leaves no process behind, however long its graphs would have taken."""
     script = (
-        "import sys\nfrom pathlib import Path\nfrom dropflow.rest.auth import Guard\n"
-        "from translator.web.assembly import make_translator\nfrom translator.web.records import TranslateQuery\n"
-        "_, _, service = make_translator(Path(sys.argv[1]), guard=Guard(token=None))\n"
+        "import sys\nfrom pathlib import Path\nfrom dropflow.rest.auth import AccessRules\n"
+        "from translator.web.application import make_translator\nfrom translator.web.records import TranslateQuery\n"
+        "_, _, service = make_translator(Path(sys.argv[1]), access=AccessRules(token=None))\n"
         "info = service.submit(Path(sys.argv[2]), TranslateQuery())\nprint('ready', flush=True)\n"
         "service.get(info.id, seconds=600)"
     )

@@ -9,12 +9,12 @@ from dropflow.errors import AmbiguousError, LinkError, NotFoundError
 from dropflow.graph.names import ambiguous
 from dropflow.rest.schema import DropInfo, DropPage, DropQuery
 
-__all__ = ["locate"]
+__all__ = ["find_drop"]
 
 _SHOWN = 3
 
 
-def locate(find: Callable[[DropQuery], DropPage], text: str, *, session: str) -> DropInfo:
+def find_drop(find: Callable[[DropQuery], DropPage], text: str, *, session: str) -> DropInfo:
     """Return the drop that `text` names.
 
     Parameters

@@ -3,9 +3,9 @@
 import bottle
 
 from dropflow.errors import DropflowError
-from dropflow.rest.failures import status_of
+from dropflow.rest.error_body import status_of
 
-__all__ = ["refusal_page", "wants_page"]
+__all__ = ["error_page", "wants_page"]
 
 _TITLES = {
     400: "This request cannot be used",
@@ -63,7 +63,7 @@ def wants_page(accept: str) -> bool:
     return "text/html" in accept.lower()
 
 
-def refusal_page(error: DropflowError) -> str:
+def error_page(error: DropflowError) -> str:
     """`error` as an HTML page: what is wrong, and where to go from there; a missing token leads to the login."""
     status = status_of(error)
     title = _TITLES.get(status, "The server could not answer")

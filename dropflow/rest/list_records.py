@@ -4,9 +4,18 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dropflow.rest.schema import Child, FailureInfo, NodeInfo, PageQuery, Reach, ResultInfo, SessionInfo
+from dropflow.rest.schema import Child, FailureInfo, NodeInfo, PageQuery, ProbeResult, ResultInfo, SessionInfo
 
-__all__ = ["ChildList", "Done", "EpochRequest", "FailureList", "NodeList", "ReachList", "ResultList", "SessionList"]
+__all__ = [
+    "ChildList",
+    "Done",
+    "EpochRequest",
+    "FailureList",
+    "NodeList",
+    "ProbeResultList",
+    "ResultList",
+    "SessionList",
+]
 
 
 class NodeList(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,10 +30,10 @@ class ChildList(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[Child, ...]
 
 
-class ReachList(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeResultList(msgspec.Struct, frozen=True, kw_only=True):
     """What a manager found at the addresses that it tried, in the order in which they were named."""
 
-    reaches: tuple[Reach, ...]
+    reaches: tuple[ProbeResult, ...]
 
 
 class SessionList(msgspec.Struct, frozen=True, kw_only=True):

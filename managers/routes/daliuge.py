@@ -16,15 +16,14 @@ from dropflow.errors import BadGraphError, ConflictError, DropflowError, HttpErr
 from dropflow.graph.names import oids
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import session_directory_name
-from dropflow.rest.bodies import check_depth
-from dropflow.rest.disposition import attachment
-from dropflow.rest.kit import Answer, Call, Limits, Route
+from dropflow.rest.content_disposition import attachment
+from dropflow.rest.kit import Limits, Request, Response, Route
+from dropflow.rest.request_body import check_depth
 from dropflow.rest.schema import DropInfo, DropQuery, NodeInfo, Role, SessionInfo, SubmitQuery
 from dropflow.rest.status import UNKNOWN
 from dropflow.states import SessionState
 from managers.api import Manager
-from managers.routes.drafts import Draft, Drafts, session_name
-from managers.routes.shapes import (
+from managers.routes.daliuge_shapes import (
     drop_status,
     expanded,
     log_records,
@@ -33,14 +32,15 @@ from managers.routes.shapes import (
     specifications,
     url_of,
 )
+from managers.routes.drafts import Draft, Drafts, session_name
 
-__all__ = ["original_routes"]
+__all__ = ["daliuge_routes"]
 
 _S = "/api/sessions/{session}"
 _SUCCESS = {"Status": "Success"}
 _PAGE = 1000
 _ISLAND_PORT = 8001
-_Handler = Callable[[Call], object]
+_Handler = Callable[[Request], object]
 
 
 class _PageQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class _PageQuery(msgspec.Struct, frozen=True, kw_only=True):
     sessionId: str  # noqa: N815 - the spelling of DALiuGE
 
 
-def original_routes(
+def daliuge_routes(
     manager: Manager, *, stop: Callable[[], None] | None = None, limits: Limits | None = None
 ) -> list[Route]:
     """DALiuGE's routes of a node, island or master.
@@ -64,7 +64,7 @@ def original_routes(
         How large and how deep a graph may be.
     """
     limits = limits or Limits()
-    to = _Original(manager, stop, limits.depth)
+    to = _DaliugeHandlers(manager, stop, limits.depth)
     table: list[tuple[str, str, _Handler]] = [
         ("GET", "/api", to.api),
         ("GET", "/api/submission_method", lambda _: {"methods": ["SERVER"]}),
@@ -128,24 +128,24 @@ def _not_here() -> Iterator[tuple[str, str, _Handler]]:
 
 
 def _refusing(reason: str) -> _Handler:
-    def refuse(_: Call) -> object:
+    def refuse(_: Request) -> object:
         raise HttpError(501, "dropflow does not offer this", hint=reason)
 
     return refuse
 
 
 def _route(method: str, path: str, handler: _Handler) -> Route:
-    def answer(call: Call) -> Answer:
+    def answer(call: Request) -> Response:
         try:
             found = handler(call)
         except DropflowError as error:
             return refused(error, call.path.get("session", ""))
-        return found if isinstance(found, Answer) else Answer(body=msgspec.json.encode(found))
+        return found if isinstance(found, Response) else Response(body=msgspec.json.encode(found))
 
     return Route(method=method, path=path, handler=answer, summary="As in DALiuGE", original=True, tag="daliuge")
 
 
-class _Original:
+class _DaliugeHandlers:
     """The handlers. Each answers what DALiuGE would, as JSON-like values."""
 
     def __init__(self, manager: Manager, stop: Callable[[], None] | None, depth: int) -> None:
@@ -156,56 +156,56 @@ class _Original:
 
     # The manager itself.
 
-    def api(self, _: Call) -> object:
+    def api(self, _: Request) -> object:
         sessions = self._listed()
         if self._role() == "node":
             return {"sessions": sessions}
         hosts = [node_string(node) for node in self._manager.nodes()]
         return {"hosts": hosts, "sessionIds": [session["sessionId"] for session in sessions]}
 
-    def stop(self, _: Call) -> object:
+    def stop(self, _: Request) -> object:
         if self._stop is None:
             raise HttpError(501, "this manager cannot be stopped from here", hint="end its process (SIGTERM)")
         self._stop()
         return _SUCCESS
 
-    def past_sessions(self, _: Call) -> object:
+    def past_sessions(self, _: Request) -> object:
         self._composite()
         return []  # sessions that are over stay among the others until they are deleted
 
-    def nodes(self, _: Call) -> object:
+    def nodes(self, _: Request) -> object:
         self._composite()
         found = [node_string(node) for node in self._manager.nodes()]
         return {"nodes": found} if self._role() == "master" else found
 
-    def add_node(self, call: Call) -> object:
+    def add_node(self, call: Request) -> object:
         self._composite()
         self._manager.add_child(url_of(call.path["node"]))
         return _SUCCESS
 
-    def remove_node(self, call: Call) -> object:
+    def remove_node(self, call: Request) -> object:
         self._composite()
         self._manager.remove_child(url_of(call.path["node"]))
         return _SUCCESS
 
-    def islands(self, _: Call) -> object:
+    def islands(self, _: Request) -> object:
         self._only_master()
         urls = [child.url for child in self._manager.children() if child.role == "island"]
         return {"islands": [url.partition("//")[2] for url in urls]}
 
-    def add_island(self, call: Call) -> object:
+    def add_island(self, call: Request) -> object:
         self._only_master()
         self._manager.add_child(url_of(call.path["node"], port=_ISLAND_PORT))
         return _SUCCESS
 
-    def remove_island(self, call: Call) -> object:
+    def remove_island(self, call: Request) -> object:
         self._only_master()
         self._manager.remove_child(url_of(call.path["node"], port=_ISLAND_PORT))
         return _SUCCESS
 
     # Sessions that are being built.
 
-    def create(self, call: Call) -> object:
+    def create(self, call: Request) -> object:
         try:
             name = msgspec.json.decode(call.body)["sessionId"]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError) as error:
@@ -218,7 +218,7 @@ class _Original:
             return refused(error, name, creating=True)
         return {"sessionId": name}
 
-    def append(self, call: Call) -> object:
+    def append(self, call: Request) -> object:
         name = call.path["session"]
         if self._drafts.find(name) is None:
             status = self._manager.session(session_name(name)).status
@@ -230,7 +230,7 @@ class _Original:
         self._drafts.append(name, call.body)
         return _SUCCESS
 
-    def deploy(self, call: Call) -> object:
+    def deploy(self, call: Request) -> object:
         name = call.path["session"]
         if self._drafts.find(name) is None:
             status = self._manager.session(session_name(name)).status
@@ -264,10 +264,10 @@ class _Original:
 
     # Sessions.
 
-    def sessions(self, _: Call) -> object:
+    def sessions(self, _: Request) -> object:
         return self._listed()
 
-    def session(self, call: Call) -> object:
+    def session(self, call: Request) -> object:
         draft, name = self._drafts.find(call.path["session"]), session_name(call.path["session"])
         if draft is not None:
             return {"status": self._draft_status(draft), "graph": _drawn(draft), "dir": self._directory(name)}
@@ -275,7 +275,7 @@ class _Original:
         graph = specifications(self._manager.graph(name))
         return {"status": self._status(found), "graph": graph, "dir": self._directory(name)}
 
-    def delete(self, call: Call) -> object:
+    def delete(self, call: Request) -> object:
         name = call.path["session"]
         if self._drafts.find(name) is not None:
             self._drafts.forget(name)
@@ -283,13 +283,13 @@ class _Original:
             self._manager.delete(session_name(name))
         return _SUCCESS
 
-    def status(self, call: Call) -> object:
+    def status(self, call: Request) -> object:
         draft = self._drafts.find(call.path["session"])
         if draft is not None:
             return self._draft_status(draft)
         return self._status(self._manager.session(session_name(call.path["session"])))
 
-    def cancel(self, call: Call) -> object:
+    def cancel(self, call: Request) -> object:
         name = call.path["session"]
         draft = self._drafts.find(name)
         status = draft.status.name if draft else self._manager.session(session_name(name)).status
@@ -298,13 +298,13 @@ class _Original:
         self._manager.cancel(session_name(name), "cancelled by a client of DALiuGE")
         return _SUCCESS
 
-    def graph(self, call: Call) -> object:
+    def graph(self, call: Request) -> object:
         draft = self._drafts.find(call.path["session"])
         if draft is not None:
             return _drawn(draft)
         return specifications(self._manager.graph(session_name(call.path["session"])))
 
-    def size(self, call: Call) -> object:
+    def size(self, call: Request) -> object:
         draft = self._drafts.find(call.path["session"])
         if draft is not None:
             return len(draft.drops)
@@ -313,10 +313,10 @@ class _Original:
         except NotFoundError:
             return 0  # as DALiuGE answers
 
-    def graph_status(self, call: Call) -> object:
+    def graph_status(self, call: Request) -> object:
         return {row.oid: drop_status(row) for row in self._rows(call)}
 
-    def _rows(self, call: Call, *, node: str = "") -> Iterator[DropInfo]:
+    def _rows(self, call: Request, *, node: str = "") -> Iterator[DropInfo]:
         draft = self._drafts.find(call.path["session"])
         if draft is not None:
             raise ConflictError(f"session {draft.name!r} is {draft.status.name}", hint="deploy it first")
@@ -327,14 +327,14 @@ class _Original:
             yield from page.drops
             offset, total = offset + _PAGE, page.total
 
-    def directory(self, call: Call) -> object:
+    def directory(self, call: Request) -> object:
         if self._drafts.find(call.path["session"]) is None:
             self._manager.session(session_name(call.path["session"]))
         return self._directory(session_name(call.path["session"]))
 
     # Drops.
 
-    def drop_log(self, call: Call) -> object:
+    def drop_log(self, call: Request) -> object:
         spelled, drop = call.path["session"], call.path["drop"]
         name = session_name(spelled)
         status = _number(self._manager.session(name).status)
@@ -344,25 +344,27 @@ class _Original:
             text = ""
         return {"session": spelled, "status": status, "oid": drop, "logs": list(log_records(text.splitlines()))}
 
-    def drop_path(self, call: Call) -> object:
+    def drop_path(self, call: Request) -> object:
         results = self._manager.results(session_name(call.path["session"])).results
         return {"filepath": next((result.path for result in results if result.oid == call.path["drop"]), "")}
 
-    def drop_data(self, call: Call) -> object:
+    def drop_data(self, call: Request) -> object:
         found = self._manager.data(session_name(call.path["session"]), call.path["drop"])
         size = () if found.size is None else (("Content-Length", str(found.size)),)
-        return Answer(body=iter(found.chunks), content_type=found.content_type, headers=(attachment(found.name), *size))
+        return Response(
+            body=iter(found.chunks), content_type=found.content_type, headers=(attachment(found.name), *size)
+        )
 
-    def drop_page(self, call: Call) -> object:
+    def drop_page(self, call: Request) -> object:
         name = session_name(call.path["session"])
         return _moved(f"/sessions/{quote(name, safe='')}/drops/{quote(call.path['drop'], safe='')}")
 
-    def session_page(self, call: Call) -> object:
+    def session_page(self, call: Request) -> object:
         return _moved(f"/sessions/{quote(session_name(call.query.sessionId), safe='')}")
 
     # One node, asked through what stands above it.
 
-    def node_sessions(self, call: Call) -> object:
+    def node_sessions(self, call: Request) -> object:
         node = self._node(call)
         return [
             {"sessionId": self._drafts.spelled(found.session), "status": _number(found.status), "size": found.drops}
@@ -370,22 +372,22 @@ class _Original:
             if node.name in found.nodes
         ]
 
-    def node_session(self, call: Call) -> object:
+    def node_session(self, call: Request) -> object:
         name = session_name(call.path["session"])
         return {"status": self.node_status(call), "graph": self.node_graph(call), "dir": self._directory(name)}
 
-    def node_status(self, call: Call) -> object:
+    def node_status(self, call: Request) -> object:
         self._node(call)
         return _number(self._manager.session(session_name(call.path["session"])).status)
 
-    def node_graph(self, call: Call) -> object:
+    def node_graph(self, call: Request) -> object:
         node = self._node(call)
         graph = self._manager.graph(session_name(call.path["session"]))
         here = {row.oid for row in self._rows(call, node=node.name)}
         known = specifications(graph)
         return {oid: known[oid] for oid in oids(graph, range(graph.drops)) if oid in here}
 
-    def node_graph_status(self, call: Call) -> object:
+    def node_graph_status(self, call: Request) -> object:
         return {row.oid: drop_status(row) for row in self._rows(call, node=self._node(call).name)}
 
     # Inside.
@@ -401,7 +403,7 @@ class _Original:
         if self._role() != "master":
             raise HttpError(404, "only masters have islands", hint="ask a master")
 
-    def _node(self, call: Call) -> NodeInfo:
+    def _node(self, call: Request) -> NodeInfo:
         self._composite()
         found = _node(self._manager.nodes(), call.path["node"])
         if found is None:
@@ -483,5 +485,5 @@ def _refuse_unknown(completed: list[str], draft: Draft) -> None:
         raise BadGraphError(f"there is no drop {unknown[0]!r} to complete", where=draft.name)
 
 
-def _moved(target: str) -> Answer:
-    return Answer(content_type="text/plain", status=303, headers=(("Location", target),))
+def _moved(target: str) -> Response:
+    return Response(content_type="text/plain", status=303, headers=(("Location", target),))

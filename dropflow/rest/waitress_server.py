@@ -2,7 +2,7 @@
 
 waitress starts all its threads at once and ends its loop only when every connection is gone; a server of which hundreds
 live in one test run, and which has to end while clients still hang on, needs both otherwise. It also stops accepting
-when there are many connections, idle ones too; here those that are too many or too slow are closed (`crowd`).
+when there are many connections, idle ones too; here those that are too many or too slow are closed (`limits`).
 """
 
 import resource
@@ -19,11 +19,11 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.rest.channels import Channel
-from dropflow.rest.crowd import Crowd, overdue, surplus
-from dropflow.rest.heads import Verdict
+from dropflow.rest.connection_limits import ConnectionLimits, is_overdue, surplus
+from dropflow.rest.request_head import HeadCheck
+from dropflow.rest.waitress_channel import WaitressChannel
 
-__all__ = ["Serving"]
+__all__ = ["WaitressServer"]
 
 _ACCEPTED_AT_ONCE = 64
 _TIDY = 1.0
@@ -54,17 +54,22 @@ class _Threads(ThreadedTaskDispatcher):  # type: ignore[misc] # waitress has no 
                 self.start_new_thread(self.handler_thread, number)
 
 
-class Serving(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
+class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
     """A server whose loop is turned from outside, by one thread."""
 
-    channel_class = Channel
+    channel_class = WaitressChannel
 
     def __init__(
-        self, *given: Any, judge: Callable[[dict[str, Any]], Verdict], crowd: Crowd, clock: Clock, **settings: Any
+        self,
+        *given: Any,
+        check_head: Callable[[dict[str, Any]], HeadCheck],
+        limits: ConnectionLimits,
+        clock: Clock,
+        **settings: Any,
     ) -> None:
-        self.judge = judge
+        self.check_head = check_head
         self.clock = clock
-        self._crowd = crowd
+        self._limits = limits
         self._tidy_at = 0.0
         self._waking = threading.Lock()
         self._silent = False
@@ -76,9 +81,9 @@ class Serving(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
         listening: socket.socket,
         app: Callable[..., Any],
         *,
-        judge: Callable[[dict[str, Any]], Verdict],
+        check_head: Callable[[dict[str, Any]], HeadCheck],
         most: int,
-        crowd: Crowd | None = None,
+        limits: ConnectionLimits | None = None,
         clock: Clock | None = None,
     ) -> Self:
         """A server on a socket that listens already.
@@ -88,13 +93,13 @@ class Serving(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
         listening : socket.socket
             Closed by `stop_listening`.
         app : WSGI application
-        judge : callable
-            Answers what is decided about a request from its head (`dropflow.rest.kit.App.judge`).
+        check_head : callable
+            Answers what is decided about a request from its head (`dropflow.rest.kit.RestApp.check_head`).
         most : int
             Threads that may run requests.
-        crowd : Crowd, optional
+        limits : ConnectionLimits, optional
             How many connections there may be, and how long they may take; by default as many as this process has file
-            descriptors for, up to `Crowd.most`.
+            descriptors for, up to `ConnectionLimits.most`.
         clock : Clock, optional
             By which connections are timed; the system's unless given.
         """
@@ -110,8 +115,8 @@ class Serving(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
         )
         where = (listening.family, listening.type, listening.proto, listening.getsockname())
         more: dict[str, Any] = {"dispatcher": _Threads(most), "adj": settings, "bind_socket": False, "sockinfo": where}
-        crowd, clock = crowd or _usual_crowd(), clock or SystemClock()
-        return cls(app, {}, True, listening, judge=judge, crowd=crowd, clock=clock, **more)
+        limits, clock = limits or _default_limits(), clock or SystemClock()
+        return cls(app, {}, True, listening, check_head=check_head, limits=limits, clock=clock, **more)
 
     def turn(self, *, timeout: float) -> None:
         """Wait for something to happen for `timeout` seconds at most, and deal with it."""
@@ -123,7 +128,11 @@ class Serving(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
         now = self.clock.monotonic()
         if now >= self._tidy_at:
             self._tidy_at = now + _TIDY
-            self._end(channel for channel in self.active_channels.values() if overdue(channel.guest, now, self._crowd))
+            self._end(
+                channel
+                for channel in self.active_channels.values()
+                if is_overdue(channel.connection, now, self._limits)
+            )
         return bool(self.accepting)
 
     def handle_accept(self) -> None:
@@ -134,11 +143,11 @@ class Serving(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
             super().handle_accept()
             if len(self.active_channels) == known:
                 break
-        if len(self.active_channels) > max(before, min(self._crowd.per_address, self._crowd.most)):
+        if len(self.active_channels) > max(before, min(self._limits.per_address, self._limits.most)):
             channels = list(self.active_channels.values())
-            self._end(channels[place] for place in surplus([channel.guest for channel in channels], self._crowd))
+            self._end(channels[place] for place in surplus([channel.connection for channel in channels], self._limits))
 
-    def _end(self, channels: Iterable[Channel]) -> None:
+    def _end(self, channels: Iterable[WaitressChannel]) -> None:
         for channel in list(channels):
             channel.handle_close()
 
@@ -169,9 +178,9 @@ class Serving(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
                 super().pull_trigger()
 
 
-def _usual_crowd() -> Crowd:
+def _default_limits() -> ConnectionLimits:
     """Half of the file descriptors, so that files and other sockets always find one."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    usual = Crowd()
+    usual = ConnectionLimits()
     most = usual.most if descriptors == resource.RLIM_INFINITY else min(usual.most, max(descriptors // 2, 8))
     return msgspec.structs.replace(usual, most=most, per_address=most * 3 // 4)

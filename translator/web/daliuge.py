@@ -16,10 +16,10 @@ from msgspec import Meta
 
 from dropflow.errors import HttpError
 from dropflow.problems import refuse_errors
-from dropflow.rest.bodies import check_depth
-from dropflow.rest.kit import Answer, Call, Route, Streams
-from dropflow.rest.refusal_page import wants_page
-from dropflow.rest.refusals import refusal
+from dropflow.rest.error_page import wants_page
+from dropflow.rest.error_response import error_response
+from dropflow.rest.kit import Request, Response, Route, StreamSlots
+from dropflow.rest.request_body import check_depth
 from translator.placeholders import substitute
 from translator.problems import Problem, problem
 from translator.web.eagle import imbalance_of, whole_number
@@ -28,7 +28,7 @@ from translator.web.records import DeployRequest, TranslateQuery, TranslationInf
 from translator.web.service import TranslatorService
 from translator.web.wording import counted
 
-__all__ = ["original_routes"]
+__all__ = ["daliuge_routes"]
 
 _MOST = 2**31 - 1
 _MOST_NODES = 1_000_000
@@ -62,14 +62,14 @@ class _GenPgSpec(msgspec.Struct, frozen=True, kw_only=True):
     tpl_nodes_len: Annotated[int, Meta(ge=0, le=_MOST_NODES)] = 1
 
 
-def original_routes(service: TranslatorService, streams: Streams) -> list[Route]:
+def daliuge_routes(service: TranslatorService, streams: StreamSlots) -> list[Route]:
     """DALiuGE's paths. Those that may lead to a deployment need the token.
 
     Requests that wait for a translation take a place of `streams`, so that strangers cannot hold all threads.
     """
-    desk = _Desk(service, streams)
+    handlers = _DaliugeHandlers(service, streams)
 
-    def post(path: str, handler: Callable[[Call], object], summary: str) -> Route:
+    def post(path: str, handler: Callable[[Request], object], summary: str) -> Route:
         return Route(
             method="POST",
             path=path,
@@ -83,7 +83,7 @@ def original_routes(service: TranslatorService, streams: Streams) -> list[Route]
             tag="DALiuGE",
         )
 
-    def get(path: str, handler: Callable[[Call], object], summary: str, *, public: bool) -> Route:
+    def get(path: str, handler: Callable[[Request], object], summary: str, *, public: bool) -> Route:
         query = None if public else _GenPg
         return Route(
             method="GET",
@@ -97,16 +97,21 @@ def original_routes(service: TranslatorService, streams: Streams) -> list[Route]
         )
 
     return [
-        post("/unroll", desk.unroll, "The logical graph in the form, as a list of drops."),
-        post("/partition", desk.partition, "The list of drops in the form, partitioned."),
-        post("/unroll_and_partition", desk.unroll_and_partition, "Both, one after the other."),
-        post("/map", desk.map_to_nodes, "The list of drops in the form, with nodes and islands."),
-        post("/lg_fill", desk.fill, "The logical graph in the form, with values for its placeholders."),
-        get("/gen_pg", desk.gen_pg, "The physical graph of a translation; or deploy it, with the token.", public=False),
+        post("/unroll", handlers.unroll, "The logical graph in the form, as a list of drops."),
+        post("/partition", handlers.partition, "The list of drops in the form, partitioned."),
+        post("/unroll_and_partition", handlers.unroll_and_partition, "Both, one after the other."),
+        post("/map", handlers.map_to_nodes, "The list of drops in the form, with nodes and islands."),
+        post("/lg_fill", handlers.fill, "The logical graph in the form, with values for its placeholders."),
+        get(
+            "/gen_pg",
+            handlers.gen_pg,
+            "The physical graph of a translation; or deploy it, with the token.",
+            public=False,
+        ),
         Route(
             method="POST",
             path="/gen_pg",
-            handler=desk.deploy,
+            handler=handlers.deploy,
             summary="Deploy a translation.",
             query=_GenPg,
             limit=_SMALL,
@@ -116,44 +121,44 @@ def original_routes(service: TranslatorService, streams: Streams) -> list[Route]
         Route(
             method="POST",
             path="/gen_pg_spec",
-            handler=desk.gen_pg_spec,
+            handler=handlers.gen_pg_spec,
             summary="The physical graph of a translation and its roots, as JSON inside a JSON text.",
             body=_GenPgSpec,
             public=True,
             original=True,
             tag="DALiuGE",
         ),
-        get("/api/submission_method", desk.methods, "How graphs can be deployed from here.", public=True),
-        get("/submission_methods", desk.methods, "How graphs can be deployed from here.", public=True),
+        get("/api/submission_method", handlers.methods, "How graphs can be deployed from here.", public=True),
+        get("/submission_methods", handlers.methods, "How graphs can be deployed from here.", public=True),
     ]
 
 
-class _Desk:
+class _DaliugeHandlers:
     """The handlers, and the service that they share."""
 
-    def __init__(self, service: TranslatorService, streams: Streams) -> None:
+    def __init__(self, service: TranslatorService, streams: StreamSlots) -> None:
         self._service = service
         self._streams = streams
 
-    def unroll(self, call: Call) -> Answer:
+    def unroll(self, call: Request) -> Response:
         form = _form(call)
         refuse_errors(_unroll_findings(form))
         query = TranslateQuery(name=_name(form, "lg_name"), prefix=form.text("oid_prefix")[:100])
         return self._drops(_content(form, "lg"), query)
 
-    def fill(self, call: Call) -> Answer:
+    def fill(self, call: Request) -> Response:
         return _fill(_form(call), self._service.limits.depth)
 
-    def partition(self, call: Call) -> Answer:
+    def partition(self, call: Request) -> Response:
         form = _form(call)
         return self._partitioned(form, _content(form, "pgt"), _name(form, "pgt_name"))
 
-    def unroll_and_partition(self, call: Call) -> Answer:
+    def unroll_and_partition(self, call: Request) -> Response:
         form = _form(call)
         refuse_errors(_unroll_findings(form))
         return self._partitioned(form, _content(form, "lg"), _name(form, "lg_name"))
 
-    def map_to_nodes(self, call: Call) -> Answer:
+    def map_to_nodes(self, call: Request) -> Response:
         form = _form(call)
         found: list[Problem] = []
         count = whole_number(form, "num_islands", 1, least=0, most=_MOST, found=found)
@@ -168,12 +173,12 @@ class _Desk:
         query = TranslateQuery(name=_name(form, "pgt_name"))
         return self._drops(_content(form, "pgt"), query, hosts[count:], hosts[:count])
 
-    def gen_pg(self, call: Call) -> Answer:
+    def gen_pg(self, call: Request) -> Response:
         query: _GenPg = call.query
         if query.dlg_mgr_deploy is None:
             manager = query.manager
             nodes = self._service.deployer.alive(manager) if manager else _placeholders(query.tpl_nodes_len)
-            return Answer(body=self._service.export(query.pgt_id, nodes=nodes))
+            return Response(body=self._service.export(query.pgt_id, nodes=nodes))
         if call.proof.is_deliberate:
             return _moved(307, self._deployed(query))
         if wants_page(call.headers.get("Accept", "")):
@@ -184,11 +189,11 @@ class _Desk:
             "a GET deploys only for a program that sends the token",
             hint="send Authorization: Bearer TOKEN, or POST to the same address",
         )
-        told = refusal(error, call.headers, target="/gen_pg", original=True)
+        told = error_response(error, call.headers, target="/gen_pg", original=True)
         headers = (*told.headers, ("Allow", "POST"))
-        return Answer(status=told.status, content_type=told.content_type, headers=headers, body=told.body)
+        return Response(status=told.status, content_type=told.content_type, headers=headers, body=told.body)
 
-    def deploy(self, call: Call) -> Answer:
+    def deploy(self, call: Request) -> Response:
         return _moved(303, self._deployed(call.query))
 
     def _deployed(self, query: _GenPg) -> str:
@@ -196,16 +201,16 @@ class _Desk:
         spread = self._service.get(query.pgt_id).parts == 1
         return self._service.deploy(query.pgt_id, DeployRequest(manager=query.manager, spread=spread)).url
 
-    def gen_pg_spec(self, call: Call) -> Answer:
+    def gen_pg_spec(self, call: Request) -> Response:
         body: _GenPgSpec = call.body
         nodes = body.node_list or _placeholders(body.tpl_nodes_len)
         islands = (body.manager_host,) if body.manager_host else ()
-        return Answer(body=self._service.export(body.pgt_id, nodes=nodes, islands=islands, spec=True))
+        return Response(body=self._service.export(body.pgt_id, nodes=nodes, islands=islands, spec=True))
 
-    def methods(self, _call: Call) -> Answer:
-        return Answer(body={"methods": ["SERVER"] if self._service.deployer.managers else []})
+    def methods(self, _call: Request) -> Response:
+        return Response(body={"methods": ["SERVER"] if self._service.deployer.managers else []})
 
-    def _partitioned(self, form: Form, content: bytes, name: str) -> Answer:
+    def _partitioned(self, form: Form, content: bytes, name: str) -> Response:
         found: list[Problem] = []
         parts = whole_number(form, "num_partitions", 1, least=1, most=_MOST, found=found)
         islands = max(whole_number(form, "num_islands", 1, least=0, most=_MOST_ISLANDS, found=found), 1)
@@ -223,14 +228,14 @@ class _Desk:
         made = info.report.measures.parts if info.report and info.report.measures else 1
         # Placeholders, as DALiuGE numbers them: islands first, then nodes.
         names = _placeholders(islands + made)
-        return Answer(body=self._service.export(info.id, nodes=names[islands:], islands=names[:islands]))
+        return Response(body=self._service.export(info.id, nodes=names[islands:], islands=names[:islands]))
 
     def _drops(
         self, content: bytes, query: TranslateQuery, nodes: Sequence[str] = (), islands: Sequence[str] = ()
-    ) -> Answer:
+    ) -> Response:
         """The list of drops of a graph that is translated while the client waits."""
         info = self._translated(content, query)
-        return Answer(body=self._service.export(info.id, nodes=nodes, islands=islands))
+        return Response(body=self._service.export(info.id, nodes=nodes, islands=islands))
 
     def _translated(self, content: bytes, query: TranslateQuery) -> TranslationInfo:
         """Wait for the translation of a graph."""
@@ -238,11 +243,11 @@ class _Desk:
             return self._service.result(self._service.submit(content, query).id)
 
 
-def _moved(status: int, address: str) -> Answer:
-    return Answer(status=status, content_type="text/plain", headers=(("Location", address),))
+def _moved(status: int, address: str) -> Response:
+    return Response(status=status, content_type="text/plain", headers=(("Location", address),))
 
 
-def _form(call: Call) -> Form:
+def _form(call: Request) -> Form:
     return read_form(call.body, call.headers.get("Content-Type", ""))
 
 
@@ -282,7 +287,7 @@ def _placeholders(number: int) -> tuple[str, ...]:
     return tuple(f"#{place}" for place in range(number))
 
 
-def _fill(form: Form, depth: int) -> Answer:
+def _fill(form: Form, depth: int) -> Response:
     content, parameters = _content(form, "lg"), form.fields.get("parameters") or b"{}"
     check_depth(content, depth, what="lg_content")
     check_depth(parameters, depth, what="parameters")
@@ -292,7 +297,7 @@ def _fill(form: Form, depth: int) -> Answer:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise HttpError(400, f"the form holds no JSON where it should: {error}") from error
     try:
-        return Answer(body=substitute(graph, dict(_flat(values, "", 0)), set(), tilde=True))
+        return Response(body=substitute(graph, dict(_flat(values, "", 0)), set(), tilde=True))
     except RecursionError as error:
         raise HttpError(400, "the graph is nested too deeply") from error
 

@@ -10,16 +10,16 @@ from dropflow.errors import DropflowError, HttpError
 from dropflow.rest.auth import Admission, Proof
 from dropflow.rest.budget import Account
 
-__all__ = ["KNOWN", "VERDICT", "Verdict", "headers_of", "path_of", "target_of"]
+__all__ = ["HAS_CREDENTIAL", "HEAD_CHECK", "HeadCheck", "headers_of", "path_of", "target_of"]
 
-VERDICT = "dropflow.verdict"
-"""Where a server that judged a request before its body puts the `Verdict` into the WSGI environment."""
+HEAD_CHECK = "dropflow.head_check"
+"""Where a server that judged a request before its body puts the `HeadCheck` into the WSGI environment."""
 
-KNOWN = "dropflow.known"
+HAS_CREDENTIAL = "dropflow.known"
 """Where the application notes, for the server, that the request showed a credential."""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class HeadCheck(msgspec.Struct, frozen=True, kw_only=True):
     """What is decided from the head of a request.
 
     Attributes

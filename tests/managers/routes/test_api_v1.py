@@ -13,23 +13,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import HttpError, LinkError
-from dropflow.rest.changes import apply_change, change_between
 from dropflow.rest.client import Client
-from dropflow.rest.disposition import attachment, file_name
-from dropflow.rest.kit import Limits, Streams
-from dropflow.rest.openapi import document
-from dropflow.rest.schema import FailureInfo, LogicalNode, SessionDetail
-from dropflow.rest.server import Server
-from dropflow.rest.sse import Event, format_event, heartbeat, read_events
+from dropflow.rest.content_disposition import attachment, file_name
+from dropflow.rest.kit import Limits, StreamSlots
+from dropflow.rest.openapi import openapi_document
+from dropflow.rest.schema import FailureInfo, LogicalNodeInfo, SessionDetail
+from dropflow.rest.server import RestServer
+from dropflow.rest.session_changes import apply_change, change_between
+from dropflow.rest.sse import ServerSentEvent, format_event, heartbeat, read_events
 from dropflow.states import DropState
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.manager import FakeManager, made_up
-from dropflow.testing.serving import Reply, ask, serve
+from dropflow.testing.serving import ReceivedResponse, ask, serve
 from dropflow.testing.shapes import fan
 from managers.deployment import Deployment, pack
 from managers.probing import Prober
-from managers.routes.events import following
-from managers.routes.native import native_routes
+from managers.routes.api_v1 import api_v1_routes
+from managers.routes.events import session_events
 
 _NAMES = sorted(DropState.__members__)
 
@@ -41,12 +41,12 @@ def manager() -> FakeManager:
 
 
 @pytest.fixture
-def server(manager: FakeManager) -> Iterator[Server]:
+def server(manager: FakeManager) -> Iterator[RestServer]:
     """The manager, open to all."""
-    streams = Streams(4)
+    streams = StreamSlots(4)
     limits = Limits(body=1000, graph=100_000, depth=20, streams=4)
     prober = Prober("i", None, connect=_nowhere, resolve=_nobody)
-    routes = native_routes(manager, streams, limits=limits, prober=prober)
+    routes = api_v1_routes(manager, streams, limits=limits, prober=prober)
     with serve(routes, streams=streams, limits=limits) as found:
         yield found
 
@@ -61,14 +61,14 @@ def _nobody(host: str) -> str:
     raise LinkError(f"there is no host {host!r}")
 
 
-def _document(server: Server) -> dict[str, Any]:
+def _document(server: RestServer) -> dict[str, Any]:
     found: dict[str, Any] = ask(server.url, "GET", "/openapi.json").json
     return found
 
 
-def test_every_route_is_described(server: Server, manager: FakeManager) -> None:
+def test_every_route_is_described(server: RestServer, manager: FakeManager) -> None:
     """The document has each path and method of the table, and valid schemas."""
-    routes = native_routes(manager, Streams(1))
+    routes = api_v1_routes(manager, StreamSlots(1))
     described = _document(server)
 
     assert {(path, method) for path, row in described["paths"].items() for method in row} == {
@@ -78,14 +78,14 @@ def test_every_route_is_described(server: Server, manager: FakeManager) -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def test_operations_have_names_of_their_own(server: Server) -> None:
+def test_operations_have_names_of_their_own(server: RestServer) -> None:
     """Generated clients need them."""
     names = [operation["operationId"] for row in _document(server)["paths"].values() for operation in row.values()]
 
     assert sorted(names) == sorted(set(names))
 
 
-_TABLE = document(native_routes(FakeManager(), Streams(1)), title="dropflow", version="0")
+_TABLE = openapi_document(api_v1_routes(FakeManager(), StreamSlots(1)), title="dropflow", version="0")
 _SCHEMA = schemathesis.openapi.from_dict(_TABLE)
 _OPERATIONS = [result.ok() for result in _SCHEMA.get_all_operations()]
 
@@ -97,7 +97,7 @@ def _as_it_is(_: Any, value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("operation", _OPERATIONS, ids=[operation.label for operation in _OPERATIONS])
-def test_no_request_breaks_the_server(operation: Any, server: Server) -> None:
+def test_no_request_breaks_the_server(operation: Any, server: RestServer) -> None:
     """Whatever is sent by a machine that read the document, the answer is one that the document tells."""
 
     @settings(max_examples=15, suppress_health_check=list(HealthCheck), deadline=None, database=None)
@@ -157,7 +157,7 @@ _CHECKS = [
         ("PATCH", "/api/v1/sessions", b"", 405),
     ],
 )
-def test_what_cannot_be_done_is_told(server: Server, method: str, target: str, body: bytes, status: int) -> None:
+def test_what_cannot_be_done_is_told(server: RestServer, method: str, target: str, body: bytes, status: int) -> None:
     """Each with its status, and the error in our shape."""
     reply = ask(server.url, method, target, body=body)
 
@@ -178,7 +178,7 @@ def test_names_of_downloads_are_safe(name: str) -> None:
     assert not found.startswith(".")
 
 
-def test_the_graph_is_offered_in_both_forms(server: Server) -> None:
+def test_the_graph_is_offered_in_both_forms(server: RestServer) -> None:
     """As a .dfg file, and in DALiuGE's JSON."""
     ours, theirs = (ask(server.url, "GET", f"/api/v1/sessions/running/graph?format={form}") for form in ("dfg", "json"))
 
@@ -194,7 +194,7 @@ _STATES = st.dictionaries(st.sampled_from(_NAMES), st.integers(0, 9), max_size=3
 @st.composite
 def _details(draw: st.DrawFn, keys: tuple[str, ...] = ("a", "b", "c")) -> SessionDetail:
     logical = tuple(
-        LogicalNode(key=key, name=key, category="", is_app=True, artificial=False, drops=9, states=draw(_STATES))
+        LogicalNodeInfo(key=key, name=key, category="", is_app=True, artificial=False, drops=9, states=draw(_STATES))
         for key in keys
     )
     failure = st.sampled_from("xyz").map(
@@ -244,23 +244,23 @@ def test_only_what_changed_is_told(manager: FakeManager) -> None:
 
 
 @given(
-    st.lists(st.builds(Event, st.sampled_from(["session", "change"]), st.just("7"), st.binary(min_size=1))),
+    st.lists(st.builds(ServerSentEvent, st.sampled_from(["session", "change"]), st.just("7"), st.binary(min_size=1))),
     st.integers(1, 40),
 )
-def test_events_are_read_however_they_are_cut(events: list[Event], size: int) -> None:
+def test_events_are_read_however_they_are_cut(events: list[ServerSentEvent], size: int) -> None:
     """Chunks of any size, with heartbeats between."""
-    clean = [Event(event.name, event.id, event.data.replace(b"\n", b" ")) for event in events]
+    clean = [ServerSentEvent(event.name, event.id, event.data.replace(b"\n", b" ")) for event in events]
     wire = heartbeat().join([b"", *(format_event(event) for event in clean)])
     chunks = [wire[start : start + size] for start in range(0, len(wire), size)]
 
     assert list(read_events(chunks)) == clean
 
 
-def _events(reply: Reply) -> list[str]:
+def _events(reply: ReceivedResponse) -> list[str]:
     return [event.name for event in read_events([reply.body])]
 
 
-def test_a_session_that_is_over_is_told_once(server: Server, manager: FakeManager) -> None:
+def test_a_session_that_is_over_is_told_once(server: RestServer, manager: FakeManager) -> None:
     """The picture and the end; who has seen it gets 204, after which a browser does not come back."""
     version = str(manager.session("finished").version)
     target = "/api/v1/sessions/finished/events"
@@ -273,7 +273,7 @@ def test_a_session_that_is_over_is_told_once(server: Server, manager: FakeManage
 def test_who_comes_back_to_the_same_version_gets_only_changes(manager: FakeManager) -> None:
     """The picture that it has is not sent again."""
     version = str(manager.session("running").version)
-    chunks = following(manager, "running", threading.Event(), last=version)
+    chunks = session_events(manager, "running", threading.Event(), last=version)
     assert chunks is not None
     assert next(chunks) == heartbeat()
     manager.complete("running")
@@ -283,7 +283,7 @@ def test_who_comes_back_to_the_same_version_gets_only_changes(manager: FakeManag
 
 def test_a_session_that_is_deleted_ends_its_events(manager: FakeManager) -> None:
     """Whoever follows it is told that it is gone."""
-    chunks = following(manager, "running", threading.Event())
+    chunks = session_events(manager, "running", threading.Event())
     assert chunks is not None
     next(chunks)
     manager.delete("running")
@@ -293,7 +293,7 @@ def test_a_session_that_is_deleted_ends_its_events(manager: FakeManager) -> None
 
 def test_trouble_is_told_and_got_over(manager: FakeManager) -> None:
     """A manager whose child cannot be reached for a while says so, and goes on."""
-    chunks = following(manager, "running", threading.Event())
+    chunks = session_events(manager, "running", threading.Event())
     assert chunks is not None
     next(chunks)
     manager.refuse("watch", LinkError("n2 does not answer"))
@@ -307,8 +307,8 @@ def test_trouble_is_told_and_got_over(manager: FakeManager) -> None:
 
 def test_a_viewer_that_goes_away_gives_its_place_back(manager: FakeManager) -> None:
     """Though nothing happens in the session that it watched."""
-    streams = Streams(1)
-    with serve(native_routes(manager, streams), streams=streams) as server:
+    streams = StreamSlots(1)
+    with serve(api_v1_routes(manager, streams), streams=streams) as server:
         with Client(server.url) as client:
             pictures = client.events("running")
             next(pictures)
@@ -341,14 +341,14 @@ def test_silence_is_filled_with_heartbeats() -> None:
     """So that both ends see that the other is there."""
     manager = _Quiet()
     manager.add(fan(20), "s")
-    chunks = following(manager, "s", threading.Event(), clock=manager.flying)
+    chunks = session_events(manager, "s", threading.Event(), clock=manager.flying)
     assert chunks is not None
     next(chunks)
 
     assert [next(chunks), next(chunks)] == [heartbeat(), heartbeat()]
 
 
-def test_a_deployment_goes_to_its_own_session_only(server: Server) -> None:
+def test_a_deployment_goes_to_its_own_session_only(server: RestServer) -> None:
     """The name in the path and that in the body must be the same, and the graph within the limit."""
     for name, drops, status in (("other", 1, 400), ("s", 10**9, 413)):
         deployment = Deployment(session="s", epoch=1, graph="g", drops=drops, created=0.0, places=())

@@ -6,10 +6,10 @@ from dropflow.clock import Clock
 from dropflow.rest.client import Client
 from dropflow.rest.schema import ManagerInfo
 
-__all__ = ["Visit", "visit"]
+__all__ = ["ClockSkew", "measure_clock_skew"]
 
 
-class Visit(msgspec.Struct, frozen=True, kw_only=True):
+class ClockSkew(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen of a manager.
 
     Attributes
@@ -25,7 +25,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     skew: float
 
 
-def visit(client: Client, clock: Clock) -> Visit:
+def measure_clock_skew(client: Client, clock: Clock) -> ClockSkew:
     """Ask a manager about itself, twice: the first time pays for the connection, the second is measured.
 
     Raises
@@ -38,4 +38,4 @@ def visit(client: Client, clock: Clock) -> Visit:
     info = client.info()
     delay = clock.monotonic() - began
     # The clock was read somewhere between the two ends of the request: half-way is the best guess.
-    return Visit(info=info, delay=round(delay, 4), skew=round(info.time - (before + delay / 2), 3))
+    return ClockSkew(info=info, delay=round(delay, 4), skew=round(info.time - (before + delay / 2), 3))

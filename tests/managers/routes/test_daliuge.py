@@ -13,14 +13,14 @@ from urllib.parse import quote
 import pytest
 
 from dropflow.errors import WorldError
-from dropflow.rest.auth import Guard
+from dropflow.rest.auth import AccessRules
 from dropflow.rest.kit import Limits
 from dropflow.rest.schema import NodeInfo, Role
-from dropflow.rest.server import Server
+from dropflow.rest.server import RestServer
 from dropflow.testing.manager import FakeManager
-from dropflow.testing.serving import Reply, ask, serve
+from dropflow.testing.serving import ReceivedResponse, ask, serve
+from managers.routes.daliuge import daliuge_routes
 from managers.routes.drafts import session_name
-from managers.routes.original import original_routes
 
 GRAPH = [
     {
@@ -74,11 +74,11 @@ def _manager(role: Role) -> FakeManager:
 class Served:
     """A manager and a server in front of it."""
 
-    def __init__(self, manager: FakeManager, server: Server) -> None:
+    def __init__(self, manager: FakeManager, server: RestServer) -> None:
         self.manager = manager
         self.server = server
 
-    def ask(self, method: str, target: str, body: object = None, **headers: str) -> Reply:
+    def ask(self, method: str, target: str, body: object = None, **headers: str) -> ReceivedResponse:
         """One request; a body that is not bytes goes as JSON."""
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         return ask(self.server.url, method, target, body=data, headers=headers)
@@ -102,7 +102,7 @@ def role(request: pytest.FixtureRequest) -> Role:
 def served(role: Role) -> Iterator[Served]:
     """A manager of that kind."""
     manager = _manager(role)
-    with serve(original_routes(manager), limits=Limits(body=100_000, streams=4)) as server:
+    with serve(daliuge_routes(manager), limits=Limits(body=100_000, streams=4)) as server:
         yield Served(manager, server)
 
 
@@ -110,7 +110,7 @@ def served(role: Role) -> Iterator[Served]:
 def node() -> Iterator[Served]:
     """A node manager."""
     manager = _manager("node")
-    with serve(original_routes(manager), limits=Limits(body=100_000, streams=4)) as server:
+    with serve(daliuge_routes(manager), limits=Limits(body=100_000, streams=4)) as server:
         yield Served(manager, server)
 
 
@@ -143,7 +143,7 @@ def test_a_session_is_built_deployed_watched_and_destroyed(served: Served, role:
 def test_drops_go_to_the_nodes_that_the_graph_names(role: Role) -> None:
     """By host and REST port, in any of DALiuGE's spellings; a node manager takes them all."""
     manager = _manager(role)
-    with serve(original_routes(manager)) as server:
+    with serve(daliuge_routes(manager)) as server:
         served = Served(manager, server)
         assert served.ask("POST", served.build("s") + "/deploy").status == 200
     nodes = {row.oid: row.node for row in (manager.drop("s", oid) for oid in "ABC")}
@@ -311,10 +311,10 @@ def test_no_session_id_escapes(node: Served, name: str) -> None:
 def test_stopping_is_a_post_and_the_business_of_the_process() -> None:
     """Without a way to stop it says so."""
     stopped: list[bool] = []
-    with serve(original_routes(_manager("node"), stop=lambda: stopped.append(True))) as server:
+    with serve(daliuge_routes(_manager("node"), stop=lambda: stopped.append(True))) as server:
         assert ask(server.url, "GET", "/api/stop").status == 405
         assert ask(server.url, "POST", "/api/stop").json == {"Status": "Success"}
-    with serve(original_routes(_manager("node"))) as server:
+    with serve(daliuge_routes(_manager("node"))) as server:
         assert ask(server.url, "POST", "/api/stop").status == 501
 
     assert stopped == [True]
@@ -322,7 +322,7 @@ def test_stopping_is_a_post_and_the_business_of_the_process() -> None:
 
 def test_only_what_is_no_browser_passes_for_daliuges_client() -> None:
     """Its made-up origin is taken from programs; a browser on a page of that name is refused."""
-    with serve(original_routes(_manager("node")), guard=Guard(token=None)) as server:
+    with serve(daliuge_routes(_manager("node")), access=AccessRules(token=None)) as server:
         origin = {"Origin": "http://dlg-tm.localhost"}
         program, browser = (
             ask(server.url, "GET", "/api/sessions", headers=origin | more)
