@@ -30,7 +30,7 @@ import numpy as np
 import zmq
 
 from managers.keys import ClusterKey, create
-from managers.links import BufferSource, Delivery, Links, LinkSettings
+from managers.links import BufferSource, Links, LinkSettings, ReceivedMessage
 from managers.messages import Events
 
 _CHUNK = LinkSettings().chunk_most
@@ -60,7 +60,7 @@ def _links_peer(pipe: Connection, key: ClusterKey | None, size: int) -> None:
     content = np.random.default_rng(1).bytes(size) if size else b""
     counted, done = [0], threading.Event()
 
-    def take(delivery: Delivery) -> None:
+    def take(delivery: ReceivedMessage) -> None:
         message = delivery.message
         if isinstance(message, Events):
             counted[0] += len(message)

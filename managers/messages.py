@@ -4,8 +4,8 @@ There are two layers, told apart by where they may stand:
 
 * a `Packet` is the header frame of one ZeroMQ message between two `managers.links`. Packets carry the handshake, the
   numbered stream with its acknowledgements, heartbeats, and the data plane;
-* a `Message` is what the rooms above say to each other. Messages ride inside the numbered stream (`Carry`, `Part`)
-  and arrive exactly once and in order.
+* a `Message` is what the packages above exchange. Messages are carried by the numbered stream (`MessageBatch`,
+  `Fragment`) and arrive exactly once and in order.
 
 A message may have raw frames beside its body. All arrays are little-endian. What managers say to each other goes over
 REST (`dropflow.rest`), not through here.
@@ -31,23 +31,23 @@ from dropflow.failure import Failure
 __all__ = [
     "PROTOCOL",
     "Ack",
-    "Beat",
-    "Carry",
     "Chunk",
     "Content",
+    "ContentGone",
     "Events",
     "Fetch",
     "FetchFailed",
-    "Gone",
-    "Hello",
-    "Leave",
+    "Fragment",
+    "Handshake",
+    "HandshakeReply",
+    "Heartbeat",
     "Message",
+    "MessageBatch",
     "Packet",
-    "Part",
-    "Refuse",
-    "Stop",
-    "Stream",
-    "Welcome",
+    "Reject",
+    "Shutdown",
+    "StopSession",
+    "StreamUpdate",
     "decode_message",
     "decode_packet",
     "encode",
@@ -64,7 +64,7 @@ _Text = Annotated[str, Meta(max_length=4096)]
 # Packets: the handshake -----------------------------------------------------------------------------------------------
 
 
-class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
+class Handshake(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     """First packet of a connection, from the end that opened it.
 
     Attributes
@@ -91,8 +91,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     address: Annotated[str, Meta(max_length=1024)] = ""
 
 
-class Welcome(msgspec.Struct, frozen=True, array_like=True, tag="welcome"):
-    """Answer to `Hello`: the sender may go on after packet number `received`, and may forget up to `consumed`."""
+class HandshakeReply(msgspec.Struct, frozen=True, array_like=True, tag="welcome"):
+    """Answer to `Handshake`: the sender may go on after packet number `received`, and may forget up to `consumed`."""
 
     protocol: _Natural
     name: _Name
@@ -101,7 +101,7 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True, tag="welcome"):
     consumed: _Natural = 0
 
 
-class Refuse(msgspec.Struct, frozen=True, array_like=True, tag="refuse"):
+class Reject(msgspec.Struct, frozen=True, array_like=True, tag="refuse"):
     """The listening end will not talk to this connection.
 
     `code` is one of ``protocol``, ``name``, ``stale``, ``full``, ``garbage`` and ``hello`` (a packet came before the
@@ -116,15 +116,15 @@ class Refuse(msgspec.Struct, frozen=True, array_like=True, tag="refuse"):
 # Packets: the numbered stream -----------------------------------------------------------------------------------------
 
 
-class Carry(msgspec.Struct, frozen=True, array_like=True, tag="carry"):
+class MessageBatch(msgspec.Struct, frozen=True, array_like=True, tag="carry"):
     """One packet of whole small messages. Each message is its body, followed by its raw frames if it has any."""
 
     number: _Natural
     messages: list[Annotated[list[bytes], Meta(min_length=1)]]
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True, tag="part"):
-    """One packet of a message too large for `Carry`; raw frames follow this header.
+class Fragment(msgspec.Struct, frozen=True, array_like=True, tag="part"):
+    """One packet of a message too large for `MessageBatch`; raw frames follow this header.
 
     Body and raw frames of the message, laid end to end, are cut into parts. `sizes`, the bytes of the body and of each
     raw frame, stands in the first part only, where `start` is 0.
@@ -146,7 +146,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
     again: bool = False
 
 
-class Beat(msgspec.Struct, frozen=True, array_like=True, tag="beat"):
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="beat"):
     """Sign of life of an idle link, answered by `Ack`; `sent` is the number of the last packet before it."""
 
     sent: _Natural
@@ -156,7 +156,9 @@ class Beat(msgspec.Struct, frozen=True, array_like=True, tag="beat"):
 
 
 class Fetch(msgspec.Struct, frozen=True, array_like=True, tag="fetch"):
-    """Ask for `length` bytes, from `offset`, of the content of a drop; answered by `Chunk`, `Gone` or `FetchFailed`.
+    """Request for `length` bytes, from `offset`, of the content of a drop.
+
+    It is answered by `Chunk`, `ContentGone` or `FetchFailed`.
 
     `request` names the whole transfer; a transfer asks for several ranges ahead, and that is its credit. `check` asks
     the sender for the CRC-32 of each chunk. `attempt` 0 means whichever attempt was committed, another one what it is
@@ -188,7 +190,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, tag="chunk"):
     checksum: Annotated[int, Meta(ge=-1, le=2**32 - 1)] = -1
 
 
-class Gone(msgspec.Struct, frozen=True, array_like=True, tag="gone"):
+class ContentGone(msgspec.Struct, frozen=True, array_like=True, tag="gone"):
     """The content asked for was released, or belongs to another attempt; asking again is no use."""
 
     request: _Natural
@@ -202,7 +204,19 @@ class FetchFailed(msgspec.Struct, frozen=True, array_like=True, tag="fetch-faile
     failure: Failure
 
 
-Packet = Hello | Welcome | Refuse | Carry | Part | Ack | Beat | Fetch | Chunk | Gone | FetchFailed
+Packet = (
+    Handshake
+    | HandshakeReply
+    | Reject
+    | MessageBatch
+    | Fragment
+    | Ack
+    | Heartbeat
+    | Fetch
+    | Chunk
+    | ContentGone
+    | FetchFailed
+)
 """Header frame of a ZeroMQ message."""
 
 
@@ -233,7 +247,7 @@ class Content(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stamp: tuple[int, ...] = ()
 
 
-class Stream(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class StreamUpdate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A data drop that is being written and can be fetched while it grows, from the sender; or cannot any more.
 
     Attributes
@@ -276,7 +290,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
         the receiver, the application that chose to skip it; its own row follows in the same message.
     contents : tuple of Content
         Of data drops in this message, and parts that applications in this message wrote to drops of the receiver.
-    streams : tuple of Stream
+    streams : tuple of StreamUpdate
         Data drops that are open, or not any more; they come before everything else in this message.
     """
 
@@ -288,7 +302,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
     attempts: bytes
     causes: bytes
     contents: tuple[Content, ...] = ()
-    streams: tuple[Stream, ...] = ()
+    streams: tuple[StreamUpdate, ...] = ()
 
     def __post_init__(self) -> None:
         count = len(self.states)
@@ -310,7 +324,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
         attempts: ArrayLike,
         causes: ArrayLike,
         contents: tuple[Content, ...] = (),
-        streams: tuple[Stream, ...] = (),
+        streams: tuple[StreamUpdate, ...] = (),
     ) -> "Events":
         """Message from anything numpy makes arrays of; a value that does not fit its type is an `OverflowError`."""
         return cls(
@@ -335,7 +349,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
         )
 
 
-class Stop(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
+class StopSession(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
     """The sender has given up a session: it was cancelled, or, with a `failure`, a node of it is lost.
 
     `node` is the lost node; `reason` is why it was cancelled.
@@ -348,13 +362,13 @@ class Stop(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
     failure: Failure | None = None
 
 
-class Leave(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
+class Shutdown(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
     """The sender stops of its own will; do not look for it."""
 
     reason: _Text = ""
 
 
-Message = Events | Stop | Leave
+Message = Events | StopSession | Shutdown
 """What rides in the numbered stream."""
 
 _CODES = {"<i4": "i", "<u1": "B", "<u2": "H"}

@@ -19,7 +19,7 @@ from dropflow.rest.clock_skew import measure_clock_skew
 from dropflow.rest.schema import ProbeRequest, ProbeResult
 from managers.composite.fanout import Fanout, Outcome
 from managers.keys import ClusterKey
-from managers.links.knocking import Knock, knock
+from managers.links.link_probe import LinkProbe, probe_links
 from managers.links.sockets import check_address
 from managers.messages import PROTOCOL
 
@@ -109,7 +109,7 @@ class Prober:
         calls: dict[object, Callable[[], tuple[ProbeResult, ...]]] = {
             url: partial(self._visit, url, seconds) for url in good if url not in links
         }
-        calls[links] = partial(self._knock, links, seconds, fanout)
+        calls[links] = partial(self._probe_links, links, seconds, fanout)
         for key, outcome in fanout.ask(calls, seconds=seconds + _SLACK).items():
             reaches = _told(key, outcome, seconds)
             found |= {reach.address: reach for reach in reaches}
@@ -137,12 +137,12 @@ class Prober:
             ),
         )
 
-    def _knock(self, addresses: tuple[str, ...], seconds: float, fanout: Fanout) -> tuple[ProbeResult, ...]:
+    def _probe_links(self, addresses: tuple[str, ...], seconds: float, fanout: Fanout) -> tuple[ProbeResult, ...]:
         end = self._clock.monotonic() + seconds
         hosts, found = self._looked_up(addresses, seconds, fanout)
         left = max(end - self._clock.monotonic(), 0.05)
-        knocks = knock(hosts.values(), name=self._name, key=self._key, seconds=left, clock=self._clock)
-        found |= {address: self._heard(address, knocks[hosts[address]]) for address in hosts}
+        links = probe_links(hosts.values(), name=self._name, key=self._key, seconds=left, clock=self._clock)
+        found |= {address: self._heard(address, links[hosts[address]]) for address in hosts}
         return tuple(found.values())
 
     def _looked_up(
@@ -174,7 +174,7 @@ class Prober:
                 found[address] = _failed(address, outcome.error, 0.0)
         return hosts, found
 
-    def _heard(self, address: str, found: Knock) -> ProbeResult:
+    def _heard(self, address: str, found: LinkProbe) -> ProbeResult:
         protocol = 0 if found.welcome is None else found.welcome.protocol
         trouble, hint, code = found.trouble, found.hint, LinkError.code if found.trouble else ""
         if not trouble and protocol not in (0, PROTOCOL):

@@ -5,17 +5,16 @@ machines); `sockets` is where they meet ZeroMQ, `memory` where they meet a fake 
 `serving` are the two ends of the data plane. docs/adr/0005-links.md says why it is built this way.
 """
 
-from managers.links.actions import Delivery, LinkChange, LinkEvent
-from managers.links.endpoint import Links
-from managers.links.fetching import Fetched, Sink
-from managers.links.serving import BufferSource, FileSource, Source
+from managers.links.actions import LinkChange, LinkEvent, ReceivedMessage
+from managers.links.content_server import BufferSource, ContentSource, FileSource
+from managers.links.links import Links
 from managers.links.settings import LinkSettings
 from managers.links.statistics import LinkStatistics, PeerStatistics
+from managers.links.transfer import Sink, TransferResult
 
 __all__ = [
     "BufferSource",
-    "Delivery",
-    "Fetched",
+    "ContentSource",
     "FileSource",
     "LinkChange",
     "LinkEvent",
@@ -23,6 +22,7 @@ __all__ = [
     "LinkStatistics",
     "Links",
     "PeerStatistics",
+    "ReceivedMessage",
     "Sink",
-    "Source",
+    "TransferResult",
 ]

@@ -7,26 +7,26 @@ from typing import Protocol
 import msgspec
 
 from managers.links.wire import Frames
-from managers.messages import Chunk, Fetch, FetchFailed, Gone, Message, Refuse
+from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, Message, Reject
 
 __all__ = [
-    "Arrived",
-    "Deliver",
-    "Delivery",
-    "Dial",
-    "Freed",
-    "Hangup",
+    "CloseConnection",
+    "DataReceived",
+    "DeliverMessage",
     "InboundAction",
     "LinkChange",
     "LinkEvent",
+    "LogRejection",
+    "MessageOrigin",
+    "NotifyChange",
+    "OpenConnection",
     "OutboundAction",
-    "Refused",
-    "Reply",
-    "Send",
-    "Serve",
-    "Shut",
-    "Stream",
-    "Tell",
+    "PeerRefused",
+    "ReceivedMessage",
+    "ReturnCredit",
+    "SendPacket",
+    "SendReply",
+    "ServeFetch",
 ]
 
 
@@ -74,14 +74,14 @@ class LinkChange(msgspec.Struct, frozen=True, kw_only=True):
     undelivered: int = 0
 
 
-class Stream(Protocol):
+class MessageOrigin(Protocol):
     """Where a delivery came from: one stream of packets of one incarnation of a peer."""
 
     peer: str
     incarnation: int
 
 
-class Delivery:
+class ReceivedMessage:
     """A message that has arrived: who sent it, the message, and the raw frames beside it.
 
     By default a message counts as dealt with when the function it was given to returns, and its sender may send more.
@@ -98,13 +98,13 @@ class Delivery:
 
     __slots__ = ("_on_release", "frames", "held", "message", "number", "stream")
 
-    def __init__(self, stream: Stream, number: int, message: Message, frames: tuple[memoryview, ...]) -> None:
+    def __init__(self, stream: MessageOrigin, number: int, message: Message, frames: tuple[memoryview, ...]) -> None:
         self.stream = stream
         self.number = number
         self.message = message
         self.frames = frames
         self.held = False
-        self._on_release: Callable[[Delivery], None] | None = None
+        self._on_release: Callable[[ReceivedMessage], None] | None = None
 
     @property
     def peer(self) -> str:
@@ -116,7 +116,7 @@ class Delivery:
         """Incarnation of the sender."""
         return self.stream.incarnation
 
-    def bind(self, on_release: "Callable[[Delivery], None]") -> None:
+    def bind(self, on_release: "Callable[[ReceivedMessage], None]") -> None:
         """Say who is to hear of `release`; the owner of the link does."""
         self._on_release = on_release
 
@@ -131,62 +131,62 @@ class Delivery:
             self._on_release(self)
 
 
-class Dial(msgspec.Struct, frozen=True):
+class OpenConnection(msgspec.Struct, frozen=True):
     """Open connection number `generation` to the peer; whatever came before it is void."""
 
     generation: int
     address: str
 
 
-class Hangup(msgspec.Struct, frozen=True):
+class CloseConnection(msgspec.Struct, frozen=True):
     """Close the connection to the peer."""
 
 
-class Send(msgspec.Struct, frozen=True):
-    """Send on the connection to the peer."""
+class SendPacket(msgspec.Struct, frozen=True):
+    """SendPacket on the connection to the peer."""
 
     frames: Frames
 
 
-class Freed(msgspec.Struct, frozen=True):
+class ReturnCredit(msgspec.Struct, frozen=True):
     """The peer has dealt with so many bytes."""
 
     cost: int
 
 
-class Shut(msgspec.Struct, frozen=True):
+class PeerRefused(msgspec.Struct, frozen=True):
     """Nothing more can be sent to the peer: `LinkChange` says why."""
 
     change: LinkChange
 
 
-class Tell(msgspec.Struct, frozen=True):
-    """Tell whoever wants to know."""
+class NotifyChange(msgspec.Struct, frozen=True):
+    """NotifyChange whoever wants to know."""
 
     change: LinkChange
 
 
-class Arrived(msgspec.Struct, frozen=True):
+class DataReceived(msgspec.Struct, frozen=True):
     """A packet of the data plane came back on our connection to the peer."""
 
-    packet: Chunk | Gone | FetchFailed
+    packet: Chunk | ContentGone | FetchFailed
     raw: Frames
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """Send to the connecting end known by `route`."""
+class SendReply(msgspec.Struct, frozen=True):
+    """SendPacket to the connecting end known by `route`."""
 
     route: bytes
     frames: Frames
 
 
-class Deliver(msgspec.Struct, frozen=True):
+class DeliverMessage(msgspec.Struct, frozen=True):
     """Hand a message on."""
 
-    delivery: Delivery
+    delivery: ReceivedMessage
 
 
-class Serve(msgspec.Struct, frozen=True):
+class ServeFetch(msgspec.Struct, frozen=True):
     """The connecting end known by `route` wants content."""
 
     route: bytes
@@ -194,11 +194,13 @@ class Serve(msgspec.Struct, frozen=True):
     fetch: Fetch
 
 
-class Refused(msgspec.Struct, frozen=True):
+class LogRejection(msgspec.Struct, frozen=True):
     """A connecting end was refused: for the log."""
 
-    refusal: Refuse
+    refusal: Reject
 
 
-OutboundAction = Dial | Hangup | Send | Freed | Shut | Tell | Arrived
-InboundAction = Reply | Deliver | Serve | Tell | Refused
+OutboundAction = (
+    OpenConnection | CloseConnection | SendPacket | ReturnCredit | PeerRefused | NotifyChange | DataReceived
+)
+InboundAction = SendReply | DeliverMessage | ServeFetch | NotifyChange | LogRejection

@@ -1,8 +1,8 @@
 """The receiving end of all links to one process, as a pure state machine.
 
-A connecting end is known by its route (an opaque id that its socket got). Its first packet must be `Hello`; from then
-on the route stands for a peer, until that peer opens another connection. What a peer sent is remembered across its
-connections, so that a packet that comes twice is dropped and one that is missing is asked for again.
+A connecting end is identified by its route, an opaque id that the listening socket assigns. Its first packet must be a
+`Handshake`; from then on the route stands for that peer, until the peer opens another connection. The position in the
+peer's stream is kept across connections, so that duplicates are dropped and missing packets are requested again.
 """
 
 import math
@@ -10,38 +10,48 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from dropflow.errors import ProtocolError
-from managers.links.actions import Deliver, Delivery, InboundAction, LinkChange, LinkEvent, Refused, Reply, Serve, Tell
+from managers.links.actions import (
+    DeliverMessage,
+    InboundAction,
+    LinkChange,
+    LinkEvent,
+    LogRejection,
+    NotifyChange,
+    ReceivedMessage,
+    SendReply,
+    ServeFetch,
+)
 from managers.links.settings import LinkSettings
-from managers.links.wire import Buffer, Joiner, check_frames, view
+from managers.links.wire import Buffer, Reassembler, check_frames, view
 from managers.messages import (
     PROTOCOL,
     Ack,
-    Beat,
-    Carry,
     Fetch,
-    Hello,
+    Fragment,
+    Handshake,
+    HandshakeReply,
+    Heartbeat,
+    MessageBatch,
     Packet,
-    Part,
-    Refuse,
-    Welcome,
+    Reject,
     decode_message,
     decode_packet,
     encode,
 )
 
-__all__ = ["ANYBODY", "Inbound"]
+__all__ = ["ANY_PEER", "Inbound"]
 
-ANYBODY = "\0"
-"""What a `Hello` is addressed to that only asks who listens here (`managers.links.knocking`); no process has that name.
+ANY_PEER = "\0"
+"""Recipient of a `Handshake` that only asks which process listens here (`managers.links.link_probe`).
 
-Processes that do not know it refuse it, and say who they are in doing so.
+No process has this name. Processes of older versions reject it; the rejection contains their name.
 """
 
 _STRANGERS = 1024
 """Routes that were refused and are remembered, so that each is answered once."""
 
 
-class _Stream:
+class _InboundStream:
     """What has come from one peer in one stream of one incarnation.
 
     `held` counts, by packet number, the delivered messages that are not dealt with; for a message in several parts it
@@ -55,7 +65,7 @@ class _Stream:
         self.heard = now
         self.route = b""
         self.received = 0
-        self.joiner = Joiner()
+        self.reassembler = Reassembler()
         self.first_part = 0
         self.held: dict[int, int] = {}
         self.asked_again = False
@@ -66,7 +76,7 @@ class _Stream:
     def consumed(self) -> int:
         """Last packet such that it, and all before it, are dealt with."""
         held = next(iter(self.held), self.received + 1) - 1
-        return min(held, self.first_part - 1) if self.joiner.is_open else held
+        return min(held, self.first_part - 1) if self.reassembler.is_open else held
 
 
 class Inbound:
@@ -88,33 +98,33 @@ class Inbound:
         self._name = name
         self._incarnation = incarnation
         self._settings = settings
-        self._streams: dict[str, _Stream] = {}
-        self._routes: dict[bytes, _Stream] = {}
+        self._streams: dict[str, _InboundStream] = {}
+        self._routes: dict[bytes, _InboundStream] = {}
         self._strangers: OrderedDict[bytes, None] = OrderedDict()
-        self._due: dict[str, _Stream] = {}
+        self._due: dict[str, _InboundStream] = {}
 
     def receive(self, route: bytes, header: Buffer, raw: Sequence[Buffer], now: float) -> list[InboundAction]:
         """Take one ZeroMQ message from the connecting end known by `route`."""
         try:
             packet = decode_packet(header)
             check_frames(packet, raw)
-            if isinstance(packet, Hello):
+            if isinstance(packet, Handshake):
                 return self._hello(route, packet, now)
             stream = self._routes.get(route)
             if stream is None:
-                return self._refuse(route, Refuse("hello", "a packet came before the handshake"))
+                return self._refuse(route, Reject("hello", "a packet came before the handshake"))
             stream.heard = now
             stream.ack_bytes += len(header) + sum(map(len, raw))
             return self._take(stream, packet, raw, now)
         except ProtocolError as error:
-            return self._refuse(route, Refuse("garbage", str(error)[:4000], "do the two run the same dropflow?"))
+            return self._refuse(route, Reject("garbage", str(error)[:4000], "do the two run the same dropflow?"))
 
     def peer_of(self, route: bytes) -> str:
         """Name of the peer behind a route; empty if it has not shaken hands."""
         stream = self._routes.get(route)
         return "" if stream is None else stream.peer
 
-    def done(self, delivery: Delivery, now: float) -> None:
+    def done(self, delivery: ReceivedMessage, now: float) -> None:
         """Note that a delivered message is dealt with; once for each."""
         stream = self._streams.get(delivery.peer)
         if stream is None or delivery.stream is not stream:
@@ -145,9 +155,9 @@ class Inbound:
             return stream.ack_due  # all wait equally long, so the first to begin is the first to end
         return math.inf
 
-    def _hello(self, route: bytes, hello: Hello, now: float) -> list[InboundAction]:
-        if hello.to == ANYBODY:
-            return [Reply(route, (encode(Welcome(PROTOCOL, self._name, self._incarnation)),))]
+    def _hello(self, route: bytes, hello: Handshake, now: float) -> list[InboundAction]:
+        if hello.to == ANY_PEER:
+            return [SendReply(route, (encode(HandshakeReply(PROTOCOL, self._name, self._incarnation)),))]
         known = self._streams.get(hello.name)
         refusal = self._objection(hello, known)
         if refusal is not None:
@@ -157,52 +167,52 @@ class Inbound:
             if known is not None:
                 self._routes.pop(known.route, None)
                 self._due.pop(known.peer, None)
-            known = self._streams[hello.name] = _Stream(hello.name, hello.incarnation, hello.stream, now)
+            known = self._streams[hello.name] = _InboundStream(hello.name, hello.incarnation, hello.stream, now)
         self._routes.pop(known.route, None)
         known.route, known.asked_again, known.heard = route, False, now
         self._routes[route] = known
         self._settle(known)
-        welcome = Welcome(PROTOCOL, self._name, self._incarnation, known.received, known.consumed)
-        reply = Reply(route, (encode(welcome),))
+        welcome = HandshakeReply(PROTOCOL, self._name, self._incarnation, known.received, known.consumed)
+        reply = SendReply(route, (encode(welcome),))
         if not news:
             return [reply]
         change = LinkChange(
             peer=hello.name, event=LinkEvent.INTRODUCED, incarnation=hello.incarnation, address=hello.address
         )
-        return [reply, Tell(change)]
+        return [reply, NotifyChange(change)]
 
-    def _objection(self, hello: Hello, known: _Stream | None) -> Refuse | None:
+    def _objection(self, hello: Handshake, known: _InboundStream | None) -> Reject | None:
         if hello.protocol != PROTOCOL:
             text = f"node {self._name!r} speaks protocol {PROTOCOL}, node {hello.name!r} speaks {hello.protocol}"
-            return Refuse("protocol", text, "install the same version of dropflow on all hosts")
+            return Reject("protocol", text, "install the same version of dropflow on all hosts")
         if hello.to != self._name:
             text = f"the process at this address is {self._name!r}, not {hello.to!r}"
-            return Refuse("name", text, "check the addresses of the nodes")
+            return Reject("name", text, "check the addresses of the nodes")
         if hello.name == self._name:
             text = f"two processes call themselves {self._name!r}"
-            return Refuse("name", text, "give each node a name of its own")
+            return Reject("name", text, "give each node a name of its own")
         if known is not None and (hello.incarnation, hello.stream) < (known.incarnation, known.number):
             text = f"a later process calls itself {hello.name!r} already"
-            return Refuse("stale", text, "stop one of the two, or give it another name or its former --root")
+            return Reject("stale", text, "stop one of the two, or give it another name or its former --root")
         if known is None and len(self._streams) >= self._settings.peers:
-            return Refuse("full", f"node {self._name!r} has {len(self._streams)} peers already")
+            return Reject("full", f"node {self._name!r} has {len(self._streams)} peers already")
         return None
 
-    def _take(self, stream: _Stream, packet: Packet, raw: Sequence[Buffer], now: float) -> list[InboundAction]:
+    def _take(self, stream: _InboundStream, packet: Packet, raw: Sequence[Buffer], now: float) -> list[InboundAction]:
         match packet:
-            case Carry() | Part():
+            case MessageBatch() | Fragment():
                 return self._numbered(stream, packet, raw, now)
-            case Beat():
+            case Heartbeat():
                 if packet.sent > stream.received:
                     stream.asked_again = True
                 return self._ack(stream)
             case Fetch():
-                return [Serve(stream.route, stream.peer, packet)]
+                return [ServeFetch(stream.route, stream.peer, packet)]
             case _:
                 raise ProtocolError(f"a {type(packet).__name__} packet makes no sense here")
 
     def _numbered(
-        self, stream: _Stream, packet: Carry | Part, raw: Sequence[Buffer], now: float
+        self, stream: _InboundStream, packet: MessageBatch | Fragment, raw: Sequence[Buffer], now: float
     ) -> list[InboundAction]:
         if packet.number <= stream.received:
             self.duplicates += 1
@@ -213,7 +223,7 @@ class Inbound:
                 return []
             stream.asked_again = True
             return self._ack(stream)
-        if isinstance(packet, Carry):
+        if isinstance(packet, MessageBatch):
             deliveries = [self._delivery(stream, packet.number, segments) for segments in packet.messages]
         else:
             deliveries = self._part(stream, packet, raw)
@@ -221,40 +231,40 @@ class Inbound:
         if deliveries:
             stream.held[deliveries[0].number] = len(deliveries)
         self._owe(stream, now)
-        actions: list[InboundAction] = [Deliver(delivery) for delivery in deliveries]
+        actions: list[InboundAction] = [DeliverMessage(delivery) for delivery in deliveries]
         if stream.ack_bytes >= self._settings.ack_bytes:
             actions += self._ack(stream)
         return actions
 
-    def _part(self, stream: _Stream, part: Part, raw: Sequence[Buffer]) -> list[Delivery]:
+    def _part(self, stream: _InboundStream, part: Fragment, raw: Sequence[Buffer]) -> list[ReceivedMessage]:
         if part.start == 0:
             stream.first_part = part.number
-        segments = stream.joiner.add(part, raw)
+        segments = stream.reassembler.add(part, raw)
         return [] if segments is None else [self._delivery(stream, stream.first_part, segments)]
 
-    def _delivery(self, stream: _Stream, number: int, segments: Sequence[Buffer]) -> Delivery:
+    def _delivery(self, stream: _InboundStream, number: int, segments: Sequence[Buffer]) -> ReceivedMessage:
         message = decode_message(segments[0])
         frames = tuple(view(segment).toreadonly() for segment in segments[1:])
-        return Delivery(stream, number, message, frames)
+        return ReceivedMessage(stream, number, message, frames)
 
-    def _owe(self, stream: _Stream, now: float) -> None:
+    def _owe(self, stream: _InboundStream, now: float) -> None:
         """Acknowledge soon."""
         if stream.ack_due == math.inf:
             stream.ack_due = now + self._settings.ack_delay
             self._due[stream.peer] = stream
 
-    def _ack(self, stream: _Stream) -> list[InboundAction]:
+    def _ack(self, stream: _InboundStream) -> list[InboundAction]:
         self._settle(stream)
         if not stream.route:
             return []
         ack = Ack(stream.received, stream.consumed, stream.asked_again)
-        return [Reply(stream.route, (encode(ack),))]
+        return [SendReply(stream.route, (encode(ack),))]
 
-    def _settle(self, stream: _Stream) -> None:
+    def _settle(self, stream: _InboundStream) -> None:
         stream.ack_due, stream.ack_bytes = math.inf, 0
         self._due.pop(stream.peer, None)
 
-    def _refuse(self, route: bytes, refusal: Refuse) -> list[InboundAction]:
+    def _refuse(self, route: bytes, refusal: Reject) -> list[InboundAction]:
         """Answer once, then ignore whatever else comes that way."""
         self.lost(route)
         if route in self._strangers:
@@ -263,4 +273,4 @@ class Inbound:
         self._strangers[route] = None
         if len(self._strangers) > _STRANGERS:
             self._strangers.popitem(last=False)
-        return [Reply(route, (encode(refusal),)), Refused(refusal)]
+        return [SendReply(route, (encode(refusal),)), LogRejection(refusal)]

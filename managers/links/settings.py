@@ -23,7 +23,7 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
         A link on which nothing was sent for so long sends a heartbeat.
     silence : float
         A link on which nothing was heard for so long is torn down and opened again.
-    redial, redial_limit : float
+    reconnect_delay, reconnect_delay_limit : float
         Wait before the first attempt to open a broken link again, and the longest wait; it doubles in between.
     ack_delay : float
         Acknowledgements wait so long for company.
@@ -47,8 +47,8 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     beat: float = 1.0
     silence: float = 4.0
-    redial: float = 0.05
-    redial_limit: float = 1.0
+    reconnect_delay: float = 0.05
+    reconnect_delay_limit: float = 1.0
     ack_delay: float = 0.02
     ack_bytes: int = 512 << 10
     window: int = 16 << 20

@@ -11,13 +11,22 @@ from dropflow.errors import LinkError, UsageError
 from managers.keys import ClusterKey
 from managers.links.settings import FRAME_LIMIT
 
-__all__ = ["REFUSALS", "TROUBLES", "Guard", "check_address", "dealer", "monitor", "next_event", "router"]
+__all__ = [
+    "CONNECTION_FAILURES",
+    "REFUSALS",
+    "KeyAuthenticator",
+    "check_address",
+    "dealer",
+    "monitor",
+    "next_event",
+    "router",
+]
 
 _HEADER_LIMIT = FRAME_LIMIT + (64 << 10)
 _REPLIES = 10_000
 """Replies queued for a peer that does not read them; beyond, the peer is dropped."""
 
-TROUBLES = {
+CONNECTION_FAILURES = {
     zmq.Event.HANDSHAKE_FAILED_AUTH: "it does not accept our cluster key",
     zmq.Event.HANDSHAKE_FAILED_PROTOCOL: "one end has a cluster key and the other has none, or it is no link",
     zmq.Event.HANDSHAKE_FAILED_NO_DETAIL: "the handshake failed; its cluster key may be another one",
@@ -26,12 +35,12 @@ TROUBLES = {
 }
 """What can happen to a connection, in words for the connecting end."""
 
-REFUSALS = frozenset(event for event in TROUBLES if event not in (zmq.Event.DISCONNECTED, zmq.Event.CLOSED))
+REFUSALS = frozenset(event for event in CONNECTION_FAILURES if event not in (zmq.Event.DISCONNECTED, zmq.Event.CLOSED))
 """What the listening end counts as refused."""
 
 
 def check_address(address: str, key: ClusterKey | None, *, binding: bool) -> None:
-    """Refuse an address that is malformed, or that leaves this host without a cluster key.
+    """Reject an address that is malformed, or that leaves this host without a cluster key.
 
     Raises
     ------
@@ -92,7 +101,7 @@ def dealer(
 
 def monitor(socket: "zmq.Socket[bytes]") -> "zmq.Socket[bytes]":
     """Socket on which the troubles of `socket` can be read with `next_event`."""
-    watch: zmq.Socket[bytes] = socket.get_monitor_socket(sum(TROUBLES))
+    watch: zmq.Socket[bytes] = socket.get_monitor_socket(sum(CONNECTION_FAILURES))
     watch.linger = 0
     return watch
 
@@ -106,7 +115,7 @@ def next_event(watch: "zmq.Socket[bytes]") -> zmq.Event | None:
     return zmq.Event(parse_monitor_message(frames)["event"])
 
 
-class Guard:
+class KeyAuthenticator:
     """Answers ZeroMQ's question who may connect (ZAP, RFC 27): whoever has proved to hold the cluster key.
 
     Must stand before any socket of the context listens.

@@ -1,7 +1,7 @@
 """Messages to packets, and packets to messages. No sockets, no time.
 
-Small messages share a packet (`Carry`); a large one is cut into parts, views of the caller's own buffers, so that
-nothing is copied on the way out, and a part that covers a whole raw frame is handed on as it came in.
+Small messages share a packet (`MessageBatch`). A large one is split into fragments, which are views of the caller's own
+buffers, so that nothing is copied when it is sent; a fragment that covers a whole raw frame is not copied either.
 """
 
 from collections import deque
@@ -11,9 +11,19 @@ import msgspec
 
 from dropflow.errors import ProtocolError, UsageError
 from managers.links.settings import FRAME_LIMIT, INLINE, MESSAGE_LIMIT
-from managers.messages import Carry, Chunk, Message, Packet, Part, encode
+from managers.messages import Chunk, Fragment, Message, MessageBatch, Packet, encode
 
-__all__ = ["Buffer", "Frames", "Joiner", "Letter", "Packer", "Sealed", "check_frames", "letter", "view"]
+__all__ = [
+    "Buffer",
+    "Frames",
+    "NumberedPacket",
+    "OutgoingMessage",
+    "Packer",
+    "Reassembler",
+    "check_frames",
+    "outgoing_message",
+    "view",
+]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -25,20 +35,20 @@ _OVERHEAD = 64
 """Bytes counted for a message besides its content: headers, and the records that remember it."""
 
 
-class Letter(msgspec.Struct, frozen=True):
+class OutgoingMessage(msgspec.Struct, frozen=True):
     """A message ready to be packed: its body and raw frames, each a flat buffer of bytes; `cost` in bytes."""
 
     segments: Frames
     cost: int
 
 
-class Sealed(msgspec.Struct, frozen=True):
-    """A numbered packet: kept until the other end has it. `letters` counts the messages that end in it."""
+class NumberedPacket(msgspec.Struct, frozen=True):
+    """A numbered packet: kept until the other end has it. `messages` counts the messages that end in it."""
 
     number: int
     frames: Frames
     cost: int
-    letters: int
+    messages: int
 
 
 def view(buffer: object) -> memoryview:
@@ -47,7 +57,7 @@ def view(buffer: object) -> memoryview:
     return flat if flat.ndim == 1 and flat.format == "B" else flat.cast("B")
 
 
-def letter(message: Message, frames: Sequence[object] = ()) -> Letter:
+def outgoing_message(message: Message, frames: Sequence[object] = ()) -> OutgoingMessage:
     """`message` with raw `frames` beside it, ready to be packed.
 
     Raises
@@ -63,11 +73,11 @@ def letter(message: Message, frames: Sequence[object] = ()) -> Letter:
             f"a {kind} message of {size:,} bytes in {len(segments)} frames is too large (at most {MESSAGE_LIMIT:,})",
             hint="let the other end fetch its content instead",
         )
-    return Letter(segments, size + _OVERHEAD)
+    return OutgoingMessage(segments, size + _OVERHEAD)
 
 
 class Packer:
-    """Cuts and bundles letters into numbered packets, in order.
+    """Cuts and bundles messages into numbered packets, in order.
 
     Parameters
     ----------
@@ -77,30 +87,30 @@ class Packer:
 
     def __init__(self, fragment: int) -> None:
         self._fragment = fragment
-        self._letters: deque[Letter] = deque()
-        self._parts: Iterator[Sealed] | None = None
+        self._outgoing: deque[OutgoingMessage] = deque()
+        self._parts: Iterator[NumberedPacket] | None = None
         self.number = 0
 
     @property
     def is_empty(self) -> bool:
         """Whether everything is packed."""
-        return not self._letters and self._parts is None
+        return not self._outgoing and self._parts is None
 
-    def put(self, item: Letter) -> None:
-        """Add a letter at the end."""
-        self._letters.append(item)
+    def put(self, item: OutgoingMessage) -> None:
+        """Add a outgoing_message at the end."""
+        self._outgoing.append(item)
 
-    def seal(self) -> Sealed | None:
+    def next_packet(self) -> NumberedPacket | None:
         """The next packet; None when there is nothing to pack."""
         if self._parts is not None:
             packet = next(self._parts, None)
             if packet is not None:
                 return packet
             self._parts = None
-        if not self._letters:
+        if not self._outgoing:
             return None
-        if self._letters[0].cost - _OVERHEAD > INLINE:
-            self._parts = self._cut(self._letters.popleft())
+        if self._outgoing[0].cost - _OVERHEAD > INLINE:
+            self._parts = self._cut(self._outgoing.popleft())
             return next(self._parts)
         return self._bundle()
 
@@ -110,42 +120,42 @@ class Packer:
         Returns the number of messages (one begun included) and their cost in bytes.
         """
         rest = list(self._parts or ())
-        letters = len(self._letters) + sum(packet.letters for packet in rest)
-        cost = sum(item.cost for item in self._letters) + sum(packet.cost for packet in rest)
-        self._letters.clear()
+        messages = len(self._outgoing) + sum(packet.messages for packet in rest)
+        cost = sum(item.cost for item in self._outgoing) + sum(packet.cost for packet in rest)
+        self._outgoing.clear()
         self._parts = None
         self.number = 0
-        return letters, cost
+        return messages, cost
 
     def _next_number(self) -> int:
         self.number += 1
         return self.number
 
-    def _bundle(self) -> Sealed:
+    def _bundle(self) -> NumberedPacket:
         messages: list[list[bytes]] = []
         cost = size = 0
-        while self._letters:
-            item = self._letters[0]
+        while self._outgoing:
+            item = self._outgoing[0]
             size += item.cost
             if messages and size > INLINE:
                 break
-            self._letters.popleft()
+            self._outgoing.popleft()
             messages.append([bytes(segment) for segment in item.segments])
             cost += item.cost
         number = self._next_number()
-        return Sealed(number, (encode(Carry(number, messages)),), cost, len(messages))
+        return NumberedPacket(number, (encode(MessageBatch(number, messages)),), cost, len(messages))
 
-    def _cut(self, item: Letter) -> Iterator[Sealed]:
-        """Packets of one letter: consecutive slices of its segments, `fragment` bytes to a packet."""
+    def _cut(self, item: OutgoingMessage) -> Iterator[NumberedPacket]:
+        """Packets of one outgoing_message: consecutive slices of its segments, `fragment` bytes to a packet."""
         sizes = [len(segment) for segment in item.segments]
         total, start, room = sum(sizes), 0, self._fragment
         pieces: list[Buffer] = []
 
-        def packet(end: int) -> Sealed:
+        def packet(end: int) -> NumberedPacket:
             number = self._next_number()
-            header = encode(Part(number, start, sizes if start == 0 else []))
+            header = encode(Fragment(number, start, sizes if start == 0 else []))
             cost = end - start + (_OVERHEAD if end == total else 0)
-            return Sealed(number, (header, *pieces), cost, int(end == total))
+            return NumberedPacket(number, (header, *pieces), cost, int(end == total))
 
         position = 0
         for segment in item.segments:
@@ -160,7 +170,7 @@ class Packer:
                     start, room, pieces = position, self._fragment, []
 
 
-class Joiner:
+class Reassembler:
     """Puts the parts of large messages of one peer together again; parts must come in order."""
 
     def __init__(self) -> None:
@@ -174,7 +184,7 @@ class Joiner:
         """Whether a message has begun and not ended."""
         return self._position < self._total
 
-    def add(self, part: Part, pieces: Sequence[Buffer]) -> list[Buffer] | None:
+    def add(self, part: Fragment, pieces: Sequence[Buffer]) -> list[Buffer] | None:
         """Take one part; the segments of the message if this was its last part.
 
         Raises
@@ -194,7 +204,7 @@ class Joiner:
         self._sizes, self._segments, self._position, self._total = [], [], 0, 0
         return segments
 
-    def _begin(self, part: Part) -> None:
+    def _begin(self, part: Fragment) -> None:
         total = sum(part.sizes)
         if self.is_open:
             raise ProtocolError("a message began inside another")
@@ -222,7 +232,7 @@ class Joiner:
 
 def check_frames(packet: Packet, raw: Sequence[Buffer]) -> None:
     """Raise `ProtocolError` if the raw frames behind a header are not those it must have."""
-    fits = bool(raw) if isinstance(packet, Part) else len(raw) == isinstance(packet, Chunk)
+    fits = bool(raw) if isinstance(packet, Fragment) else len(raw) == isinstance(packet, Chunk)
     if not fits or sum(map(len, raw)) > FRAME_LIMIT:
         raise ProtocolError(
             f"a {type(packet).__name__} packet with {len(raw)} raw frames of {sum(map(len, raw)):,} bytes"

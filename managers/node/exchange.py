@@ -21,13 +21,13 @@ from dropflow.errors import DropflowError, LinkError, ProtocolError, UsageError
 from dropflow.failure import Failure
 from dropflow.graph.slicing import Slice
 from dropflow.states import DropState
-from managers.links import Fetched, Links, Sink, Source
-from managers.messages import Content, Events, Stop, Stream
-from managers.node.addressing import Routes
-from managers.node.bells import Bells
-from managers.node.contents import Contents, Fetch
-from managers.node.fetchers import Fetchers
-from managers.node.streams import NodeStreams
+from managers.links import ContentSource, Links, Sink, TransferResult
+from managers.messages import Content, Events, StopSession, StreamUpdate
+from managers.node.content_exchange import ContentExchange, Fetch
+from managers.node.fetch_pool import FetchPool
+from managers.node.file_watcher import FileWatcher
+from managers.node.neighbour_nodes import NeighbourNodes
+from managers.node.node_streams import NodeStreams
 
 __all__ = ["NodeExchange"]
 
@@ -52,9 +52,9 @@ class NodeExchange:
         Its deployment; messages of others are ignored.
     links : Links
         Of this process, connected to the other nodes of the session.
-    fetchers : Fetchers
+    fetch_pool : FetchPool
         Threads that fetch contents.
-    bells : Bells
+    file_watcher : FileWatcher
         Hears when what is offered grows.
     workspace : Workspace
         The session's directories.
@@ -73,8 +73,8 @@ class NodeExchange:
         session: str,
         epoch: int,
         links: Links,
-        fetchers: Fetchers,
-        bells: Bells,
+        fetch_pool: FetchPool,
+        file_watcher: FileWatcher,
         workspace: Workspace,
         clock: Clock,
         streams: Collection[int] = (),
@@ -85,14 +85,14 @@ class NodeExchange:
         self._rows: Sequence[int] = piece.drop.data
         self._piece = piece
         self._own = bytes(piece.is_own.astype(np.uint8))
-        self._routes = Routes(piece)
+        self._routes = NeighbourNodes(piece)
         self._session = session
         self._epoch = epoch
         self._streaming = frozenset(streams)
         self._links = links
-        self._fetchers = fetchers
-        self._contents = Contents(workspace, in_place=in_place)
-        self._streams = NodeStreams(session, workspace, links=links, bells=bells, clock=clock)
+        self._fetch_pool = fetch_pool
+        self._contents = ContentExchange(workspace, in_place=in_place)
+        self._streams = NodeStreams(session, workspace, links=links, file_watcher=file_watcher, clock=clock)
         self._sequence: dict[str, int] = {}
         self._parts: dict[int, list[tuple[int, int, Handle]]] = {}
         self._lock = threading.Lock()
@@ -138,14 +138,14 @@ class NodeExchange:
             self._send(own.nodes[node], batch)
 
     def withdraw(self, drop: int, attempt: int) -> None:
-        """Stop offering a stream, or fetching it."""
+        """StopSession offering a stream, or fetching it."""
         row = self._rows[drop]
         self._streams.unfollow(row, attempt)
         if self._own[drop]:
             self._streams.withdraw(row, attempt)
 
     def release(self, drop: int) -> None:
-        """Stop offering a content, or remove the copy that was fetched."""
+        """StopSession offering a content, or remove the copy that was fetched."""
         row = self._rows[drop]
         if not self._own[drop]:
             self._streams.forget(row)
@@ -171,9 +171,9 @@ class NodeExchange:
     def give_up(self, reason: str, lost: Lost | None) -> None:
         """Let the neighbours know; they let theirs know."""
         if lost is None:
-            stop = Stop(self._session, self._epoch, reason)
+            stop = StopSession(self._session, self._epoch, reason)
         else:
-            stop = Stop(self._session, self._epoch, reason, lost.node, lost.failure)
+            stop = StopSession(self._session, self._epoch, reason, lost.node, lost.failure)
         for node in self._routes.neighbours:
             try:
                 # Who is behind must hear of it too, or it would wait for drops that never come.
@@ -229,12 +229,12 @@ class NodeExchange:
                 arrivals.append(Arrival(event))
             elif any(self._contents.needs_fetching(content) for content in contents):
                 job = partial(self._fetch_and_pass, peer, event, row, contents, fetch)
-                self._streams.once_copied(contents, partial(self._fetchers.submit, peer, job))
+                self._streams.once_copied(contents, partial(self._fetch_pool.submit, peer, job))
             else:
                 arrivals.append(self._arrival(peer, event, row, contents, fetch))
         return arrivals
 
-    def source(self, drop: int, attempt: int, producer: int) -> Source:
+    def source(self, drop: int, attempt: int, producer: int) -> ContentSource:
         """Open what was offered to other nodes, for the data plane: what an attempt writes; for 0, what is complete."""
         if attempt:
             return self._streams.source(drop, attempt, producer)
@@ -272,7 +272,7 @@ class NodeExchange:
                 return
         else:
             self._streams.withdraw(row, one.attempt)
-            stream = Stream(row, one.attempt, producer)
+            stream = StreamUpdate(row, one.attempt, producer)
         for node in nodes:
             _batch_for(node, batches).streams.append(stream)
 
@@ -316,7 +316,7 @@ class NodeExchange:
         here = self._piece.local(cause)
         return foreign(cause) if here is None else here
 
-    def _open_stream(self, peer: str, stream: Stream) -> list[Arrival]:
+    def _open_stream(self, peer: str, stream: StreamUpdate) -> list[Arrival]:
         """Follow a stream, of which the session hears once something is there; or let it know that it is no more."""
         drop, producer = self._local(stream.drop, peer), NO_PRODUCER
         before = self._piece.graph.predecessors
@@ -379,7 +379,7 @@ class NodeExchange:
         return here
 
     def _fetcher(self, peer: str) -> Fetch:
-        def fetch(content: Content, sink: Sink) -> Fetched:
+        def fetch(content: Content, sink: Sink) -> TransferResult:
             handle = content.handle
             return self._links.fetch(
                 peer,
@@ -414,7 +414,7 @@ class _Batch:
         self.attempts: list[int] = []
         self.causes: list[int] = []
         self.contents: list[Content] = []
-        self.streams: list[Stream] = []
+        self.streams: list[StreamUpdate] = []
 
     def add(self, drop: int, state: int, attempt: int, cause: int) -> None:
         """One more row."""

@@ -36,8 +36,8 @@ from dropflow.rest.schema import FailureInfo, SessionDetail, SessionInfo
 from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment
 from managers.node import session_views
+from managers.node.checksummed_file import read_checksummed, write_checksummed
 from managers.node.downloads import refuse_changed
-from managers.node.sealed import read_sealed, write_sealed
 
 __all__ = ["DamagedSession", "End", "FinishedSession", "find", "remove", "restored", "write_end"]
 
@@ -80,7 +80,7 @@ def write_end(directory: Path, end: End) -> None:
     StorageError
         The directory cannot be written.
     """
-    write_sealed(directory / _END, end)
+    write_checksummed(directory / _END, end)
 
 
 def remove(directory: Path) -> None:
@@ -385,10 +385,10 @@ def restored(directory: Path, node: str, clock: Clock) -> FinishedSession:
     """
     if (directory / _END).exists():
         try:
-            return FinishedSession(directory, read_sealed(directory / _END, End))
+            return FinishedSession(directory, read_checksummed(directory / _END, End))
         except DropflowError as error:
             _log.warning("the end of the session in %s is derived from its journal again: %s", directory, error)
-    deployment = read_sealed(directory / _DEPLOYMENT, Deployment)
+    deployment = read_checksummed(directory / _DEPLOYMENT, Deployment)
     LocalRepository(directory, deployment.session, clock).close()  # sweeps up what was under way
     end = _interrupted(directory, deployment, node)
     try:
@@ -404,8 +404,8 @@ def _epoch(directory: Path) -> int:
     A manager above takes what nodes tell as parts of one session only if they agree on it.
     """
     sources: tuple[Callable[[], int], ...] = (
-        lambda: read_sealed(directory / _DEPLOYMENT, Deployment).epoch,
-        lambda: read_sealed(directory / _END, End).detail.epoch,
+        lambda: read_checksummed(directory / _DEPLOYMENT, Deployment).epoch,
+        lambda: read_checksummed(directory / _END, End).detail.epoch,
         lambda: read(directory / _JOURNAL)[0].epoch,
     )
     for source in sources:

@@ -35,12 +35,12 @@ from dropflow.states import SessionState
 from managers.deployment import Deployment
 from managers.links import Links
 from managers.node import session_views
-from managers.node.bells import Bells
+from managers.node.checksummed_file import write_checksummed
 from managers.node.exchange import NodeExchange
 from managers.node.failure_log import FailureLog
-from managers.node.fetchers import Fetchers
+from managers.node.fetch_pool import FetchPool
+from managers.node.file_watcher import FileWatcher
 from managers.node.finished_sessions import End, remove, write_end
-from managers.node.sealed import write_sealed
 
 __all__ = ["HostedSession"]
 
@@ -65,9 +65,9 @@ class HostedSession:
         Session directory; must not exist.
     links : Links
         Of this process.
-    fetchers : Fetchers
+    fetch_pool : FetchPool
         Threads that fetch contents from other nodes.
-    bells : Bells
+    file_watcher : FileWatcher
         Hears when data that other nodes follow grow.
     clock : Clock
         Time.
@@ -97,8 +97,8 @@ class HostedSession:
         directory: Path,
         *,
         links: Links,
-        fetchers: Fetchers,
-        bells: Bells,
+        fetch_pool: FetchPool,
+        file_watcher: FileWatcher,
         clock: Clock,
         runner: str = "processes",
         pool: WorkerPool,
@@ -132,8 +132,8 @@ class HostedSession:
                 session=self.name,
                 epoch=self.epoch,
                 links=links,
-                fetchers=fetchers,
-                bells=bells,
+                fetch_pool=fetch_pool,
+                file_watcher=file_watcher,
                 workspace=self._repository.workspace,
                 clock=clock,
                 streams=streams,
@@ -390,7 +390,7 @@ class HostedSession:
                 stream.writelines(dump_slice(piece))
         except OSError as error:
             raise StorageError(f"cannot be written: {error.strerror}", where=str(self.directory)) from error
-        write_sealed(self.directory / "deployment.json", self._deployment)
+        write_checksummed(self.directory / "deployment.json", self._deployment)
 
     def _journal(self, piece: Slice, streams: tuple[int, ...]) -> Journal:
         header = JournalHeader(self.name, digest(piece.graph), self._clock.now(), streams, self.epoch)

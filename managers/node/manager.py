@@ -53,13 +53,13 @@ from dropflow.rest.schema import (
 from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import Deployment
 from managers.keys import ClusterKey
-from managers.links import Delivery, LinkChange, LinkEvent, Links, LinkSettings, Source
-from managers.messages import PROTOCOL, Events, Stop
+from managers.links import ContentSource, LinkChange, LinkEvent, Links, LinkSettings, ReceivedMessage
+from managers.messages import PROTOCOL, Events, StopSession
 from managers.node import session_views
-from managers.node.batches import batch
-from managers.node.bells import Bells
+from managers.node.batch_download import batch
 from managers.node.downloads import content_download, file_download
-from managers.node.fetchers import Fetchers
+from managers.node.fetch_pool import FetchPool
+from managers.node.file_watcher import FileWatcher
 from managers.node.finished_sessions import DamagedSession, FinishedSession, find, restored
 from managers.node.hosted_session import HostedSession
 from managers.node.incarnation import next_incarnation
@@ -147,8 +147,8 @@ class NodeManager:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self._root)) from error
         incarnation = next_incarnation(self._root, self._clock)
         self._pool = WorkerPool(self._workers, logs=self._root)
-        self._fetchers = Fetchers()
-        self._bells = Bells()
+        self._fetch_pool = FetchPool()
+        self._file_watcher = FileWatcher()
         self._links = Links(
             name,
             bind=links_bind,
@@ -450,20 +450,20 @@ class NodeManager:
         self._watch.close()
         self._links.flush(2.0)
         self._links.close()
-        self._fetchers.close()
-        self._bells.close()
+        self._fetch_pool.close()
+        self._file_watcher.close()
 
     # The links' side.
 
-    def _on_message(self, delivery: Delivery) -> None:
+    def _on_message(self, delivery: ReceivedMessage) -> None:
         message = delivery.message
-        if not isinstance(message, Events | Stop):
+        if not isinstance(message, Events | StopSession):
             return
         hosted = self._sessions.get(message.session)
         if hosted is None or hosted.epoch != message.epoch:
             _log.debug("node %s speaks of session %s, which is not here", delivery.peer, message.session)
             return
-        if isinstance(message, Stop):
+        if isinstance(message, StopSession):
             if message.failure is None:
                 hosted.cancel(message.reason or f"cancelled on node {delivery.peer}")
             else:
@@ -488,7 +488,7 @@ class NodeManager:
                 )
                 hosted.lose(peer, failure, before=before)
 
-    def _open(self, session: str, drop: int, attempt: int, producer: int) -> Source:
+    def _open(self, session: str, drop: int, attempt: int, producer: int) -> ContentSource:
         hosted = self._sessions.get(session)
         if hosted is None:
             raise GoneError(f"session {session!r} is not on node {self.name} any more")
@@ -504,8 +504,8 @@ class NodeManager:
             deployment,
             self._root / "sessions" / session_directory_name(deployment.session),
             links=self._links,
-            fetchers=self._fetchers,
-            bells=self._bells,
+            fetch_pool=self._fetch_pool,
+            file_watcher=self._file_watcher,
             clock=self._clock,
             runner=self._runner,
             pool=self._pool,

@@ -153,7 +153,7 @@ def test_nothing_grows_with_the_number_of_sessions(tmp_path: Path) -> None:
 
 def _is_like(now: _Use, then: _Use) -> bool:
     grown = [getattr(now, name) - getattr(then, name) for name in ("workers", "files", "sockets")]
-    # Servers and fetchers keep the threads of their busiest moment; one a session would be far more than this.
+    # Servers and fetch_pool keep the threads of their busiest moment; one a session would be far more than this.
     return now.memory < then.memory + _MARGIN and max(grown) <= 8 and now.threads <= then.threads + 48
 
 

@@ -34,16 +34,16 @@ _GOLDEN: dict[str, str] = json.loads((Path(__file__).parent / "golden" / "messag
 _FAILURE = Failure(code="DF201", kind="OSError", text="disk full", hint="make room", retryable=True, detail="...")
 
 EXAMPLES: list[Packet | Message] = [
-    messages.Hello(PROTOCOL, "node-1", 1_790_000_000_000_000, "node-2", 3, "tcp://10.0.0.1:7000"),
-    messages.Welcome(PROTOCOL, "node-2", 1_790_000_000_000_001, 12, 11),
-    messages.Refuse("protocol", "we speak 1, you speak 2", "install the same version"),
-    messages.Carry(13, [[b"body"], [b"body", b"frame"]]),
-    messages.Part(14, 0, [300_000, 0, 5]),
+    messages.Handshake(PROTOCOL, "node-1", 1_790_000_000_000_000, "node-2", 3, "tcp://10.0.0.1:7000"),
+    messages.HandshakeReply(PROTOCOL, "node-2", 1_790_000_000_000_001, 12, 11),
+    messages.Reject("protocol", "we speak 1, you speak 2", "install the same version"),
+    messages.MessageBatch(13, [[b"body"], [b"body", b"frame"]]),
+    messages.Fragment(14, 0, [300_000, 0, 5]),
     messages.Ack(14, 13, again=True),
-    messages.Beat(14),
+    messages.Heartbeat(14),
     messages.Fetch(7, "s-1", 4_000_000_000, 2, 1 << 40, 4 << 20, check=False),
     messages.Chunk(7, 1 << 40, -1, last=False, checksum=0xDEADBEEF),
-    messages.Gone(7, "released"),
+    messages.ContentGone(7, "released"),
     messages.FetchFailed(7, _FAILURE),
     Events.of(
         "s-1",
@@ -58,10 +58,10 @@ EXAMPLES: list[Packet | Message] = [
                 1, Handle(kind="file", location="/n/files/x", final="./files/x", size=9), 7, (3, 9, 1 << 60)
             ),
         ),
-        streams=(messages.Stream(5, 2, 4, Handle(kind="stream", final="./files/y")), messages.Stream(6, 1)),
+        streams=(messages.StreamUpdate(5, 2, 4, Handle(kind="stream", final="./files/y")), messages.StreamUpdate(6, 1)),
     ),
-    messages.Stop("s-1", 1, "by hand", "node-2", _FAILURE),
-    messages.Leave("shutting down"),
+    messages.StopSession("s-1", 1, "by hand", "node-2", _FAILURE),
+    messages.Shutdown("shutting down"),
 ]
 _NAMES = [type(example).__name__ for example in EXAMPLES]
 

@@ -23,17 +23,17 @@ from dropflow.testing.proxy import Cruelty, HostileProxy
 from managers.keys import ClusterKey, create
 from managers.links import (
     BufferSource,
-    Delivery,
+    ContentSource,
     FileSource,
     LinkChange,
     LinkEvent,
     Links,
     LinkSettings,
-    Source,
+    ReceivedMessage,
 )
-from managers.messages import Events, Leave, Stop
+from managers.messages import Events, Shutdown, StopSession
 
-HASTY = LinkSettings(beat=0.1, silence=0.6, redial=0.02, redial_limit=0.1)
+HASTY = LinkSettings(beat=0.1, silence=0.6, reconnect_delay=0.02, reconnect_delay_limit=0.1)
 SMALL = LinkSettings(window=200_000, flight=50_000, fragment=20_000, chunk_first=20_000, chunk_most=100_000)
 CONTENT = random.Random(1).randbytes(3_000_000)  # noqa: S311 - no secret
 
@@ -56,7 +56,7 @@ class Inbox:
         self.changes: list[LinkChange] = []
         self.changed = threading.Condition()
 
-    def take(self, delivery: Delivery) -> None:
+    def take(self, delivery: ReceivedMessage) -> None:
         """Keep a message."""
         frames = tuple(bytes(frame) for frame in delivery.frames)
         with self.changed:
@@ -145,9 +145,9 @@ def test_messages_go_both_ways(office: Office) -> None:
     (a, at_a), (b, at_b) = office.open("a"), office.open("b")
     a.connect("b", b.address)
     b.connect("a", a.address)
-    a.send("b", Leave("small"))
-    a.send("b", Leave("large"), [CONTENT, b"", b"tail"])
-    b.send("a", Stop("s", 1), [bytearray(b"slice")])
+    a.send("b", Shutdown("small"))
+    a.send("b", Shutdown("large"), [CONTENT, b"", b"tail"])
+    b.send("a", StopSession("s", 1), [bytearray(b"slice")])
     at_a.wait(lambda: len(at_a.messages) == 1)
     at_b.wait(lambda: len(at_b.messages) == 2)
 
@@ -162,7 +162,7 @@ def test_many_senders_share_a_link(office: Office) -> None:
 
     def work(worker: int) -> None:
         for number in range(300):
-            a.send("b", Leave(f"{worker}:{number}"))
+            a.send("b", Shutdown(f"{worker}:{number}"))
 
     threads = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
     for thread in threads:
@@ -181,11 +181,11 @@ def test_flush_waits_for_arrival(office: Office) -> None:
     (a, _), (b, at_b) = office.open("a"), office.open("b")
     a.connect("b", b.address)
     for number in range(100):
-        a.send("b", Leave(str(number)))
+        a.send("b", Shutdown(str(number)))
     assert a.flush(30.0)
     assert len(at_b.messages) == 100
     a.connect("c", "tcp://127.0.0.1:1")
-    a.send("c", Leave())
+    a.send("c", Shutdown())
 
     assert not a.flush(0.05)
 
@@ -193,18 +193,18 @@ def test_flush_waits_for_arrival(office: Office) -> None:
 def test_a_message_can_be_answered_where_it_arrives(office: Office) -> None:
     """A receiving function may itself send, to a peer that introduced itself."""
     a, at_a = office.open("a")
-    b, _ = office.open("b", on_message=lambda delivery: b.send(delivery.peer, Leave("echo"), timeout=0))
+    b, _ = office.open("b", on_message=lambda delivery: b.send(delivery.peer, Shutdown("echo"), timeout=0))
     a.connect("b", b.address)
-    a.send("b", Leave("call"))
+    a.send("b", Shutdown("call"))
     at_a.wait(lambda: at_a.texts() == ["echo"])
 
 
 def test_a_slow_receiver_makes_the_sender_wait(office: Office) -> None:
     """While the receiver holds on to what it got, the sender stops at its window; then it goes on."""
-    held: list[Delivery] = []
+    held: list[ReceivedMessage] = []
     full = threading.Event()
 
-    def hold(delivery: Delivery) -> None:
+    def hold(delivery: ReceivedMessage) -> None:
         delivery.hold()
         held.append(delivery)
         if len(held) == 10:
@@ -213,22 +213,22 @@ def test_a_slow_receiver_makes_the_sender_wait(office: Office) -> None:
     (a, _), (b, _) = office.open("a", settings=SMALL), office.open("b", on_message=hold, settings=SMALL)
     a.connect("b", b.address)
     for _ in range(10):
-        a.send("b", Leave(), [bytes(19_000)])
+        a.send("b", Shutdown(), [bytes(19_000)])
     assert full.wait(30)
     with pytest.raises(LinkError, match="bytes behind: it took nothing"):
-        a.send("b", Leave(), [bytes(19_000)], timeout=0.05)
+        a.send("b", Shutdown(), [bytes(19_000)], timeout=0.05)
     assert a.statistics().peers[0].pending <= SMALL.window
     for delivery in held:
         delivery.release()
 
-    a.send("b", Leave(), [bytes(19_000)], timeout=30.0)
+    a.send("b", Shutdown(), [bytes(19_000)], timeout=30.0)
 
 
 def test_a_sender_can_stop_waiting(office: Office) -> None:
     """A sender that waits for room is woken by a nudge and may give up."""
     a, _ = office.open("a", settings=SMALL)
     a.connect("b", "tcp://127.0.0.1:1")
-    a.send("b", Leave(), [bytes(190_000)])
+    a.send("b", Shutdown(), [bytes(190_000)])
     cancelled, errors, asked = threading.Event(), [], threading.Event()
 
     def give_up() -> bool:
@@ -237,7 +237,7 @@ def test_a_sender_can_stop_waiting(office: Office) -> None:
 
     def work() -> None:
         try:
-            a.send("b", Leave(), [bytes(190_000)], give_up=give_up)
+            a.send("b", Shutdown(), [bytes(190_000)], give_up=give_up)
         except LinkError as error:
             errors.append(error)
 
@@ -252,10 +252,10 @@ def test_a_sender_can_stop_waiting(office: Office) -> None:
 
 
 def test_closing_wakes_whoever_waits(office: Office) -> None:
-    """Senders and fetchers that wait are told when the links are closed; later calls say so too."""
+    """Senders and fetch_pool that wait are told when the links are closed; later calls say so too."""
     a, _ = office.open("a", settings=SMALL)
     a.connect("b", "tcp://127.0.0.1:1")
-    a.send("b", Leave(), [bytes(190_000)])
+    a.send("b", Shutdown(), [bytes(190_000)])
     errors: list[str] = []
 
     def work(call: Callable[[], object]) -> None:
@@ -264,7 +264,7 @@ def test_closing_wakes_whoever_waits(office: Office) -> None:
         except LinkError as error:
             errors.append(error.text)
 
-    calls = (lambda: a.send("b", Leave(), [bytes(190_000)]), lambda: a.fetch("b", "s", 1, lambda *_: None))
+    calls = (lambda: a.send("b", Shutdown(), [bytes(190_000)]), lambda: a.fetch("b", "s", 1, lambda *_: None))
     threads = [threading.Thread(target=work, args=(call,)) for call in calls]
     for thread in threads:
         thread.start()
@@ -274,7 +274,7 @@ def test_closing_wakes_whoever_waits(office: Office) -> None:
 
     assert errors == ["the links of 'a' are closed"] * 2
     with pytest.raises(LinkError, match="closed"):
-        a.send("b", Leave())
+        a.send("b", Shutdown())
     a.close()
 
 
@@ -282,13 +282,13 @@ def test_links_can_be_closed_where_a_message_arrives(office: Office) -> None:
     """A receiving function may close the links it belongs to."""
     closed = threading.Event()
 
-    def take(_: Delivery) -> None:
+    def take(_: ReceivedMessage) -> None:
         b.close()
         closed.set()
 
     (a, _), (b, _) = office.open("a"), office.open("b", on_message=take)
     a.connect("b", b.address)
-    a.send("b", Leave("close yourself"))
+    a.send("b", Shutdown("close yourself"))
 
     assert closed.wait(30)
 
@@ -297,15 +297,15 @@ def test_a_peer_that_starts_again_is_recognised(office: Office) -> None:
     """A process that died and came back at another port is found again once it says hello; the old mail is void."""
     (a, at_a), (b, _) = office.open("a", settings=HASTY), office.open("b", incarnation=1)
     a.connect("b", b.address)
-    a.send("b", Leave("one"))
+    a.send("b", Shutdown("one"))
     assert a.flush(30.0)
     b.close()
     at_a.wait_event(LinkEvent.DOWN)
-    a.send("b", Leave("void"))
+    a.send("b", Shutdown("void"))
     again, at_again = office.open("b", incarnation=2)
     again.connect("a", a.address)
     assert at_a.wait_event(LinkEvent.RESTARTED).undelivered == 1
-    a.send("b", Leave("two"))
+    a.send("b", Shutdown("two"))
     at_again.wait(lambda: at_again.texts() == ["two"])
 
 
@@ -320,7 +320,7 @@ def test_events_and_data_do_not_wait_for_each_other(office: Office) -> None:
     def sink(offset: int, data: memoryview) -> None:
         got.append(offset + len(data))
         if len(got) == 3:
-            a.send("b", Leave("in the middle"))
+            a.send("b", Shutdown("in the middle"))
             at_b.wait(lambda: at_b.texts() == ["in the middle"])
             arrived.set()
 
@@ -379,7 +379,7 @@ def test_chunks_carry_checksums_only_where_nothing_else_proves_them(
         computed.append(len(data))
         return zlib.crc32(data)
 
-    monkeypatch.setattr("managers.links.serving.zlib", SimpleNamespace(crc32=crc32))
+    monkeypatch.setattr("managers.links.content_server.zlib", SimpleNamespace(crc32=crc32))
     options = {"key": key if secure else None}
     a, _ = office.open("a", **options)
     b, _ = office.open("b", reader=lambda *_: BufferSource(CONTENT), **options)
@@ -417,7 +417,9 @@ def test_a_hostile_network_loses_nothing(office: Office, key: ClusterKey, cruelt
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")  # noqa: T201 - shown when the test fails
     draw = random.Random(seed)  # noqa: S311 - no secret
-    settings = LinkSettings(beat=0.1, silence=1.0, redial=0.01, redial_limit=0.05, window=400_000, flight=200_000)
+    settings = LinkSettings(
+        beat=0.1, silence=1.0, reconnect_delay=0.01, reconnect_delay_limit=0.05, window=400_000, flight=200_000
+    )
     options = {"key": key if secure else None, "settings": settings}
     a, _ = office.open("a", **options)
     b, at_b = office.open("b", reader=lambda *_: BufferSource(CONTENT), **options)
@@ -430,7 +432,7 @@ def test_a_hostile_network_loses_nothing(office: Office, key: ClusterKey, cruelt
         sent = []
         for number in range(120):
             frames = tuple(draw.randbytes(draw.choice([0, 100, 40_000])) for _ in range(draw.randrange(2)))
-            a.send("b", Leave(str(number)), frames, timeout=60.0)
+            a.send("b", Shutdown(str(number)), frames, timeout=60.0)
             sent.append(("a", str(number), frames))
         at_b.wait(lambda: len(at_b.messages) >= len(sent), 60.0)
         fetcher.join(60.0)
@@ -447,10 +449,10 @@ def test_a_connection_that_goes_dead_is_replaced(office: Office) -> None:
     port = int(b.address.rpartition(":")[2])
     with HostileProxy(("127.0.0.1", port), 1, Cruelty()) as proxy:
         a.connect("b", f"tcp://127.0.0.1:{proxy.port}")
-        a.send("b", Leave("one"))
+        a.send("b", Shutdown("one"))
         at_b.wait(lambda: at_b.texts() == ["one"])
         proxy.cruelty = Cruelty(delay=1e6)
-        a.send("b", Leave("two"))
+        a.send("b", Shutdown("two"))
         at_a.wait_event(LinkEvent.DOWN)
         proxy.cruelty = Cruelty()
         at_b.wait(lambda: at_b.texts() == ["one", "two"])
@@ -464,7 +466,7 @@ def test_the_cluster_key_opens_the_door(office: Office, key: ClusterKey) -> None
     """Two processes with the cluster key talk, and nothing they say is on the wire in clear."""
     (a, _), (b, at_b) = office.open("a", key=key), office.open("b", key=key)
     a.connect("b", b.address)
-    a.send("b", Leave("confidential"))
+    a.send("b", Shutdown("confidential"))
     at_b.wait(lambda: at_b.texts() == ["confidential"])
 
 
@@ -472,7 +474,7 @@ def _refused(office: Office, ours: ClusterKey | None, theirs: ClusterKey | None)
     a, at_a = office.open("a", key=ours, settings=HASTY)
     b, at_b = office.open("b", key=theirs)
     a.connect("b", b.address)
-    a.send("b", Leave("let me in"))
+    a.send("b", Shutdown("let me in"))
     trouble = at_a.wait_event(LinkEvent.DOWN).text
     return trouble, at_b, b
 
@@ -572,7 +574,7 @@ def test_garbage_on_the_port_harms_nobody(office: Office, key: ClusterKey, *, se
         opened.append(socket.create_connection(("127.0.0.1", port)))
         opened[-1].sendall(garbage)
     a.connect("b", b.address)
-    a.send("b", Leave("still there"))
+    a.send("b", Shutdown("still there"))
     at_b.wait(lambda: at_b.texts() == ["still there"])
     for connection in opened:
         connection.close()
@@ -604,7 +606,7 @@ def test_what_is_no_packet_is_refused(office: Office, frames: list[bytes]) -> No
     stranger.send_multipart(frames)
     context.destroy(0)
     a.connect("b", b.address)
-    a.send("b", Leave("still there"))
+    a.send("b", Shutdown("still there"))
     at_b.wait(lambda: at_b.texts() == ["still there"])
 
     assert b"refuse" in answer
@@ -636,7 +638,7 @@ def test_another_version_is_refused_by_name(office: Office, monkeypatch: pytest.
     assert "99" in at_a.wait_event(LinkEvent.REFUSED).text
 
     with pytest.raises(ProtocolError, match="same version"):
-        a.send("b", Leave())
+        a.send("b", Shutdown())
 
 
 # Two processes --------------------------------------------------------------------------------------------------------
@@ -646,10 +648,10 @@ def _echo(pipe: Connection) -> None:
     """A process that echoes events and serves content until it is told to stop."""
     logging.disable()
 
-    def read(*_: object) -> Source:
+    def read(*_: object) -> ContentSource:
         return BufferSource(CONTENT)
 
-    def take(delivery: Delivery) -> None:
+    def take(delivery: ReceivedMessage) -> None:
         links.send(delivery.peer, delivery.message, timeout=0)
 
     links = Links("b", on_message=take, reader=read)
@@ -679,7 +681,7 @@ def test_processes_talk(office: Office, other: tuple[str, multiprocessing.proces
     arrived: list[Events] = []
     done = threading.Event()
 
-    def take(delivery: Delivery) -> None:
+    def take(delivery: ReceivedMessage) -> None:
         assert isinstance(delivery.message, Events)
         arrived.append(delivery.message)
         if len(arrived) == 50:
@@ -729,7 +731,7 @@ def test_a_sender_to_a_stopped_process_keeps_its_memory(
     psutil.Process(other[1].pid).suspend()
     before = psutil.Process().memory_info().rss
     with pytest.raises(LinkError, match="bytes behind"):
-        [a.send("b", Leave(), [os.urandom(100_000)], timeout=0.3) for _ in range(1000)]
+        [a.send("b", Shutdown(), [os.urandom(100_000)], timeout=0.3) for _ in range(1000)]
 
     assert a.statistics().peers[0].pending <= 4 << 20
     assert psutil.Process().memory_info().rss - before < 40 << 20

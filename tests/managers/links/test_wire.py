@@ -6,8 +6,8 @@ from hypothesis import given
 
 from dropflow.errors import ProtocolError, UsageError
 from managers.links.settings import INLINE
-from managers.links.wire import Buffer, Joiner, Packer, Sealed, check_frames, letter
-from managers.messages import Beat, Carry, Chunk, Leave, Part, decode_message, decode_packet
+from managers.links.wire import Buffer, NumberedPacket, Packer, Reassembler, check_frames, outgoing_message
+from managers.messages import Chunk, Fragment, Heartbeat, MessageBatch, Shutdown, decode_message, decode_packet
 
 messages = st.lists(
     st.tuples(
@@ -18,27 +18,27 @@ messages = st.lists(
 )
 
 
-def _sealed(packer: Packer) -> list[Sealed]:
+def _sealed(packer: Packer) -> list[NumberedPacket]:
     packets = []
-    while (packet := packer.seal()) is not None:
+    while (packet := packer.next_packet()) is not None:
         packets.append(packet)
     return packets
 
 
-def _opened(packets: list[Sealed]) -> list[tuple[str, list[bytes]]]:
+def _opened(packets: list[NumberedPacket]) -> list[tuple[str, list[bytes]]]:
     found: list[tuple[str, list[bytes]]] = []
-    joiner = Joiner()
+    reassembler = Reassembler()
     for sealed in packets:
         header, *raw = (bytes(frame) for frame in sealed.frames)
         packet = decode_packet(header)
         check_frames(packet, raw)
-        whole: list[list[bytes]] = packet.messages if isinstance(packet, Carry) else []
-        segments: list[Buffer] | None = joiner.add(packet, raw) if isinstance(packet, Part) else None
+        whole: list[list[bytes]] = packet.messages if isinstance(packet, MessageBatch) else []
+        segments: list[Buffer] | None = reassembler.add(packet, raw) if isinstance(packet, Fragment) else None
         for body, *frames in [*whole, *([segments] if segments else [])]:
             message = decode_message(body)
-            assert isinstance(message, Leave)
+            assert isinstance(message, Shutdown)
             found.append((message.reason, [bytes(frame) for frame in frames]))
-    assert not joiner.is_open
+    assert not reassembler.is_open
     return found
 
 
@@ -47,7 +47,7 @@ def test_messages_come_back_whole_and_in_order(sent: list[tuple[str, list[bytes]
     """Whatever their sizes, messages are what they were after packing and joining, and packets count from 1."""
     packer = Packer(max(fragment, 200))
     for text, frames in sent:
-        packer.put(letter(Leave(text), frames))
+        packer.put(outgoing_message(Shutdown(text), frames))
     packets = _sealed(packer)
 
     assert _opened(packets) == sent
@@ -59,35 +59,35 @@ def test_messages_come_back_whole_and_in_order(sent: list[tuple[str, list[bytes]
 def test_costs_and_letters_add_up(sent: list[tuple[str, list[bytes]]]) -> None:
     """The packets of some messages cost what the messages cost, so that a window fills and empties exactly."""
     packer = Packer(5000)
-    letters = [letter(Leave(text), frames) for text, frames in sent]
-    for item in letters:
+    messages = [outgoing_message(Shutdown(text), frames) for text, frames in sent]
+    for item in messages:
         packer.put(item)
     packets = _sealed(packer)
 
-    assert sum(packet.cost for packet in packets) == sum(item.cost for item in letters)
-    assert sum(packet.letters for packet in packets) == len(letters)
+    assert sum(packet.cost for packet in packets) == sum(item.cost for item in messages)
+    assert sum(packet.messages for packet in packets) == len(messages)
 
 
 @given(messages, st.integers(0, 10))
 def test_what_is_cleared_adds_up_too(sent: list[tuple[str, list[bytes]]], taken: int) -> None:
     """Packets that were sealed and what is thrown away afterwards make up all messages, in number and cost."""
     packer = Packer(5000)
-    letters = [letter(Leave(text), frames) for text, frames in sent]
-    for item in letters:
+    messages = [outgoing_message(Shutdown(text), frames) for text, frames in sent]
+    for item in messages:
         packer.put(item)
-    packets = [packet for packet in (packer.seal() for _ in range(taken)) if packet is not None]
+    packets = [packet for packet in (packer.next_packet() for _ in range(taken)) if packet is not None]
     count, cost = packer.clear()
 
-    assert cost + sum(packet.cost for packet in packets) == sum(item.cost for item in letters)
-    assert count + sum(packet.letters for packet in packets) == len(letters)
-    assert packer.seal() is None
+    assert cost + sum(packet.cost for packet in packets) == sum(item.cost for item in messages)
+    assert count + sum(packet.messages for packet in packets) == len(messages)
+    assert packer.next_packet() is None
 
 
 def test_small_messages_share_a_packet() -> None:
     """Messages that wait together travel together."""
     packer = Packer(1000)
     for number in range(50):
-        packer.put(letter(Leave(str(number))))
+        packer.put(outgoing_message(Shutdown(str(number))))
 
     assert len(_sealed(packer)) == 1
 
@@ -96,7 +96,7 @@ def test_large_frames_are_not_copied() -> None:
     """The parts of a large frame are views of the caller's own memory."""
     content = bytearray(200_000)
     packer = Packer(50_000)
-    packer.put(letter(Leave(), [content]))
+    packer.put(outgoing_message(Shutdown(), [content]))
     packets = _sealed(packer)
     content[:] = b"x" * len(content)
 
@@ -106,12 +106,12 @@ def test_large_frames_are_not_copied() -> None:
 def test_a_whole_frame_is_handed_on_as_it_came() -> None:
     """A raw frame that fits into one part is not copied at the receiving end."""
     packer = Packer(50_000)
-    packer.put(letter(Leave("here it is"), [b"y" * 20_000]))
+    packer.put(outgoing_message(Shutdown("here it is"), [b"y" * 20_000]))
     (packet,) = _sealed(packer)
     frame = bytes(packet.frames[2])
     part = decode_packet(packet.frames[0])
-    assert isinstance(part, Part)
-    segments = Joiner().add(part, [packet.frames[1], frame])
+    assert isinstance(part, Fragment)
+    segments = Reassembler().add(part, [packet.frames[1], frame])
 
     assert segments is not None
     assert segments[1] is frame
@@ -120,35 +120,42 @@ def test_a_whole_frame_is_handed_on_as_it_came() -> None:
 def test_a_message_beyond_all_measure_is_refused() -> None:
     """A message that is too large fails at its sender and says what to do."""
     with pytest.raises(UsageError, match="too large"):
-        letter(Leave(), [memoryview(bytes(1)).cast("B")] * 2000)
+        outgoing_message(Shutdown(), [memoryview(bytes(1)).cast("B")] * 2000)
 
 
 @pytest.mark.parametrize(
     ("parts", "pieces"),
     [
-        ([Part(1, 5)], [[b"x"]]),
-        ([Part(1, 0, [])], [[b"x"]]),
-        ([Part(1, 0, [2**40])], [[b"x"]]),
-        ([Part(1, 0, [3])], [[b"four"]]),
-        ([Part(1, 0, [3])], [[b"ab", b""]]),
-        ([Part(1, 0, [3]), Part(2, 0, [3])], [[b"a"], [b"b"]]),
-        ([Part(1, 0, [3]), Part(2, 2)], [[b"a"], [b"b"]]),
+        ([Fragment(1, 5)], [[b"x"]]),
+        ([Fragment(1, 0, [])], [[b"x"]]),
+        ([Fragment(1, 0, [2**40])], [[b"x"]]),
+        ([Fragment(1, 0, [3])], [[b"four"]]),
+        ([Fragment(1, 0, [3])], [[b"ab", b""]]),
+        ([Fragment(1, 0, [3]), Fragment(2, 0, [3])], [[b"a"], [b"b"]]),
+        ([Fragment(1, 0, [3]), Fragment(2, 2)], [[b"a"], [b"b"]]),
     ],
     ids=["no beginning", "no sizes", "too large", "too long", "empty piece", "two beginnings", "a hole"],
 )
-def test_parts_that_do_not_fit_are_refused(parts: list[Part], pieces: list[list[bytes]]) -> None:
+def test_parts_that_do_not_fit_are_refused(parts: list[Fragment], pieces: list[list[bytes]]) -> None:
     """A part that does not continue its message is a protocol error, and takes no memory."""
-    joiner = Joiner()
+    reassembler = Reassembler()
     with pytest.raises(ProtocolError, match=r"message|part"):
-        list(map(joiner.add, parts, pieces))
+        list(map(reassembler.add, parts, pieces))
 
 
 @pytest.mark.parametrize(
     ("packet", "raw"),
-    [(Beat(1), [b"x"]), (Carry(1, [[b"x"]]), [b"x"]), (Part(1, 0, [1]), []), (Chunk(1, 0, 0, last=True), [])],
+    [
+        (Heartbeat(1), [b"x"]),
+        (MessageBatch(1, [[b"x"]]), [b"x"]),
+        (Fragment(1, 0, [1]), []),
+        (Chunk(1, 0, 0, last=True), []),
+    ],
     ids=["beat", "carry", "part", "chunk"],
 )
-def test_raw_frames_must_belong_to_their_header(packet: Beat | Carry | Part | Chunk, raw: list[bytes]) -> None:
+def test_raw_frames_must_belong_to_their_header(
+    packet: Heartbeat | MessageBatch | Fragment | Chunk, raw: list[bytes]
+) -> None:
     """A packet with raw frames it cannot have, or without those it must have, is a protocol error."""
     with pytest.raises(ProtocolError, match=r"packet with . raw frames"):
         check_frames(packet, raw)

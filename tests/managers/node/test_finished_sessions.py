@@ -15,9 +15,9 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.rest.schema import DropQuery, SubmitQuery
 from managers.deployment import Deployment
+from managers.node.checksummed_file import read_checksummed
 from managers.node.finished_sessions import End, FinishedSession, find
 from managers.node.manager import NodeManager
-from managers.node.sealed import read_sealed
 from tests.managers.node.conftest import until
 
 
@@ -281,12 +281,12 @@ def test_any_damaged_byte_of_a_small_file_is_noticed(name: str, stack: ExitStack
     first.close()
     path = tmp_path / "first" / "sessions" / "s" / name
     whole, kind = path.read_bytes(), {"deployment.json": Deployment, "end.msgpack": End}[name]
-    sound = read_sealed(path, kind)
+    sound = read_checksummed(path, kind)
     for position in range(len(whole)):
         for damage in (0x01, 0x80):
             path.write_bytes(whole[:position] + bytes([whole[position] ^ damage]) + whole[position + 1 :])
             with suppress(BadFileError):
-                assert read_sealed(path, kind) == sound
+                assert read_checksummed(path, kind) == sound
     path.write_bytes(whole)
     for number, position in enumerate((0, len(whole) // 2, len(whole) - 1)):
         root = tmp_path / str(number)

@@ -8,7 +8,7 @@ import pytest
 
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError
-from managers.messages import Events, Stream
+from managers.messages import Events, StreamUpdate
 from tests.managers.node.conftest import Cluster, until
 from tests.streaming_graphs import content, line, settled
 
@@ -18,15 +18,19 @@ MAKE, DATA, TAKE, RESULT = range(4)
 """Rows of a `line`; the first two on a, the others on b."""
 
 NONSENSE = {
-    "of a drop that there is not": ("a", "b", Stream(99, 1, -1, Handle(kind="stream"))),
-    "of a drop that is not in the slice": ("b", "a", Stream(RESULT, 1, -1, Handle(kind="stream"))),
-    "of a drop of the receiver": ("b", "a", Stream(DATA, 1, -1, Handle(kind="stream"))),
-    "of a producer of the receiver": ("b", "a", Stream(DATA, 1, MAKE, Handle(kind="stream"))),
-    "of a consumer as a producer": ("b", "a", Stream(DATA, 1, TAKE, Handle(kind="stream"))),
-    "of a producer that there is not": ("a", "b", Stream(DATA, 1, 99, Handle(kind="stream"))),
-    "that it is withdrawn by who does not write it": ("b", "a", Stream(DATA, 1, -1)),
-    "that leaves the directory": ("a", "b", Stream(DATA, 7, -1, Handle(kind="stream", final="./../../../stolen"))),
-    "with a path that is none": ("a", "b", Stream(DATA, 7, -1, Handle(kind="stream", final="./x\0y"))),
+    "of a drop that there is not": ("a", "b", StreamUpdate(99, 1, -1, Handle(kind="stream"))),
+    "of a drop that is not in the slice": ("b", "a", StreamUpdate(RESULT, 1, -1, Handle(kind="stream"))),
+    "of a drop of the receiver": ("b", "a", StreamUpdate(DATA, 1, -1, Handle(kind="stream"))),
+    "of a producer of the receiver": ("b", "a", StreamUpdate(DATA, 1, MAKE, Handle(kind="stream"))),
+    "of a consumer as a producer": ("b", "a", StreamUpdate(DATA, 1, TAKE, Handle(kind="stream"))),
+    "of a producer that there is not": ("a", "b", StreamUpdate(DATA, 1, 99, Handle(kind="stream"))),
+    "that it is withdrawn by who does not write it": ("b", "a", StreamUpdate(DATA, 1, -1)),
+    "that leaves the directory": (
+        "a",
+        "b",
+        StreamUpdate(DATA, 7, -1, Handle(kind="stream", final="./../../../stolen")),
+    ),
+    "with a path that is none": ("a", "b", StreamUpdate(DATA, 7, -1, Handle(kind="stream", final="./x\0y"))),
 }
 
 
@@ -39,7 +43,7 @@ def _begun(make_cluster: Make, folder: Path) -> tuple[Cluster, int]:
     return cluster, epoch
 
 
-def _tell(cluster: Cluster, epoch: int, liar: str, peer: str, *told: Stream) -> None:
+def _tell(cluster: Cluster, epoch: int, liar: str, peer: str, *told: StreamUpdate) -> None:
     events = Events.of("s", epoch, 9, drops=[], states=[], attempts=[], causes=[], streams=told)
     cluster[liar]._links.send(peer, events)
     assert cluster[liar]._links.flush(10.0)
@@ -64,9 +68,9 @@ def test_a_peer_that_tells_nonsense_of_a_stream_fails_the_session(
 def test_a_stream_that_is_told_again_changes_no_result(attempt: int, make_cluster: Make, tmp_path: Path) -> None:
     """Of the same attempt it is not copied anew; of one that is not offered, who read it gets the whole later."""
     cluster, epoch = _begun(make_cluster, tmp_path)
-    _tell(cluster, epoch, "a", "b", Stream(DATA, attempt, -1, Handle(kind="stream", final="./files/data")))
+    _tell(cluster, epoch, "a", "b", StreamUpdate(DATA, attempt, -1, Handle(kind="stream", final="./files/data")))
     if attempt > 1:
-        _tell(cluster, epoch, "a", "b", Stream(DATA, 3, -1), Stream(DATA, 2, -1, Handle(kind="stream")))
+        _tell(cluster, epoch, "a", "b", StreamUpdate(DATA, 3, -1), StreamUpdate(DATA, 2, -1, Handle(kind="stream")))
     (tmp_path / "go").touch()
     ended = cluster.end()
 

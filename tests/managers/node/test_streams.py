@@ -16,11 +16,11 @@ from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.rest.schema import DropQuery
 from managers.links import Links
-from managers.links.fetching import Transfer
-from managers.messages import Chunk, Stream
-from managers.node.following import Copy
+from managers.links.transfer import Transfer
+from managers.messages import Chunk, StreamUpdate
 from managers.node.manager import NodeManager
-from managers.node.streams import NodeStreams
+from managers.node.node_streams import NodeStreams
+from managers.node.stream_copy import StreamCopy
 from tests.managers.node.conftest import Cluster, until
 from tests.streaming_graphs import (
     FILE,
@@ -177,7 +177,11 @@ def test_nodes_that_need_the_whole_do_not_follow(make_cluster: Make, monkeypatch
     follow = NodeStreams.follow
 
     def noted(
-        one: NodeStreams, peer: str, stream: Stream, on_open: Callable[[Handle], None], on_failure: Callable[[], None]
+        one: NodeStreams,
+        peer: str,
+        stream: StreamUpdate,
+        on_open: Callable[[Handle], None],
+        on_failure: Callable[[], None],
     ) -> None:
         followed.append(peer)
         follow(one, peer, stream, on_open, on_failure)
@@ -232,13 +236,13 @@ def test_copies_that_are_not_complete_keep_no_other_content_waiting(
 ) -> None:
     """However many streams of a node are complete there and slow to come here, its other contents come through."""
     count = 5  # of which a node fetches four at a time from another one
-    sign, copy = tmp_path / "sign", Copy._copy
+    sign, copy = tmp_path / "sign", StreamCopy._copy
 
-    def late(follower: Copy, links: Links, peer: str, session: str) -> None:
+    def late(follower: StreamCopy, links: Links, peer: str, session: str) -> None:
         assert settled(lambda: int(sign.exists()), threading.Event().wait, least=1)
         copy(follower, links, peer, session)
 
-    monkeypatch.setattr(Copy, "_copy", late)
+    monkeypatch.setattr(StreamCopy, "_copy", late)
     drawing = GraphBuilder("slow").app("LAST", component="dlg.apps.simple.CopyApp").data("last", component=FILE)
     for at in range(count):
         make, data, take = f"MAKE{at}", f"data{at}", f"TAKE{at}"
@@ -321,13 +325,13 @@ def test_a_copy_that_ends_late_does_not_make_the_directory_again(
     """Of a session that was deleted nothing comes back, though its copies were about to write."""
     begun = threading.Event()
 
-    def late(copy: Copy, *_: object) -> None:
+    def late(copy: StreamCopy, *_: object) -> None:
         begun.set()
         settled(lambda: int(copy._given_up), threading.Event().wait, least=1)
         copy._part.write(b"late")
         raise GoneError("a test")
 
-    monkeypatch.setattr(Copy, "_copy", late)
+    monkeypatch.setattr(StreamCopy, "_copy", late)
     cluster = make_cluster(2)
     cluster.start(line(ENDLESS, "cat", (0, 0, 1)))
     assert begun.wait(20.0)

@@ -18,9 +18,9 @@ from dropflow.errors import GoneError, StorageError
 from dropflow.failure import Failure
 from managers.links.settings import LinkSettings
 from managers.links.wire import Buffer, Frames, view
-from managers.messages import Chunk, Fetch, FetchFailed, Gone, encode
+from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, encode
 
-__all__ = ["BufferSource", "FileSource", "Reader", "Server", "Shelf", "Source"]
+__all__ = ["BufferSource", "ContentOpener", "ContentServer", "ContentSource", "FileSource", "SourceCache"]
 
 _PARKED = 10_000
 """Ranges that may wait for content that is still growing."""
@@ -29,7 +29,7 @@ _SOURCES = 256
 """Sources kept open."""
 
 
-class Source(Protocol):
+class ContentSource(Protocol):
     """Content that can be fetched. Used by one thread."""
 
     @property
@@ -46,8 +46,8 @@ class Source(Protocol):
         ...
 
 
-Reader = Callable[[str, int, int, int], Source]
-"""Source of (session, drop, attempt, producer).
+ContentOpener = Callable[[str, int, int, int], ContentSource]
+"""ContentSource of (session, drop, attempt, producer).
 
 Raises `GoneError` for what was released, `StorageError` for what is broken.
 """
@@ -104,12 +104,12 @@ class FileSource:
         self._view = memoryview(b"")
 
 
-class Shelf:
+class SourceCache:
     """Sources that are open, and the answers read from them. Used by one thread.
 
     Parameters
     ----------
-    reader : Reader
+    reader : ContentOpener
         Opens content.
     settings : LinkSettings
         How long a source that nobody asks for stays open.
@@ -117,18 +117,18 @@ class Shelf:
         Time.
     """
 
-    def __init__(self, reader: Reader | None, settings: LinkSettings, clock: Clock) -> None:
+    def __init__(self, reader: ContentOpener | None, settings: LinkSettings, clock: Clock) -> None:
         self._reader = reader
         self._idle = settings.source_idle
         self._clock = clock
-        self._sources: OrderedDict[tuple[str, int, int, int], tuple[Source, float]] = OrderedDict()
+        self._sources: OrderedDict[tuple[str, int, int, int], tuple[ContentSource, float]] = OrderedDict()
 
     def answer(self, fetch: Fetch) -> Frames | None:
-        """Reply to a request for one range; None if there is nothing to say before the content has grown."""
+        """SendReply to a request for one range; None if there is nothing to say before the content has grown."""
         try:
             return self._range(self._source(fetch), fetch)
         except GoneError as error:
-            return (encode(Gone(fetch.request, error.text)),)
+            return (encode(ContentGone(fetch.request, error.text)),)
         except Exception as error:  # noqa: BLE001 - whatever a reader raises is the asking end's answer
             return (encode(FetchFailed(fetch.request, Failure.of(error))),)
 
@@ -153,7 +153,7 @@ class Shelf:
         while self._sources:
             self._sources.popitem()[1][0].close()
 
-    def _range(self, source: Source, fetch: Fetch) -> Frames | None:
+    def _range(self, source: ContentSource, fetch: Fetch) -> Frames | None:
         size = source.size  # asked before reading: what is read cannot be less than this says
         data = source.read(fetch.offset, fetch.length)
         if size is None and not len(data):
@@ -165,7 +165,7 @@ class Shelf:
         chunk = Chunk(fetch.request, fetch.offset, -1 if size is None else size, is_last, checksum)
         return encode(chunk), data
 
-    def _source(self, fetch: Fetch) -> Source:
+    def _source(self, fetch: Fetch) -> ContentSource:
         key = (fetch.session, fetch.drop, fetch.attempt, fetch.producer)
         known = self._sources.pop(key, None)
         if known is not None:
@@ -180,14 +180,14 @@ class Shelf:
         return source
 
 
-class Server:
+class ContentServer:
     """Answers `Fetch` packets.
 
     Parameters
     ----------
     name : str
         For the thread.
-    reader : Reader or None
+    reader : ContentOpener or None
         Opens content; called in the thread of this server. None has no content.
     reply : callable
         Takes a route and the frames to send there; may be called from any thread.
@@ -200,13 +200,13 @@ class Server:
     def __init__(
         self,
         name: str,
-        reader: Reader | None,
+        reader: ContentOpener | None,
         reply: Callable[[bytes, Frames], None],
         settings: LinkSettings,
         clock: Clock,
     ) -> None:
         self._name = name
-        self._shelf = Shelf(reader, settings, clock)
+        self._cache = SourceCache(reader, settings, clock)
         self._reply = reply
         self._changed = threading.Condition()
         self._requests: deque[tuple[bytes, Fetch]] = deque()
@@ -247,7 +247,7 @@ class Server:
             self._changed.notify()
 
     def close(self) -> None:
-        """Stop; idempotent."""
+        """StopSession; idempotent."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -259,20 +259,20 @@ class Server:
         while True:
             with self._changed:
                 while not (self._closing or self._requests or self._forgotten):
-                    self._changed.wait(self._shelf.close_idle())
+                    self._changed.wait(self._cache.close_idle())
                 if self._closing:
                     break
                 forgotten, self._forgotten = self._forgotten, []
                 request = self._requests.popleft() if self._requests else None
             for session, drop in forgotten:
-                self._shelf.forget(session, drop)
+                self._cache.forget(session, drop)
             if request is not None:
                 self._serve(*request)
-        self._shelf.close()
+        self._cache.close()
 
     def _serve(self, route: bytes, fetch: Fetch) -> None:
         growths = self._growths
-        frames = self._shelf.answer(fetch)
+        frames = self._cache.answer(fetch)
         if frames is not None:
             self._reply(route, frames)
             return

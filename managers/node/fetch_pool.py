@@ -5,10 +5,10 @@ from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["Fetchers"]
+__all__ = ["FetchPool"]
 
 
-class Fetchers:
+class FetchPool:
     """Runs jobs that wait for a peer, a few for each peer at a time, in the order in which they came.
 
     Parameters

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from managers.node.bells import Bells
+from managers.node.file_watcher import FileWatcher
 
 SECONDS = 60.0
 
@@ -14,10 +14,10 @@ SECONDS = 60.0
 class Pipe:
     """A pipe that is watched, and how often it was heard."""
 
-    def __init__(self, bells: Bells) -> None:
+    def __init__(self, file_watcher: FileWatcher) -> None:
         self.reader, self.writer = os.pipe()
         self._heard = threading.Semaphore(0)
-        bells.watch(self.reader, self._hear)
+        file_watcher.watch(self.reader, self._hear)
 
     def _hear(self) -> None:
         os.read(self.reader, 1)
@@ -38,19 +38,19 @@ class Pipe:
 
 
 @pytest.fixture
-def bells() -> Iterator[Bells]:
+def file_watcher() -> Iterator[FileWatcher]:
     """Closed at the end."""
-    opened = Bells()
+    opened = FileWatcher()
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def pipes(bells: Bells) -> Iterator[list[Pipe]]:
+def pipes(file_watcher: FileWatcher) -> Iterator[list[Pipe]]:
     """A few that are watched."""
-    found = [Pipe(bells) for _ in range(5)]
+    found = [Pipe(file_watcher) for _ in range(5)]
     yield found
-    bells.close()
+    file_watcher.close()
     for pipe in found:
         pipe.close()
 
@@ -64,11 +64,11 @@ def test_each_is_heard_as_often_as_it_rings(pipes: list[Pipe]) -> None:
     assert all(pipe.is_heard() for pipe in pipes for _ in range(100))
 
 
-def test_who_is_forgotten_is_not_heard(bells: Bells, pipes: list[Pipe]) -> None:
+def test_who_is_forgotten_is_not_heard(file_watcher: FileWatcher, pipes: list[Pipe]) -> None:
     """The others are; and forgetting again, or somebody unknown, is no error."""
     first, *others = pipes
-    bells.forget(first.reader)
-    bells.forget(first.reader)
+    file_watcher.forget(first.reader)
+    file_watcher.forget(first.reader)
     for pipe in pipes:
         pipe.ring()
 
@@ -76,12 +76,12 @@ def test_who_is_forgotten_is_not_heard(bells: Bells, pipes: list[Pipe]) -> None:
     assert not first.is_heard(0)
 
 
-def test_a_number_that_is_used_again_is_another_one(bells: Bells, pipes: list[Pipe]) -> None:
+def test_a_number_that_is_used_again_is_another_one(file_watcher: FileWatcher, pipes: list[Pipe]) -> None:
     """A descriptor that was forgotten and closed may be watched anew under the same number."""
     first = pipes.pop(0)
-    bells.forget(first.reader)
+    file_watcher.forget(first.reader)
     first.close()
-    again = Pipe(bells)
+    again = Pipe(file_watcher)
     pipes.append(again)
     again.ring()
 
@@ -89,17 +89,17 @@ def test_a_number_that_is_used_again_is_another_one(bells: Bells, pipes: list[Pi
     assert not first.is_heard(0)
 
 
-def test_it_can_be_closed_before_and_after_it_has_begun(bells: Bells) -> None:
+def test_it_can_be_closed_before_and_after_it_has_begun(file_watcher: FileWatcher) -> None:
     """Again is no error, and to watch after it is nothing; its thread is gone."""
-    Bells().close()
-    pipe = Pipe(bells)
-    bells.close()
-    bells.close()
-    late = Pipe(bells)
+    FileWatcher().close()
+    pipe = Pipe(file_watcher)
+    file_watcher.close()
+    file_watcher.close()
+    late = Pipe(file_watcher)
     late.ring()
-    bells.forget(late.reader)
+    file_watcher.forget(late.reader)
 
     assert not late.is_heard(0)
-    assert "bells" not in [thread.name for thread in threading.enumerate()]
+    assert "file_watcher" not in [thread.name for thread in threading.enumerate()]
     pipe.close()
     late.close()

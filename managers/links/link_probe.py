@@ -1,8 +1,8 @@
-"""Knocking at the links of other processes: who listens there, without becoming a peer of theirs.
+"""Probes of link addresses: which process listens there, without becoming a peer of it.
 
-A `Hello` to `ANYBODY` is answered with a `Welcome` and forgotten, so that the links between the two, if there are any,
-notice nothing. That the answer could be read proves more than an open port: both ends hold the same cluster key. One
-thread looks at all addresses side by side, with one deadline.
+A `Handshake` to `ANY_PEER` is answered with a `HandshakeReply` and then forgotten, so existing links between the two
+processes are not affected. A readable answer proves more than an open port: both ends hold the same cluster key. One
+thread probes all addresses concurrently, with one deadline.
 """
 
 import errno
@@ -20,17 +20,17 @@ from zmq.utils.monitor import parse_monitor_message
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, ProtocolError
 from managers.keys import ClusterKey
-from managers.links.inbound import ANYBODY
-from managers.links.sockets import TROUBLES, check_address, dealer
-from managers.messages import PROTOCOL, Hello, Refuse, Welcome, decode_packet, encode
+from managers.links.inbound import ANY_PEER
+from managers.links.sockets import CONNECTION_FAILURES, check_address, dealer
+from managers.messages import PROTOCOL, Handshake, HandshakeReply, Reject, decode_packet, encode
 
-__all__ = ["Knock", "knock"]
+__all__ = ["LinkProbe", "probe_links"]
 
 _FIREWALL = "is a firewall in between, or is that host off? open that port for the other nodes"
 _KEY = "copy the same key file to both hosts; compare with 'dropflow keys show'"
 
 
-class Knock(msgspec.Struct, frozen=True, kw_only=True):
+class LinkProbe(msgspec.Struct, frozen=True, kw_only=True):
     """What became of knocking at one address.
 
     Attributes
@@ -39,7 +39,7 @@ class Knock(msgspec.Struct, frozen=True, kw_only=True):
         How long it took.
     is_ours : bool
         Links with our cluster key listen there.
-    welcome : Welcome or None
+    welcome : HandshakeReply or None
         How they introduce themselves; None also for those of an older dropflow, which do not know the question.
     trouble, hint : str
         Why nobody can be talked to there, and what to do; empty if somebody can.
@@ -47,7 +47,7 @@ class Knock(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float = 0.0
     is_ours: bool = False
-    welcome: Welcome | None = None
+    welcome: HandshakeReply | None = None
     trouble: str = ""
     hint: str = ""
 
@@ -68,10 +68,10 @@ _SILENCE = {
 }
 
 
-def knock(
+def probe_links(
     addresses: Iterable[str], *, name: str, key: ClusterKey | None, seconds: float, clock: Clock | None = None
-) -> dict[str, Knock]:
-    """Knock at all `addresses` at once.
+) -> dict[str, LinkProbe]:
+    """LinkProbe at all `addresses` at once.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def knock(
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     try:
         calls = [
-            _Call(context, address, name, key, seconds=seconds, clock=clock) for address in dict.fromkeys(addresses)
+            _Probe(context, address, name, key, seconds=seconds, clock=clock) for address in dict.fromkeys(addresses)
         ]
         try:
             _wait(calls, clock.monotonic() + seconds, clock)
@@ -106,7 +106,7 @@ def knock(
         context.destroy(0)
 
 
-def _wait(calls: Sequence["_Call"], end: float, clock: Clock) -> None:
+def _wait(calls: Sequence["_Probe"], end: float, clock: Clock) -> None:
     waiting = [call for call in calls if not call.is_over]
     while waiting and (left := end - clock.monotonic()) > 0:
         poller = zmq.Poller()
@@ -120,7 +120,7 @@ def _wait(calls: Sequence["_Call"], end: float, clock: Clock) -> None:
         waiting = [call for call in waiting if not call.is_over]
 
 
-class _Call:
+class _Probe:
     """One connection."""
 
     def __init__(
@@ -136,18 +136,18 @@ class _Call:
         self.address = address
         self._clock = clock
         self._stage = _Stage.CALLING
-        self._found: Knock | None = None
+        self._found: LinkProbe | None = None
         self._plain: network.socket | None = None
         self._began = clock.monotonic()
         try:
             check_address(address, key, binding=False)
             self._socket = dealer(context, address, key, 2 * seconds)
-            self._watch = self._socket.get_monitor_socket(sum(TROUBLES) | sum(_STAGES))
+            self._watch = self._socket.get_monitor_socket(sum(CONNECTION_FAILURES) | sum(_STAGES))
             self._watch.linger = 0
             self._socket.connect(address)
-            self._socket.send(encode(Hello(PROTOCOL, name, 0, ANYBODY, 0)), zmq.NOBLOCK)
+            self._socket.send(encode(Handshake(PROTOCOL, name, 0, ANY_PEER, 0)), zmq.NOBLOCK)
         except (DropflowError, zmq.ZMQError) as error:
-            self._ends(Knock(trouble=getattr(error, "text", str(error)), hint=getattr(error, "hint", "")))
+            self._ends(LinkProbe(trouble=getattr(error, "text", str(error)), hint=getattr(error, "hint", "")))
 
     @property
     def is_over(self) -> bool:
@@ -186,9 +186,9 @@ class _Call:
             self._try_again()
         elif event is zmq.Event.DISCONNECTED and self._stage is not _Stage.TRUSTED:
             # Whoever listens hangs up without a word on those that hold another key, or none.
-            self._ends(Knock(trouble="it hangs up: its cluster key may be another one", hint=_KEY))
+            self._ends(LinkProbe(trouble="it hangs up: its cluster key may be another one", hint=_KEY))
         else:
-            self._ends(Knock(trouble=TROUBLES[event], hint=_KEY))
+            self._ends(LinkProbe(trouble=CONNECTION_FAILURES[event], hint=_KEY))
 
     def _try_again(self) -> None:
         """The connection cannot be opened. ZeroMQ does not tell why; the operating system tells whoever asks itself."""
@@ -211,29 +211,29 @@ class _Call:
         else:
             text = os.strerror(code).lower()
             hint = "check the network between the hosts, or let the node advertise an address that they reach"
-        self._ends(Knock(trouble=text, hint=hint))
+        self._ends(LinkProbe(trouble=text, hint=hint))
 
-    def outcome(self, seconds: float) -> Knock:
+    def outcome(self, seconds: float) -> LinkProbe:
         """What became of it, now that the time is over."""
         text, hint = _SILENCE[self._stage]
-        return self._found or Knock(seconds=seconds, trouble=f"{text} within {seconds:.2g} s", hint=hint)
+        return self._found or LinkProbe(seconds=seconds, trouble=f"{text} within {seconds:.2g} s", hint=hint)
 
     def _hear(self, frame: bytes) -> None:
         try:
             packet = decode_packet(frame)
         except ProtocolError as error:
-            self._ends(Knock(is_ours=True, trouble=error.text, hint="do the two run the same dropflow?"))
+            self._ends(LinkProbe(is_ours=True, trouble=error.text, hint="do the two run the same dropflow?"))
             return
         match packet:
-            case Welcome():
-                self._ends(Knock(is_ours=True, welcome=packet))
-            case Refuse() if packet.code == "name":
-                self._ends(Knock(is_ours=True))
-            case Refuse():
-                self._ends(Knock(is_ours=True, trouble=packet.text, hint=packet.hint))
+            case HandshakeReply():
+                self._ends(LinkProbe(is_ours=True, welcome=packet))
+            case Reject() if packet.code == "name":
+                self._ends(LinkProbe(is_ours=True))
+            case Reject():
+                self._ends(LinkProbe(is_ours=True, trouble=packet.text, hint=packet.hint))
             case _:
                 text = f"its links answer with a {type(packet).__name__} packet"
-                self._ends(Knock(is_ours=True, trouble=text, hint="do the two run the same dropflow?"))
+                self._ends(LinkProbe(is_ours=True, trouble=text, hint="do the two run the same dropflow?"))
 
-    def _ends(self, found: Knock) -> None:
+    def _ends(self, found: LinkProbe) -> None:
         self._found = msgspec.structs.replace(found, seconds=round(self._clock.monotonic() - self._began, 4))

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 
 from dropflow.errors import GoneError, InternalError, LinkError, ProtocolError, StorageError, UsageError
-from managers.links import BufferSource, Delivery, LinkChange, LinkEvent, LinkSettings, Source
-from managers.links.memory import Faults, MemoryLinks, MemoryNetwork
-from managers.messages import Leave
+from managers.links import BufferSource, ContentSource, LinkChange, LinkEvent, LinkSettings, ReceivedMessage
+from managers.messages import Shutdown
+from managers.simulation.simulated_links import Faults, SimulatedLinks, SimulatedNetwork
 
 CHANCES = st.sampled_from([0.0, 0.1, 0.3])
 FAULTS = st.builds(Faults, lose=CHANCES, double=CHANCES, overtake=CHANCES, cut=st.sampled_from([0.0, 0.02, 0.1]))
@@ -29,9 +29,9 @@ class Inbox:
         self.messages: list[tuple[str, str, tuple[bytes, ...]]] = []
         self.changes: list[LinkChange] = []
 
-    def take(self, delivery: Delivery) -> None:
+    def take(self, delivery: ReceivedMessage) -> None:
         """Keep a message."""
-        assert isinstance(delivery.message, Leave)
+        assert isinstance(delivery.message, Shutdown)
         frames = tuple(bytes(frame) for frame in delivery.frames)
         self.messages.append((delivery.peer, delivery.message.reason, frames))
 
@@ -45,10 +45,10 @@ class Inbox:
 
 
 def _node(
-    network: MemoryNetwork, name: str, incarnation: int = 1, settings: LinkSettings | None = None
-) -> tuple[MemoryLinks, Inbox]:
+    network: SimulatedNetwork, name: str, incarnation: int = 1, settings: LinkSettings | None = None
+) -> tuple[SimulatedLinks, Inbox]:
     inbox = Inbox()
-    links = MemoryLinks(
+    links = SimulatedLinks(
         name,
         network,
         on_message=inbox.take,
@@ -64,7 +64,7 @@ def _node(
 def test_every_message_arrives_once_and_in_order(seed: int, faults: Faults, numbers: LinkSettings) -> None:
     """However bad the network, both ends get what the other sent: all of it, once, in order, unchanged."""
     draw = random.Random(seed)  # noqa: S311 - no secret
-    network = MemoryNetwork(seed, faults)
+    network = SimulatedNetwork(seed, faults)
     (a, at_a), (b, at_b) = (_node(network, name, settings=numbers) for name in "ab")
     a.connect("b", b.address)
     b.connect("a", a.address)
@@ -72,7 +72,7 @@ def test_every_message_arrives_once_and_in_order(seed: int, faults: Faults, numb
     for number in range(25):
         source, target = draw.choice([(a, "b"), (b, "a")])
         frames = tuple(draw.randbytes(draw.choice([0, 10, 17_000])) for _ in range(draw.randrange(3)))
-        source.send(target, Leave(str(number)), frames)
+        source.send(target, Shutdown(str(number)), frames)
         sent[target].append((source.name, str(number), frames))
         for _ in range(draw.randrange(4)):
             network.step()
@@ -86,11 +86,11 @@ def test_every_message_arrives_once_and_in_order(seed: int, faults: Faults, numb
 @given(st.integers(0, 2**32), FAULTS)
 def test_all_room_comes_back(seed: int, faults: Faults) -> None:
     """When all messages have arrived and are dealt with, nothing is left of them at their sender."""
-    network = MemoryNetwork(seed, faults)
+    network = SimulatedNetwork(seed, faults)
     (a, _), (b, at_b) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
     for number in range(20):
-        a.send("b", Leave(str(number)), [bytes(number * 2000)])
+        a.send("b", Shutdown(str(number)), [bytes(number * 2000)])
         network.step()
     network.run()
     network.faults = Faults()
@@ -103,24 +103,24 @@ def test_all_room_comes_back(seed: int, faults: Faults) -> None:
 
 def test_what_is_held_holds_the_sender_back() -> None:
     """A receiver that holds messages stops the sender at its window, and lets it go on by releasing them."""
-    network = MemoryNetwork(1)
-    held: list[Delivery] = []
+    network = SimulatedNetwork(1)
+    held: list[ReceivedMessage] = []
 
-    def hold(delivery: Delivery) -> None:
+    def hold(delivery: ReceivedMessage) -> None:
         delivery.hold()
         held.append(delivery)
 
     a, _ = _node(network, "a", settings=LinkSettings(window=10_000))
-    b = MemoryLinks("b", network, on_message=hold)
+    b = SimulatedLinks("b", network, on_message=hold)
     a.connect("b", b.address)
     for _ in range(9):
-        a.send("b", Leave(), [bytes(1000)])
+        a.send("b", Shutdown(), [bytes(1000)])
     with pytest.raises(LinkError, match="bytes behind"):
-        a.send("b", Leave(), [bytes(1000)], timeout=60.0)
+        a.send("b", Shutdown(), [bytes(1000)], timeout=60.0)
     assert a.statistics().peers[0].pending <= 10_000
     for delivery in held:
         delivery.release()
-    a.send("b", Leave(), [bytes(1000)], timeout=60.0)
+    a.send("b", Shutdown(), [bytes(1000)], timeout=60.0)
 
     network.run()
     assert len(held) == 10
@@ -128,13 +128,13 @@ def test_what_is_held_holds_the_sender_back() -> None:
 
 def test_releasing_out_of_order_frees_nothing_early() -> None:
     """Room comes back only behind the first message that is still held; releasing one twice changes nothing."""
-    network = MemoryNetwork(1)
-    held: list[Delivery] = []
+    network = SimulatedNetwork(1)
+    held: list[ReceivedMessage] = []
     a, _ = _node(network, "a")
-    b = MemoryLinks("b", network, on_message=lambda delivery: (delivery.hold(), held.append(delivery)))
+    b = SimulatedLinks("b", network, on_message=lambda delivery: (delivery.hold(), held.append(delivery)))
     a.connect("b", b.address)
     for _ in range(3):
-        a.send("b", Leave(), [bytes(20_000)])
+        a.send("b", Shutdown(), [bytes(20_000)])
         network.run()
     full = a.statistics().peers[0].pending
     held[1].release()
@@ -149,24 +149,24 @@ def test_releasing_out_of_order_frees_nothing_early() -> None:
 
 def test_a_sender_that_would_wait_for_ever_says_so() -> None:
     """A full window that nobody empties is an error of the test, not a hang."""
-    network = MemoryNetwork(1)
+    network = SimulatedNetwork(1)
     a, _ = _node(network, "a", settings=LinkSettings(window=1000))
     a.connect("b", "memory://nowhere")
-    a.send("b", Leave(), [bytes(1000)])
+    a.send("b", Shutdown(), [bytes(1000)])
     with pytest.raises(InternalError, match="for ever"):
-        a.send("b", Leave(), [bytes(1000)])
+        a.send("b", Shutdown(), [bytes(1000)])
 
 
 def test_a_link_that_was_down_goes_on_where_it_was() -> None:
     """After five seconds without a packet the link comes back by itself and nothing is lost or doubled."""
-    network = MemoryNetwork(2)
+    network = SimulatedNetwork(2)
     (a, at_a), (b, at_b) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
-    a.send("b", Leave("before"))
+    a.send("b", Shutdown("before"))
     network.run()
     network.set_down("a", "b")
     for number in range(5):
-        a.send("b", Leave(f"during {number}"))
+        a.send("b", Shutdown(f"during {number}"))
         network.wait(1.0)
     network.set_down("a", "b", down=False)
     network.run()
@@ -178,17 +178,17 @@ def test_a_link_that_was_down_goes_on_where_it_was() -> None:
 
 def test_nothing_meant_for_a_dead_process_reaches_its_successor() -> None:
     """After a restart the peer gets what is sent from then on; what was lost with the old process is counted."""
-    network = MemoryNetwork(3)
+    network = SimulatedNetwork(3)
     (a, at_a), (b, _) = _node(network, "a"), _node(network, "b", incarnation=1)
     a.connect("b", b.address)
-    a.send("b", Leave("for the first"))
+    a.send("b", Shutdown("for the first"))
     network.run()
     b.close()
-    a.send("b", Leave("too late"))
+    a.send("b", Shutdown("too late"))
     again, at_again = _node(network, "b", incarnation=2)
     again.connect("a", a.address)
     network.run(lambda: LinkEvent.RESTARTED in at_a.events())
-    a.send("b", Leave("for the second"))
+    a.send("b", Shutdown("for the second"))
     network.run()
 
     assert at_again.texts() == ["for the second"]
@@ -198,16 +198,16 @@ def test_nothing_meant_for_a_dead_process_reaches_its_successor() -> None:
 
 def test_a_restart_is_noticed_without_being_told() -> None:
     """A successor at the same address, which says nothing by itself, is recognised in the handshake."""
-    network = MemoryNetwork(4)
+    network = SimulatedNetwork(4)
     (a, at_a), (b, _) = _node(network, "a"), _node(network, "b", incarnation=1)
     a.connect("b", b.address)
-    a.send("b", Leave("one"))
+    a.send("b", Shutdown("one"))
     network.run()
     b.close()
     again, at_again = _node(network, "b", incarnation=2)
     again.address = b.address
     network.run(lambda: LinkEvent.RESTARTED in at_a.events())
-    a.send("b", Leave("two"))
+    a.send("b", Shutdown("two"))
     network.run()
 
     assert at_again.texts() == ["two"]
@@ -215,10 +215,10 @@ def test_a_restart_is_noticed_without_being_told() -> None:
 
 def test_an_old_incarnation_is_refused() -> None:
     """When two processes have one name, the earlier one is refused and told why."""
-    network = MemoryNetwork(5)
+    network = SimulatedNetwork(5)
     (b, at_b), (new, _), (old, at_old) = _node(network, "b"), _node(network, "a", 2), _node(network, "x", 1)
     new.connect("b", b.address)
-    new.send("b", Leave("new"))
+    new.send("b", Shutdown("new"))
     network.run()
     old.board.me = type(old.board.me)("a", 1, old.address)
     old.connect("b", b.address)
@@ -226,16 +226,16 @@ def test_an_old_incarnation_is_refused() -> None:
 
     assert "later process" in at_old.changes[-1].text
     with pytest.raises(ProtocolError, match="refuses this one"):
-        old.send("b", Leave("old"))
+        old.send("b", Shutdown("old"))
     assert at_b.texts() == ["new"]
 
 
 def test_the_wrong_process_at_an_address_is_not_talked_to() -> None:
     """Dialling `b` where `c` listens is refused, and the error names both."""
-    network = MemoryNetwork(6)
+    network = SimulatedNetwork(6)
     (a, at_a), (c, at_c) = _node(network, "a"), _node(network, "c")
     a.connect("b", c.address)
-    a.send("b", Leave("secret"))
+    a.send("b", Shutdown("secret"))
     network.run(lambda: LinkEvent.REFUSED in at_a.events())
 
     assert at_c.texts() == []
@@ -245,12 +245,12 @@ def test_the_wrong_process_at_an_address_is_not_talked_to() -> None:
 
 def test_a_refused_link_can_be_opened_again() -> None:
     """Connecting anew, at the right address, starts afresh."""
-    network = MemoryNetwork(7)
+    network = SimulatedNetwork(7)
     (a, at_a), (b, at_b), (c, _) = _node(network, "a"), _node(network, "b"), _node(network, "c")
     a.connect("b", c.address)
     network.run(lambda: LinkEvent.REFUSED in at_a.events())
     a.connect("b", b.address)
-    a.send("b", Leave("at last"))
+    a.send("b", Shutdown("at last"))
     network.run()
 
     assert at_b.texts() == ["at last"]
@@ -258,12 +258,12 @@ def test_a_refused_link_can_be_opened_again() -> None:
 
 def test_whoever_introduced_itself_can_be_answered() -> None:
     """A peer that opened a link to us is sent to at the address it gave, without further ado."""
-    network = MemoryNetwork(8)
+    network = SimulatedNetwork(8)
     (a, at_a), (b, at_b) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
-    a.send("b", Leave("question"))
+    a.send("b", Shutdown("question"))
     network.run()
-    b.send("a", Leave("answer"))
+    b.send("a", Shutdown("answer"))
     network.run()
 
     assert at_a.texts() == ["answer"]
@@ -272,23 +272,23 @@ def test_whoever_introduced_itself_can_be_answered() -> None:
 
 def test_a_stranger_cannot_be_sent_to() -> None:
     """Sending to, or fetching from, a node nobody has heard of is refused at once."""
-    a, _ = _node(MemoryNetwork(9), "a")
+    a, _ = _node(SimulatedNetwork(9), "a")
     with pytest.raises(UsageError, match="no link to node 'z'"):
-        a.send("z", Leave())
+        a.send("z", Shutdown())
 
 
 def test_after_disconnecting_a_link_starts_afresh() -> None:
     """Disconnecting throws away what was not delivered; connecting again works, though both know each other."""
-    network = MemoryNetwork(10)
+    network = SimulatedNetwork(10)
     (a, _), (b, at_b) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
-    a.send("b", Leave("one"))
+    a.send("b", Shutdown("one"))
     network.run()
     a.disconnect("b")
     with pytest.raises(UsageError, match="link to node 'b'"):
-        a.send("b", Leave("lost"))
+        a.send("b", Shutdown("lost"))
     a.connect("b", b.address)
-    a.send("b", Leave("two"))
+    a.send("b", Shutdown("two"))
     network.run()
 
     assert at_b.texts() == ["one", "two"]
@@ -296,18 +296,18 @@ def test_after_disconnecting_a_link_starts_afresh() -> None:
 
 def test_a_receiver_that_raises_breaks_nothing() -> None:
     """What a receiving function raises is counted; the following messages arrive all the same."""
-    network = MemoryNetwork(11)
+    network = SimulatedNetwork(11)
     seen: list[str] = []
 
-    def take(delivery: Delivery) -> None:
+    def take(delivery: ReceivedMessage) -> None:
         seen.append(str(delivery.message))
         raise RuntimeError("mistake")
 
     a, _ = _node(network, "a")
-    b = MemoryLinks("b", network, on_message=take, on_change=take)
+    b = SimulatedLinks("b", network, on_message=take, on_change=take)
     a.connect("b", b.address)
-    a.send("b", Leave("one"))
-    a.send("b", Leave("two"))
+    a.send("b", Shutdown("one"))
+    a.send("b", Shutdown("two"))
     network.run()
 
     assert len(seen) == 2
@@ -316,7 +316,7 @@ def test_a_receiver_that_raises_breaks_nothing() -> None:
 
 def test_an_idle_link_is_heard() -> None:
     """Without any message both ends keep hearing from each other."""
-    network = MemoryNetwork(12)
+    network = SimulatedNetwork(12)
     (a, _), (b, _) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
     network.wait(100.0)
@@ -328,8 +328,8 @@ def test_an_idle_link_is_heard() -> None:
 CONTENT = bytes(range(256)) * 5000
 
 
-def _served(network: MemoryNetwork, source: Source) -> MemoryLinks:
-    b = MemoryLinks("b", network, on_message=lambda _: None, reader=lambda *_: source)
+def _served(network: SimulatedNetwork, source: ContentSource) -> SimulatedLinks:
+    b = SimulatedLinks("b", network, on_message=lambda _: None, reader=lambda *_: source)
     a, _ = _node(network, "a")
     a.connect("b", b.address)
     return a
@@ -340,7 +340,7 @@ def _served(network: MemoryNetwork, source: Source) -> MemoryLinks:
 def test_content_is_fetched_whole(seed: int, faults: Faults, size: int, knows_size: bool) -> None:  # noqa: FBT001
     """However often the connection breaks, content arrives complete, in order and once."""
     content = CONTENT[:size]
-    a = _served(MemoryNetwork(seed, faults), BufferSource(content))
+    a = _served(SimulatedNetwork(seed, faults), BufferSource(content))
     got = bytearray()
 
     def sink(offset: int, data: memoryview) -> None:
@@ -356,7 +356,7 @@ def test_content_is_fetched_whole(seed: int, faults: Faults, size: int, knows_si
 
 def test_content_with_another_checksum_is_refused() -> None:
     """Content that is not what was committed is an error at the end of the fetch."""
-    a = _served(MemoryNetwork(1), BufferSource(CONTENT))
+    a = _served(SimulatedNetwork(1), BufferSource(CONTENT))
     with pytest.raises(LinkError, match="CRC-32"):
         a.fetch("b", "s", 1, lambda *_: None, checksum=12345)
 
@@ -366,12 +366,12 @@ def test_content_with_another_checksum_is_refused() -> None:
 )
 def test_what_the_other_end_met_with_comes_back_as_its_class(error: UsageError | StorageError) -> None:
     """An error of reading crosses the wire and is raised here as what it was there."""
-    network = MemoryNetwork(1)
+    network = SimulatedNetwork(1)
 
-    def read(*_: object) -> Source:
+    def read(*_: object) -> ContentSource:
         raise error
 
-    b = MemoryLinks("b", network, on_message=lambda _: None, reader=read)
+    b = SimulatedLinks("b", network, on_message=lambda _: None, reader=read)
     a, _ = _node(network, "a")
     a.connect("b", b.address)
     with pytest.raises(type(error), match=error.text):
@@ -407,8 +407,8 @@ class Growing:
 def test_growing_content_is_followed_to_its_end(seed: int, faults: Faults, steps: list[int]) -> None:
     """A reader of content that is still being written gets each part when it is there, and the end."""
     source = Growing(min(sum(steps), len(CONTENT)))
-    network = MemoryNetwork(seed, faults)
-    b = MemoryLinks("b", network, on_message=lambda _: None, reader=lambda *_: source)
+    network = SimulatedNetwork(seed, faults)
+    b = SimulatedLinks("b", network, on_message=lambda _: None, reader=lambda *_: source)
     a, _ = _node(network, "a")
     a.connect("b", b.address)
     got = bytearray()

@@ -5,10 +5,10 @@ import selectors
 import threading
 from collections.abc import Callable
 
-__all__ = ["Bells"]
+__all__ = ["FileWatcher"]
 
 
-class Bells:
+class FileWatcher:
     """Calls back when a file descriptor can be read. The thread starts with the first one."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Bells:
             self._heard[descriptor] = heard
             self._selector.register(descriptor, selectors.EVENT_READ)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="bells", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="file_watcher", daemon=True)
                 self._thread.start()
             else:
                 os.write(self._wake, b"!")

@@ -1,4 +1,4 @@
-"""Contents of drops on their way between nodes: what is said of them, and how they come within reach.
+"""ContentExchange of drops on their way between nodes: what is said of them, and how they come within reach.
 
 A small content travels in the message that tells of its drop. A larger one is read in place where both nodes see the
 same file (a shared file system, or one host), and fetched otherwise; once, before the session here hears of the drop,
@@ -20,20 +20,20 @@ from dropflow.data.special import refuse_reading
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
-from managers.links import BufferSource, Fetched, FileSource, Sink, Source
+from managers.links import BufferSource, ContentSource, FileSource, Sink, TransferResult
 from managers.messages import Content
 from managers.node.paths import here, portable
 
-__all__ = ["INLINE", "Contents", "Fetch"]
+__all__ = ["INLINE", "ContentExchange", "Fetch"]
 
 INLINE = 4096
 """Bytes of the largest content that travels in the message about its drop."""
 
-Fetch = Callable[[Content, Sink], Fetched]
+Fetch = Callable[[Content, Sink], TransferResult]
 """Fetches what a content stands for, passing it on as it arrives."""
 
 
-class Contents:
+class ContentExchange:
     """What one session offers to other nodes, and what it got from them.
 
     Parameters
@@ -71,13 +71,13 @@ class Contents:
         return Content(drop, told, producer, _stamp(handle.location))
 
     def withdraw(self, drop: int, producer: int = -1) -> Handle | None:
-        """Offer it no longer."""
+        """StreamOffer it no longer."""
         if not self._offered:
             return None
         with self._lock:
             return self._offered.pop((drop, producer), None)
 
-    def source(self, drop: int, producer: int) -> Source:
+    def source(self, drop: int, producer: int) -> ContentSource:
         """Open what was offered.
 
         Raises

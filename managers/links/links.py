@@ -1,6 +1,6 @@
 """`Links`: the links of one process over ZeroMQ. One thread owns all sockets and all state of the links.
 
-Other threads hand over letters and orders in a queue and wake that thread by an eventfd; they wait only where a peer
+Other threads hand over messages and orders in a queue and wake that thread by an eventfd; they wait only where a peer
 is too far behind (`window`). The thread sleeps until a socket, the eventfd or the next deadline wakes it.
 """
 
@@ -15,16 +15,16 @@ from typing import Self
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import LinkError, UsageError
 from managers.keys import ClusterKey
-from managers.links.actions import Delivery, LinkChange
-from managers.links.carrier import Carrier
-from managers.links.fetching import Fetched, Sink, Transfer
-from managers.links.outbound import Me
-from managers.links.serving import Reader, Server
+from managers.links.actions import LinkChange, ReceivedMessage
+from managers.links.content_server import ContentOpener, ContentServer
+from managers.links.link_manager import LinkManager
+from managers.links.outbound import LinkIdentity
 from managers.links.settings import LinkSettings
 from managers.links.sockets import check_address
 from managers.links.statistics import LinkStatistics
-from managers.links.switchboard import Switchboard
-from managers.links.wire import Frames, Letter, letter
+from managers.links.transfer import Sink, Transfer, TransferResult
+from managers.links.wire import Frames, OutgoingMessage, outgoing_message
+from managers.links.zmq_transport import ZmqTransport
 from managers.messages import Fetch, Message
 
 __all__ = ["Links"]
@@ -48,8 +48,8 @@ class Links:
     key : ClusterKey or None
         Encrypts, and proves at both ends who belongs to the cluster.
     on_message : callable
-        Takes each `Delivery`, once and in order of its sender. Called in the links' thread: it must not wait, and
-        hands over what takes long (see `Delivery.hold`).
+        Takes each `ReceivedMessage`, once and in the order of its sender. Called in the links' thread; must not block
+        (see `ReceivedMessage.hold`).
     on_change : callable
         Takes each `LinkChange`. Called in the links' thread too.
     reader : callable
@@ -77,9 +77,9 @@ class Links:
         bind: str = "tcp://127.0.0.1:0",
         advertise: str = "",
         key: ClusterKey | None = None,
-        on_message: Callable[[Delivery], object],
+        on_message: Callable[[ReceivedMessage], object],
         on_change: Callable[[LinkChange], object] = lambda _: None,
-        reader: Reader | None = None,
+        reader: ContentOpener | None = None,
         incarnation: int | None = None,
         settings: LinkSettings | None = None,
         clock: Clock | None = None,
@@ -87,20 +87,20 @@ class Links:
         self._clock = clock or SystemClock()
         self._settings = settings or LinkSettings()
         self._key = key
-        self._carrier = Carrier(
+        self._carrier = ZmqTransport(
             bind, advertise=advertise, key=key, patience=self._settings.silence, on_fetch=self._serve
         )
-        self._me = Me(name, incarnation or int(self._clock.now() * 1e6), self._carrier.address)
+        self._me = LinkIdentity(name, incarnation or int(self._clock.now() * 1e6), self._carrier.address)
         self._lock = threading.Lock()
         self._orders: deque[Callable[[float], None]] = deque()
-        self._letters: deque[tuple[str, Letter]] = deque()
+        self._outgoing: deque[tuple[str, OutgoingMessage]] = deque()
         self._replies: deque[tuple[bytes, Frames]] = deque()
         self._settled = threading.Condition()
         self._flushing = 0
         self._requests = itertools.count(1)
         self._closing = self._closed = False
-        self._server = Server(name, reader, self._post_reply, self._settings, self._clock)
-        self._board = Switchboard(
+        self._server = ContentServer(name, reader, self._post_reply, self._settings, self._clock)
+        self._board = LinkManager(
             self._me,
             self._settings,
             wire=self._carrier,
@@ -159,7 +159,7 @@ class Links:
         give_up: Callable[[], bool] | None = None,
         urgent: bool = False,
     ) -> None:
-        """Send a message, with raw `frames` (anything with the buffer protocol) beside it. For any thread.
+        """SendPacket a message, with raw `frames` (anything with the buffer protocol) beside it. For any thread.
 
         Waits while `peer` is too far behind. The frames are not copied and must not change until they have arrived.
 
@@ -181,13 +181,13 @@ class Links:
         ProtocolError
             The peer refuses this process.
         """
-        item = letter(message, frames)
+        item = outgoing_message(message, frames)
         window = self._board.windows.get(peer)
         if window is None:
             self._check_open()
             raise UsageError(f"there is no link to node {peer!r}", hint="connect to it first")
         window.take(item.cost, timeout=timeout, give_up=give_up, urgent=urgent)
-        self._letters.append((peer, item))
+        self._outgoing.append((peer, item))
         self._wake()
 
     def fetch(
@@ -204,7 +204,7 @@ class Links:
         check: bool | None = None,
         timeout: float | None = None,
         give_up: Callable[[], bool] | None = None,
-    ) -> Fetched:
+    ) -> TransferResult:
         """Fetch the content of a drop from `peer` and pass it to `sink`, in order, as it arrives. For any thread.
 
         Goes on by itself after a reconnect. Content that is still growing is followed to its end.
@@ -308,7 +308,7 @@ class Links:
         self._replies.append((route, frames))
         self._wake()
 
-    def _released(self, delivery: Delivery) -> None:
+    def _released(self, delivery: ReceivedMessage) -> None:
         self._post(lambda now: self._board.done(delivery, now))
 
     def _more(self, transfer: Transfer) -> None:
@@ -326,7 +326,7 @@ class Links:
             raise LinkError(f"the links of {self.name!r} are closed")
 
     def _is_settled(self) -> bool:
-        return self._closed or (not self._letters and self._board.is_settled())
+        return self._closed or (not self._outgoing and self._board.is_settled())
 
     # The thread.
 
@@ -350,19 +350,19 @@ class Links:
             self._end()
 
     def _patience(self) -> float | None:
-        if self._orders or self._letters:
+        if self._orders or self._outgoing:
             return 0.0
         due = self._board.due
         return None if due == math.inf else max(0.0, due - self._clock.monotonic())
 
     def _take(self, now: float) -> None:
-        """What other threads queued: orders, letters by peer, replies of the data plane."""
+        """What other threads queued: orders, messages by peer, replies of the data plane."""
         while self._orders:
             self._orders.popleft()(now)
-        if self._letters:
-            by_peer: dict[str, list[Letter]] = {}
-            for _ in range(len(self._letters)):
-                peer, item = self._letters.popleft()
+        if self._outgoing:
+            by_peer: dict[str, list[OutgoingMessage]] = {}
+            for _ in range(len(self._outgoing)):
+                peer, item = self._outgoing.popleft()
                 by_peer.setdefault(peer, []).append(item)
             for peer, items in by_peer.items():
                 self._board.offer(peer, items, now)

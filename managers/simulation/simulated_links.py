@@ -1,6 +1,6 @@
 """Links over a fake wire in this process, for tests: same state machines, same API, no sockets, no threads, no clock.
 
-Nothing happens by itself. `MemoryNetwork.step` lets one thing happen, drawn from a seed: a packet arrives, perhaps
+Nothing happens by itself. `SimulatedNetwork.step` lets one thing happen, drawn from a seed: a packet arrives, perhaps
 twice or out of order or not at all, or, if nothing is on its way, time passes to the next deadline. Where real links
 would wait, memory links step the network; where waiting would never end, they say so instead of hanging.
 """
@@ -10,52 +10,52 @@ import math
 from collections.abc import Callable, Sequence
 
 from dropflow.errors import InternalError, LinkError, UsageError
-from managers.links.actions import Delivery, LinkChange
-from managers.links.fetching import Fetched, Sink, Transfer
-from managers.links.network import PATIENCE, Faults, MemoryNetwork
-from managers.links.outbound import Me
-from managers.links.serving import Reader, Shelf
+from managers.links.actions import LinkChange, ReceivedMessage
+from managers.links.content_server import ContentOpener, SourceCache
+from managers.links.link_manager import LinkManager
+from managers.links.outbound import LinkIdentity
 from managers.links.settings import LinkSettings
 from managers.links.statistics import LinkStatistics
-from managers.links.switchboard import Switchboard
-from managers.links.wire import Frames, letter
+from managers.links.transfer import Sink, Transfer, TransferResult
+from managers.links.wire import Frames, outgoing_message
 from managers.messages import Fetch, Message
+from managers.simulation.network import PATIENCE, Faults, SimulatedNetwork
 
-__all__ = ["Faults", "MemoryLinks", "MemoryNetwork"]
+__all__ = ["Faults", "SimulatedLinks", "SimulatedNetwork"]
 
 
-class _Wire:
+class _SimulatedTransport:
     """What the switchboard of one process asks of the network."""
 
-    def __init__(self, node: "MemoryLinks", network: MemoryNetwork, shelf: Shelf) -> None:
+    def __init__(self, node: "SimulatedLinks", network: SimulatedNetwork, cache: SourceCache) -> None:
         self._node = node
         self._network = network
-        self._shelf = shelf
+        self._cache = cache
         self._routes: dict[str, bytes] = {}
         self._parked: list[tuple[bytes, Fetch]] = []
 
-    def dial(self, peer: str, generation: int, address: str) -> None:
+    def open_connection(self, peer: str, generation: int, address: str) -> None:
         """Open a new connection to `peer`, in place of any before it."""
-        self.hangup(peer)
-        self._routes[peer] = self._network.dial(self._node, peer, generation, address)
+        self.close_connection(peer)
+        self._routes[peer] = self._network.open_connection(self._node, peer, generation, address)
 
-    def hangup(self, peer: str) -> None:
+    def close_connection(self, peer: str) -> None:
         """Close the connection to `peer`."""
-        self._network.hangup(self._routes.pop(peer, b""))
+        self._network.close_connection(self._routes.pop(peer, b""))
 
     def send(self, peer: str, frames: Frames) -> None:
-        """Send on the connection that was dialled to `peer`."""
+        """SendPacket on the connection that was dialled to `peer`."""
         self._network.send(self._routes.get(peer, b""), frames, back=False)
 
     def reply(self, route: bytes, frames: Frames) -> None:
-        """Send to the connecting end known by `route`."""
+        """SendPacket to the connecting end known by `route`."""
         if not self._network.send(route, frames, back=True):
             self._node.board.inbound.lost(route)
 
     def serve(self, route: bytes, peer: str, fetch: Fetch) -> None:
         """Answer a request for content."""
         del peer
-        frames = self._shelf.answer(fetch)
+        frames = self._cache.answer(fetch)
         if frames is None:
             self._parked.append((route, fetch))
         else:
@@ -71,17 +71,17 @@ class _Wire:
                 self._parked.append((route, fetch))
 
 
-class MemoryLinks:
-    """As `managers.links.Links`, over a `MemoryNetwork`. `close` is like kill -9."""
+class SimulatedLinks:
+    """As `managers.links.Links`, over a `SimulatedNetwork`. `close` is like kill -9."""
 
     def __init__(
         self,
         name: str,
-        network: MemoryNetwork,
+        network: SimulatedNetwork,
         *,
-        on_message: Callable[[Delivery], object],
+        on_message: Callable[[ReceivedMessage], object],
         on_change: Callable[[LinkChange], object] = lambda _: None,
-        reader: Reader | None = None,
+        reader: ContentOpener | None = None,
         incarnation: int = 1,
         settings: LinkSettings | None = None,
     ) -> None:
@@ -90,11 +90,11 @@ class MemoryLinks:
         self._network = network
         self._settings = settings or LinkSettings()
         self._requests = itertools.count(1)
-        self._shelf = Shelf(reader, self._settings, network)
-        self._wire = _Wire(self, network, self._shelf)
+        self._cache = SourceCache(reader, self._settings, network)
+        self._wire = _SimulatedTransport(self, network, self._cache)
         self.address = network.address(name)
-        self.board = Switchboard(
-            Me(name, incarnation, self.address),
+        self.board = LinkManager(
+            LinkIdentity(name, incarnation, self.address),
             self._settings,
             wire=self._wire,
             on_message=on_message,
@@ -120,8 +120,8 @@ class MemoryLinks:
         timeout: float | None = None,
         give_up: Callable[[], bool] | None = None,
     ) -> None:
-        """Send a message; steps the network while `peer` is too far behind."""
-        item = letter(message, frames)
+        """SendPacket a message; steps the network while `peer` is too far behind."""
+        item = outgoing_message(message, frames)
         window = self.board.windows.get(peer)
         if window is None:
             raise UsageError(f"there is no link to node {peer!r}", hint="connect to it first")
@@ -149,7 +149,7 @@ class MemoryLinks:
         check: bool = True,
         timeout: float | None = None,
         give_up: Callable[[], bool] | None = None,
-    ) -> Fetched:
+    ) -> TransferResult:
         """Fetch the content of a drop; steps the network until it is here."""
         transfer = Transfer(
             next(self._requests),
@@ -175,7 +175,7 @@ class MemoryLinks:
 
     def forget(self, session: str, drop: int | None = None) -> None:
         """Close what is open of content."""
-        self._shelf.forget(session, drop)
+        self._cache.forget(session, drop)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Step the network until all peers have all that was sent."""

@@ -6,10 +6,10 @@ import numpy as np
 
 from dropflow.graph.slicing import Slice
 
-__all__ = ["Routes"]
+__all__ = ["NeighbourNodes"]
 
 
-class Routes:
+class NeighbourNodes:
     """The nodes next to each drop of a slice.
 
     Parameters

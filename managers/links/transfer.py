@@ -16,9 +16,9 @@ import msgspec
 from dropflow.errors import DropflowError, GoneError, LinkError
 from managers.links.settings import LinkSettings
 from managers.links.wire import Buffer, view
-from managers.messages import Chunk, Fetch, FetchFailed, Gone
+from managers.messages import Chunk, ContentGone, Fetch, FetchFailed
 
-__all__ = ["Fetched", "Sink", "Transfer"]
+__all__ = ["Sink", "Transfer", "TransferResult"]
 
 _QUICK, _SLOW = 0.05, 0.5
 """Seconds for one range: below, ask for larger ones; above, for smaller ones."""
@@ -32,7 +32,7 @@ class Sink(Protocol):
         ...
 
 
-class Fetched(msgspec.Struct, frozen=True):
+class TransferResult(msgspec.Struct, frozen=True):
     """A transfer that is complete: bytes, and the CRC-32 of them all (0 if none was expected)."""
 
     size: int
@@ -113,11 +113,11 @@ class Transfer:
             if not self._ended:
                 self._asked = self._position
 
-    def take(self, packet: Chunk | Gone | FetchFailed, raw: Buffer, now: float) -> None:
+    def take(self, packet: Chunk | ContentGone | FetchFailed, raw: Buffer, now: float) -> None:
         """Take what the other end sent."""
         with self._changed:
             match packet:
-                case Gone():
+                case ContentGone():
                     self._error = GoneError(packet.reason, where=self._where())
                 case FetchFailed():
                     self._error = packet.failure.as_error()
@@ -144,7 +144,7 @@ class Transfer:
         timeout: float | None,
         give_up: Callable[[], bool] | None,
         wait: Callable[[Callable[[], bool], float | None], bool] | None = None,
-    ) -> Fetched:
+    ) -> TransferResult:
         """Pass the content to `sink` as it arrives, to its end.
 
         `more` is called whenever there is credit to ask for more. `wait` replaces waiting for another thread.
@@ -165,7 +165,7 @@ class Transfer:
         if self._checksum is not None and running != self._checksum:
             text = f"the content has CRC-32 {running:08x}, not {self._checksum:08x}"
             raise LinkError(text, where=self._where(), hint="it was changed after it was committed, or in memory")
-        return Fetched(size, running)
+        return TransferResult(size, running)
 
     def _next(
         self,

@@ -11,12 +11,21 @@ import zmq
 
 from dropflow.errors import DropflowError
 from managers.keys import ClusterKey
-from managers.links.sockets import REFUSALS, TROUBLES, Guard, check_address, dealer, monitor, next_event, router
-from managers.links.switchboard import Switchboard
+from managers.links.link_manager import LinkManager
+from managers.links.sockets import (
+    CONNECTION_FAILURES,
+    REFUSALS,
+    KeyAuthenticator,
+    check_address,
+    dealer,
+    monitor,
+    next_event,
+    router,
+)
 from managers.links.wire import Buffer, Frames
 from managers.messages import Fetch
 
-__all__ = ["Carrier"]
+__all__ = ["ZmqTransport"]
 
 _BUDGET = 256
 """ZeroMQ messages read from one socket before the others have their turn."""
@@ -25,10 +34,10 @@ _COPY = 96 << 10
 """Bytes below which copying a frame costs less than not copying it."""
 
 _Socket = zmq.Socket[bytes]
-_Handler = Callable[[Switchboard, float], None]
+_Handler = Callable[[LinkManager, float], None]
 
 
-class _Line:
+class _Connection:
     """The sockets of one dialled connection."""
 
     def __init__(self, generation: int, socket: _Socket, watch: _Socket) -> None:
@@ -37,13 +46,13 @@ class _Line:
         self.watch = watch
 
 
-class Carrier:
+class ZmqTransport:
     """Carries frames over ZeroMQ. All but `wake` belongs to the thread that polls.
 
     Parameters
     ----------
     bind, advertise, key :
-        As `managers.links.endpoint.Links` takes them.
+        As `managers.links.links.Links` takes them.
     patience : float
         Seconds that opening a connection may take.
     on_fetch : callable
@@ -73,7 +82,7 @@ class Carrier:
         self._context: zmq.Context[_Socket] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 65_000)
         try:
-            self._guard = None if key is None else Guard(self._context, key)
+            self._guard = None if key is None else KeyAuthenticator(self._context, key)
             self._router = router(self._context, bind, key)
         except DropflowError:
             self._context.destroy(0)
@@ -83,8 +92,8 @@ class Carrier:
         self._lost: deque[bytes] = deque()
         self._ready: dict[object, int] = {}
         self.refused = 0
-        self._troubles: deque[tuple[str, int, str]] = deque()
-        self._lines: dict[str, _Line] = {}
+        self._failures: deque[tuple[str, int, str]] = deque()
+        self._connections: dict[str, _Connection] = {}
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._woken = False
         self._poller = zmq.Poller()
@@ -107,46 +116,46 @@ class Carrier:
         Whatever another thread queued before its `wake` is to be read after this returns.
         """
         milliseconds = None if timeout is None else max(0, int(timeout * 1000) + (timeout > 0))
-        self._ready = dict(self._poller.poll(0 if self._troubles else milliseconds))
+        self._ready = dict(self._poller.poll(0 if self._failures else milliseconds))
         if self._wake_fd in self._ready:
             os.eventfd_read(self._wake_fd)
             self._woken = False
 
-    def read(self, board: Switchboard, now: float) -> None:
+    def read(self, board: LinkManager, now: float) -> None:
         """Give `board` what has come."""
         for socket in self._ready:
             handler = self._handlers.get(socket)
             if handler is not None:
                 handler(board, now)
-        while self._troubles:
-            board.broken(*self._troubles.popleft(), now)
+        while self._failures:
+            board.broken(*self._failures.popleft(), now)
         while self._lost:
             board.inbound.lost(self._lost.popleft())
 
-    def _read_router(self, board: Switchboard, now: float) -> None:
+    def _read_router(self, board: LinkManager, now: float) -> None:
         for route, header, *raw in _receive(self._router, 2):
             board.arrived(bytes(route), header, raw, now)
 
-    def _read_watch(self, board: Switchboard, now: float) -> None:
+    def _read_watch(self, board: LinkManager, now: float) -> None:
         del board, now
         while (event := next_event(self._watch)) is not None:
             self.refused += event in REFUSALS
 
-    def _read_guard(self, board: Switchboard, now: float) -> None:
+    def _read_guard(self, board: LinkManager, now: float) -> None:
         del board, now
         if self._guard is not None:
             self._guard.answer()
 
-    def _read_line(self, peer: str, line: _Line, board: Switchboard, now: float) -> None:
-        if not line.socket.closed:
-            for header, *raw in _receive(line.socket, 1):
-                board.returned(peer, line.generation, header, raw, now)
+    def _read_line(self, peer: str, connection: _Connection, board: LinkManager, now: float) -> None:
+        if not connection.socket.closed:
+            for header, *raw in _receive(connection.socket, 1):
+                board.returned(peer, connection.generation, header, raw, now)
 
-    def _read_line_watch(self, peer: str, line: _Line, board: Switchboard, now: float) -> None:
+    def _read_line_watch(self, peer: str, connection: _Connection, board: LinkManager, now: float) -> None:
         del board, now
-        event = None if line.watch.closed else next_event(line.watch)
+        event = None if connection.watch.closed else next_event(connection.watch)
         if event is not None:
-            self._troubles.append((peer, line.generation, TROUBLES[event]))
+            self._failures.append((peer, connection.generation, CONNECTION_FAILURES[event]))
 
     def _register(self, socket: _Socket, handler: _Handler) -> None:
         self._poller.register(socket, zmq.POLLIN)
@@ -158,8 +167,8 @@ class Carrier:
 
     def close(self) -> None:
         """Close all sockets. Whoever still calls `wake` must not any more."""
-        for peer in list(self._lines):
-            self.hangup(peer)
+        for peer in list(self._connections):
+            self.close_connection(peer)
         self._router.disable_monitor()
         self._watch.close(0)
         self._context.destroy(0)
@@ -167,45 +176,45 @@ class Carrier:
 
     # What a switchboard asks of its wire.
 
-    def dial(self, peer: str, generation: int, address: str) -> None:
+    def open_connection(self, peer: str, generation: int, address: str) -> None:
         """Open a new connection to `peer`, in place of any before it."""
-        self.hangup(peer)
+        self.close_connection(peer)
         try:
             check_address(address, self._key, binding=False)
             socket = dealer(self._context, address, self._key, self._patience)
             watch = monitor(socket)
-            self._lines[peer] = line = _Line(generation, socket, watch)
-            self._register(socket, partial(self._read_line, peer, line))
-            self._register(watch, partial(self._read_line_watch, peer, line))
+            self._connections[peer] = connection = _Connection(generation, socket, watch)
+            self._register(socket, partial(self._read_line, peer, connection))
+            self._register(watch, partial(self._read_line_watch, peer, connection))
             socket.connect(address)
         except (DropflowError, zmq.ZMQError) as error:
-            self._troubles.append((peer, generation, str(error)))
+            self._failures.append((peer, generation, str(error)))
 
-    def hangup(self, peer: str) -> None:
+    def close_connection(self, peer: str) -> None:
         """Close the connection to `peer`."""
-        line = self._lines.pop(peer, None)
-        if line is not None:
-            self._unregister(line.socket)
-            self._unregister(line.watch)
-            line.socket.disable_monitor()
-            line.watch.close(0)
-            line.socket.close(0)
+        connection = self._connections.pop(peer, None)
+        if connection is not None:
+            self._unregister(connection.socket)
+            self._unregister(connection.watch)
+            connection.socket.disable_monitor()
+            connection.watch.close(0)
+            connection.socket.close(0)
 
     def send(self, peer: str, frames: Frames) -> None:
-        """Send on the connection that was dialled to `peer`."""
-        line = self._lines.get(peer)
-        if line is None:
+        """SendPacket on the connection that was dialled to `peer`."""
+        connection = self._connections.get(peer)
+        if connection is None:
             return
         try:
-            _send(line.socket, frames)
+            _send(connection.socket, frames)
         except zmq.ZMQError as error:
             # Queues to peers have no limit, so the connection is gone already, and ZeroMQ has said why beforehand.
-            event = next_event(line.watch) or zmq.Event.DISCONNECTED
-            why = TROUBLES[event] if isinstance(error, zmq.Again) else str(error)
-            self._troubles.append((peer, line.generation, why))
+            event = next_event(connection.watch) or zmq.Event.DISCONNECTED
+            why = CONNECTION_FAILURES[event] if isinstance(error, zmq.Again) else str(error)
+            self._failures.append((peer, connection.generation, why))
 
     def reply(self, route: bytes, frames: Frames) -> None:
-        """Send to the connecting end known by `route`; one that has gone, or does not read, is given up."""
+        """SendPacket to the connecting end known by `route`; one that has gone, or does not read, is given up."""
         try:
             _send(self._router, (route, *frames))
         except zmq.ZMQError:
@@ -218,7 +227,7 @@ class Carrier:
 
 
 def _send(socket: _Socket, frames: Frames) -> None:
-    """Send the frames of one message; large ones without a copy."""
+    """SendPacket the frames of one message; large ones without a copy."""
     last = len(frames) - 1
     for index, frame in enumerate(frames):
         flags = zmq.NOBLOCK | (zmq.SNDMORE if index < last else 0)

@@ -9,13 +9,13 @@ from dropflow.data.streams import StreamReader
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError
 
-__all__ = ["GONE", "Offer"]
+__all__ = ["GONE", "StreamOffer"]
 
 GONE = "what was written counts no more, or nobody needs it"
 
 
-class Offer:
-    """`managers.links.Source` over a stream, which is offered on when the data plane has closed it.
+class StreamOffer:
+    """`managers.links.ContentSource` over a stream, which is offered on when the data plane has closed it.
 
     A stream that is complete may be offered for as long as somebody works with a copy of it, and many of them at once:
     so it holds a file descriptor only while the data plane has it open.
@@ -84,7 +84,7 @@ class Offer:
             self.reader.close()
 
     def end(self) -> None:
-        """Offer it no more; idempotent."""
+        """StreamOffer it no more; idempotent."""
         with self._lock:
             self._ended = True
             self._let_go()

@@ -11,10 +11,10 @@ import zmq
 from managers.keys import ClusterKey, create
 from managers.links import Links
 from managers.links import inbound as inbound_module
-from managers.links.inbound import ANYBODY, Inbound
-from managers.links.knocking import Knock, knock
+from managers.links.inbound import ANY_PEER, Inbound
+from managers.links.link_probe import LinkProbe, probe_links
 from managers.links.settings import LinkSettings
-from managers.messages import PROTOCOL, Hello, Leave, Refuse, Welcome, decode_packet, encode
+from managers.messages import PROTOCOL, Handshake, HandshakeReply, Reject, Shutdown, decode_packet, encode
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +38,16 @@ def listen() -> Iterator[Callable[..., Links]]:
         links.close()
 
 
-def _knock(address: str, key: ClusterKey | None = None, seconds: float = 5.0) -> Knock:
-    return knock([address], name="a", key=key, seconds=seconds)[address]
+def _probe(address: str, key: ClusterKey | None = None, seconds: float = 5.0) -> LinkProbe:
+    return probe_links([address], name="a", key=key, seconds=seconds)[address]
 
 
 def test_who_listens_says_so(keys: tuple[ClusterKey, ClusterKey], listen: Callable[..., Links]) -> None:
     """Its name, its incarnation and its protocol, through a handshake with the key."""
     links = listen(key=keys[0])
-    found = _knock(links.address, keys[0])
+    found = _probe(links.address, keys[0])
 
-    assert found.welcome == Welcome(PROTOCOL, "b", links.incarnation)
+    assert found.welcome == HandshakeReply(PROTOCOL, "b", links.incarnation)
     assert (found.is_ours, found.trouble) == (True, "")
     assert found.seconds > 0
 
@@ -56,11 +56,11 @@ def test_knocking_disturbs_no_link(listen: Callable[..., Links]) -> None:
     """Who knocks is no peer afterwards, nothing is refused, and the link of the same name goes on."""
     a, b = listen("a"), listen("b")
     a.connect("b", b.address)
-    a.send("b", Leave())
+    a.send("b", Shutdown())
     assert a.flush(10.0)
     before = b.statistics()
-    _knock(b.address)
-    a.send("b", Leave())
+    _probe(b.address)
+    a.send("b", Shutdown())
     assert a.flush(10.0)
     after = b.statistics()
 
@@ -77,7 +77,7 @@ def test_another_key_is_told(
     """Whichever end has it, the key is named as the reason, and at once."""
     pick = [*keys, None]
     links = listen(key=None if there is None else pick[there])
-    found = _knock(links.address, None if here is None else pick[here], 20.0)
+    found = _probe(links.address, None if here is None else pick[here], 20.0)
 
     assert "cluster key" in found.trouble
     assert found.hint
@@ -89,7 +89,7 @@ def test_a_port_on_which_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute, socket.create_server(("127.0.0.1", 0)) as gone:
         closed, silent = (f"tcp://127.0.0.1:{each.getsockname()[1]}" for each in (gone, mute))
         gone.close()
-        found = knock([closed, silent], name="a", key=None, seconds=0.5)
+        found = probe_links([closed, silent], name="a", key=None, seconds=0.5)
 
     assert found[closed].trouble == "nothing listens there"
     assert found[silent].trouble == "something listens there, but does not answer as links do within 0.5 s"
@@ -97,7 +97,7 @@ def test_a_port_on_which_nobody_listens() -> None:
 
 def test_a_host_that_cannot_be_reached_is_told_with_the_reason() -> None:
     """In the words of the operating system."""
-    found = _knock("tcp://[fe80::1]:5555", ClusterKey(*zmq.curve_keypair()))
+    found = _probe("tcp://[fe80::1]:5555", ClusterKey(*zmq.curve_keypair()))
 
     assert found.trouble
     assert found.hint
@@ -107,7 +107,7 @@ def test_a_host_that_cannot_be_reached_is_told_with_the_reason() -> None:
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1", "tcp://127.0.0.1:0", "http://127.0.0.1:1", "tcp://10.9.8.7:5"])
 def test_addresses_that_cannot_be_tried(address: str) -> None:
     """No port, another protocol, or another host without a key: said, with what to do."""
-    found = _knock(address)
+    found = _probe(address)
 
     assert "address" in found.trouble or "without a cluster key" in found.trouble
     assert found.hint
@@ -125,9 +125,9 @@ def _answering() -> tuple[zmq.Context[zmq.Socket[bytes]], zmq.Socket[bytes], str
 @pytest.mark.parametrize(
     ("packet", "words"),
     [
-        (encode(Refuse("name", "the process at this address is 'b', not '?'")), ""),
-        (encode(Refuse("full", "node 'b' has 9 peers already", "ask less")), "has 9 peers"),
-        (encode(Hello(1, "b", 1, "a", 1)), "a Hello packet"),
+        (encode(Reject("name", "the process at this address is 'b', not '?'")), ""),
+        (encode(Reject("full", "node 'b' has 9 peers already", "ask less")), "has 9 peers"),
+        (encode(Handshake(1, "b", 1, "a", 1)), "a Handshake packet"),
         (b"nonsense", "is not a packet"),
     ],
     ids=["an older node", "a full node", "another packet", "no packet"],
@@ -139,7 +139,7 @@ def test_whatever_answers_is_understood(packet: bytes, words: str) -> None:
         target=lambda: router.send_multipart([router.recv_multipart()[0], packet]), daemon=True
     )
     answering.start()
-    found = _knock(address)
+    found = _probe(address)
     answering.join(10.0)
     context.destroy(0)
 
@@ -152,10 +152,10 @@ def test_the_question_is_answered_whatever_the_protocol(monkeypatch: pytest.Monk
     """So that versions can be compared; a real greeting of that version is still refused."""
     monkeypatch.setattr(inbound_module, "PROTOCOL", 7)
     inbound = Inbound("b", 5, LinkSettings())
-    question = Hello(PROTOCOL, "a", 0, ANYBODY, 0)
+    question = Handshake(PROTOCOL, "a", 0, ANY_PEER, 0)
     (reply,) = inbound.receive(b"route", encode(question), (), 0.0)
     refused, _ = inbound.receive(b"other", encode(msgspec.structs.replace(question, to="b")), (), 0.0)
 
-    assert decode_packet(reply.frames[0]) == Welcome(7, "b", 5)  # type: ignore[union-attr]
+    assert decode_packet(reply.frames[0]) == HandshakeReply(7, "b", 5)  # type: ignore[union-attr]
     assert decode_packet(refused.frames[0]).code == "protocol"  # type: ignore[union-attr]
     assert inbound.heard() == {}

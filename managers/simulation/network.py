@@ -10,11 +10,11 @@ from typing import Protocol
 import msgspec
 
 from dropflow.errors import InternalError
-from managers.links.switchboard import Switchboard
+from managers.links.link_manager import LinkManager
 from managers.links.wire import Frames
-from managers.messages import Chunk, Fetch, FetchFailed, Gone, decode_packet
+from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, decode_packet
 
-__all__ = ["PATIENCE", "Faults", "MemoryNetwork", "Node"]
+__all__ = ["PATIENCE", "Faults", "Node", "SimulatedNetwork"]
 
 PATIENCE = 100_000
 """Steps after which a network that does not come to rest is a bug."""
@@ -34,15 +34,15 @@ class Node(Protocol):
         ...
 
     @property
-    def board(self) -> Switchboard:
+    def board(self) -> LinkManager:
         """Its links."""
         ...
 
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
-    """How bad the network is: the chance of a packet to be lost, doubled, overtaken, or to take its connection along.
+    """How bad the network is: the chance of a packet to be lost, doubled, overtaken, or to take its line along.
 
-    Worse than TCP, which neither loses nor reorders within a connection. The data plane relies on that, so its packets
+    Worse than TCP, which neither loses nor reorders within a line. The data plane relies on that, so its packets
     are only cut off; the numbered stream relies on nothing.
     """
 
@@ -53,7 +53,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Line:
-    """One connection, from the end that dialled to the end that listens."""
+    """One line, from the end that dialled to the end that listens."""
 
     def __init__(self, route: bytes, dialler: Node, peer: str, listener: Node | None, generation: int) -> None:
         self.route = route
@@ -65,7 +65,7 @@ class _Line:
         self.back: deque[Frames] = deque()
 
 
-class MemoryNetwork:
+class SimulatedNetwork:
     """A network of processes that are none, with a clock of its own.
 
     Parameters
@@ -88,7 +88,7 @@ class MemoryNetwork:
         self._ports = itertools.count(1)
 
     def __repr__(self) -> str:
-        return f"MemoryNetwork(seed={self.seed}, time={self.time:g}, faults={self.faults})"
+        return f"SimulatedNetwork(seed={self.seed}, time={self.time:g}, faults={self.faults})"
 
     def now(self) -> float:
         """Seconds since the network began; also `monotonic`."""
@@ -97,7 +97,7 @@ class MemoryNetwork:
     monotonic = now
 
     def cut(self, a: str, b: str) -> None:
-        """Break all connections between two processes; what is on its way is lost, and both ends hear of it."""
+        """Break all lines between two processes; what is on its way is lost, and both ends hear of it."""
         for line in [line for line in self._lines.values() if _between(line, a, b)]:
             self._break(line, "the connection was closed")
 
@@ -167,8 +167,8 @@ class MemoryNetwork:
             for line in [line for line in self._lines.values() if _between(line, name)]:
                 self._break(line, "the connection was closed")
 
-    def dial(self, dialler: Node, peer: str, generation: int, address: str) -> bytes:
-        """Open a connection; its route."""
+    def open_connection(self, dialler: Node, peer: str, generation: int, address: str) -> bytes:
+        """Open a line; its route."""
         listener = next((node for node in self._nodes.values() if node.address == address), None)
         route = b"route-%d" % next(self._routes)
         self._lines[route] = line = _Line(route, dialler, peer, listener, generation)
@@ -176,12 +176,12 @@ class MemoryNetwork:
             line.back.append(())
         return route
 
-    def hangup(self, route: bytes) -> None:
-        """Close a connection; what is on its way is lost."""
+    def close_connection(self, route: bytes) -> None:
+        """Close a line; what is on its way is lost."""
         self._lines.pop(route, None)
 
     def send(self, route: bytes, frames: Frames, *, back: bool) -> bool:
-        """Put frames on their way; whether the connection is there."""
+        """Put frames on their way; whether the line is there."""
         line = self._lines.get(route)
         if line is not None:
             (line.back if back else line.there).append(frames)
@@ -218,7 +218,7 @@ def _between(line: _Line, *names: str) -> bool:
 
 
 def _is_data(frames: Frames) -> bool:
-    return bool(frames) and isinstance(decode_packet(frames[0]), Fetch | Chunk | Gone | FetchFailed)
+    return bool(frames) and isinstance(decode_packet(frames[0]), Fetch | Chunk | ContentGone | FetchFailed)
 
 
 def _copied(frames: Frames) -> Frames:

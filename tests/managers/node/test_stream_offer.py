@@ -10,9 +10,9 @@ from dropflow.data.parts import FilePart
 from dropflow.data.streams import StreamedPart, StreamReader
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
-from managers.node.offering import Offer
+from managers.node.stream_offer import StreamOffer
 
-Made = tuple[StreamedPart, Offer]
+Made = tuple[StreamedPart, StreamOffer]
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def made(tmp_path: Path) -> Made:
         FilePart(str(tmp_path / "part")), str(tmp_path / "s"), opened.append, lambda: None, SystemClock()
     )
     part.write(b"0123")
-    return part, Offer(StreamReader(opened[0].location))
+    return part, StreamOffer(StreamReader(opened[0].location))
 
 
 def test_what_grows_has_no_size_and_is_read_as_far_as_it_is(made: Made) -> None:

@@ -20,11 +20,11 @@ from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError
 from managers.links import Links
-from managers.messages import Content, Stream
-from managers.node.bells import Bells
-from managers.node.following import Copy
-from managers.node.offering import GONE, Offer
+from managers.messages import Content, StreamUpdate
+from managers.node.file_watcher import FileWatcher
 from managers.node.paths import here, portable
+from managers.node.stream_copy import StreamCopy
+from managers.node.stream_offer import GONE, StreamOffer
 
 __all__ = ["NodeStreams"]
 
@@ -46,28 +46,30 @@ class NodeStreams:
         Its directories.
     links : Links
         Of this process.
-    bells : Bells
+    file_watcher : FileWatcher
         Hears when what is offered grows.
     clock : Clock
         Time.
     """
 
-    def __init__(self, session: str, workspace: Workspace, *, links: Links, bells: Bells, clock: Clock) -> None:
+    def __init__(
+        self, session: str, workspace: Workspace, *, links: Links, file_watcher: FileWatcher, clock: Clock
+    ) -> None:
         self._session = session
         self._workspace = workspace
         self._links = links
-        self._bells = bells
+        self._file_watcher = file_watcher
         self._clock = clock
         self._lock = threading.Lock()
-        self._offered: dict[int, dict[tuple[int, int], Offer]] = {}
+        self._offered: dict[int, dict[tuple[int, int], StreamOffer]] = {}
         """By drop, then by attempt and producer."""
-        self._copies: dict[int, Copy] = {}
-        self._running: list[Copy] = []
+        self._copies: dict[int, StreamCopy] = {}
+        self._running: list[StreamCopy] = []
         self._kept: dict[int, str] = {}
 
     # To others.
 
-    def offer(self, drop: int, attempt: int, producer: int, handle: Handle) -> Stream:
+    def offer(self, drop: int, attempt: int, producer: int, handle: Handle) -> StreamUpdate:
         """What to say of a stream; from now on it can be fetched.
 
         Parameters
@@ -82,22 +84,22 @@ class NodeStreams:
         """
         key = (attempt, producer)
         if key not in self._offered.get(drop, ()):
-            offer = Offer(StreamReader(handle.location))
+            offer = StreamOffer(StreamReader(handle.location))
             with self._lock:
                 self._offered.setdefault(drop, {})[key] = offer
-            self._bells.watch(offer.bell, lambda: self._heard(drop, offer.reader))
+            self._file_watcher.watch(offer.bell, lambda: self._heard(drop, offer.reader))
         told = msgspec.structs.replace(portable(handle, self._workspace), location="")
-        return Stream(drop, attempt, producer, told)
+        return StreamUpdate(drop, attempt, producer, told)
 
     def complete(self, drop: int, content: Handle) -> None:
         """What is offered of a drop, if anything, has become this content."""
         for offer in self._offered.get(drop, {}).values():
-            self._bells.forget(offer.bell)
+            self._file_watcher.forget(offer.bell)
             offer.complete(content)
             self._links.grown(self._session, drop)
 
     def withdraw(self, drop: int, attempt: int | None = None) -> None:
-        """Offer no longer what this attempt writes, or any attempt; who waits for more of it is told so."""
+        """StreamOffer no longer what this attempt writes, or any attempt; who waits for more of it is told so."""
         offered = self._offered.get(drop)
         if offered is None:
             return
@@ -106,13 +108,13 @@ class NodeStreams:
             if not offered:
                 del self._offered[drop]
         for offer in offers:
-            self._bells.forget(offer.bell)
+            self._file_watcher.forget(offer.bell)
             offer.end()
         if offers:
             self._links.forget(self._session, drop)
             self._links.grown(self._session, drop)
 
-    def source(self, drop: int, attempt: int, producer: int) -> Offer:
+    def source(self, drop: int, attempt: int, producer: int) -> StreamOffer:
         """Read what is offered, for the data plane.
 
         Raises
@@ -133,9 +135,9 @@ class NodeStreams:
     # From others.
 
     def follow(
-        self, peer: str, stream: Stream, on_open: Callable[[Handle], None], on_failure: Callable[[], None]
+        self, peer: str, stream: StreamUpdate, on_open: Callable[[Handle], None], on_failure: Callable[[], None]
     ) -> None:
-        """Copy a stream of `peer` as it comes, unless it is older than what is copied already.
+        """StreamCopy a stream of `peer` as it comes, unless it is older than what is copied already.
 
         Both callables are called in another thread.
 
@@ -159,7 +161,7 @@ class NodeStreams:
             _log.warning("node %s writes attempt %s of drop %s again", peer, stream.attempt, stream.drop)
             return
         self.unfollow(stream.drop)
-        copy = Copy(
+        copy = StreamCopy(
             self._workspace,
             stream,
             handle,
@@ -180,7 +182,7 @@ class NodeStreams:
             self._running.append(copy)
 
     def unfollow(self, drop: int, attempt: int | None = None) -> None:
-        """Copy no longer what this attempt writes, or any attempt, and remove what there is of the copy."""
+        """StreamCopy no longer what this attempt writes, or any attempt, and remove what there is of the copy."""
         with self._lock:
             copy = self._copies.get(drop)
             if copy is None or attempt not in (None, copy.attempt):
@@ -227,7 +229,7 @@ class NodeStreams:
             remove_part(path)
 
     def close(self) -> None:
-        """Offer and follow nothing any more, and write nothing; idempotent."""
+        """StreamOffer and follow nothing any more, and write nothing; idempotent."""
         with self._lock:
             drops = {*self._offered, *self._copies}
         for drop in drops:
@@ -239,12 +241,12 @@ class NodeStreams:
         if late:
             _log.warning("session %s does not wait for %s copies that do not end", self._session, len(late))
 
-    def _copy_of(self, content: Content) -> Copy | None:
+    def _copy_of(self, content: Content) -> StreamCopy | None:
         with self._lock:
             copy = self._copies.get(content.drop)
         return copy if copy is not None and copy.producer == content.producer else None
 
-    def _failed(self, stream: Stream, on_failure: Callable[[], None]) -> None:
+    def _failed(self, stream: StreamUpdate, on_failure: Callable[[], None]) -> None:
         with self._lock:
             copy = self._copies.get(stream.drop)
             if copy is not None and copy.attempt == stream.attempt:

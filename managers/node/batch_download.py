@@ -1,4 +1,4 @@
-"""Contents of many drops on their way to people, as the records of one answer."""
+"""ContentExchange of many drops on their way to people, as the records of one answer."""
 
 from collections.abc import Callable, Iterator, Sequence
 

@@ -12,7 +12,7 @@ import msgspec
 from dropflow.data.faults import storage
 from dropflow.errors import BadFileError
 
-__all__ = ["read_sealed", "write_sealed"]
+__all__ = ["read_checksummed", "write_checksummed"]
 
 _CODECS: dict[str, Any] = {".json": msgspec.json, ".msgpack": msgspec.msgpack}
 
@@ -25,7 +25,7 @@ class _Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     content: msgspec.Raw
 
 
-def write_sealed(path: Path, content: object) -> None:
+def write_checksummed(path: Path, content: object) -> None:
     """Write `content` to `path`, which is either replaced as a whole or not touched.
 
     Raises
@@ -44,8 +44,8 @@ def write_sealed(path: Path, content: object) -> None:
             part.unlink(missing_ok=True)
 
 
-def read_sealed(path: Path, kind: type[T]) -> T:
-    """Return what `write_sealed` wrote.
+def read_checksummed(path: Path, kind: type[T]) -> T:
+    """Return what `write_checksummed` wrote.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """All links of one process, without sockets: binds the state machines to a wire, and to whoever receives.
 
-One thread owns a `Switchboard`. The real wire is in `endpoint`, the fake one in `memory`.
+One thread owns a `LinkManager`. The real wire is in `endpoint`, the fake one in `memory`.
 """
 
 import itertools
@@ -11,54 +11,54 @@ from typing import Protocol
 
 from dropflow.errors import LinkError, ProtocolError
 from managers.links.actions import (
-    Arrived,
-    Deliver,
-    Delivery,
-    Dial,
-    Freed,
-    Hangup,
+    CloseConnection,
+    DataReceived,
+    DeliverMessage,
     InboundAction,
     LinkChange,
     LinkEvent,
+    LogRejection,
+    NotifyChange,
+    OpenConnection,
     OutboundAction,
-    Refused,
-    Reply,
-    Send,
-    Serve,
-    Shut,
-    Tell,
+    PeerRefused,
+    ReceivedMessage,
+    ReturnCredit,
+    SendPacket,
+    SendReply,
+    ServeFetch,
 )
-from managers.links.fetching import Transfer
 from managers.links.inbound import Inbound
-from managers.links.outbound import Me, Outbound, OutboundState
+from managers.links.outbound import LinkIdentity, Outbound, OutboundState
+from managers.links.send_window import SendWindow
 from managers.links.settings import LinkSettings
 from managers.links.statistics import LinkStatistics, PeerStatistics
-from managers.links.window import Window
-from managers.links.wire import Buffer, Frames, Letter
+from managers.links.transfer import Transfer
+from managers.links.wire import Buffer, Frames, OutgoingMessage
 from managers.messages import Fetch, decode_packet, encode
 
-__all__ = ["Switchboard", "Wire"]
+__all__ = ["LinkManager", "Transport"]
 
 _log = logging.getLogger(__name__)
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     """What carries frames between processes. A frame that cannot be sent is dropped; the links notice."""
 
-    def dial(self, peer: str, generation: int, address: str) -> None:
+    def open_connection(self, peer: str, generation: int, address: str) -> None:
         """Open a new connection to `peer`, in place of any before it."""
         ...
 
-    def hangup(self, peer: str) -> None:
+    def close_connection(self, peer: str) -> None:
         """Close the connection to `peer`."""
         ...
 
     def send(self, peer: str, frames: Frames) -> None:
-        """Send on the connection that was dialled to `peer`."""
+        """SendPacket on the connection that was dialled to `peer`."""
         ...
 
     def reply(self, route: bytes, frames: Frames) -> None:
-        """Send to the connecting end known by `route`."""
+        """SendPacket to the connecting end known by `route`."""
         ...
 
     def serve(self, route: bytes, peer: str, fetch: Fetch) -> None:
@@ -66,7 +66,7 @@ class Wire(Protocol):
         ...
 
 
-class Switchboard:
+class LinkManager:
     """The state of all links of one process.
 
     `due` is when `tick` must be called at the latest. It may be too early (what happens meanwhile puts most deadlines
@@ -74,31 +74,31 @@ class Switchboard:
 
     Parameters
     ----------
-    me : Me
+    me : LinkIdentity
         The process, as it introduces itself.
     settings : LinkSettings
         Times and sizes.
-    wire : Wire
+    wire : Transport
         Carries frames.
     on_message, on_change : callable
-        Take a `Delivery` and a `LinkChange`. What they raise is logged and counted, and changes nothing.
+        Take a `ReceivedMessage` and a `LinkChange`. What they raise is logged and counted, and changes nothing.
     on_release : callable
-        Takes a `Delivery` that was held, from any thread; must lead to `done` in the owning thread.
+        Takes a `ReceivedMessage` that was held, from any thread; must lead to `done` in the owning thread.
     """
 
     def __init__(
         self,
-        me: Me,
+        me: LinkIdentity,
         settings: LinkSettings,
         *,
-        wire: Wire,
-        on_message: Callable[[Delivery], object],
+        wire: Transport,
+        on_message: Callable[[ReceivedMessage], object],
         on_change: Callable[[LinkChange], object],
-        on_release: Callable[[Delivery], None],
+        on_release: Callable[[ReceivedMessage], None],
     ) -> None:
         self.me = me
         self.inbound = Inbound(me.name, me.incarnation, settings)
-        self.windows: dict[str, Window] = {}
+        self.windows: dict[str, SendWindow] = {}
         self._settings = settings
         self._wire = wire
         self._on_message = on_message
@@ -111,11 +111,11 @@ class Switchboard:
         self.due = math.inf
         self._delivered = self._errors = self._garbage = 0
 
-    def register(self, peer: str) -> Window:
+    def register(self, peer: str) -> SendWindow:
         """The window to `peer`, a new one if it has none. The one method for any thread, under a lock of its caller."""
         window = self.windows.get(peer)
         if window is None:
-            window = self.windows[peer] = Window(peer, self._settings.window)
+            window = self.windows[peer] = SendWindow(peer, self._settings.window)
         return window
 
     def connect(self, peer: str, address: str, now: float) -> None:
@@ -130,18 +130,18 @@ class Switchboard:
         if window is not None:
             window.shut(error)
         if self._outbounds.pop(peer, None) is not None:
-            self._wire.hangup(peer)
+            self._wire.close_connection(peer)
         for transfer in [transfer for transfer in self._transfers.values() if transfer.peer == peer]:
             transfer.fail(error)
 
-    def offer(self, peer: str, letters: Sequence[Letter], now: float) -> None:
-        """Send messages for which the window had room; opens the link if it is not open."""
+    def offer(self, peer: str, messages: Sequence[OutgoingMessage], now: float) -> None:
+        """SendPacket messages for which the window had room; opens the link if it is not open."""
         outbound = self._outbounds.get(peer)
         if outbound is None:
             return
         if outbound.state is OutboundState.IDLE and outbound.address:
             self._do(peer, outbound.connect(outbound.address, now), now)
-        self._do(peer, outbound.offer(letters, now), now)
+        self._do(peer, outbound.offer(messages, now), now)
 
     def begin(self, transfer: Transfer, now: float) -> None:
         """Ask for the ranges of a transfer, the first or more of them."""
@@ -190,7 +190,7 @@ class Switchboard:
         if outbound is not None and outbound.generation == generation:
             self._do(peer, outbound.broken(why, now), now)
 
-    def done(self, delivery: Delivery, now: float) -> None:
+    def done(self, delivery: ReceivedMessage, now: float) -> None:
         """Note that a held message is dealt with."""
         self.inbound.done(delivery, now)
         self.due = min(self.due, self.inbound.deadline())
@@ -274,19 +274,19 @@ class Switchboard:
     def _do(self, peer: str, actions: Sequence[OutboundAction], now: float) -> None:
         for action in actions:
             match action:
-                case Send():
+                case SendPacket():
                     self._wire.send(peer, action.frames)
-                case Freed():
+                case ReturnCredit():
                     self._give(peer, action.cost)
-                case Arrived():
+                case DataReceived():
                     self._arrived(action, now)
-                case Dial():
-                    self._wire.dial(peer, action.generation, action.address)
-                case Hangup():
-                    self._wire.hangup(peer)
-                case Shut():
+                case OpenConnection():
+                    self._wire.open_connection(peer, action.generation, action.address)
+                case CloseConnection():
+                    self._wire.close_connection(peer)
+                case PeerRefused():
                     self._shut(peer, action.change)
-                case Tell():
+                case NotifyChange():
                     self._told(peer, action.change, now)
         outbound = self._outbounds.get(peer)
         if outbound is not None:
@@ -304,18 +304,18 @@ class Switchboard:
 
     def _do_inbound(self, action: InboundAction, now: float) -> None:
         match action:
-            case Deliver():
+            case DeliverMessage():
                 self._deliver(action.delivery, now)
-            case Reply():
+            case SendReply():
                 self._wire.reply(action.route, action.frames)
-            case Serve():
+            case ServeFetch():
                 self._wire.serve(action.route, action.peer, action.fetch)
-            case Tell():
+            case NotifyChange():
                 self._meet(action.change, now)
-            case Refused():
+            case LogRejection():
                 _log.warning("%s refused a connection: %s", self.me.name, action.refusal.text)
 
-    def _deliver(self, delivery: Delivery, now: float) -> None:
+    def _deliver(self, delivery: ReceivedMessage, now: float) -> None:
         delivery.bind(self._on_release)
         self._delivered += 1
         try:
@@ -341,7 +341,7 @@ class Switchboard:
             for fetch in transfer.asks(now):
                 self._wire.send(peer, (encode(fetch),))
 
-    def _arrived(self, action: Arrived, now: float) -> None:
+    def _arrived(self, action: DataReceived, now: float) -> None:
         transfer = self._transfers.get(action.packet.request)
         if transfer is not None:
             transfer.take(action.packet, action.raw[0] if action.raw else b"", now)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 from dropflow.errors import DropflowError, LinkError
 
-__all__ = ["Window"]
+__all__ = ["SendWindow"]
 
 
-class Window:
+class SendWindow:
     """Bytes that may be on their way to one peer. Thread-safe.
 
     Parameters

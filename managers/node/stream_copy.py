@@ -14,9 +14,9 @@ from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import CancelledRunError, GoneError
 from managers.links import Links
-from managers.messages import Stream
+from managers.messages import StreamUpdate
 
-__all__ = ["Copy"]
+__all__ = ["StreamCopy"]
 
 _log = logging.getLogger(__name__)
 
@@ -24,14 +24,14 @@ _NAME = 64
 """Characters at the end of a file's name that its copy shares."""
 
 
-class Copy:
+class StreamCopy:
     """A transfer that writes what comes into a growing file, in a thread of its own.
 
     Parameters
     ----------
     workspace : Workspace
         Where to write it.
-    stream : Stream
+    stream : StreamUpdate
         What is copied.
     handle : Handle
         What it is going to be, with the path that it has here.
@@ -46,7 +46,7 @@ class Copy:
     def __init__(
         self,
         workspace: Workspace,
-        stream: Stream,
+        stream: StreamUpdate,
         handle: Handle,
         *,
         on_open: Callable[[Handle], None],
@@ -112,7 +112,7 @@ class Copy:
         return msgspec.structs.replace(content, location=copy.location)
 
     def give_up(self) -> None:
-        """Stop, and remove what was written; from any thread. The links are to be nudged."""
+        """StopSession, and remove what was written; from any thread. The links are to be nudged."""
         self._given_up = True
         self._part.wake()
         if self._is_done:
