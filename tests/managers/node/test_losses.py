@@ -19,7 +19,7 @@ from dropflow.testing.clock import VirtualClock
 from dropflow.testing.proxy import Cruelty, HostileProxy
 from managers.deployment import Deployment, Place
 from managers.links import LinkSettings
-from managers.messages import Events, Stop
+from managers.messages import Events, StopSession
 from managers.node import hosted_session
 from managers.node.manager import NodeManager
 from managers.node.watch import PeerWatch
@@ -396,11 +396,11 @@ def test_news_of_sessions_that_are_not_here_do_no_harm(make_cluster: Make) -> No
     known, other = deployment.epoch, deployment.epoch + 1
     links = cluster["b"]._links
     for session, epoch in (("unknown", 1), ("s", other), ("s", known - 1)):
-        links.send("a", Stop(session, epoch, "a test"))
+        links.send("a", StopSession(session, epoch, "a test"))
         links.send("a", Events.of(session, epoch, 1, drops=[99], states=[2], attempts=[1], causes=[-1]))
     assert links.flush(10.0)
     before = cluster["a"].session("s").status
-    links.send("a", Stop("s", known, "a test"))
+    links.send("a", StopSession("s", known, "a test"))
 
     assert before == "RUNNING"
     assert _ended(cluster["a"]) == "CANCELLED"
