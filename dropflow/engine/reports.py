@@ -5,19 +5,16 @@ from pathlib import Path
 
 import msgspec
 
-from dropflow.engine.api import Exchange
 from dropflow.engine.core import Core
-from dropflow.engine.events import Lost, row_of_foreign
-from dropflow.engine.statistics import errors_by_cause, given_up
+from dropflow.engine.events import row_of_foreign
+from dropflow.engine.statistics import errors_by_cause
 from dropflow.failure import Failure
 from dropflow.graph.names import oid
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import drop_file_name
 from dropflow.states import SessionState
 
-__all__ = ["FailureReport", "Reporter", "SessionResult", "cause_reports"]
-
-_NAMED = 20
+__all__ = ["FailureReport", "SessionResult", "cause_reports"]
 
 
 class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,50 +60,6 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[FailureReport, ...]
     directory: str
     notes: tuple[str, ...] = ()
-
-
-class Reporter:
-    """Words for the failures of one session.
-
-    Parameters
-    ----------
-    graph : PhysicalGraph
-        What is executed.
-    core : Core
-        Of the session.
-    directory : str
-        Of the session, where the logs of its drops are.
-    exchange : Exchange or None
-        Knows the other nodes.
-    """
-
-    def __init__(self, graph: PhysicalGraph, core: Core, directory: str, exchange: Exchange | None) -> None:
-        self._graph = graph
-        self._core = core
-        self._directory = directory
-        self._exchange = exchange
-
-    def reports(self, failures: Mapping[int, Failure], lost: Sequence[Lost]) -> tuple[FailureReport, ...]:
-        """The root causes of failures so far, lost nodes first, then the most harmful."""
-        rows = None if self._exchange is None else self._exchange.rows.data
-        caused = cause_reports(self._graph, self._core, self._directory, failures, rows=rows)
-        # The first loss ends the session, so all that was not settled then is behind that one.
-        counts = (given_up(self._core), *([0] * len(lost)))
-        return (*(self._lost_report(one, count) for one, count in zip(lost, counts, strict=False)), *caused)
-
-    def _lost_report(self, lost: Lost, count: int) -> FailureReport:
-        there = () if self._exchange is None else self._exchange.on_node(lost.node)
-        unsettled = [drop for drop in there if not self._core.state(drop).is_terminal]
-        return FailureReport(
-            drop="",
-            name=lost.node,
-            code=lost.failure.code,
-            kind=lost.failure.kind,
-            text=lost.failure.text,
-            hint=lost.failure.hint,
-            count=count,
-            drops=tuple(oid(self._graph, drop) for drop in unsettled[:_NAMED]),
-        )
 
 
 def cause_reports(

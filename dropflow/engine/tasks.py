@@ -7,7 +7,7 @@ import numpy as np
 from dropflow.engine.api import Handle, Input, Output, Task
 from dropflow.engine.core import Core
 from dropflow.engine.events import Run
-from dropflow.engine.streams import Streams
+from dropflow.engine.open_streams import OpenStreams
 from dropflow.graph.names import index_of, oids
 from dropflow.graph.physical import PhysicalGraph
 
@@ -24,7 +24,7 @@ class TaskBuilder:
     streams : collection of int
         Links whose data can be read by their consumers while it is written.
     kept : bytes
-        Which contents outlive the session, from `dropflow.engine.keeping.kept_drops`.
+        Which contents outlive the session, from `dropflow.engine.content_table.kept_drops`.
     """
 
     def __init__(self, graph: PhysicalGraph, streams: Iterable[int], kept: bytes) -> None:
@@ -47,15 +47,17 @@ class TaskBuilder:
         """Whether a data drop has several producers, each of which writes a part."""
         return self._before_ptr[drop + 1] - self._before_ptr[drop] > 1
 
-    def build(self, batch: Sequence[Run], core: Core, handles: Mapping[int, Handle], streams: Streams) -> list[Task]:
-        """The tasks of a batch, in its order, with the inputs as they are now: contents, or streams of what is open."""
+    def build(
+        self, batch: Sequence[Run], core: Core, contents: Mapping[int, Handle], streams: OpenStreams
+    ) -> list[Task]:
+        """Return the tasks of a batch, in its order, with the inputs as they are now: contents, or open streams."""
 
         def content_or_stream(drop: int) -> Handle | None:
-            return handles.get(drop) or streams.find(drop, core.opened(drop))
+            return contents.get(drop) or streams.find(drop, core.opened(drop))
 
         def handle(app: int) -> Callable[[int], Handle | None]:
-            # Who does not run ahead acts on what is complete: nobody would tell it that an open drop is withdrawn.
-            return content_or_stream if core.is_ahead(app) else handles.get
+            # Only an attempt that runs ahead is aborted when an open drop is withdrawn: others read complete inputs.
+            return content_or_stream if core.is_ahead(app) else contents.get
 
         before, after = self._before_ptr, self._after_ptr
         inputs: list[Sequence[int]] = []

@@ -37,12 +37,23 @@ def pool(tmp_path: Path) -> Iterator[WorkerPool]:
     found.close()
 
 
-def _session(graph: PhysicalGraph, pool: WorkerPool, directory: Path) -> Session:
+def _session(
+    graph: PhysicalGraph,
+    pool: WorkerPool,
+    directory: Path,
+    on_statistics: Callable[[Statistics], None] | None = None,
+) -> Session:
     for name in ("files", "logs"):
         (directory / name).mkdir(parents=True)
     spec = ExecutorSpec(session="s", directory=str(directory), templates=graph.templates, links=graph.links)
     return Session(
-        graph, FakeRepository(), pool.runner(spec), session="s", directory=str(directory), clock=SystemClock()
+        graph,
+        FakeRepository(),
+        pool.runner(spec),
+        session="s",
+        directory=str(directory),
+        clock=SystemClock(),
+        on_statistics=on_statistics,
     )
 
 
@@ -89,18 +100,17 @@ def test_a_session_is_cancelled_without_harm_to_the_others(pool: WorkerPool, tmp
 def test_no_more_attempts_run_than_there_are_workers(pool: WorkerPool, tmp_path: Path, place: str) -> None:
     """Of 20 attempts that may run, two are with a worker, some wait for one, and the others for room in that queue."""
     graph = draw(WIDE, **{f"B{number}": {"component": "hang"} for number in range(20)})
-    session = _session(graph, pool, tmp_path / "s")
-    if place == "threads":
-        spec = ExecutorSpec(session="s", directory="", templates=graph.templates, links=graph.links)
-        session._runner = ThreadRunner(ScriptedExecutor(spec), threads=2)
-    session._runner.window = 6
     seen = threading.Event()
 
     def look(found: Statistics) -> None:
         if (found.attempts.running, found.attempts.queued, found.attempts.ready) == (2, 4, 14):
             seen.set()
 
-    session._on_statistics = look
+    session = _session(graph, pool, tmp_path / "s", look)
+    if place == "threads":
+        spec = ExecutorSpec(session="s", directory="", templates=graph.templates, links=graph.links)
+        session._runner = ThreadRunner(ScriptedExecutor(spec), threads=2)
+    session._runner.window = 6
     results: list[SessionResult] = []
     thread = _start(session, results)
     was_seen = seen.wait(30)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.engine.events import Begin, Lost
-from dropflow.engine.reports import Reporter
+from dropflow.engine.failure_table import FailureTable
 from dropflow.engine.statistics import snapshot
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
@@ -49,7 +49,11 @@ def _told(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
     piece = node.piece
     exchange: Any = SimpleNamespace(rows=piece.drop, on_node=lambda _: piece.ghosts.tolist())
     known = {drop: BOOM for drop in node.core.causes.values() if drop >= 0 and piece.is_own[drop]}
-    reports = Reporter(piece.graph, node.core, str(Path()), exchange).reports(known, lost)
+    failures = FailureTable(piece.graph, node.core, str(Path()), exchange)
+    failures.lost += lost
+    for drop, failure in known.items():
+        failures.add(drop, failure)
+    reports = failures.reports()
     statistics = snapshot(node.core, 1.0)
     return SessionDetail(
         session="s",

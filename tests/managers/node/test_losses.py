@@ -353,15 +353,15 @@ def test_a_session_that_ends_while_it_is_looked_at_is_told_consistently(
     drawing = GraphBuilder("short").app("A", **_function("def f(): return 1")).data("d")
     cluster.start(drawing.connect("A", "d", source_port="out").build())
     hosted = cluster["a"]._sessions["s"]
-    ask = Session.ask
+    call = Session.call
 
-    def late(live: Session, question: Callable[[object], object]) -> object:
-        answer = ask(live, question)
+    def late(live: Session, function: Callable[[object], object]) -> object:
+        answer = call(live, function)
         if threading.current_thread() is not hosted._thread:
             hosted._thread.join()
         return answer
 
-    monkeypatch.setattr(Session, "ask", late)
+    monkeypatch.setattr(Session, "call", late)
     before = cluster["a"].session("s")
     after = cluster["a"].session("s")
 

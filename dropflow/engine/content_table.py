@@ -1,0 +1,171 @@
+"""The contents of a session's data drops, from the parts that attempts wrote to their release."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.engine.api import AttemptResult, ContentRepository, Handle
+from dropflow.errors import DropflowError
+from dropflow.graph.names import oid
+from dropflow.graph.order import leaves
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind, Template
+
+__all__ = ["ContentTable", "kept_drops"]
+
+
+class ContentTable:
+    """Where the content of every data drop is, and the parts that are not contents yet. Used by the session's thread.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        What is executed.
+    repository : ContentRepository
+        Commits, assembles and removes contents.
+    remote : frozenset of int
+        Drops that live on other nodes. Contents of these are copies that somebody else owns.
+    kept : bytes
+        Which contents outlive the session, from `kept_drops`.
+    """
+
+    __slots__ = (
+        "_before",
+        "_before_ptr",
+        "_graph",
+        "_kept",
+        "_outgoing",
+        "_parts",
+        "_remote",
+        "_repository",
+        "_template_of",
+        "_unrecorded",
+        "contents",
+    )
+
+    def __init__(
+        self, graph: PhysicalGraph, repository: ContentRepository, remote: frozenset[int], kept: bytes
+    ) -> None:
+        self.contents: dict[int, Handle] = {}
+        """Contents by drop; to others, read-only."""
+        self._graph = graph
+        self._repository = repository
+        self._remote = remote
+        self._kept = kept
+        self._template_of = np.ascontiguousarray(graph.template).data
+        self._before_ptr = np.ascontiguousarray(graph.predecessors.ptr).data
+        self._before = np.ascontiguousarray(graph.predecessors.neighbour).data
+        self._parts: dict[int, dict[int, Handle]] = {}
+        self._outgoing: dict[int, dict[int, Handle]] = {}
+        self._unrecorded: dict[int, Handle] = {}
+
+    def commit(self, result: AttemptResult) -> None:
+        """Make the outputs of an attempt the contents of their drops; parts for other nodes wait for `take_outgoing`.
+
+        Raises
+        ------
+        DropflowError
+            One of them cannot be stored: none of them is a content, and all are gone.
+        """
+        parts, remote = result.handles, self._remote
+        away = {target: part for target, part in parts.items() if target in remote} if remote else {}
+        here = {target: part for target, part in parts.items() if target not in away} if away else parts
+        try:
+            self.place(result.drop, result.attempt, here)
+        except DropflowError:
+            self.discard(away.values())
+            raise
+        if away:
+            self._outgoing[result.drop] = away
+
+    def place(self, producer: int, attempt: int, parts: Mapping[int, Handle]) -> None:
+        """Commit what one producer wrote to drops that live here. The part of a shared drop waits for `assemble`.
+
+        Raises
+        ------
+        DropflowError
+            One of them cannot be stored: none of them is a content, and all are gone.
+        """
+        pointers = self._before_ptr
+        try:
+            for target, part in parts.items():
+                if target != producer and pointers[target + 1] - pointers[target] > 1:
+                    self._parts.setdefault(target, {})[producer] = part
+                else:
+                    self._store(target, self._repository.commit(target, attempt, self._template(target), part))
+        except DropflowError:
+            # What is written under its final name goes too: on a full disk that makes room for the reason.
+            for target, part in parts.items():
+                content = self.contents.pop(target, None)
+                if content is not None:
+                    del self._unrecorded[target]
+                    self._repository.revoke(target, content)
+                else:
+                    self._parts.get(target, {}).pop(producer, None)
+                    self._repository.discard(part)
+            raise
+
+    def assemble(self, drop: int) -> None:
+        """Make the parts of a shared drop its content, in the order of its producers.
+
+        Raises
+        ------
+        DropflowError
+            They cannot be put together.
+        """
+        parts = self._parts.pop(drop, {})
+        producers = dict.fromkeys(self._before[self._before_ptr[drop] : self._before_ptr[drop + 1]].tolist())
+        ordered = [parts[producer] for producer in producers if producer in parts]
+        if ordered:
+            self._store(drop, self._repository.assemble(drop, self._template(drop), ordered))
+
+    def add_remote(self, drop: int, content: Handle) -> None:
+        """Add the content of a drop that lives on another node."""
+        self.contents[drop] = content
+
+    def release(self, drop: int) -> None:
+        """Remove the content of a drop after its last use, unless it is to persist.
+
+        Raises
+        ------
+        DropflowError
+            It cannot be removed.
+        """
+        content = self.contents.get(drop)
+        if content is None:
+            return
+        # The copy of a remote content belongs to the exchange.
+        if drop in self._remote or self._repository.release(drop, self._template(drop), content):
+            del self.contents[drop]
+
+    def discard(self, parts: Iterable[Handle]) -> None:
+        """Remove parts that never become contents."""
+        for part in parts:
+            self._repository.discard(part)
+
+    def take_outgoing(self, producer: int) -> dict[int, Handle]:
+        """Return the parts that an application wrote to drops on other nodes, once."""
+        return self._outgoing.pop(producer, {})
+
+    def take_unrecorded(self) -> dict[int, Handle]:
+        """Return the contents that were committed since the last call, for the journal."""
+        taken, self._unrecorded = self._unrecorded, {}
+        return taken
+
+    def _store(self, drop: int, content: Handle) -> None:
+        if self._kept[drop]:
+            name = oid(self._graph, drop)
+            content = self._repository.keep_result(drop, name, self._template(drop), content)
+        self.contents[drop] = self._unrecorded[drop] = content
+
+    def _template(self, drop: int) -> Template:
+        return self._graph.templates[self._template_of[drop]]
+
+
+def kept_drops(graph: PhysicalGraph) -> bytes:
+    """Return one byte a drop: 1 for data that nothing in the graph reads, and for data that is to persist."""
+    persists = np.array([template.persist is True for template in graph.templates], dtype=np.bool_)[graph.template]
+    persists[leaves(graph)] = True
+    kept: npt.NDArray[np.bool_] = persists & (graph.kinds[graph.template] == np.uint8(Kind.DATA))
+    return kept.tobytes()

@@ -1,0 +1,75 @@
+"""Why drops of a running session failed, and which nodes it has lost."""
+
+from dropflow.engine.api import Exchange
+from dropflow.engine.core import Core
+from dropflow.engine.events import Lost
+from dropflow.engine.reports import FailureReport, cause_reports
+from dropflow.engine.statistics import given_up
+from dropflow.failure import Failure
+from dropflow.graph.names import oid
+from dropflow.graph.physical import PhysicalGraph
+
+__all__ = ["FailureTable"]
+
+_NAMED = 20
+
+
+class FailureTable:
+    """The last failure of each drop, and the lost nodes. Used by the session's thread.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        What is executed.
+    core : Core
+        Of the session.
+    directory : str
+        Of the session, where the logs of its drops are.
+    exchange : Exchange or None
+        The other nodes of the session.
+    """
+
+    def __init__(self, graph: PhysicalGraph, core: Core, directory: str, exchange: Exchange | None) -> None:
+        self._graph = graph
+        self._core = core
+        self._directory = directory
+        self._exchange = exchange
+        self._failures: dict[int, Failure] = {}
+        self._unrecorded: dict[int, Failure] = {}
+        self.lost: list[Lost] = []
+        """In the order in which they were lost; the first one ended the session."""
+
+    def add(self, drop: int, failure: Failure) -> None:
+        """Add the failure of a drop that lives here. An event says it too."""
+        self._failures[drop] = failure
+
+    def add_remote(self, drop: int, failure: Failure) -> None:
+        """Add the reason why a drop of another node counts as failed here. No event says it: the journal must."""
+        self._failures[drop] = self._unrecorded[drop] = failure
+
+    def take_unrecorded(self) -> dict[int, Failure]:
+        """Return the failures of remote drops since the last call, for the journal."""
+        taken, self._unrecorded = self._unrecorded, {}
+        return taken
+
+    def reports(self) -> tuple[FailureReport, ...]:
+        """Return the root causes so far, lost nodes first, then the most harmful."""
+        rows = None if self._exchange is None else self._exchange.rows.data
+        caused = cause_reports(self._graph, self._core, self._directory, self._failures, rows=rows)
+        # The first loss ended the session, so all drops that were not settled count for that one.
+        counts = (given_up(self._core), *([0] * len(self.lost)))
+        return (*(self._lost_report(one, count) for one, count in zip(self.lost, counts, strict=False)), *caused)
+
+    def _lost_report(self, lost: Lost, count: int) -> FailureReport:
+        there = () if self._exchange is None else self._exchange.on_node(lost.node)
+        unsettled = [drop for drop in there if not self._core.state(drop).is_terminal]
+        return FailureReport(
+            drop="",
+            name=lost.node,
+            code=lost.failure.code,
+            kind=lost.failure.kind,
+            text=lost.failure.text,
+            hint=lost.failure.hint,
+            count=count,
+            drops=tuple(oid(self._graph, drop) for drop in unsettled[:_NAMED]),
+        )

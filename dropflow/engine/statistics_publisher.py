@@ -1,0 +1,59 @@
+"""Statistics of a running session, at most ten times a second."""
+
+import math
+from collections.abc import Callable
+
+from dropflow.clock import Clock
+from dropflow.engine.core import Core
+from dropflow.engine.statistics import Attempts, Statistics, snapshot
+
+__all__ = ["StatisticsPublisher"]
+
+_INTERVAL_SECONDS = 0.1
+
+
+class StatisticsPublisher:
+    """Calls back with fresh statistics after a change, and again after the last one. Used by the session's thread.
+
+    Parameters
+    ----------
+    clock : Clock
+        For the interval.
+    publish : callable
+        Takes the statistics.
+    """
+
+    def __init__(self, clock: Clock, publish: Callable[[Statistics], None]) -> None:
+        self._clock = clock
+        self._publish = publish
+        self._published = -math.inf
+        self._has_changed = False
+
+    @property
+    def deadline(self) -> float:
+        """When a change is to be published that came too soon after the last call, in monotonic seconds; or inf."""
+        return self._published + _INTERVAL_SECONDS if self._has_changed else math.inf
+
+    def note_change(self) -> None:
+        """Have the statistics published again soon."""
+        self._has_changed = True
+
+    def update(self, core: Core, began: float, attempts: Callable[[], Attempts], *, is_last: bool = False) -> None:
+        """Publish, unless that was done less than an interval ago; the last ones in any case.
+
+        Parameters
+        ----------
+        core : Core
+            Of the session.
+        began : float
+            When the session began, in monotonic seconds.
+        attempts : callable
+            Returns where attempts are.
+        is_last : bool
+            Whether the session is over.
+        """
+        now = self._clock.monotonic()
+        self._has_changed = not is_last and now < self._published + _INTERVAL_SECONDS
+        if not self._has_changed:
+            self._published = now
+            self._publish(snapshot(core, now - began, attempts()))

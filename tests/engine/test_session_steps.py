@@ -1,0 +1,142 @@
+"""A session without a thread: it is begun, stepped and ended by a driver, in virtual time."""
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Collection
+
+import pytest
+
+from dropflow.engine.api import Handle, Task
+from dropflow.engine.events import Event
+from dropflow.engine.inbox import Inbox
+from dropflow.engine.instruments import Instrument
+from dropflow.engine.reports import SessionResult
+from dropflow.engine.session import Session, SessionInput
+from dropflow.engine.statistics import Statistics
+from dropflow.failure import Failure
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.states import SessionState
+from dropflow.testing.clock import VirtualClock
+from dropflow.testing.drawing import draw, row
+from dropflow.testing.recorder import FakeRepository
+from dropflow.testing.simulated_runner import SimulatedRunner
+
+BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
+
+
+class Driver:
+    """Steps one session whenever something came in, and lets virtual time pass when nothing did."""
+
+    def __init__(self, graph: PhysicalGraph, **options: object) -> None:
+        self.clock = VirtualClock()
+        self.repository = FakeRepository()
+        self.inbox: Inbox[SessionInput] = Inbox()
+        self.statistics: list[Statistics] = []
+        self._order = itertools.count()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self.runner = SimulatedRunner(self.clock, self.call_at, **options)  # type: ignore[arg-type]
+        self.session = Session(
+            graph,
+            self.repository,
+            self.runner,
+            session="s",
+            directory="/nowhere",
+            clock=self.clock,
+            on_statistics=self.statistics.append,
+            inbox=self.inbox,
+            check_invariants=True,
+        )
+
+    def call_at(self, time: float, callback: Callable[[], None]) -> None:
+        """Call back at a virtual time."""
+        heapq.heappush(self._due, (time, next(self._order), callback))
+
+    def run(self) -> SessionResult:
+        """Drive the session to its end."""
+        self.session.begin()
+        while not self.session.is_over:
+            due = self._due[0][0] if self._due else math.inf
+            until = min(due, self.session.deadline())
+            assert until < math.inf, "nothing can happen any more"
+            self.clock.advance(max(0.0, until - self.clock.monotonic()))
+            if due <= until:
+                heapq.heappop(self._due)[2]()
+            self.session.step()
+        self.session.close()
+        return self.session.result()
+
+
+def test_a_stepped_session_ends_as_one_with_a_thread() -> None:
+    """A driver runs a graph to its end; the seconds of the result are virtual."""
+    graph = draw("A -> x -> B -> y")
+    driver = Driver(graph, content=lambda task, _: Handle(body=task.oid.encode()))
+    result = driver.run()
+
+    assert result.status is SessionState.FINISHED
+    assert result.seconds == pytest.approx(2.0)
+    assert driver.repository.results == {"drawing_y_0": Handle(body=b"drawing_B_0")}
+    assert driver.statistics[-1].settled == 4
+
+
+def test_as_many_attempts_run_as_there_are_workers() -> None:
+    """Ten attempts of a second each take five seconds with two workers."""
+    driver = Driver(draw(", ".join(f"A{number}" for number in range(10))), workers=2)
+
+    assert driver.run().seconds == pytest.approx(5.0)
+    assert max(one.attempts.running for one in driver.statistics) == 2
+
+
+def test_a_simulated_failure_is_retried() -> None:
+    """An attempt fails when the given function says so, and the next one is the second."""
+    graph = draw("A -> x", A={"tries": 2})
+    driver = Driver(graph, failure=lambda drop, attempt: BOOM if (drop, attempt) == (row(graph, "A"), 1) else None)
+
+    assert driver.run().status is SessionState.FINISHED
+    assert driver.repository.committed[row(graph, "x")][0] == 2
+
+
+def test_a_step_without_input_changes_nothing() -> None:
+    """A driver may step a session at any time, also when it is over."""
+    driver = Driver(draw("A -> x"))
+    driver.session.begin()
+    before = driver.session.core.states
+    driver.session.step()
+
+    assert driver.session.core.states == before
+    driver.session.cancel("enough")
+    driver.session.step()
+    driver.session.step()
+    assert driver.session.is_over
+    assert driver.session.result().status is SessionState.CANCELLED
+
+
+def test_a_cancelled_attempt_ends_at_once() -> None:
+    """The abort of a simulated attempt takes no time, and its end is not reported a second time."""
+    driver = Driver(draw("A -> x"), duration=lambda _: 1000.0)
+    driver.call_at(3.0, lambda: driver.session.cancel("enough"))
+    result = driver.run()
+
+    assert result.status is SessionState.CANCELLED
+    assert result.seconds == pytest.approx(3.0)
+
+
+def test_two_runs_of_the_same_graph_are_equal() -> None:
+    """In virtual time the events of a session depend on nothing but the graph and the given functions."""
+
+    def events() -> Collection[Event]:
+        seen: list[Event] = []
+
+        class Camera(Instrument):
+            def on_events(self, events: object) -> None:
+                seen.extend(events)  # type: ignore[arg-type]
+
+        def duration(task: Task) -> float:
+            return 0.1 + task.drop * 7 % 5
+
+        driver = Driver(draw(", ".join(f"A{n} -> x{n} -> B -> y" for n in range(9))), duration=duration)
+        driver.session._instruments._instruments.append(Camera())
+        driver.run()
+        return seen
+
+    assert events() == events()
