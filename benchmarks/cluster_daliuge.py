@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from dropflow.graph.interchange_write import write_pg
-from dropflow.graph.names import oids
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oids
 from dropflow.testing.shapes import triples
 
 PACKAGES = ("daliuge-engine", "daliuge-common", "daliuge-translator")

@@ -11,7 +11,8 @@ from typing import Any
 
 from dropflow.clock import SystemClock
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import dump_slice, slice_by_place
+from dropflow.graph.slice_codec import dump_slice
+from dropflow.graph.slices import slice_by_place
 from managers.deployment import Deployment, Place, pack, unpack
 from managers.keys import ClusterKey
 from managers.node.manager import NodeManager

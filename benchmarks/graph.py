@@ -29,13 +29,13 @@ from dropflow.graph.builder import from_columns
 from dropflow.graph.codec import dump, load, parse
 from dropflow.graph.digest import digest
 from dropflow.graph.interchange import read_pg_stream, write_pg
-from dropflow.graph.names import oids
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import slice_by_place
+from dropflow.graph.slices import slice_by_place
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
+from dropflow.graph.text_ids import oids
 from translator.options import PartitionOptions
-from translator.partition.quality import judge
+from translator.partition.quality import quality_of
 from translator.partition.registry import partition
 
 SIZES = (1_000, 10_000, 100_000)
@@ -149,7 +149,7 @@ def operations(graph: PhysicalGraph, folder: Path) -> dict[str, tuple[Callable[[
         "digest": (lambda: digest(graph), "save"),
         "partition_blocks": (lambda: partition(graph, PartitionOptions(algorithm="blocks", parts=PARTS)), "partition"),
         "partition_metis": (lambda: partition(replace(graph), PartitionOptions(parts=PARTS)), "partition"),
-        "judge": (lambda: judge(cut), ""),
+        "judge": (lambda: quality_of(cut), ""),
         "slice": (lambda: slice_by_place(cut), "slice"),
         "save": (lambda: path.write_bytes(b"".join(dump(graph))), "save"),
         "load": (lambda: load(path), "load"),
@@ -191,7 +191,7 @@ def measure(size: int, repeat: int, folder: Path) -> dict[str, Any]:
     sizes = {name: (folder / f"graph.{name}").stat().st_size / graph.drops for name in ("dfg", "json")}
     cuts = {}
     for algorithm in ("blocks", "metis"):
-        quality = judge(partition(graph, PartitionOptions(algorithm=algorithm, parts=PARTS)))
+        quality = quality_of(partition(graph, PartitionOptions(algorithm=algorithm, parts=PARTS)))
         cuts[algorithm] = {"cut_edges": quality.cut_edges, "imbalance_percent": round(quality.imbalance, 2)}
     return {
         "drops": graph.drops,

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from dropflow.apps.registry import check
-from dropflow.apps.runners import RUNNERS, make_runner
-from dropflow.apps.streams import streaming_links
+from dropflow.apps.runner_factory import RUNNERS, make_runner
+from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock, SystemClock
-from dropflow.data.faults import refused
 from dropflow.data.repository import LocalRepository
+from dropflow.data.storage_errors import storage_error
 from dropflow.engine.journal import Journal, JournalHeader
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
@@ -101,7 +101,7 @@ def run(
         (directory / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary(result)), indent=2))
     except OSError as error:
         # The results are kept, and the caller has the same facts: a failure would have them computed again.
-        note = f"{refused('write', directory / 'summary.json', error)}"
+        note = f"{storage_error('write', directory / 'summary.json', error)}"
         return msgspec.structs.replace(result, notes=(*result.notes, note))
     return result
 

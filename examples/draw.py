@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from palettes.schema import Document, Field, Link, ModelData, Node, category_type, encode, stable_id
+from palettes.schema import EagleEdge, EagleField, EagleFile, EagleNode, ModelData, category_type, encode, stable_id
 
 HERE = Path(__file__).parent
 SOURCE = (HERE / "functions.py").read_text(encoding="utf-8")
@@ -27,7 +27,7 @@ class Drawing:
         self.name = name
         self.description = description
         self.nodes: dict[str, dict[str, Any]] = {}
-        self.links: list[Link] = []
+        self.links: list[EagleEdge] = []
 
     def data(self, name: str, x: int, y: int, *, inside: str = "", category: str = "Memory", **values: Any) -> None:
         """A data drop: ``Memory``, or a ``File`` with a `filepath`."""
@@ -85,16 +85,16 @@ class Drawing:
         out = self._port(source, ports[0] or ("io" if self._is_data(source) else "output"), "OutputPort", encoding)
         into = self._port(target, ports[1] or ("io" if self._is_data(target) else "input"), "InputPort", encoding)
         self.links.append(
-            Link(source=self._id(source), source_port=out, target=self._id(target), target_port=into, **flags)
+            EagleEdge(source=self._id(source), source_port=out, target=self._id(target), target_port=into, **flags)
         )
 
-    def document(self) -> Document:
+    def document(self) -> EagleFile:
         """The file, as EAGLE would write it."""
         nodes = tuple(
-            Node(**{key: tuple(value) if isinstance(value, list) else value for key, value in node.items()})
+            EagleNode(**{key: tuple(value) if isinstance(value, list) else value for key, value in node.items()})
             for node in self.nodes.values()
         )
-        return Document(
+        return EagleFile(
             model_data=ModelData(
                 file_path=f"{self.name}.graph",
                 file_type="Graph",
@@ -114,7 +114,7 @@ class Drawing:
     def _is_data(self, name: str) -> bool:
         return self.nodes[name]["category"] in DATA_CLASSES
 
-    def _add(self, name: str, category: str, place: tuple[int, int], inside: str, fields: list[Field]) -> None:
+    def _add(self, name: str, category: str, place: tuple[int, int], inside: str, fields: list[EagleField]) -> None:
         self.nodes[name] = {
             "category": category,
             "category_type": category_type(category),
@@ -128,7 +128,7 @@ class Drawing:
         if inside:
             self.nodes[name]["parent_id"] = self._id(inside)
 
-    def _app_fields(self, owner: str, dropclass: str, values: dict[str, Any]) -> list[Field]:
+    def _app_fields(self, owner: str, dropclass: str, values: dict[str, Any]) -> list[EagleField]:
         kinds = dict.fromkeys(("func_name", "func_code", "command"), "ComponentParameter")
         return [
             self._field(owner, "dropclass", dropclass),
@@ -140,9 +140,9 @@ class Drawing:
             ),
         ]
 
-    def _field(self, owner: str, name: str, value: Any, *, parameter_type: str = "ComponentParameter") -> Field:
+    def _field(self, owner: str, name: str, value: Any, *, parameter_type: str = "ComponentParameter") -> EagleField:
         types = {bool: "Boolean", int: "Integer", float: "Float"}
-        return Field(
+        return EagleField(
             name=name,
             value=value,
             default_value=value,
@@ -158,9 +158,9 @@ class Drawing:
             if field.name == name:
                 both = field.usage not in ("NoPort", usage)
                 changed = {"usage": "InputOutput" if both else usage, "encoding": encoding}
-                fields[place] = Field(**{key: getattr(field, key) for key in field.__struct_fields__} | changed)
+                fields[place] = EagleField(**{key: getattr(field, key) for key in field.__struct_fields__} | changed)
                 return str(field.id)
-        made = Field(
+        made = EagleField(
             name=name,
             type="Object",
             encoding=encoding,

@@ -11,7 +11,7 @@ other `DropflowError` as their docstrings say.
 from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import Slice
+from dropflow.graph.slices import Slice
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.list_records import FailureList, ResultList
 from dropflow.rest.schema import (

@@ -5,7 +5,7 @@ r"""A placed graph on its way to its nodes: a slice for each, packed so that who
     magic      8 bytes
     length     4 bytes   of the header, little-endian
     header     msgpack   session, epoch, places, options, and the size of each slice
-    slices               one after the other, each a .dfg container (`dropflow.graph.slicing`)
+    slices               one after the other, each a .dfg container (`dropflow.graph.slices`)
 
 An island cuts a deployment by its children (`subset`) and forwards the bytes.
 """

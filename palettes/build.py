@@ -9,14 +9,14 @@ from typing import Any
 
 from dropflow import __version__
 from dropflow.apps.registry import app_components
-from dropflow.data.definitions import IO
-from dropflow.data.definitions import common as data_parameters
+from dropflow.data.data_parameters import IO
+from dropflow.data.data_parameters import common as data_parameters
 from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.engine.time_limit import TIMEOUT
 from dropflow.graph.templates import Kind
-from palettes.schema import Document, Field, ModelData, Node, category_type, encode, stable_id
-from palettes.templates import CONSTRUCTS, EMPTY, TEMPLATES, ConstructEntry
+from palettes.construct_entries import CONSTRUCTS, EMPTY, TEMPLATES, ConstructEntry
+from palettes.schema import EagleField, EagleFile, EagleNode, ModelData, category_type, encode, stable_id
 
 __all__ = ["built_files", "component_page", "components"]
 
@@ -101,7 +101,7 @@ def built_files() -> dict[str, bytes]:
     }
 
 
-def _palette(name: str, description: str, nodes: list[Node]) -> bytes:
+def _palette(name: str, description: str, nodes: list[EagleNode]) -> bytes:
     about = ModelData(
         file_path=f"{name}.palette",
         file_type="Palette",
@@ -109,11 +109,11 @@ def _palette(name: str, description: str, nodes: list[Node]) -> bytes:
         generator_version=__version__,
         nodes=len(nodes),
     )
-    return encode(Document(model_data=about, node_data_array=tuple(nodes)))
+    return encode(EagleFile(model_data=about, node_data_array=tuple(nodes)))
 
 
-def _node(component: Component) -> Node:
-    return Node(
+def _node(component: Component) -> EagleNode:
+    return EagleNode(
         category=component.category,
         category_type=category_type(component.category),
         id=stable_id(component.dropclass),
@@ -123,12 +123,12 @@ def _node(component: Component) -> Node:
     )
 
 
-def _construct_with(component: Component) -> Node:
+def _construct_with(component: Component) -> EagleNode:
     """A construct that has `component` as its input application."""
     entry = next(entry for entry in CONSTRUCTS if entry.category == component.construct)
     name = f"{entry.category}/{component.name}"
     parameters = {parameter.name: parameter for parameter in entry.parameters}
-    return Node(
+    return EagleNode(
         category=entry.category,
         category_type="Construct",
         is_group=True,
@@ -144,7 +144,7 @@ def _construct_with(component: Component) -> Node:
     )
 
 
-def _construct(entry: ConstructEntry) -> Node:
+def _construct(entry: ConstructEntry) -> EagleNode:
     owner = f"template/{entry.category}"
     kind = category_type(entry.category)
     parameters = list(entry.parameters)
@@ -152,7 +152,7 @@ def _construct(entry: ConstructEntry) -> Node:
         parameters += COMMON_APP
     elif kind == "Data":
         parameters += data_parameters(persists=True)
-    return Node(
+    return EagleNode(
         category=entry.category,
         category_type=kind,
         is_group=kind == "Construct",
@@ -166,7 +166,7 @@ def _construct(entry: ConstructEntry) -> Node:
     )
 
 
-def _fields(component: Component, *, owner: str = "") -> Iterator[Field]:
+def _fields(component: Component, *, owner: str = "") -> Iterator[EagleField]:
     """Class, parameters and ports of a component; its own parameters win over the common ones."""
     whose = owner or component.dropclass
     own = {parameter.name for parameter in component.parameters}
@@ -185,9 +185,9 @@ def _fields(component: Component, *, owner: str = "") -> Iterator[Field]:
         yield _port(whose, port, taken.get(port.name))
 
 
-def _field(owner: str, parameter: Parameter) -> Field:
+def _field(owner: str, parameter: Parameter) -> EagleField:
     default = _plain(parameter.default)
-    return Field(
+    return EagleField(
         name=parameter.name,
         value=default,
         default_value=default,
@@ -200,9 +200,9 @@ def _field(owner: str, parameter: Parameter) -> Field:
     )
 
 
-def _port(owner: str, port: Port, parameter: Parameter | None) -> Field:
+def _port(owner: str, port: Port, parameter: Parameter | None) -> EagleField:
     default = "" if parameter is None else _plain(parameter.default)
-    return Field(
+    return EagleField(
         name=port.name,
         value=default,
         default_value=default,

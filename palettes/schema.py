@@ -9,7 +9,17 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-__all__ = ["CATEGORY_TYPES", "Document", "Field", "Link", "ModelData", "Node", "category_type", "encode", "stable_id"]
+__all__ = [
+    "CATEGORY_TYPES",
+    "EagleEdge",
+    "EagleField",
+    "EagleFile",
+    "EagleNode",
+    "ModelData",
+    "category_type",
+    "encode",
+    "stable_id",
+]
 
 _NAMESPACE = UUID("6f1d7f0e-5a0b-5c6b-9d0e-d20bf1000001")
 
@@ -34,7 +44,7 @@ def stable_id(*parts: str) -> str:
     return str(uuid5(_NAMESPACE, "\x1f".join(parts)))
 
 
-class Field(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class EagleField(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A parameter of a node, and a port if `usage` says so. The attributes are EAGLE's."""
 
     name: str
@@ -52,7 +62,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     usage: str = "NoPort"
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
+class EagleNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
     """A node of a graph or palette, with the applications embedded in it when it is a construct."""
 
     category: str
@@ -71,9 +81,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     palette_download_url: str = ""
     data_hash: str = ""
     parent_id: str | msgspec.UnsetType = msgspec.UNSET
-    fields: tuple[Field, ...] = ()
-    input_app_fields: tuple[Field, ...] = ()
-    output_app_fields: tuple[Field, ...] = ()
+    fields: tuple[EagleField, ...] = ()
+    input_app_fields: tuple[EagleField, ...] = ()
+    output_app_fields: tuple[EagleField, ...] = ()
     input_application_name: str = ""
     input_application_type: str = "None"
     input_application_id: str | None = None
@@ -86,7 +96,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     output_application_comment: str = ""
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", "source_port": "fromPort"}):
+class EagleEdge(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", "source_port": "fromPort"}):
     """An edge. Ends are ids of nodes (of the construct, for its embedded application) and of their fields."""
 
     comment: str = ""
@@ -123,16 +133,16 @@ class ModelData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: int = msgspec.field(name="numLGNodes", default=0)
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class EagleFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A whole file, graph or palette."""
 
     model_data: ModelData
     active_graph_config_id: str | msgspec.UnsetType | None = msgspec.UNSET
     graph_configurations: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-    node_data_array: tuple[Node, ...] = ()
-    link_data_array: tuple[Link, ...] = ()
+    node_data_array: tuple[EagleNode, ...] = ()
+    link_data_array: tuple[EagleEdge, ...] = ()
 
 
-def encode(document: Document) -> bytes:
+def encode(document: EagleFile) -> bytes:
     """The file's bytes: JSON, indented so that a change can be reviewed, with a line break at the end."""
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"

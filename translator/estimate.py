@@ -3,7 +3,7 @@
 import msgspec
 
 from dropflow.graph.templates import Kind
-from translator.unroll import Plan
+from translator.unroll import UnrollPlan
 
 __all__ = ["Estimate", "NodeEstimate", "estimate"]
 
@@ -47,7 +47,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(self.nodes, key=lambda node: -node.drops))
 
 
-def estimate(plan: Plan) -> Estimate:
+def estimate(plan: UnrollPlan) -> Estimate:
     """The size of the physical graph that a plan describes.
 
     Exact, not approximate: unrolling gives as many drops and edges. Whether that is allowed is a problem of the plan

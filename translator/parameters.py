@@ -12,10 +12,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from dropflow.engine.parameters import Unusable, convert_field, is_empty
-from translator.addresses import Address, addresses_of, resolve_setting, split_settings
+from translator.global_variables import find_variables, substitute, unresolved
 from translator.logical import Configuration, Field, LogicalGraph, LogicalNode, NodeKind
-from translator.placeholders import find_variables, substitute, unresolved
 from translator.problems import Problem, Severity, problem
+from translator.settings import Address, addresses_of, resolve_setting, split_settings
 
 __all__ = ["fill"]
 

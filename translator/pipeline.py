@@ -1,7 +1,7 @@
-"""The whole walk: a file becomes a physical graph, or a list of everything that is wrong with it.
+"""Translation of a file into a physical graph, with all its problems.
 
-``bytes -> read_logical -> fill -> validate -> plan -> judge -> unroll -> partition -> place``; physical graphs, as JSON
-lists or ``.dfg`` containers, enter before `judge`.
+``bytes -> read_logical -> fill -> validate -> plan -> check_components -> unroll -> partition -> place``.
+A physical graph (a JSON list or a ``.dfg`` container) skips all stages before `check_components`, and `unroll`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,22 +13,21 @@ from typing import Any
 from dropflow.errors import BadGraphError
 from dropflow.graph import codec
 from dropflow.graph.interchange import read_pg_stream
-from dropflow.graph.names import oids
 from dropflow.graph.order import find_cycle
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oids
 from dropflow.problems import Problem, refuse_errors
-from translator.components import judge
+from translator.component_check import check_components
 from translator.formats import Family, read_file, read_logical
 from translator.logical import LogicalGraph
 from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.parameters import fill
-from translator.partition.registry import partition as cut
+from translator.partition.registry import partition
 from translator.placement import place
 from translator.problems import problem
 from translator.rehearsal import REHEARSED, rehearsed
 from translator.same_files import same_files
-from translator.unroll import Plan, plan
-from translator.unroll import unroll as carry_out
+from translator.unroll import UnrollPlan, plan, unroll
 from translator.validate import validate
 
 __all__ = ["Checked", "Translation", "check", "examine", "finish", "translate"]
@@ -40,18 +39,18 @@ _LONGEST = 8
 
 @dataclass(frozen=True)
 class Translation:
-    """What became of a file.
+    """The result of `translate`.
 
     Attributes
     ----------
     graph : PhysicalGraph
-        The graph, unrolled, and partitioned and placed where that was asked for.
+        The unrolled graph; partitioned and placed if the options ask for it.
     logical : LogicalGraph or None
-        The graph it was unrolled from, with its values filled in; None where the file held a physical graph.
+        The logical graph with its values filled in; None if the file is a physical graph.
     problems : tuple of Problem
         Warnings and notes.
     family : str
-        What the file is (`translator.formats.Family`).
+        Family of the file (`translator.formats.Family`).
     """
 
     graph: PhysicalGraph
@@ -62,12 +61,26 @@ class Translation:
 
 @dataclass(frozen=True)
 class Checked:
-    """What can be said about a file without unrolling it: one of `plan` and `graph` is there, unless it is unusable."""
+    """The result of `examine`.
+
+    Attributes
+    ----------
+    family : str
+        Family of the file (`translator.formats.Family`).
+    problems : tuple of Problem
+        All findings of all stages.
+    logical : LogicalGraph or None
+        The logical graph with its values filled in; None if the file is a physical graph or cannot be used.
+    plan : UnrollPlan or None
+        The plan of a logical graph.
+    graph : PhysicalGraph or None
+        The graph of a file that is a physical graph.
+    """
 
     family: str
     problems: tuple[Problem, ...]
     logical: LogicalGraph | None = None
-    plan: Plan | None = None
+    plan: UnrollPlan | None = None
     graph: PhysicalGraph | None = None
 
 
@@ -75,32 +88,32 @@ def translate(
     source: Path | bytes,
     *,
     name: str | None = None,
-    read: ReadOptions | None = None,
-    unroll: UnrollOptions | None = None,
-    partition: PartitionOptions | None = None,
+    read_options: ReadOptions | None = None,
+    unroll_options: UnrollOptions | None = None,
+    partition_options: PartitionOptions | None = None,
     nodes: Sequence[str] = (),
     configuration: str | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
-    components: ComponentOptions | None = None,
+    component_options: ComponentOptions | None = None,
 ) -> Translation:
-    """Translate a logical graph, or take a physical graph as it is.
+    """Translate a logical graph; a physical graph is taken as it is.
 
     Parameters
     ----------
     source : Path or bytes
         A file, or its contents: a logical graph of any family, a list of drops, or a ``.dfg`` container.
     name : str, optional
-        Name of the graph; by default that of the file without its ending.
-    read, unroll : options, optional
-        Of these stages.
-    partition : PartitionOptions, optional
-        The graph is partitioned only where they are given.
+        Name of the graph; by default the name of the file without its suffix.
+    read_options, unroll_options : ReadOptions, UnrollOptions, optional
+        Options of these stages.
+    partition_options : PartitionOptions, optional
+        How to partition the graph. Without it the graph is not partitioned.
     nodes : sequence of str
-        Names of the nodes its parts are placed on; without them it is not placed.
+        Names of the nodes to place the parts on. Without it the graph is not placed.
     configuration, settings
         See `translator.parameters.fill`.
-    components : ComponentOptions, optional
-        The components are judged only where they are given: a graph may be translated that dropflow cannot run.
+    component_options : ComponentOptions, optional
+        How to check the components. Without it they are not checked: a graph can be translated here and run elsewhere.
 
     Raises
     ------
@@ -112,17 +125,19 @@ def translate(
     found = examine(
         source,
         name=name,
-        read=read,
-        unroll=unroll,
+        read_options=read_options,
+        unroll_options=unroll_options,
         configuration=configuration,
         settings=settings,
-        components=components,
+        component_options=component_options,
     )
-    return finish(found, partition=partition, nodes=nodes)
+    return finish(found, partition_options=partition_options, nodes=nodes)
 
 
-def finish(found: Checked, *, partition: PartitionOptions | None = None, nodes: Sequence[str] = ()) -> Translation:
-    """The second half of `translate`, for those who want to see the findings first.
+def finish(
+    found: Checked, *, partition_options: PartitionOptions | None = None, nodes: Sequence[str] = ()
+) -> Translation:
+    """Unroll, partition and place what `examine` returned: the second half of `translate`.
 
     Raises
     ------
@@ -130,11 +145,11 @@ def finish(found: Checked, *, partition: PartitionOptions | None = None, nodes: 
         The graph cannot be translated.
     """
     refuse_errors(found.problems)
-    graph = found.graph if found.plan is None else carry_out(found.plan)
+    graph = found.graph if found.plan is None else unroll(found.plan)
     if graph is None:
         raise BadGraphError("there is no graph in this file", problems=found.problems)
-    if partition is not None:
-        graph = cut(graph, partition)
+    if partition_options is not None:
+        graph = partition(graph, partition_options)
     if nodes:
         graph = place(graph, nodes)
     return Translation(graph=graph, logical=found.logical, problems=found.problems, family=found.family)
@@ -144,13 +159,20 @@ def check(
     source: Path | bytes,
     *,
     name: str | None = None,
-    read: ReadOptions | None = None,
-    unroll: UnrollOptions | None = None,
+    read_options: ReadOptions | None = None,
+    unroll_options: UnrollOptions | None = None,
     configuration: str | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
 ) -> tuple[str, tuple[Problem, ...]]:
     """The family of a file and everything that is wrong with it; see `examine`."""
-    found = examine(source, name=name, read=read, unroll=unroll, configuration=configuration, settings=settings)
+    found = examine(
+        source,
+        name=name,
+        read_options=read_options,
+        unroll_options=unroll_options,
+        configuration=configuration,
+        settings=settings,
+    )
     return found.family, found.problems
 
 
@@ -158,13 +180,13 @@ def examine(
     source: Path | bytes,
     *,
     name: str | None = None,
-    read: ReadOptions | None = None,
-    unroll: UnrollOptions | None = None,
+    read_options: ReadOptions | None = None,
+    unroll_options: UnrollOptions | None = None,
     configuration: str | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
-    components: ComponentOptions | None = None,
+    component_options: ComponentOptions | None = None,
 ) -> Checked:
-    """Everything short of unrolling: all problems of all stages, and the plan.
+    """Run all stages before unrolling. Returns the problems of all stages, and the plan.
 
     The parameters are those of `translate`.
 
@@ -177,21 +199,23 @@ def examine(
     head = _head(source).removeprefix(_BOM).lstrip()
     if codec.is_dfg(head):
         graph = codec.load(source) if isinstance(source, Path) else codec.parse(source, where=name)
-        return _unrolled(Family.DFG, graph, (), unroll, components)
+        return _unrolled(Family.DFG, graph, (), unroll_options, component_options)
     if head.startswith(b"["):
-        return _physical(source, name, read or ReadOptions(), unroll, components)
-    reading = read_logical(read_file(source, read) if isinstance(source, Path) else source, name=name, options=read)
+        return _physical(source, name, read_options or ReadOptions(), unroll_options, component_options)
+    reading = read_logical(
+        read_file(source, read_options) if isinstance(source, Path) else source, name=name, options=read_options
+    )
     if reading.graph is None:
         return Checked(reading.family.value, reading.problems)
     logical, filled = fill(reading.graph, configuration=configuration, settings=settings)
-    planned = plan(logical, unroll)
+    planned = plan(logical, unroll_options)
     notes: tuple[Problem, ...] = ()
-    if unroll is not None and unroll.rehearsal:
+    if unroll_options is not None and unroll_options.rehearsal:
         planned, notes = replace(planned, templates=rehearsed(planned.templates)), (REHEARSED,)
     places = {node.key or node.id: node.pointer for node in logical.nodes}
     shared = same_files(planned.templates, planned.links, places)
     problems = _once([*notes, *reading.problems, *filled, *validate(logical), *planned.problems, *shared])
-    problems = tuple(judge(planned.templates, planned.links, components).once(problems, logical))
+    problems = tuple(check_components(planned.templates, planned.links, component_options).once(problems, logical))
     return Checked(reading.family.value, problems, logical, planned)
 
 
@@ -199,8 +223,8 @@ def _physical(
     source: Path | bytes,
     name: str,
     options: ReadOptions,
-    unroll: UnrollOptions | None,
-    components: ComponentOptions | None,
+    unroll_options: UnrollOptions | None,
+    component_options: ComponentOptions | None,
 ) -> Checked:
     findings: list[Problem] = []
     try:
@@ -208,27 +232,33 @@ def _physical(
             graph = read_pg_stream(stream, name=name, findings=findings, max_depth=options.max_depth)
     except BadGraphError as error:
         return Checked(Family.PHYSICAL.value, tuple(found for found in error.problems if isinstance(found, Problem)))
-    return _unrolled(Family.PHYSICAL, graph, findings, unroll, components)
+    return _unrolled(Family.PHYSICAL, graph, findings, unroll_options, component_options)
 
 
 def _unrolled(
     family: Family,
     graph: PhysicalGraph,
     findings: Iterable[Problem],
-    unroll: UnrollOptions | None,
-    components: ComponentOptions | None,
+    unroll_options: UnrollOptions | None,
+    component_options: ComponentOptions | None,
 ) -> Checked:
-    """What can be said about a graph that came unrolled."""
+    """Check a graph that was read as a physical graph."""
     notes: tuple[Problem, ...] = ()
-    if unroll is not None and unroll.rehearsal:
+    if unroll_options is not None and unroll_options.rehearsal:
         graph, notes = replace(graph, templates=rehearsed(graph.templates)), (REHEARSED,)
     shared = same_files(graph.templates, graph.links)
-    problems = (*notes, *findings, *_cyclic(graph), *shared, *judge(graph.templates, graph.links, components).problems)
+    problems = (
+        *notes,
+        *findings,
+        *_cyclic(graph),
+        *shared,
+        *check_components(graph.templates, graph.links, component_options).problems,
+    )
     return Checked(family.value, problems, graph=graph)
 
 
 def _head(source: Path | bytes) -> bytes:
-    """The first bytes; none of what is no regular file, because a pipe could not be read twice."""
+    """Return the first bytes of a regular file; nothing for anything else, since a pipe cannot be read twice."""
     if isinstance(source, bytes):
         return source[:_HEAD]
     try:
@@ -237,11 +267,11 @@ def _head(source: Path | bytes) -> bytes:
         with source.open("rb") as file:
             return file.read(_HEAD)
     except (OSError, ValueError):
-        return b""  # `read_file` meets the same obstacle, and says what it is.
+        return b""  # `read_file` meets the same error and reports it
 
 
 def _cyclic(graph: PhysicalGraph) -> tuple[Problem, ...]:
-    """LG050 for a physical graph: nothing on a cycle, or behind it, would ever run."""
+    """Return LG050 if the graph has a cycle: no drop on it, or after it, would ever run."""
     cycle = find_cycle(graph)
     if not cycle:
         return ()
@@ -251,7 +281,7 @@ def _cyclic(graph: PhysicalGraph) -> tuple[Problem, ...]:
 
 
 def _once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Findings that two stages made of one thing, once: the first that was made."""
+    """Return the findings without duplicates: of two stages that report the same thing, the first counts."""
     found: dict[tuple[str, str, str], Problem] = {}
     for finding in problems:
         found.setdefault((finding.code, finding.where, finding.text if finding.code in _SEVERAL else ""), finding)
@@ -259,4 +289,4 @@ def _once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 
 _SEVERAL = frozenset({"LG010", "LG032", "LG041", "LG080", "LG083", "LG094", "LG120"})
-"""Codes that one place of a file may rightly have more than once, with different texts."""
+"""Codes that one place of a file may have several times, with different texts."""

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from dropflow.graph.templates import Kind, Template
 from translator.problems import Problem, problem
-from translator.unroll.templates import MEMORY, SLEEP
+from translator.unroll.node_template import MEMORY, SLEEP
 
 __all__ = ["REHEARSED", "rehearsed"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from dropflow.apps.feeding import Feeder
+from dropflow.apps.stdin_feeder import StdinFeeder
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import AppError, CancelledRunError
 
@@ -157,7 +157,7 @@ class Command:
         if self._source is None or process.stdin is None:
             yield
             return
-        feeder = Feeder(self._source, process.stdin)
+        feeder = StdinFeeder(self._source, process.stdin)
         try:
             yield
         finally:

@@ -50,7 +50,17 @@ from dropflow.exception_text import summary_of, text_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DEFAULT", "ENCODINGS", "Source", "canonical", "decode", "decode_all", "encode", "is_text", "separator"]
+__all__ = [
+    "DEFAULT",
+    "ENCODINGS",
+    "EncodedSource",
+    "canonical",
+    "decode",
+    "decode_all",
+    "encode",
+    "is_text",
+    "separator",
+]
 
 DEFAULT = "dill"
 """Encoding of a port that names none."""
@@ -68,7 +78,7 @@ _JSON = json.JSONDecoder()
 _ALIASES: Mapping[str, str] = {"utf8": "utf-8", "text": "utf-8", "numpy": "npy", "bytes": "binary", "url": "dataurl"}
 
 
-class Source(Protocol):
+class EncodedSource(Protocol):
     """A content to decode, as an input of an attempt offers it."""
 
     port: str
@@ -173,14 +183,14 @@ def separator(encoding: str) -> bytes:
     return b"\n" if encoding in _LINES else b""
 
 
-def decode(encoding: str | None, source: Source) -> Any:
+def decode(encoding: str | None, source: EncodedSource) -> Any:
     """The value that the content of `source` stands for; a list of values where it holds several.
 
     Parameters
     ----------
     encoding : str or None
         See the table; None is `DEFAULT`.
-    source : Source
+    source : EncodedSource
         An input of an attempt.
 
     Raises
@@ -202,7 +212,7 @@ def decode(encoding: str | None, source: Source) -> Any:
     return values[0] if values else None
 
 
-def decode_all(encoding: str | None, source: Source) -> list[Any]:
+def decode_all(encoding: str | None, source: EncodedSource) -> list[Any]:
     """Every value in the content of `source`, in order: none where it is empty and the encoding takes that for nothing.
 
     Raises
@@ -242,14 +252,14 @@ def _is_plain_array(value: Any) -> bool:
     return kind.__name__ == "ndarray" and kind.__module__ == "numpy" and not value.dtype.hasobject
 
 
-def _unpickled(source: Source) -> list[Any]:
+def _unpickled(source: EncodedSource) -> list[Any]:
     """The values behind a port with ``pickle``: pickles and npy arrays, or the text of a text drop."""
     if source.is_text:
         return [_text(source)]
     return _sequence(source)
 
 
-def _sequence(source: Source) -> list[Any]:
+def _sequence(source: EncodedSource) -> list[Any]:
     """The pickles and npy arrays that follow each other in a content."""
     content = source.view()
     # Buffered, for its position after a value, and over the content itself: large arrays are copied once.
@@ -269,7 +279,7 @@ def _sequence(source: Source) -> list[Any]:
     return values
 
 
-def _next_pickle(stream: BinaryIO, source: Source) -> Any:
+def _next_pickle(stream: BinaryIO, source: EncodedSource) -> Any:
     try:
         return pickle.Unpickler(stream).load()  # noqa: S301 - the port asks for it: graphs are code
     except ModuleNotFoundError as problem:
@@ -333,7 +343,7 @@ def _npy(value: Any) -> bytes:
     return stream.getvalue()
 
 
-def _arrays(source: Source) -> list[Any]:
+def _arrays(source: EncodedSource) -> list[Any]:
     import numpy as np  # noqa: PLC0415 - see _npy
 
     if _is_pickle_in_memory(source):
@@ -355,7 +365,7 @@ def _json(value: Any) -> bytes:
     return text.encode()
 
 
-def _unjson(source: Source) -> list[Any]:
+def _unjson(source: EncodedSource) -> list[Any]:
     if _is_pickle_in_memory(source):
         return _sequence(source)
     text = _text(source)
@@ -391,7 +401,7 @@ def _literal(value: Any) -> bytes:
     return text.encode()
 
 
-def _unliteral(source: Source) -> list[Any]:
+def _unliteral(source: EncodedSource) -> list[Any]:
     if _is_pickle_in_memory(source):
         return _sequence(source)
     text = _text(source).strip()
@@ -424,7 +434,7 @@ def _encoded(text: str) -> bytes:
         raise _CannotHoldError("it holds half a character, which no file can") from problem
 
 
-def _text(source: Source) -> str:
+def _text(source: EncodedSource) -> str:
     try:
         return source.read().decode()
     except UnicodeDecodeError as problem:
@@ -444,7 +454,7 @@ def _bytes(value: Any) -> bytes:
     return bytes(value)
 
 
-def _unbase64(source: Source) -> bytes:
+def _unbase64(source: EncodedSource) -> bytes:
     lines = source.read().split()
     try:
         return base64.b64decode(b"".join(lines), validate=True)
@@ -463,7 +473,7 @@ def _path(value: Any) -> bytes:
     return _encoded(text)
 
 
-def _where(source: Source) -> str:
+def _where(source: EncodedSource) -> str:
     """Text in memory names the path, as in DALiuGE; any other content is put where a program finds it."""
     return _named(source) or str(source.path)
 
@@ -474,12 +484,12 @@ def _url(value: Any) -> bytes:
     return _encoded(value)
 
 
-def _whence(source: Source) -> str:
+def _whence(source: EncodedSource) -> str:
     named = _named(source)
     return named if _URL.fullmatch(named) else source.url
 
 
-def _named(source: Source) -> str:
+def _named(source: EncodedSource) -> str:
     """The one line of text that a memory drop holds; empty when it holds something else."""
     if not source.in_memory or not 0 < source.size <= _LONGEST_NAME:
         return ""
@@ -502,11 +512,11 @@ def _looks_pickled(head: bytes) -> bool:
     return len(head) > 1 and head[:1] == _PICKLE_START and head[1] in _PICKLE_PROTOCOLS
 
 
-def _is_pickle_in_memory(source: Source) -> bool:
+def _is_pickle_in_memory(source: EncodedSource) -> bool:
     return source.in_memory and not source.is_text and source.size > 1 and _looks_pickled(bytes(source.view()[:2]))
 
 
-def _begin(source: Source) -> str:
+def _begin(source: EncodedSource) -> str:
     head = bytes(source.view()[:_SHOWN])
     return f"it begins with {head!r}" if head else "it is empty"
 
@@ -528,7 +538,7 @@ _ENCODERS: Mapping[str, Callable[[Any], bytes]] = {
     "path": _path,
     "dataurl": _url,
 }
-_SEVERAL: Mapping[str, Callable[[Source], list[Any]]] = {
+_SEVERAL: Mapping[str, Callable[[EncodedSource], list[Any]]] = {
     "pickle": _unpickled,
     "dill": _unpickled,
     "npy": _arrays,
@@ -537,7 +547,7 @@ _SEVERAL: Mapping[str, Callable[[Source], list[Any]]] = {
 }
 """Encodings of which a content may hold several values."""
 
-_SINGLE: Mapping[str, Callable[[Source], Any]] = {
+_SINGLE: Mapping[str, Callable[[EncodedSource], Any]] = {
     "utf-8": _text,
     "raw": lambda source: source.read(),
     "binary": lambda source: source.read(),

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from dropflow.apps.api import App
-from dropflow.apps.context import Attempt
+from dropflow.apps.app_failure import failure_of
+from dropflow.apps.attempt_context import AttemptContext
 from dropflow.apps.deadline import Deadline
-from dropflow.apps.failures import failure_of
-from dropflow.apps.logs import Router
-from dropflow.apps.plans import Plans
+from dropflow.apps.log_router import LogRouter
+from dropflow.apps.template_cache import TemplateCache
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
@@ -30,7 +30,7 @@ from dropflow.graph.templates import Kind
 __all__ = ["LocalExecutor", "build"]
 
 _TAIL = 2000
-_ROUTER = Router()  # the standard streams belong to the process, so what stands in for them does too
+_ROUTER = LogRouter()  # the standard streams belong to the process, so what stands in for them does too
 
 
 def build(spec: ExecutorSpec) -> "LocalExecutor":
@@ -58,9 +58,9 @@ class LocalExecutor:
         self._process = os.getpid()
         self._clock = clock or SystemClock()
         self._workspace = Workspace(spec.directory, spec.session, spec.durable)
-        self._plans = Plans(spec.templates, spec.links)
+        self._plans = TemplateCache(spec.templates, spec.links)
         self._apps: dict[int, App] = {}
-        self._running: dict[tuple[int, int], Attempt] = {}
+        self._running: dict[tuple[int, int], AttemptContext] = {}
         self._logs = f"{spec.directory}/logs"
         self._aborted: set[tuple[int, int]] = set()
         self._open = True
@@ -144,7 +144,7 @@ class LocalExecutor:
 
     def _run(self, task: Task, log: DropLog, started: float) -> AttemptResult:
         plans, key = self._plans, (task.drop, task.attempt)
-        attempt = Attempt(
+        attempt = AttemptContext(
             task, plans.app(task.template), plans, self._workspace, self._clock, log, self.on_stream_opened
         )
         self._running[key] = attempt

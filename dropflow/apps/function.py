@@ -1,10 +1,11 @@
 """Python functions as applications.
 
-What function is meant: `dropflow.apps.resolve`; where its arguments come from: `dropflow.apps.binding`. The return
-value goes, whole, to every output (as in DALiuGE: a tuple is not distributed), each with the encoding of its port. The
-one exception is a dictionary with exactly the names of the node's output ports, two or more, as keys: then each port
-gets its own entry. An output port with ``path`` encoding that the function has an argument for is a path that the
-function writes to itself. Outputs of type ``Event`` complete empty.
+`dropflow.apps.resolve` finds the function, `dropflow.apps.function_arguments` its arguments. The return value goes,
+whole, to every output (as in DALiuGE: a tuple is not distributed), each with the encoding of its port. The one
+exception is a dictionary whose keys are exactly the names of the node's output ports, two or more: then each port
+gets its own entry.
+If the function has an argument named after an output port with ``path`` encoding, the argument is a path, and the
+function writes the content there itself. Outputs of type ``Event`` complete empty.
 """
 
 import shutil
@@ -14,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dropflow.apps.api import App, Context, OutputData
-from dropflow.apps.binding import Bound, Signature, bind, encoding_of, field_values, is_event, refuse_missing
 from dropflow.apps.encodings import canonical
-from dropflow.apps.lookup import signature_of
+from dropflow.apps.function_arguments import Bound, Signature, bind, encoding_of, field_values, is_event, refuse_missing
 from dropflow.apps.resolve import (
     compile_source,
     import_object,
@@ -26,6 +26,7 @@ from dropflow.apps.resolve import (
     refuse_name,
     refuse_source,
 )
+from dropflow.apps.static_lookup import signature_of
 from dropflow.engine.component import Component, Parameter
 from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Argument, Kind, Template

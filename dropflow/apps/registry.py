@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec.structs import replace
 
 from dropflow.apps.api import App
-from dropflow.apps.lookup import find_absent
+from dropflow.apps.static_lookup import find_absent
 from dropflow.data.registry import store_for
 from dropflow.engine.component import Component
 from dropflow.engine.time_limit import TIMEOUT, time_limit
@@ -55,7 +55,7 @@ APPLICATIONS: Mapping[str, str] = {
     "StreamingOutputBashApp": "dropflow.apps.shell:StreamingOutputBashApp",
     "StreamingInputOutputBashApp": "dropflow.apps.shell:StreamingInputOutputBashApp",
     "PyFuncApp": "dropflow.apps.function:PyFuncApp",
-    "PythonMemberFunction": "dropflow.apps.member:PythonMemberFunction",
+    "PythonMemberFunction": "dropflow.apps.member_function:PythonMemberFunction",
     "Branch": "dropflow.apps.builtin.branch:Branch",
     "SimpleBranch": "dropflow.apps.builtin.simple_branch:SimpleBranch",
     "NullBarrierApp": "dropflow.apps.builtin.null:NullBarrierApp",

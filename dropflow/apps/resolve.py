@@ -19,7 +19,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dropflow.apps.lookup import find_absent, names_of
+from dropflow.apps.static_lookup import find_absent, names_of
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError
 from dropflow.exception_text import summary_of
 

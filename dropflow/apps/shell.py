@@ -1,6 +1,6 @@
 """Shell commands as applications.
 
-Placeholders in the command, each replaced by its value, quoted for where it stands (`dropflow.apps.quoting`):
+Placeholders in the command, each replaced by its value, quoted for where it stands (`dropflow.apps.shell_quote`):
 
 ===========================  =====================================================================================
 placeholder                  value
@@ -34,7 +34,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from dropflow.apps.api import App, Context, InputData
-from dropflow.apps.placeholders import PIECE, Filling, appended, mentions_arguments
+from dropflow.apps.shell_placeholders import PIECE, PlaceholderFiller, appended, mentions_arguments
 from dropflow.engine.component import Component, Parameter
 from dropflow.engine.parameters import find, is_empty
 from dropflow.errors import AppError, BadParameterError
@@ -136,7 +136,7 @@ class BashShellApp(App):
         AppError
             The command ended with another status than 0, or cannot be made.
         """
-        filling = Filling(context)
+        filling = PlaceholderFiller(context)
         command = filling.fill(self.command)
         if not self._mentions_arguments:
             command = " ".join((command, *appended(self.template, filling)))

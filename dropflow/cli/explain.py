@@ -45,7 +45,7 @@ def _of_directory(directory: str, drop: str) -> "ExplainReply":
     from dropflow.engine.explain import explain as explained
     from dropflow.engine.journal import replay
     from dropflow.graph.codec import load
-    from dropflow.graph.names import find_drop
+    from dropflow.graph.text_ids import find_drop
 
     graph = load(Path(directory, "graph.dfg"))
     course = replay(graph, Path(directory, "journal.dfj"))

@@ -18,7 +18,7 @@ from dropflow.cli.manager_replies import FetchedFile, FetchReply, MissedFile
 from dropflow.cli.output import Output, OutputKind
 from dropflow.cli.suggestion import suggestion
 from dropflow.cli.transfers import Count, transfer_progress
-from dropflow.data.faults import refused
+from dropflow.data.storage_errors import storage_error
 from dropflow.errors import DropflowError, NotFoundError, ProtocolError, StorageError
 from dropflow.ids import drop_file_name, safe_name
 from dropflow.rest.client import Client
@@ -248,7 +248,7 @@ def _of_name(file: _File, error: OSError) -> DropflowError:
     """Return the error for a file that cannot have its name; what concerns all files is raised."""
     if error.errno not in _BAD_NAME:
         raise error
-    return refused("write", str(file.path), error)
+    return storage_error("write", str(file.path), error)
 
 
 def _batches(files: Sequence[_File]) -> Iterator[Sequence[_File]]:

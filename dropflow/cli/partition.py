@@ -120,13 +120,13 @@ def _answer(output: "Output", graph: "PhysicalGraph", algorithm: str, target: st
     """Write the graph where it shall go, and say how good its parts are unless it took the place of the answer."""
     from dropflow.cli.replies import PartitionReply
     from dropflow.cli.sink import write_graph
-    from translator.partition.quality import judge
+    from translator.partition.quality import quality_of
 
     if target is not None:
         write_graph(graph, target, form)
     if target == "-":
         return
-    quality = judge(graph)
+    quality = quality_of(graph)
     output.answer(
         PartitionReply(
             algorithm=algorithm,

@@ -36,10 +36,10 @@ def examine_source(
     return examine(
         given,
         name=name,
-        unroll=UnrollOptions(prefix=prefix),
+        unroll_options=UnrollOptions(prefix=prefix),
         configuration=configuration,
         settings=settings,
-        components=components or ComponentOptions(),
+        component_options=components or ComponentOptions(),
     )
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from dropflow.data.content import measure
-from dropflow.data.definitions import IO, common
-from dropflow.data.faults import storage
+from dropflow.data.data_parameters import IO, common
 from dropflow.data.file import found
-from dropflow.data.naming import check_name, final_path, shared_name
-from dropflow.data.parts import remove_part, temporary_path
-from dropflow.data.special import refuse_made
-from dropflow.data.store import Part, Slot
+from dropflow.data.file_paths import check_name, final_path, shared_name
+from dropflow.data.file_writer import remove_part, temporary_path
+from dropflow.data.read_content import measure
+from dropflow.data.special_files import refuse_made
+from dropflow.data.storage_errors import storage_errors
+from dropflow.data.store import ContentWriter, Slot
 from dropflow.engine.api import Handle
 from dropflow.engine.component import Component, Parameter
 from dropflow.engine.parameters import read
@@ -59,7 +59,7 @@ DIRECTORY = Component(
 )
 
 
-class DirectoryPart:
+class DirectoryWriter:
     """A directory on its way."""
 
     def __init__(self, path: str, final: str, directory_for: Callable[[str], str]) -> None:
@@ -91,7 +91,7 @@ class DirectoryPart:
     def finish(self) -> Handle:
         """The directory, or the file that a program made in its place; an empty directory when there is nothing."""
         path = Path(self._path)
-        with storage("finish writing", path):
+        with storage_errors("finish writing", path):
             if not path.exists():
                 path.mkdir(parents=True)
             refuse_made(self._path, path.stat().st_mode)
@@ -124,10 +124,10 @@ class DirectoryStore:
         """The name that all drops of the template have; empty where each has its own."""
         return shared_name(self._value)
 
-    def part(self, slot: Slot) -> Part:
+    def part(self, slot: Slot) -> ContentWriter:
         """A directory beside its final place."""
         final = self._final(slot)
-        return DirectoryPart(temporary_path(slot, final), final, slot.workspace.part_directory)
+        return DirectoryWriter(temporary_path(slot, final), final, slot.workspace.part_directory)
 
     def initial(self, slot: Slot) -> Handle:
         """The directory that is there already, or a new, empty one.

@@ -4,11 +4,11 @@ import logging
 import os
 from pathlib import Path
 
-from dropflow.data.content import measure
-from dropflow.data.definitions import IO, common
-from dropflow.data.naming import check_name, final_path, is_blank, shared_name
-from dropflow.data.parts import FilePart, temporary_path
-from dropflow.data.store import Part, Slot
+from dropflow.data.data_parameters import IO, common
+from dropflow.data.file_paths import check_name, final_path, is_blank, shared_name
+from dropflow.data.file_writer import FileWriter, temporary_path
+from dropflow.data.read_content import measure
+from dropflow.data.store import ContentWriter, Slot
 from dropflow.engine.api import Handle
 from dropflow.engine.component import Component, Parameter
 from dropflow.engine.parameters import find, read
@@ -80,21 +80,21 @@ class FileStore:
         """The name that all drops of the template have; empty where each has its own."""
         return shared_name(self._value)
 
-    def part(self, slot: Slot) -> Part:
+    def part(self, slot: Slot) -> ContentWriter:
         """A file beside its final place."""
         final = self._final(slot)
         workspace = slot.workspace
-        return FilePart(
+        return FileWriter(
             temporary_path(slot, final),
             final=final,
             durable=workspace.durable,
             directory_for=workspace.part_directory,
         )
 
-    def growing(self, slot: Slot) -> FilePart:
+    def growing(self, slot: Slot) -> FileWriter:
         """As `part`, under a temporary name even for programs: readers hold on to it."""
         final = self._final(slot)
-        return FilePart(temporary_path(slot, final), final=final, durable=slot.workspace.durable)
+        return FileWriter(temporary_path(slot, final), final=final, durable=slot.workspace.durable)
 
     def initial(self, slot: Slot) -> Handle:
         """The file that is there already, or a new, empty one.

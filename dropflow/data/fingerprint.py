@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from dropflow.data.faults import storage
+from dropflow.data.storage_errors import storage_errors
 
 __all__ = ["digest", "fingerprint"]
 
@@ -25,7 +25,7 @@ def fingerprint(path: str | Path) -> str:
     StorageError
         It cannot be read.
     """
-    with storage("read", path):
+    with storage_errors("read", path):
         if not os.path.isdir(path):  # noqa: PTH112 - once a file
             with open(path, "rb") as stream:  # noqa: PTH123 - as above
                 return hashlib.file_digest(stream, digest).hexdigest()

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from dropflow.data.definitions import IO
+from dropflow.data.data_parameters import IO
 from dropflow.data.file import FILE, FileStore
 from dropflow.engine.component import Component
 from dropflow.graph.templates import Kind

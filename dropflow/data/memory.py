@@ -13,17 +13,17 @@ the disk, and the reader does not notice.
 import os
 import zlib
 
-from dropflow.data.content import EMPTY
-from dropflow.data.definitions import IO, common
-from dropflow.data.faults import storage
-from dropflow.data.initial import initial_value
-from dropflow.data.parts import FilePart, remove_part
-from dropflow.data.store import Part, Slot
+from dropflow.data.data_parameters import IO, common
+from dropflow.data.file_writer import FileWriter, remove_part
+from dropflow.data.initial_value import initial_value
+from dropflow.data.read_content import EMPTY
+from dropflow.data.storage_errors import storage_errors
+from dropflow.data.store import ContentWriter, Slot
 from dropflow.engine.api import Handle
 from dropflow.engine.component import Component, Parameter
 from dropflow.graph.templates import Kind, Template
 
-__all__ = ["MEMORY", "PYTHON_OBJECT", "SMALL", "MemoryPart", "MemoryStore"]
+__all__ = ["MEMORY", "PYTHON_OBJECT", "SMALL", "MemoryStore", "MemoryWriter"]
 
 SMALL = 64 * 1024
 """Bytes up to which a content travels in its handle."""
@@ -58,7 +58,7 @@ PYTHON_OBJECT = Component(
 )
 
 
-class MemoryPart:
+class MemoryWriter:
     """Content on its way into memory.
 
     Parameters
@@ -75,7 +75,7 @@ class MemoryPart:
         self._blocks: list[bytes] = []
         self._size = 0
         self._text = True
-        self._file: FilePart | None = None
+        self._file: FileWriter | None = None
 
     def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:
         """Append.
@@ -113,7 +113,7 @@ class MemoryPart:
         handle = self._file.finish()
         if handle.kind == "directory" or handle.size > self._small:
             return handle
-        with storage("read back", handle.location), open(handle.location, "rb") as stream:  # noqa: PTH123 - text path
+        with storage_errors("read back", handle.location), open(handle.location, "rb") as stream:  # noqa: PTH123 - text path
             body = stream.read()
         remove_part(handle.location)
         return Handle(body=body, size=len(body), checksum=zlib.crc32(body), text=handle.text)
@@ -126,7 +126,7 @@ class MemoryPart:
 
     def _spill(self, path: str) -> None:
         overflow = None if path == self._disk_path() else self._disk_path
-        self._file = FilePart(path, kind="shm", overflow=overflow)
+        self._file = FileWriter(path, kind="shm", overflow=overflow)
         if self._size:
             self._file.write(b"".join(self._blocks), text=self._text)
         self._blocks.clear()
@@ -158,16 +158,16 @@ class MemoryStore:
     def __init__(self, template: Template) -> None:
         self._template = template
 
-    def part(self, slot: Slot) -> Part:
+    def part(self, slot: Slot) -> ContentWriter:
         """A buffer that moves to shared memory when it grows."""
-        return MemoryPart(slot, self.small)
+        return MemoryWriter(slot, self.small)
 
-    def growing(self, slot: Slot) -> FilePart:
+    def growing(self, slot: Slot) -> FileWriter:
         """A file on the disk, for who reads it while it grows finds it in the page cache, and it may outgrow memory."""
-        return FilePart(slot.workspace.part_name(slot.drop, slot.attempt, slot.number), kind="shm")
+        return FileWriter(slot.workspace.part_name(slot.drop, slot.attempt, slot.number), kind="shm")
 
     def initial(self, slot: Slot) -> Handle:
-        """The value of `pydata`; see `dropflow.data.initial`.
+        """The value of `pydata`; see `dropflow.data.initial_value`.
 
         Raises
         ------

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from dropflow.data.content import NULL
-from dropflow.data.definitions import IO, common
-from dropflow.data.parts import remove_part
-from dropflow.data.store import Part, Slot
+from dropflow.data.data_parameters import IO, common
+from dropflow.data.file_writer import remove_part
+from dropflow.data.read_content import NULL
+from dropflow.data.store import ContentWriter, Slot
 from dropflow.engine.api import Handle
 from dropflow.engine.component import Component
 from dropflow.graph.templates import Kind, Template
@@ -35,7 +35,7 @@ END = Component(
 )
 
 
-class NullPart:
+class NullWriter:
     """Nowhere."""
 
     def __init__(self, slot: Slot) -> None:
@@ -78,9 +78,9 @@ class NullStore:
     def __init__(self, template: Template) -> None:
         self._template = template
 
-    def part(self, slot: Slot) -> Part:
+    def part(self, slot: Slot) -> ContentWriter:
         """Nowhere."""
-        return NullPart(slot)
+        return NullWriter(slot)
 
     def initial(self, slot: Slot) -> Handle:  # noqa: ARG002 - one protocol
         """No content."""

@@ -8,8 +8,8 @@ from dropflow.data.file import FILE, FileStore
 from dropflow.data.json_file import JSON, JsonStore
 from dropflow.data.memory import MEMORY, PYTHON_OBJECT, MemoryStore
 from dropflow.data.null import END, NULL_DROP, NullStore
-from dropflow.data.parset import PARAMETER_SET, ParameterSetStore
-from dropflow.data.shared import SHARED_MEMORY, SharedMemoryStore
+from dropflow.data.parameter_set import PARAMETER_SET, ParameterSetStore
+from dropflow.data.shared_memory import SHARED_MEMORY, SharedMemoryStore
 from dropflow.data.store import Store
 from dropflow.engine.component import Component
 from dropflow.errors import MissingDependencyError, UnknownComponentError

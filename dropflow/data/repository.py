@@ -16,15 +16,15 @@ from pathlib import Path
 import msgspec
 
 from dropflow.clock import Clock
-from dropflow.data import segments
-from dropflow.data.assembly import join
-from dropflow.data.content import view
-from dropflow.data.faults import refused, storage
-from dropflow.data.lifecycle import goes, wants_parent_gone
-from dropflow.data.owners import Owners
-from dropflow.data.parts import remove_part, remove_part_folder
-from dropflow.data.results import suffix_for
-from dropflow.data.special import refuse_special
+from dropflow.data import shm_directory as segments
+from dropflow.data.file_owners import FileOwners
+from dropflow.data.file_suffix import suffix_for
+from dropflow.data.file_writer import remove_part, remove_part_folder
+from dropflow.data.join_contents import join
+from dropflow.data.read_content import view
+from dropflow.data.release_rules import is_removed, removes_parent
+from dropflow.data.special_files import refuse_special
+from dropflow.data.storage_errors import storage_error, storage_errors
 from dropflow.data.store import Slot
 from dropflow.data.workspace import BESIDE, Workspace
 from dropflow.engine.api import Handle
@@ -59,7 +59,7 @@ class LocalRepository:
     def __init__(self, directory: str | Path, session: str, clock: Clock, graph: PhysicalGraph | None = None) -> None:
         self.workspace = Workspace(os.path.abspath(directory), session)  # noqa: PTH100 - resolve() would follow links
         self._clock = clock
-        self._owners = Owners(graph)
+        self._owners = FileOwners(graph)
         self._segment: Path | None = None
         self._tmp = f"{self.workspace.tmp}/"
         self._results = f"{self.workspace.results}/"
@@ -91,7 +91,7 @@ class LocalRepository:
             remove_part(part.location)
             if isinstance(error, DropflowError):
                 raise
-            raise refused("put the content in its place at", part.final, error) from error
+            raise storage_error("put the content in its place at", part.final, error) from error
         remove_part_folder(part.location)
         self._owners.add(part.final, drop, beside)
         return msgspec.structs.replace(part, location=part.final, final="")
@@ -134,15 +134,15 @@ class LocalRepository:
         ours = temporary or handle.kind in ("bytes", "null") or self._owners.is_only(handle.location, drop)
         if not ours:
             self._owners.leave(handle.location, drop)
-        if not goes(template, handle, self.workspace, ours=ours, temporary=temporary):
+        if not is_removed(template, handle, self.workspace, ours=ours, temporary=temporary):
             return False
         if temporary:
             remove_part(handle.location)
         elif handle.location:
-            with storage("remove", handle.location):
+            with storage_errors("remove", handle.location):
                 _remove(handle.location)
             self._owners.leave(handle.location, drop)
-            if wants_parent_gone(template):
+            if removes_parent(template):
                 _remove_if_empty(Path(handle.location).parent, self.workspace.files)
         return True
 
@@ -164,7 +164,7 @@ class LocalRepository:
         try:
             suffix = "" if handle.kind == "directory" else suffix_for(view(handle), text=handle.text)
             target = f"{self._results}{name}{suffix}"
-            with storage("write the result", target):
+            with storage_errors("write the result", target):
                 if handle.kind == "bytes":
                     with open(passing, "wb") as stream:  # noqa: PTH123 - once a leaf: Path doubles its cost
                         stream.write(handle.body)
@@ -220,14 +220,14 @@ class LocalRepository:
         """Open the directories of the session: while they are open, no other directory has the same inode."""
         held = {}
         for path in (self.workspace.directory, str(self.workspace.files), str(self.workspace.results)):
-            with storage("open the directory", path):
+            with storage_errors("open the directory", path):
                 held[path] = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         return held
 
     def _claim(self) -> None:
         self._segment = segments.claim(self.workspace.session)
         shared = self.workspace.shared
-        with storage("make the directory", shared):
+        with storage_errors("make the directory", shared):
             if self._segment is None:
                 shared.mkdir()
             else:

@@ -1,8 +1,8 @@
-"""How a class of data drops takes content: `Store` for the class, `Part` for what one attempt writes.
+"""How a class of data drops takes content: `Store` for the class, `ContentWriter` for what one attempt writes.
 
-A part collects the content under a temporary name and is finished into a `Handle`, or abandoned.
-`dropflow.data.repository` makes it the content of the drop, and `dropflow.data.content` reads it back; neither needs to
-know the class.
+A writer collects the content under a temporary name; `finish` returns a `Handle`, `abandon` discards it.
+`dropflow.data.repository` makes the content that of the drop, and `dropflow.data.read_content` reads it back; neither
+needs to know the class.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import msgspec
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 
-__all__ = ["GrowingPart", "Part", "Slot", "Store"]
+__all__ = ["ContentWriter", "GrowingWriter", "Slot", "Store"]
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Slot(msgspec.Struct, frozen=True):
     kept: bool = False
 
 
-class Part(Protocol):
+class ContentWriter(Protocol):
     """Content being written. Used by one thread."""
 
     def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:
@@ -65,7 +65,7 @@ class Part(Protocol):
         ...
 
 
-class GrowingPart(Part, Protocol):
+class GrowingWriter(ContentWriter, Protocol):
     """A part in a file that stays where it is until the content is committed, so that it can be read while it grows."""
 
     @property
@@ -96,12 +96,12 @@ class Store(Protocol):
         """The file or directory that all drops of the template write; empty where each has its own."""
         ...
 
-    def part(self, slot: Slot) -> Part:
+    def part(self, slot: Slot) -> ContentWriter:
         """Begin to write."""
         ...
 
     @property
-    def growing(self) -> Callable[[Slot], GrowingPart] | None:
+    def growing(self) -> Callable[[Slot], GrowingWriter] | None:
         """As `part`, for contents that are read while they are written; None if they cannot be."""
         ...
 

@@ -34,12 +34,12 @@ from typing import Any
 import msgspec
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.data.faults import refused, storage
-from dropflow.data.store import GrowingPart
+from dropflow.data.storage_errors import storage_error, storage_errors
+from dropflow.data.store import GrowingWriter
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError
 
-__all__ = ["AHEAD", "PATIENCE", "StreamReader", "StreamWriter", "StreamedPart"]
+__all__ = ["AHEAD", "PATIENCE", "StreamReader", "StreamWriter", "StreamedWriter"]
 
 AHEAD = 64 << 20
 """Bytes that a writer may be ahead of its slowest reader."""
@@ -80,7 +80,7 @@ class StreamWriter:
         self._seen = 0
         self._unwaited: dict[str, int] = {}
         self._hurried = False
-        with storage("make the stream", folder):
+        with storage_errors("make the stream", folder):
             Path(folder).mkdir(parents=True)
             Path(folder, "content").symlink_to(path)
             self._bell = _Bell(f"{folder}/writer")
@@ -93,7 +93,7 @@ class StreamWriter:
         StorageError
             The readers cannot be told.
         """
-        with storage("tell the readers of", self._folder):
+        with storage_errors("tell the readers of", self._folder):
             self._ring_readers()
             if not self._hurried and size - self._seen > AHEAD - _STEP:
                 self._seen = self._pace(size)
@@ -106,7 +106,7 @@ class StreamWriter:
         StorageError
             The readers cannot be told.
         """
-        with storage("end the stream", self._folder):
+        with storage_errors("end the stream", self._folder):
             with contextlib.suppress(FileNotFoundError):  # nobody wants it any more
                 passing = Path(self._folder, "end.new")
                 passing.write_bytes(msgspec.msgpack.encode(content))
@@ -204,7 +204,7 @@ class StreamReader(io.RawIOBase):
         name = uuid.uuid4().hex
         self._mark = f"{folder}/{name}.at"
         self._held = contextlib.ExitStack()
-        with storage("read the stream", folder), contextlib.ExitStack() as held:
+        with storage_errors("read the stream", folder), contextlib.ExitStack() as held:
             # The bell first: from here on nothing is missed that is not there yet.
             self._bell = _Bell(f"{folder}/{name}.reader")
             held.callback(self._bell.close)
@@ -236,7 +236,7 @@ class StreamReader(io.RawIOBase):
             try:
                 count = self._content.readinto(buffer) or 0
             except OSError as error:
-                raise refused("read the stream", self._folder, error) from error
+                raise storage_error("read the stream", self._folder, error) from error
             if count or is_last or self._stopped:
                 self._offset += count
                 self._note()
@@ -261,7 +261,7 @@ class StreamReader(io.RawIOBase):
             except FileNotFoundError:
                 return False
             except OSError as error:
-                raise refused("read the end of the stream", self._folder, error) from error
+                raise storage_error("read the end of the stream", self._folder, error) from error
         return True
 
     @property
@@ -313,12 +313,12 @@ class StreamReader(io.RawIOBase):
             _ring(f"{self._folder}/writer")
 
 
-class StreamedPart:
+class StreamedWriter:
     """A part that others may read as soon as something is in it.
 
     Parameters
     ----------
-    part : GrowingPart
+    part : GrowingWriter
         Where the content goes.
     folder : str
         Of the stream, to be made.
@@ -331,7 +331,12 @@ class StreamedPart:
     """
 
     def __init__(
-        self, part: GrowingPart, folder: str, on_open: Callable[[Handle], None], check: Callable[[], None], clock: Clock
+        self,
+        part: GrowingWriter,
+        folder: str,
+        on_open: Callable[[Handle], None],
+        check: Callable[[], None],
+        clock: Clock,
     ) -> None:
         self._part = part
         self._folder = folder
@@ -407,7 +412,7 @@ class StreamedPart:
 
     def _refuse_another(self, handle: Handle) -> None:
         """Readers hold on to the file that they have begun: it must be the one that is committed, and no shorter."""
-        with storage("finish writing", handle.location):
+        with storage_errors("finish writing", handle.location):
             found = Path(handle.location).stat()
         if (found.st_dev, found.st_ino) != self._file or found.st_size < self._size:
             raise AppError(
@@ -496,4 +501,4 @@ def _read_end(folder: str) -> Handle:
         with open(path, "rb") as stream:  # noqa: PTH123 - as above
             return msgspec.msgpack.decode(stream.read(), type=Handle)
     except ValueError as error:  # msgspec raises UnicodeDecodeError, too
-        raise refused("read", path, OSError(0, str(error))) from error
+        raise storage_error("read", path, OSError(0, str(error))) from error

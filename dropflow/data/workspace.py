@@ -21,7 +21,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from dropflow.data.faults import storage
+from dropflow.data.storage_errors import storage_errors
 from dropflow.ids import safe_name
 from dropflow.private import private_directory
 
@@ -95,7 +95,7 @@ class Workspace:
             One of them cannot be made.
         """
         for path in (self.files, self.results, self.logs):
-            with storage("make the directory", path):
+            with storage_errors("make the directory", path):
                 path.mkdir(parents=True, exist_ok=True)
         self._make_tmp()
 
@@ -119,10 +119,10 @@ class Workspace:
             return f"{self.directory}/tmp/{token}"  # noqa: S108 - our own tmp
         parent, _, name = final.rpartition("/")
         folder = f"{parent}/{BESIDE}{safe_name(self.session)}-{token}{PART_FOLDER}"
-        with storage("make the directory", parent):
+        with storage_errors("make the directory", parent):
             Path(parent or "/").mkdir(parents=True, exist_ok=True)
         self._make_tmp()
-        with storage("write beside", final):
+        with storage_errors("write beside", final):
             with self.outside.open("a", encoding="utf-8") as register:
                 register.write(f"{folder}\n")
             os.mkdir(folder, _PRIVATE)  # noqa: PTH102 - as in part_directory
@@ -143,7 +143,7 @@ class Workspace:
         try:
             os.mkdir(path)  # noqa: PTH102 - on the path of every part that a program writes: Path doubles its cost
         except OSError:
-            with storage("make the directory", path):
+            with storage_errors("make the directory", path):
                 Path(path).mkdir(parents=True, exist_ok=True)
         return path
 

@@ -7,10 +7,10 @@ import numpy.typing as npt
 
 from dropflow.engine.api import AttemptResult, ContentRepository, Handle
 from dropflow.errors import DropflowError
-from dropflow.graph.names import oid
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
+from dropflow.graph.text_ids import oid
 
 __all__ = ["ContentTable", "kept_drops"]
 

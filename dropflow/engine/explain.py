@@ -6,8 +6,8 @@ import msgspec
 
 from dropflow.engine.core import Core
 from dropflow.engine.rules import effective_inputs
-from dropflow.graph.names import oid
 from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import oid
 from dropflow.states import DropState
 
 __all__ = ["Explanation", "explain"]

@@ -6,8 +6,8 @@ from dropflow.engine.events import Lost
 from dropflow.engine.reports import FailureReport, cause_reports
 from dropflow.engine.statistics import given_up
 from dropflow.failure import Failure
-from dropflow.graph.names import oid
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oid
 
 __all__ = ["FailureTable"]
 

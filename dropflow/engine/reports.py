@@ -9,8 +9,8 @@ from dropflow.engine.core import Core
 from dropflow.engine.events import row_of_foreign
 from dropflow.engine.statistics import errors_by_cause
 from dropflow.failure import Failure
-from dropflow.graph.names import oid
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name
 from dropflow.states import SessionState
 

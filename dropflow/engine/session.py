@@ -67,7 +67,6 @@ from dropflow.engine.statistics_publisher import StatisticsPublisher
 from dropflow.engine.tasks import TaskBuilder
 from dropflow.errors import DropflowError
 from dropflow.failure import Failure
-from dropflow.graph.names import oid
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState
 
@@ -94,7 +93,7 @@ class Session:
     clock : Clock
         For durations.
     streams : collection of int
-        Links whose data can be read by their consumers while it is written, see `dropflow.apps.streams`.
+        Links whose data can be read by their consumers while it is written, see `dropflow.apps.streaming_links`.
     exchange : Exchange or None
         Where the other nodes of the session are; None when it has this one only.
     journal : Journal or None

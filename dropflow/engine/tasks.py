@@ -8,8 +8,8 @@ from dropflow.engine.api import Handle, Input, Output, Task
 from dropflow.engine.core import Core
 from dropflow.engine.events import Run
 from dropflow.engine.open_streams import OpenStreams
-from dropflow.graph.names import index_of, oids
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import index_of, oids
 
 __all__ = ["TaskBuilder"]
 

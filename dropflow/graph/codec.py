@@ -49,7 +49,7 @@ _COLUMNS = {"template": "<i4", "instance": "<i4", "part": "<i4", "ptr": "<i8", "
 _OID_COLUMNS = {"oid_ptr": "<i8", "oid_text": "|u1"}
 
 
-class _Column(msgspec.Struct, frozen=True):
+class _DfgColumn(msgspec.Struct, frozen=True):
     """Where a column lies: its name, numpy type, first byte after the header, number of items and checksum."""
 
     name: str
@@ -59,14 +59,14 @@ class _Column(msgspec.Struct, frozen=True):
     crc: int
 
 
-class _Header(msgspec.Struct, frozen=True, kw_only=True):
+class _DfgHeader(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     prefix: str
     templates: tuple[Template, ...]
     links: tuple[Link, ...]
     places: tuple[str, ...] = ()
     meta: dict[str, str] = {}
-    columns: tuple[_Column, ...]
+    columns: tuple[_DfgColumn, ...]
 
 
 def is_dfg(head: bytes) -> bool:
@@ -86,10 +86,10 @@ def dump(graph: PhysicalGraph) -> list[memoryview]:
     table, offset = [], 0
     for name, column in columns.items():
         offset = _aligned(offset)
-        table.append(_Column(name, _type_of(name), offset, len(column), zlib.crc32(column.data)))
+        table.append(_DfgColumn(name, _type_of(name), offset, len(column), zlib.crc32(column.data)))
         offset += column.nbytes
     header = _pack(
-        _Header(
+        _DfgHeader(
             name=graph.name,
             prefix=graph.prefix,
             templates=graph.templates,
@@ -233,7 +233,7 @@ def _aligned(offset: int) -> int:
     return -(-offset // _ALIGNMENT) * _ALIGNMENT
 
 
-def _pack(header: _Header) -> bytes:
+def _pack(header: _DfgHeader) -> bytes:
     try:
         return msgspec.msgpack.encode(header)
     except OverflowError:
@@ -264,7 +264,7 @@ def _unwrap(code: int, data: memoryview) -> int:
     return int(bytes(data))
 
 
-def _read_header(view: memoryview, where: str) -> tuple[_Header, int]:
+def _read_header(view: memoryview, where: str) -> tuple[_DfgHeader, int]:
     """The header, and the byte after it."""
     if not view.nbytes:
         raise BadFileError("the file is empty", where=where, hint="was it written to the end?")
@@ -285,7 +285,7 @@ def _read_header(view: memoryview, where: str) -> tuple[_Header, int]:
     if view.nbytes > total or packed.nbytes < length or zlib.crc32(packed) != crc:
         raise _damaged(where)
     try:
-        header = msgspec.msgpack.decode(packed, type=_Header, ext_hook=_unwrap)
+        header = msgspec.msgpack.decode(packed, type=_DfgHeader, ext_hook=_unwrap)
     except (ValueError, RecursionError, TypeError) as error:
         # The checksum is right: somebody wrote it so.
         raise BadFileError(f"the header is not understood: {error}", where=where) from error
@@ -300,7 +300,7 @@ def _damaged(where: str) -> BadFileError:
     return BadFileError("the file is damaged: a checksum is wrong", where=where, hint="copy or write it again")
 
 
-def _read_columns(view: memoryview, header: _Header, after: int, where: str) -> dict[str, npt.NDArray[Any]]:
+def _read_columns(view: memoryview, header: _DfgHeader, after: int, where: str) -> dict[str, npt.NDArray[Any]]:
     names = [column.name for column in header.columns]
     wanted = _COLUMNS | (_OID_COLUMNS if "oid_ptr" in names else {})
     if names != list(wanted):

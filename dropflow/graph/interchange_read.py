@@ -23,7 +23,7 @@ from dropflow.graph.templates import Template
 from dropflow.nesting import too_deep
 from dropflow.problems import Problem, Severity, refuse_errors
 
-__all__ = ["Source", "read_pg", "read_pg_stream"]
+__all__ = ["ByteSource", "read_pg", "read_pg_stream"]
 
 _OUTWARDS = ("outputs", "consumers", "streamingConsumers")
 _RELATIONS = (*_OUTWARDS, "inputs", "producers", "streamingInputs")
@@ -35,7 +35,7 @@ _MOST_PROBLEMS = 200
 _LARGE = 1 << 20
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Where a document comes from: a binary file, ``sys.stdin.buffer``."""
 
     def read(self) -> bytes:
@@ -72,7 +72,7 @@ def read_pg(document: Sequence[Any], *, name: str, findings: list[Problem] | Non
 
 
 def read_pg_stream(
-    stream: Source, *, name: str, findings: list[Problem] | None = None, max_depth: int | None = None
+    stream: ByteSource, *, name: str, findings: list[Problem] | None = None, max_depth: int | None = None
 ) -> PhysicalGraph:
     """The physical graph in a JSON document; see `read_pg`.
 

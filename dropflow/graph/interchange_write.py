@@ -14,17 +14,17 @@ import numpy as np
 
 from dropflow.errors import BadGraphError
 from dropflow.graph.interchange_fields import CONTAINERS, STRUCTURAL, record_of
-from dropflow.graph.names import index_of, oids
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind, Template
+from dropflow.graph.text_ids import index_of, oids
 
-__all__ = ["Sink", "write_pg"]
+__all__ = ["ByteSink", "write_pg"]
 
 _BLOCK = 2048
 _encode = msgspec.json.encode
 
 
-class Sink(Protocol):
+class ByteSink(Protocol):
     """Where bytes go: a binary file, a socket's file, ``sys.stdout.buffer``."""
 
     def write(self, data: bytes, /) -> object:
@@ -32,14 +32,14 @@ class Sink(Protocol):
         ...
 
 
-def write_pg(graph: PhysicalGraph, stream: Sink, *, places: Sequence[str] | None = None) -> None:
+def write_pg(graph: PhysicalGraph, stream: ByteSink, *, places: Sequence[str] | None = None) -> None:
     """Write a physical graph as DALiuGE's JSON list of drops, ended by an empty reproducibility record.
 
     Parameters
     ----------
     graph : PhysicalGraph
         Any graph; its drops appear in the order of its rows.
-    stream : Sink
+    stream : ByteSink
         Where the UTF-8 text goes, a block of drops at a time.
     places : sequence of str, optional
         Name of the node of each part, instead of the graph's own places. A graph that is partitioned and has no places

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.errors import BadGraphError
-from dropflow.graph.names import oid
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import oid
 from dropflow.ids import DropId
 from dropflow.problems import Problem, Severity
 

@@ -2,7 +2,7 @@
 
 All instances of a logical node share a `Template`; a drop is one row of three int32 columns, and an edge is two int32
 values, so that a million drops with two million edges take less than 40 MB. Everything else about a drop (its text id,
-its index tuple) is computed when somebody asks (`dropflow.graph.names`).
+its index tuple) is computed when somebody asks (`dropflow.graph.text_ids`).
 """
 
 from dataclasses import dataclass, field

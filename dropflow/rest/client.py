@@ -14,8 +14,8 @@ from dropflow.clock import Clock
 from dropflow.errors import DropflowError, LinkError, ProtocolError
 from dropflow.graph.codec import dump, parse
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slice_stream import parse_slices
-from dropflow.graph.slicing import Slice
+from dropflow.graph.slice_codec import parse_slices
+from dropflow.graph.slices import Slice
 from dropflow.rest.content_disposition import file_name
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.list_records import (

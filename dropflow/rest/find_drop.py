@@ -6,7 +6,7 @@ A row number is never taken for an id: rows are asked for as `DropQuery.row`.
 from collections.abc import Callable
 
 from dropflow.errors import AmbiguousError, LinkError, NotFoundError
-from dropflow.graph.names import ambiguous
+from dropflow.graph.text_ids import ambiguous
 from dropflow.rest.schema import DropInfo, DropPage, DropQuery
 
 __all__ = ["find_drop"]

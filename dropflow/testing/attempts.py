@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dropflow.apps.execute import LocalExecutor
-from dropflow.data.content import read
+from dropflow.data.read_content import read
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, Output, Task
 from dropflow.failure import Failure
 from dropflow.graph.templates import Argument, Kind, Link, Template

@@ -4,8 +4,8 @@ from itertools import pairwise
 from typing import Any
 
 from dropflow.graph.builder import GraphBuilder
-from dropflow.graph.names import oid
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oid
 
 __all__ = ["draw", "row"]
 

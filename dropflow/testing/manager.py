@@ -14,10 +14,11 @@ import msgspec
 from dropflow.clock import Clock
 from dropflow.data.fingerprint import digest
 from dropflow.errors import BadGraphError, ConflictError, DropflowError, GoneError, NotFoundError, UsageError
-from dropflow.graph.names import oid, oids
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import Slice, join, parse_slice, slice_by_place
+from dropflow.graph.slice_codec import parse_slice
+from dropflow.graph.slices import Slice, join, slice_by_place
 from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import oid, oids
 from dropflow.ids import drop_file_name, safe_name
 from dropflow.rest.content_records import (
     MEDIA_TYPE,

@@ -8,7 +8,7 @@ import msgspec
 
 from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import Slice, join
+from dropflow.graph.slices import Slice, join
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.find_drop import find_drop
 from dropflow.rest.list_records import FailureList, ResultList

@@ -7,7 +7,8 @@ from time import gmtime, strftime
 from dropflow.clock import Clock
 from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import dump_slice, slice_by_place
+from dropflow.graph.slice_codec import dump_slice
+from dropflow.graph.slices import slice_by_place
 from dropflow.ids import SESSION_NAME_HINT, is_session_name, safe_name
 from dropflow.rest.schema import NodeInfo, SubmitQuery
 from managers.composite.assignment import assign

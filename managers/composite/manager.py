@@ -13,7 +13,7 @@ from typing import Literal
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, LinkError, NotFoundError, RestartedError, UsageError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import Slice
+from dropflow.graph.slices import Slice
 from dropflow.rest.client import Client
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.list_records import FailureList, ResultList

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dropflow.data.faults import storage
+from dropflow.data.storage_errors import storage_errors
 from dropflow.errors import BadFileError
 
 __all__ = ["read_checksummed", "write_checksummed"]
@@ -36,7 +36,7 @@ def write_checksummed(path: Path, content: object) -> None:
     codec = _CODECS[path.suffix]
     body = codec.encode(content)
     part = path.with_name(f"{path.name}.part")
-    with storage("write", path):
+    with storage_errors("write", path):
         try:
             part.write_bytes(codec.encode(_Sealed(crc32=zlib.crc32(body), content=msgspec.Raw(body))))
             part.replace(path)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from dropflow.data.faults import storage
-from dropflow.data.parts import remove_part
-from dropflow.data.special import refuse_reading
+from dropflow.data.file_writer import remove_part
+from dropflow.data.special_files import refuse_reading
+from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
@@ -95,7 +95,7 @@ class ContentExchange:
             return BufferSource(handle.body)
         if handle.kind == "directory":
             return _TarSource(Path(handle.location), self._workspace.tmp / f"offer-{drop}-{producer}.tar")
-        with storage("read", handle.location):
+        with storage_errors("read", handle.location):
             refuse_reading(handle.location, Path(handle.location).stat().st_mode)
         return FileSource(Path(handle.location))
 
@@ -136,7 +136,7 @@ class ContentExchange:
     def _adopt(self, content: Content, handle: Handle) -> Handle:
         path = self._path(content)
         try:
-            with storage("take over", handle.location):
+            with storage_errors("take over", handle.location):
                 shutil.move(handle.location, path)
         except StorageError:
             remove_part(path)  # of a copy to another file system that was cut short
@@ -151,7 +151,7 @@ class ContentExchange:
         path = self._path(content)
         target = f"{path}.tar" if handle.kind == "directory" else path
         try:
-            with storage("write what was fetched to", target), open(target, "wb") as stream:  # noqa: PTH123 - text
+            with storage_errors("write what was fetched to", target), open(target, "wb") as stream:  # noqa: PTH123 - text
                 fetch(content, lambda _, data: stream.write(data))
             if handle.kind == "directory":
                 _unpack(target, path)
@@ -178,14 +178,14 @@ class _TarSource(FileSource):
     """A directory as a tar file that goes when it is closed."""
 
     def __init__(self, folder: Path, archive: Path) -> None:
-        with storage("pack", folder), tarfile.open(archive, "w") as tar:
+        with storage_errors("pack", folder), tarfile.open(archive, "w") as tar:
             tar.add(folder, arcname=".")
         super().__init__(archive)
         archive.unlink()  # what is mapped stays readable
 
 
 def _unpack(archive: str, folder: str) -> None:
-    with storage("unpack what was fetched to", folder), tarfile.open(archive) as tar:
+    with storage_errors("unpack what was fetched to", folder), tarfile.open(archive) as tar:
         # The first releases of Python 3.11 have no filters; but then, the sender has the cluster key.
         tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
         tar.extractall(folder)  # noqa: S202 - filtered, see above

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from dropflow.data.content import open_file
-from dropflow.data.faults import storage
+from dropflow.data.read_content import open_file
+from dropflow.data.storage_errors import storage_errors
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
 from dropflow.rest.schema import Download
@@ -62,7 +62,7 @@ def content_download(handle: Handle, name: str, *, top: str | None = None) -> Do
     refuse_changed(handle)
     if handle.kind == "directory":
         stream = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever exhausts the chunks
-        with storage("pack", handle.location), tarfile.open(fileobj=stream, mode="w") as tar:
+        with storage_errors("pack", handle.location), tarfile.open(fileobj=stream, mode="w") as tar:
             tar.add(handle.location, arcname=name if top is None else top)
         size = stream.tell()
         stream.seek(0)

@@ -19,7 +19,7 @@ from dropflow.engine.api import Arrival, Handle, Mail, Told
 from dropflow.engine.events import NO_CAUSE, NO_PRODUCER, Lost, Opened, Reported, Withdrawn, foreign, row_of_foreign
 from dropflow.errors import DropflowError, LinkError, ProtocolError, UsageError
 from dropflow.failure import Failure
-from dropflow.graph.slicing import Slice
+from dropflow.graph.slices import Slice
 from dropflow.states import DropState
 from managers.links import ContentSource, Links, Sink, TransferResult
 from managers.messages import Content, Events, StopSession, StreamUpdate

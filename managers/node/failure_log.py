@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from dropflow.engine.events import Assembled, Event, Failed
 from dropflow.engine.instruments import Instrument
-from dropflow.graph.names import oid
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oid
 
 __all__ = ["FailureLog"]
 

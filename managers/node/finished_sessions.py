@@ -29,8 +29,9 @@ from dropflow.engine.reports import FailureReport, cause_reports
 from dropflow.engine.statistics import snapshot
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, LinkError, StorageError
 from dropflow.failure import Failure
-from dropflow.graph.names import oid
-from dropflow.graph.slicing import Slice, parse_slice
+from dropflow.graph.slice_codec import parse_slice
+from dropflow.graph.slices import Slice
+from dropflow.graph.text_ids import oid
 from dropflow.ids import session_of_directory
 from dropflow.rest.schema import FailureInfo, SessionDetail, SessionInfo
 from dropflow.states import DropState, SessionState

@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 
 from dropflow.apps.registry import finding, findings
-from dropflow.apps.runners import make_runner
-from dropflow.apps.streams import streaming_links
+from dropflow.apps.runner_factory import make_runner
+from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
-from dropflow.data.faults import refused
 from dropflow.data.repository import LocalRepository
+from dropflow.data.storage_errors import storage_error
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.events import Lost
 from dropflow.engine.journal import Journal, JournalHeader
@@ -28,7 +28,8 @@ from dropflow.errors import ConflictError, InternalError, StorageError
 from dropflow.exception_text import name_of, text_of
 from dropflow.failure import Failure
 from dropflow.graph.digest import digest
-from dropflow.graph.slicing import Slice, dump_slice
+from dropflow.graph.slice_codec import dump_slice
+from dropflow.graph.slices import Slice
 from dropflow.problems import Problem, refuse_errors
 from dropflow.rest.schema import SessionDetail, SessionInfo
 from dropflow.states import SessionState
@@ -72,7 +73,7 @@ class HostedSession:
     clock : Clock
         Time.
     runner : str
-        Where applications run, one of `dropflow.apps.runners.RUNNERS`.
+        Where applications run, one of `dropflow.apps.runner_factory.RUNNERS`.
     pool : WorkerPool
         Worker processes, shared by the sessions of this node; with threads, as many a session.
     in_place : bool
@@ -415,7 +416,7 @@ class HostedSession:
             body = msgspec.json.format(msgspec.json.encode(result), indent=2)
             (self.directory / "summary.json").write_bytes(body)
         except OSError as error:
-            self.session.notes.append(str(refused("write", self.directory / "summary.json", error)))
+            self.session.notes.append(str(storage_error("write", self.directory / "summary.json", error)))
 
 
 def _unusable(piece: Slice) -> list[Problem]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dropflow.clock import Clock
-from dropflow.data.faults import storage
+from dropflow.data.storage_errors import storage_errors
 
 __all__ = ["next_incarnation"]
 
@@ -47,7 +47,7 @@ def next_incarnation(root: Path, clock: Clock) -> int:
         The counter cannot be read or written.
     """
     path = root / _FILE
-    with storage("keep the number of starts of this node in", path):
+    with storage_errors("keep the number of starts of this node in", path):
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as stream:
             content = stream.read(2 * _SLOT)
             slots = [_parsed(content[:_SLOT]), _parsed(content[_SLOT:])]

@@ -25,9 +25,10 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.failure import Failure
-from dropflow.graph.names import oid, row_of
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import Slice, join, parse_slice
+from dropflow.graph.slice_codec import parse_slice
+from dropflow.graph.slices import Slice, join
+from dropflow.graph.text_ids import oid, row_of
 from dropflow.ids import drop_file_name, session_directory_name
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS
 from dropflow.rest.content_records import ContentsRequest, write_records
@@ -90,7 +91,7 @@ class NodeManager:
     key : ClusterKey or None
         Of the cluster; may be missing on loopback.
     runner : str
-        Where applications run, one of `dropflow.apps.runners.RUNNERS`.
+        Where applications run, one of `dropflow.apps.runner_factory.RUNNERS`.
     workers : int or None
         Worker processes, which sessions share, or threads of each session; one per core by default.
     suspect_after, lost_after : float

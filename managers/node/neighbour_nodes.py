@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dropflow.graph.slicing import Slice
+from dropflow.graph.slices import Slice
 
 __all__ = ["NeighbourNodes"]
 

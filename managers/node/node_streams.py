@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from dropflow.clock import Clock
-from dropflow.data.parts import remove_part
+from dropflow.data.file_writer import remove_part
 from dropflow.data.streams import StreamReader
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle

@@ -15,10 +15,10 @@ from dropflow.engine.explain import explain
 from dropflow.engine.reports import FailureReport
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import UsageError
-from dropflow.graph.names import oid, oids, row_of
 from dropflow.graph.physical import Adjacency
-from dropflow.graph.slicing import Slice
+from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import oid, oids, row_of
 from dropflow.ids import drop_file_name
 from dropflow.rest.schema import (
     DropDetail,

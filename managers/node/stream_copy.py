@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from dropflow.clock import Clock
-from dropflow.data.parts import FilePart, remove_part
-from dropflow.data.streams import StreamedPart
+from dropflow.data.file_writer import FileWriter, remove_part
+from dropflow.data.streams import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import CancelledRunError, GoneError
@@ -61,7 +61,7 @@ class StreamCopy:
         self._stream = stream
         self._text = handle.text
         self._on_failure = on_failure
-        self._part = StreamedPart(FilePart(path, final=handle.final), f"{path}.stream", on_open, self._check, clock)
+        self._part = StreamedWriter(FileWriter(path, final=handle.final), f"{path}.stream", on_open, self._check, clock)
         self._content: Handle | None = None
         self._lock = threading.Lock()
         self._is_done = False

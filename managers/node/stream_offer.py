@@ -4,7 +4,7 @@ import contextlib
 import os
 import threading
 
-from dropflow.data.faults import refused
+from dropflow.data.storage_errors import storage_error
 from dropflow.data.streams import StreamReader
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError
@@ -64,7 +64,7 @@ class StreamOffer:
                     self._file = os.open(self._content.location, os.O_RDONLY)
                 return os.pread(self._file, length, offset)
             except OSError as error:
-                raise refused("read", self._content.location, error) from error
+                raise storage_error("read", self._content.location, error) from error
 
     def close(self) -> None:
         """The data plane has not been asked for it lately; the offer stands."""

@@ -13,8 +13,8 @@ from dropflow import __version__
 from dropflow.errors import BadFileError, HttpError
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slice_stream import MEDIA_TYPE as SLICES
-from dropflow.graph.slice_stream import dump_slices
+from dropflow.graph.slice_codec import MEDIA_TYPE as SLICES
+from dropflow.graph.slice_codec import dump_slices
 from dropflow.rest.content_disposition import attachment
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS
 from dropflow.rest.content_records import ContentsRequest

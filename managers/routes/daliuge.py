@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, quote
 import msgspec
 
 from dropflow.errors import BadGraphError, ConflictError, DropflowError, HttpError, NotFoundError, UsageError
-from dropflow.graph.names import oids
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oids
 from dropflow.ids import session_directory_name
 from dropflow.rest.content_disposition import attachment
 from dropflow.rest.kit import Limits, Request, Response, Route

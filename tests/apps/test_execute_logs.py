@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.apps.logs import Router
+from dropflow.apps.log_router import LogRouter
 from dropflow.engine.drop_log import DropLog, stamp
 
 
 @pytest.fixture
-def router() -> Router:
+def router() -> LogRouter:
     """A router that is not installed."""
-    return Router()
+    return LogRouter()
 
 
 def _log(folder: Path, name: str = "a", limit: int = 100_000) -> DropLog:
@@ -38,7 +38,7 @@ def test_a_silent_drop_has_no_log(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_prints_and_records_reach_the_log(tmp_path: Path, router: Router) -> None:
+def test_prints_and_records_reach_the_log(tmp_path: Path, router: LogRouter) -> None:
     """print, sys.stderr, bytes to the buffer and logging, in their order."""
     log = _log(tmp_path)
     router.install()
@@ -58,7 +58,7 @@ def test_prints_and_records_reach_the_log(tmp_path: Path, router: Router) -> Non
     assert lines[2].endswith("WARNING some.library: read 3 files")
 
 
-def test_threads_do_not_meet(tmp_path: Path, router: Router) -> None:
+def test_threads_do_not_meet(tmp_path: Path, router: LogRouter) -> None:
     """Each thread prints into the log of its own attempt, however they interleave."""
     barrier = threading.Barrier(4)
 
@@ -82,7 +82,7 @@ def test_threads_do_not_meet(tmp_path: Path, router: Router) -> None:
         assert _read(tmp_path, name).splitlines() == [f"{name} {number}" for number in range(50)]
 
 
-def test_output_outside_of_attempts_is_as_ever(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_outside_of_attempts_is_as_ever(router: LogRouter, monkeypatch: pytest.MonkeyPatch) -> None:
     """What belongs to no attempt goes where it went before, and the streams are put back in the end."""
     before = io.StringIO()
     monkeypatch.setattr(sys, "stdout", before)
@@ -95,7 +95,7 @@ def test_output_outside_of_attempts_is_as_ever(router: Router, monkeypatch: pyte
     assert sys.stdout is before
 
 
-def test_installing_is_counted(router: Router) -> None:
+def test_installing_is_counted(router: LogRouter) -> None:
     """Two executors in one process share the standing-in streams; the last one puts the old ones back."""
     before = sys.stdout
     router.install()
@@ -107,7 +107,7 @@ def test_installing_is_counted(router: Router) -> None:
     assert sys.stdout is before
 
 
-def test_other_handlers_stay_in_charge(tmp_path: Path, router: Router) -> None:
+def test_other_handlers_stay_in_charge(tmp_path: Path, router: LogRouter) -> None:
     """The level of logging is only touched where nobody has set up logging, and is put back."""
     top = logging.getLogger()
     level, handlers = top.level, list(top.handlers)

@@ -12,7 +12,7 @@ import pytest
 from dropflow.cli import source
 from dropflow.cli.main import main
 from dropflow.graph.codec import load
-from dropflow.graph.names import oids
+from dropflow.graph.text_ids import oids
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NESTED = EXAMPLES / "nested-scatter-gather.graph"

@@ -14,9 +14,9 @@ import pytest
 
 from dropflow.apps.encodings import encode
 from dropflow.clock import SystemClock
-from dropflow.data.content import EMPTY, NULL, open_content, read, verify
+from dropflow.data.file_writer import FileWriter
 from dropflow.data.memory import SMALL
-from dropflow.data.parts import FilePart
+from dropflow.data.read_content import EMPTY, NULL, open_content, read, verify
 from dropflow.data.registry import store_for
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
@@ -127,7 +127,7 @@ def test_a_part_begins_with_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
     for name in ("link", "file"):
         with pytest.raises(StorageError, match="File exists"):
-            FilePart(str(tmp_path / name)).write(b"new")
+            FileWriter(str(tmp_path / name)).write(b"new")
 
     assert (tmp_path / "file").read_text() == "old"
     assert not (tmp_path / "victim").exists()
@@ -463,7 +463,7 @@ def test_a_new_session_clears_what_an_old_one_left(tmp_path: Path) -> None:
 
 def test_without_shared_memory_the_disk_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
     """Where there is no /dev/shm, large contents are files in the session directory."""
-    monkeypatch.setattr("dropflow.data.segments.claim", lambda _session: None)
+    monkeypatch.setattr("dropflow.data.shm_directory.claim", lambda _session: None)
     repository = LocalRepository(tmp_path, "s", SystemClock())
     part = _part(node(MEMORY), Slot(repository.workspace, "o", 1, 1, 0), b"x" * SMALL * 2)
 
@@ -472,7 +472,7 @@ def test_without_shared_memory_the_disk_serves(tmp_path: Path, monkeypatch: pyte
     repository.close()
 
 
-class _Full(FilePart):
+class _Full(FileWriter):
     """A file system with room for three bytes."""
 
     def _open(self) -> Any:
@@ -506,9 +506,9 @@ def test_a_full_shared_memory_overflows_to_the_disk(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told_with_its_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the path and the space that is left."""
-    part = FilePart(str(tmp_path / "full"))
+    part = FileWriter(str(tmp_path / "full"))
     with io.FileIO("/dev/full", "ab") as full:
-        monkeypatch.setattr(FilePart, "_open", lambda _: full)
+        monkeypatch.setattr(FileWriter, "_open", lambda _: full)
         with pytest.raises(StorageError, match=r"cannot write .*/full: No space left") as caught:
             part.write(b"x")
     part.abandon()
@@ -535,7 +535,7 @@ def test_durable_files_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytes
     forced: list[int] = []
     monkeypatch.setattr(os, "fsync", forced.append)
     for durable in (False, True):
-        part = FilePart(str(tmp_path / f"{durable}"), durable=durable)
+        part = FileWriter(str(tmp_path / f"{durable}"), durable=durable)
         part.write(b"x")
         part.finish()
 

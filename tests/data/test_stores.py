@@ -14,15 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dropflow.data.content import EMPTY, NULL, read, verify
 from dropflow.data.directory import DirectoryStore
 from dropflow.data.file import FileStore
 from dropflow.data.json_file import JsonStore
-from dropflow.data.memory import SMALL, MemoryPart, MemoryStore
+from dropflow.data.memory import SMALL, MemoryStore, MemoryWriter
 from dropflow.data.null import NullStore
-from dropflow.data.parset import ParameterSetStore
+from dropflow.data.parameter_set import ParameterSetStore
+from dropflow.data.read_content import EMPTY, NULL, read, verify
 from dropflow.data.repository import LocalRepository
-from dropflow.data.shared import SharedMemoryStore
+from dropflow.data.shared_memory import SharedMemoryStore
 from dropflow.data.store import Slot, Store
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError, BadFileError, BadParameterError
@@ -65,7 +65,7 @@ def test_large_contents_go_to_shared_memory(node: Node, slot: Slots, repository:
 @given(st.lists(st.binary(max_size=40), max_size=8), st.integers(0, 60))
 def test_memory_is_what_was_written(slot: Slots, blocks: list[bytes], small: int) -> None:
     """Whatever is written comes back in order, on both sides of the threshold."""
-    part = MemoryPart(slot(), small)
+    part = MemoryWriter(slot(), small)
     for block in blocks:
         part.write(block)
     handle = part.finish()

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.data import streams
-from dropflow.data.parts import FilePart
-from dropflow.data.streams import StreamedPart, StreamReader, StreamWriter
+from dropflow.data.file_writer import FileWriter
+from dropflow.data.streams import StreamedWriter, StreamReader, StreamWriter
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError, CancelledRunError, StorageError
 from dropflow.testing.clock import VirtualClock
@@ -469,15 +469,15 @@ def opened() -> list[Handle]:
 
 
 @pytest.fixture
-def part(tmp_path: Path, opened: list[Handle]) -> Iterator[StreamedPart]:
+def part(tmp_path: Path, opened: list[Handle]) -> Iterator[StreamedWriter]:
     """A part that others may read."""
-    growing = FilePart(str(tmp_path / "part"), final=str(tmp_path / "final"))
-    found = StreamedPart(growing, str(tmp_path / "part.stream"), opened.append, lambda: None, SystemClock())
+    growing = FileWriter(str(tmp_path / "part"), final=str(tmp_path / "final"))
+    found = StreamedWriter(growing, str(tmp_path / "part.stream"), opened.append, lambda: None, SystemClock())
     yield found
     found.abandon()
 
 
-def test_a_part_is_open_from_its_first_byte(part: StreamedPart, opened: list[Handle]) -> None:
+def test_a_part_is_open_from_its_first_byte(part: StreamedWriter, opened: list[Handle]) -> None:
     """What has nothing in it is told to nobody; then it is told once, and whoever asks gets it."""
     part.write(b"")
     assert opened == []
@@ -492,7 +492,7 @@ def test_a_part_is_open_from_its_first_byte(part: StreamedPart, opened: list[Han
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_text_is_told_from_the_beginning(part: StreamedPart, opened: list[Handle], *, first: bool) -> None:
+def test_text_is_told_from_the_beginning(part: StreamedWriter, opened: list[Handle], *, first: bool) -> None:
     """Readers know at once whether the content is text as far as it goes, and at the end whether it was."""
     part.write(b"a", text=first)
     part.write(b"b", text=False)
@@ -501,7 +501,7 @@ def test_text_is_told_from_the_beginning(part: StreamedPart, opened: list[Handle
     assert not part.finish().text
 
 
-def test_a_program_may_append_to_what_was_streamed(part: StreamedPart, opened: list[Handle]) -> None:
+def test_a_program_may_append_to_what_was_streamed(part: StreamedWriter, opened: list[Handle]) -> None:
     """Readers see at the end what a program added."""
     part.write(b"head ")
     with open(part.path(), "ab") as file:  # noqa: PTH123 - as a program does
@@ -512,7 +512,7 @@ def test_a_program_may_append_to_what_was_streamed(part: StreamedPart, opened: l
 
 
 @pytest.mark.parametrize("how", ["replaced", "shortened"])
-def test_a_program_must_not_replace_what_was_streamed(part: StreamedPart, opened: list[Handle], how: str) -> None:
+def test_a_program_must_not_replace_what_was_streamed(part: StreamedWriter, opened: list[Handle], how: str) -> None:
     """Others have read it already: another content is refused, with the way out, and has no end."""
     part.write(b"what others have read")
     path = Path(part.path())
@@ -531,10 +531,10 @@ def test_a_program_must_not_replace_what_was_streamed(part: StreamedPart, opened
 
 def test_a_full_disk_is_told(tmp_path: Path, opened: list[Handle], monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be written is an error of the writer and opens nothing."""
-    growing = FilePart(str(tmp_path / "part"))
-    part = StreamedPart(growing, str(tmp_path / "part.stream"), opened.append, lambda: None, SystemClock())
+    growing = FileWriter(str(tmp_path / "part"))
+    part = StreamedWriter(growing, str(tmp_path / "part.stream"), opened.append, lambda: None, SystemClock())
     with io.FileIO("/dev/full", "ab") as full:
-        monkeypatch.setattr(FilePart, "_open", lambda _: full)
+        monkeypatch.setattr(FileWriter, "_open", lambda _: full)
         with pytest.raises(StorageError, match="No space left"):
             part.write(b"x")
     part.abandon()
@@ -543,7 +543,7 @@ def test_a_full_disk_is_told(tmp_path: Path, opened: list[Handle], monkeypatch: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_abandoned_has_no_end(part: StreamedPart, opened: list[Handle], tmp_path: Path) -> None:
+def test_what_is_abandoned_has_no_end(part: StreamedWriter, opened: list[Handle], tmp_path: Path) -> None:
     """Who reads it gets what there is and waits; who comes later is refused."""
     before = descriptors()
     part.write(b"begun")

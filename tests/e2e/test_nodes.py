@@ -21,10 +21,10 @@ from dropflow import local
 from dropflow.clock import SystemClock
 from dropflow.engine.session import Session
 from dropflow.errors import BadGraphError
-from dropflow.graph.names import oids
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Template
+from dropflow.graph.text_ids import oids
 from dropflow.rest.schema import Download, DropQuery, SubmitQuery
 from dropflow.states import DropState, SessionState
 from managers.composite.deployment_plan import plan_deployment

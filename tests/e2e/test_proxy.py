@@ -20,9 +20,9 @@ import pytest
 from dropflow import local
 from dropflow.clock import SystemClock
 from dropflow.engine.session import Session
-from dropflow.graph.names import oids
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oids
 from dropflow.rest.schema import DropQuery, SubmitQuery
 from dropflow.states import DropState
 from dropflow.testing.proxy import Cruelty, HostileProxy

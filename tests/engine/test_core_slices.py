@@ -38,7 +38,7 @@ from dropflow.engine.events import (
 from dropflow.engine.invariants import check
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import Slice, slice_by_place
+from dropflow.graph.slices import Slice, slice_by_place
 from dropflow.states import DropState, SessionState
 from dropflow.testing import oracle
 from dropflow.testing.drawing import draw, row

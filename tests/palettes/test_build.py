@@ -13,7 +13,7 @@ from dropflow.engine.component import Component
 from dropflow.errors import MissingDependencyError
 from dropflow.graph.templates import Argument, Kind, Template
 from palettes.build import built_files, component_page, components
-from palettes.templates import EMPTY, ConstructEntry
+from palettes.construct_entries import EMPTY, ConstructEntry
 from translator.formats import read_logical
 from translator.problems import Severity
 

@@ -30,7 +30,8 @@ from dropflow.errors import (
 )
 from dropflow.graph.codec import dump
 from dropflow.graph.interchange import write_pg
-from dropflow.graph.slicing import dump_slice, slice_by_place
+from dropflow.graph.slice_codec import dump_slice
+from dropflow.graph.slices import slice_by_place
 from dropflow.problems import Problem, Severity
 from dropflow.rest.auth import AccessRules
 from dropflow.rest.client import Client

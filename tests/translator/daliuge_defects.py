@@ -10,7 +10,7 @@ import numpy as np
 from dropflow.graph.physical import PhysicalGraph
 from translator.logical import LogicalGraph, NodeKind
 from translator.options import UnrollOptions
-from translator.unroll import Plan, plan, unroll
+from translator.unroll import UnrollPlan, plan, unroll
 from translator.unroll.layout import Layout, lay_out
 from translator.unroll.levels import LOOP, instances
 from translator.unroll.values import is_on
@@ -58,7 +58,7 @@ def _pairs(graph: PhysicalGraph) -> "np.ndarray[tuple[int], np.dtype[np.int64]]"
     return source * max(graph.drops, 1) + graph.successors.neighbour
 
 
-def _adapters(made: Plan) -> tuple[int, int]:
+def _adapters(made: UnrollPlan) -> tuple[int, int]:
     """Drops of the adapters, and the edges that they cost: all around them, but those they stand for."""
     graph = unroll(made)
     rows = [row for row, template in enumerate(made.templates) if template.artificial and template.name != "grpdata"]
@@ -70,7 +70,7 @@ def _adapters(made: Plan) -> tuple[int, int]:
     return int(among.sum()), around - int((into * out).sum())
 
 
-def _carries(graph: LogicalGraph, ours: Plan) -> int:
+def _carries(graph: LogicalGraph, ours: UnrollPlan) -> int:
     """Edges of the carries between all ends and all starts of each loop that we do not have, less those turned."""
     layout = lay_out(graph, UnrollOptions(), [])
     rows = {template.key: row for row, template in enumerate(ours.templates)}
@@ -89,7 +89,7 @@ def _carries(graph: LogicalGraph, ours: Plan) -> int:
     return more
 
 
-def _entries(graph: LogicalGraph, ours: Plan) -> int:
+def _entries(graph: LogicalGraph, ours: UnrollPlan) -> int:
     """Edges into the later iterations of a loop, at a port that a carry feeds there."""
     layout = lay_out(graph, UnrollOptions(), [])
     links = {link.pointer: link for link in graph.links}

@@ -101,7 +101,7 @@ def test_a_mangled_graph_that_has_no_errors_can_be_unrolled(changes: list[tuple[
     content = wide()
     for path, how, junk in changes:
         _mutated(content, path, how, junk)
-    found = examine(json.dumps(content).encode(), unroll=UnrollOptions(max_drops=2000, max_edges=5000))
+    found = examine(json.dumps(content).encode(), unroll_options=UnrollOptions(max_drops=2000, max_edges=5000))
 
     assert errors(found.problems) or found.plan is None or unroll(found.plan).drops >= 0
 

@@ -8,13 +8,13 @@ from dropflow.errors import DropflowError
 from dropflow.graph.codec import dump, parse
 from dropflow.graph.digest import digest
 from dropflow.graph.interchange import read_pg_stream, write_pg
-from dropflow.graph.names import oids
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oids
 from dropflow.graph.validity import faults
 from tests.corpus import corpus_files, needs_corpus
 from tests.graph.shapes import edges_of
 from translator.options import PartitionOptions
-from translator.partition.quality import judge
+from translator.partition.quality import quality_of
 from translator.partition.registry import partition
 from translator.pipeline import translate
 
@@ -57,7 +57,7 @@ def test_real_graphs_travel_and_can_be_cut() -> None:
         assert _by_name(again) == _by_name(graph), name
         assert digest(parse(b"".join(dump(graph)))) == digest(graph), name
         for algorithm in ("blocks", "metis"):
-            quality = judge(partition(graph, PartitionOptions(algorithm=algorithm, parts=2)))
+            quality = quality_of(partition(graph, PartitionOptions(algorithm=algorithm, parts=2)))
             assert min(quality.drops) > 0, name
         checked += 1
 

@@ -15,7 +15,7 @@ from tests.graph.shapes import chain, edges_of, graphs, scatter
 from translator.options import PartitionOptions
 from translator.partition.blocks import cut_evenly, depth_first_order
 from translator.partition.metis import _filled
-from translator.partition.quality import judge
+from translator.partition.quality import quality_of
 from translator.partition.registry import check_partition, partition
 from translator.placement import local_nodes, place
 
@@ -56,7 +56,7 @@ def test_parts_that_metis_leaves_empty_are_filled(graph: PhysicalGraph, parts: i
 def test_load_is_balanced(algorithm: str) -> None:
     """On a wide graph of equal work no part has much more to do than the mean."""
     for parts in (2, 3, 8, 16):
-        quality = judge(_cut(scatter(2000), parts, algorithm))
+        quality = quality_of(_cut(scatter(2000), parts, algorithm))
         assert quality.imbalance <= 5.0
         assert len(quality.loads) == len(quality.drops) == parts
 
@@ -65,7 +65,7 @@ def test_load_is_balanced(algorithm: str) -> None:
 def test_little_is_moved(algorithm: str) -> None:
     """Chains inside a scatter stay together: only what the gather collects moves, and no more."""
     parts = 4
-    quality = judge(_cut(scatter(1000), parts, algorithm))
+    quality = quality_of(_cut(scatter(1000), parts, algorithm))
 
     assert quality.cut_edges <= 1000 * (parts - 1) / parts * 1.02 + parts
 
@@ -73,7 +73,7 @@ def test_little_is_moved(algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_chain_is_cut_where_it_must_be(algorithm: str) -> None:
     """A chain in four parts has three cuts."""
-    assert judge(_cut(chain(1000), 4, algorithm)).cut_edges == 3
+    assert quality_of(_cut(chain(1000), 4, algorithm)).cut_edges == 3
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -89,7 +89,7 @@ def test_blocks_depend_on_each_other_in_one_direction(graph: PhysicalGraph, part
     """Blocks of a topological order can run one after the other."""
     made = _cut(graph, parts, "blocks")
 
-    assert judge(made).acyclic
+    assert quality_of(made).acyclic
     assert all(made.part[source] <= made.part[target] for source, _, target in edges_of(made))
 
 
@@ -156,7 +156,7 @@ def test_large_data_stays_where_it_is_made() -> None:
         drawing.connect(f"Make{side}", f"big{side}").connect(f"big{side}", f"Use{side}").data(f"small{side}", weight=1)
     drawing.connect("Makel", "smalll").connect("smalll", "User").connect("Maker", "smallr").connect("smallr", "Usel")
 
-    assert judge(_cut(drawing.build(), 2)).volume_moved == 2.0
+    assert quality_of(_cut(drawing.build(), 2)).volume_moved == 2.0
 
 
 def _problems(graph: PhysicalGraph, **options: Any) -> list[tuple[str, str]]:
@@ -210,7 +210,7 @@ def _transfers(graph: PhysicalGraph) -> float:
 @given(graphs())
 def test_the_judge_counts_what_is_there(graph: PhysicalGraph) -> None:
     """Cuts, volume, loads and numbers of drops equal what counting one by one finds."""
-    quality = judge(graph)
+    quality = quality_of(graph)
     work = [one.weight if one.kind is Kind.APP else 0.0 for one in graph.templates]
     loads = [
         sum(work[graph.template[row]] for row in np.flatnonzero(graph.part == part)) for part in range(graph.parts)
@@ -228,7 +228,7 @@ def test_a_data_drop_moves_once_to_each_part() -> None:
     drawing = GraphBuilder().data("d", weight=7.0, part=0)
     for number in range(10):
         drawing.app(f"A{number}", part=1 + number % 2).connect("d", f"A{number}")
-    quality = judge(drawing.build())
+    quality = quality_of(drawing.build())
 
     assert (quality.cut_edges, quality.volume_moved) == (10, 14.0)
 
@@ -237,8 +237,8 @@ def test_parts_that_wait_for_each_other_are_a_cycle() -> None:
     """Work that goes to another part and comes back makes the graph of parts cyclic."""
     graph = chain(6)
 
-    assert not judge(replace(graph, part=np.array([0, 1, 0, 1, 1, 1], dtype=np.int32))).acyclic
-    assert judge(replace(graph, part=np.array([1, 1, 1, 0, 0, 0], dtype=np.int32))).acyclic
+    assert not quality_of(replace(graph, part=np.array([0, 1, 0, 1, 1, 1], dtype=np.int32))).acyclic
+    assert quality_of(replace(graph, part=np.array([1, 1, 1, 0, 0, 0], dtype=np.int32))).acyclic
 
 
 def test_parts_go_to_nodes() -> None:

@@ -8,7 +8,7 @@ import pytest
 from dropflow.errors import BadFileError, BadGraphError
 from dropflow.graph import codec
 from dropflow.graph.interchange import write_pg
-from dropflow.graph.names import oids
+from dropflow.graph.text_ids import oids
 from tests.translator.documents import document, link, node, port
 from translator.options import PartitionOptions, ReadOptions, UnrollOptions
 from translator.pipeline import check, examine, translate
@@ -50,12 +50,12 @@ def test_a_logical_graph_goes_the_whole_way(tmp_path: Path) -> None:
     """A file becomes a physical graph named after it, with prefix, parts and places as asked."""
     path = tmp_path / "my graph.graph"
     path.write_bytes(chain())
-    done = translate(path, partition=PartitionOptions(algorithm="blocks", parts=2), nodes=("n1", "n2"))
+    done = translate(path, partition_options=PartitionOptions(algorithm="blocks", parts=2), nodes=("n1", "n2"))
     assert done.family == "OJS-id"
     assert done.logical is not None
     assert (done.graph.name, done.graph.prefix, done.graph.drops, done.graph.edges) == ("my graph", "my_graph", 3, 2)
     assert (done.graph.parts, done.graph.places) == (2, ("n1", "n2"))
-    assert oids(translate(path, unroll=UnrollOptions(prefix="1")).graph, [0]) == ["1_d_0"]
+    assert oids(translate(path, unroll_options=UnrollOptions(prefix="1")).graph, [0]) == ["1_d_0"]
 
 
 def test_the_same_graph_from_every_form(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             translate(path)
     (tmp_path / "large.graph").write_bytes(chain())
     with pytest.raises(BadFileError, match="10 bytes"):
-        translate(tmp_path / "large.graph", read=ReadOptions(max_bytes=10))
+        translate(tmp_path / "large.graph", read_options=ReadOptions(max_bytes=10))
 
 
 def test_all_stages_report_at_once() -> None:

@@ -38,7 +38,7 @@ def test_a_rehearsal_runs_and_touches_nothing(tmp_path: Path) -> None:
     """Every drop completes, whatever its component, though no application is run and no file of the user is written."""
     precious, touched = tmp_path / "precious.txt", tmp_path / "touched"
     precious.write_text("precious")
-    found = examine(drawn(precious, touched), unroll=REHEARSAL, components=ComponentOptions())
+    found = examine(drawn(precious, touched), unroll_options=REHEARSAL, component_options=ComponentOptions())
     assert [(one.code, one.severity) for one in found.problems] == [("LG095", "info")]
     graph = finish(found).graph
     plain = finish(examine(drawn(precious, touched))).graph
@@ -62,7 +62,7 @@ def test_graphs_that_come_unrolled_are_rehearsed_too(tmp_path: Path, form: str) 
     else:
         with path.open("wb") as file:
             write_pg(graph, file)
-    found = finish(examine(path, unroll=REHEARSAL, components=ComponentOptions()))
+    found = finish(examine(path, unroll_options=REHEARSAL, component_options=ComponentOptions()))
 
     kinds = {(template.kind, template.component) for template in found.graph.templates}
     assert kinds == {
@@ -78,7 +78,7 @@ def test_both_ways_of_a_branch_are_rehearsed(tmp_path: Path) -> None:
     branch = node("branch", "Branch", dropclass="dlg.apps.branch.Branch", func_name="c", func_code="def c(x): 1 / 0")
     ways = [node("yes", "Memory"), node("no", "Memory")]
     graph = finish(
-        examine(document([branch, *ways], [link("branch", "yes"), link("branch", "no")]), unroll=REHEARSAL)
+        examine(document([branch, *ways], [link("branch", "yes"), link("branch", "no")]), unroll_options=REHEARSAL)
     ).graph
 
     result = local.run(graph, directory=local.prepare_directory(tmp_path / "run"), runner="inline")

@@ -1,5 +1,5 @@
-from dropflow.graph.names import oids
 from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import oids
 from tests.translator.drawing import Drawing
 from tests.translator.unrolled import codes, counts, edges, errors, planned, ports
 from translator.logical import Field

@@ -7,10 +7,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.graph.names import index_of, oids
 from dropflow.graph.order import find_cycle
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import index_of, oids
 from tests.translator.oracle import Oracle
 from tests.translator.random_graphs import logical_graphs
 from translator.logical import Field, LogicalGraph

@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from dropflow.graph.names import index_of
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import index_of
 from tests.translator.drawing import Drawing
 from translator.options import UnrollOptions
 from translator.problems import Severity
-from translator.unroll import Plan, plan, unroll
+from translator.unroll import UnrollPlan, plan, unroll
 
 __all__ = ["codes", "counts", "edges", "errors", "ports"]
 
 
-def planned(drawing: Drawing, **options: object) -> Plan:
+def planned(drawing: Drawing, **options: object) -> UnrollPlan:
     """The plan of a drawing."""
     return plan(drawing.graph(), UnrollOptions(**options))  # type: ignore[arg-type]
 

@@ -5,7 +5,7 @@ The way of a file: `files` opens it, `document` parses it, `detect` tells the fa
 """
 
 from translator.formats.detect import Family, detect
-from translator.formats.files import read_file
 from translator.formats.load import Reading, read_logical
+from translator.formats.read_file import read_file
 
 __all__ = ["Family", "Reading", "detect", "read_file", "read_logical"]

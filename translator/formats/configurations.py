@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from translator.formats.access import Json, escape, objects, text
+from translator.formats.json_access import Json, escape, objects, text
 from translator.logical import Configuration
 
 __all__ = ["read_configurations"]

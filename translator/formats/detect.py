@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Any
 
 from dropflow.graph.codec import is_dfg
-from translator.formats.document import parse
 from translator.formats.identity import Identity, choose_identity
+from translator.formats.json_document import parse
 from translator.options import ReadOptions
 
 __all__ = ["LOGICAL", "Family", "classify", "detect"]

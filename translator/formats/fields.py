@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from translator.formats.access import Json, objects, text, truth
+from translator.formats.json_access import Json, objects, text, truth
 from translator.formats.vocabulary import PARAMETER_TYPES, USAGES
 from translator.logical import Field
 from translator.problems import Problem, Severity, problem

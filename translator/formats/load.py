@@ -3,9 +3,9 @@
 import msgspec
 
 from dropflow.graph.codec import is_dfg
-from translator.formats.assembly import assemble
 from translator.formats.detect import LOGICAL, Family, classify
-from translator.formats.document import parse
+from translator.formats.json_document import parse
+from translator.formats.logical_builder import assemble
 from translator.formats.ojs import read_ojs
 from translator.formats.schema import check_structure
 from translator.formats.v4 import read_v4

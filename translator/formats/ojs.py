@@ -6,12 +6,12 @@ A construct carries its applications flattened into its own attributes, under na
 
 from collections.abc import Iterator, Mapping
 
-from translator.formats.access import Json, objects, text, truth
 from translator.formats.configurations import read_configurations
 from translator.formats.detect import Family
 from translator.formats.fields import PORT_LISTS, merge_ports, read_fields, read_ports
 from translator.formats.identity import APPLICATION_IDS, Identity, choose_identity, identity_text
-from translator.formats.records import ApplicationRecord, NodeRecord, Records
+from translator.formats.json_access import Json, objects, text, truth
+from translator.formats.node_records import ApplicationRecord, NodeRecord, Records
 from translator.logical import Field, LogicalLink, Role
 from translator.problems import Problem
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from translator.formats.access import Json, objects, text, truth, unescape
 from translator.formats.configurations import read_configurations
 from translator.formats.detect import Family
 from translator.formats.fields import read_fields
-from translator.formats.records import ApplicationRecord, NodeRecord, Records
+from translator.formats.json_access import Json, objects, text, truth, unescape
+from translator.formats.node_records import ApplicationRecord, NodeRecord, Records
 from translator.logical import LogicalLink, Role
 from translator.problems import Problem
 

@@ -15,7 +15,7 @@ from dropflow.graph.order import topological_order
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from translator.options import PartitionOptions
 from translator.partition.blocks import cut_evenly
-from translator.partition.quality import Quality, judge
+from translator.partition.quality import Quality, quality_of
 from translator.partition.weights import edge_volumes, loads, scaled
 
 __all__ = ["metis"]
@@ -54,7 +54,7 @@ def metis(graph: PhysicalGraph, options: PartitionOptions) -> IntColumn:
             options=settings,
         )
         part = _filled(graph, np.asarray(cut.vertex_part, dtype=np.int32), options.parts, order)
-        found.append((_cost(judge(replace(graph, part=part)), options), part))
+        found.append((_cost(quality_of(replace(graph, part=part)), options), part))
     return _numbered(min(found, key=lambda one: one[0])[1], order)
 
 

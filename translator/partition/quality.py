@@ -1,4 +1,4 @@
-"""One judge for all partitioners: what a partition costs, whoever made it."""
+"""One measure for all partitioners: what a partition costs, whoever made it."""
 
 import msgspec
 import numpy as np
@@ -8,7 +8,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from translator.partition.weights import edge_sources, loads
 
-__all__ = ["Quality", "judge"]
+__all__ = ["Quality", "quality_of"]
 
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     acyclic: bool
 
 
-def judge(graph: PhysicalGraph) -> Quality:
+def quality_of(graph: PhysicalGraph) -> Quality:
     """What the partition of this graph costs."""
     parts = graph.parts
     source = graph.part[edge_sources(graph)]

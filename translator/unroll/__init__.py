@@ -7,6 +7,6 @@ Read `levels`, `index_map` and `links` first, then `layout` and `plan`.
 """
 
 from translator.unroll.columns import unroll
-from translator.unroll.plan import Plan, plan
+from translator.unroll.plan import UnrollPlan, plan
 
-__all__ = ["Plan", "plan", "unroll"]
+__all__ = ["UnrollPlan", "plan", "unroll"]

@@ -9,10 +9,10 @@ from itertools import count
 import msgspec
 
 from dropflow.graph.templates import Kind, Template
-from translator.unroll.index_map import IndexMap, Run
+from translator.unroll.index_map import IndexCounter, IndexMap
 from translator.unroll.levels import Levels, strides
-from translator.unroll.templates import COPY, MEMORY, NULL
-from translator.unroll.wiring import Unit, Wire
+from translator.unroll.node_template import COPY, MEMORY, NULL
+from translator.unroll.wires import Unit, Wire
 
 __all__ = ["Adapted", "adapt"]
 
@@ -40,23 +40,28 @@ def adapt(wire: Wire, source: Unit, target: Unit, plain: IndexMap, taken: set[st
         Keys of templates; that of the adapter is added.
     """
     at_source = source.is_app
-    standing = [run for run in plain.runs if (run.source if at_source else run.target)]
-    levels: Levels = tuple(msgspec.structs.replace(run.level, size=run.size) for run in standing)
+    standing = [counter for counter in plain.counters if (counter.source if at_source else counter.target)]
+    levels: Levels = tuple(msgspec.structs.replace(counter.level, size=counter.size) for counter in standing)
     steps = dict(zip(map(id, standing), strides(levels), strict=True))
 
-    def step(run: Run) -> int:
-        return steps.get(id(run), 0)
+    def step(counter: IndexCounter) -> int:
+        return steps.get(id(counter), 0)
 
     if at_source:
-        before = tuple(Run(run.level, run.size, run.source, step(run)) for run in standing)
-        after = tuple(Run(run.level, run.size, step(run), run.target, run.flat) for run in plain.runs)
+        before = tuple(IndexCounter(counter.level, counter.size, counter.source, step(counter)) for counter in standing)
+        after = tuple(
+            IndexCounter(counter.level, counter.size, step(counter), counter.target, counter.flat)
+            for counter in plain.counters
+        )
     else:
-        before = tuple(Run(run.level, run.size, run.source, step(run)) for run in plain.runs)
-        after = tuple(Run(run.level, run.size, step(run), run.target) for run in standing)
+        before = tuple(
+            IndexCounter(counter.level, counter.size, counter.source, step(counter)) for counter in plain.counters
+        )
+        after = tuple(IndexCounter(counter.level, counter.size, step(counter), counter.target) for counter in standing)
     return Adapted(
         template=_template(wire, source, target, levels, taken),
-        before=IndexMap(runs=before, source_start=plain.source_start),
-        after=msgspec.structs.replace(plain, runs=after, source_start=0),
+        before=IndexMap(counters=before, source_start=plain.source_start),
+        after=msgspec.structs.replace(plain, counters=after, source_start=0),
     )
 
 

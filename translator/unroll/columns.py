@@ -10,12 +10,12 @@ from dropflow.errors import InternalError
 from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.problems import refuse_errors
-from translator.unroll.plan import Plan
+from translator.unroll.plan import UnrollPlan
 
 __all__ = ["unroll"]
 
 
-def unroll(plan: Plan) -> PhysicalGraph:
+def unroll(plan: UnrollPlan) -> PhysicalGraph:
     """The physical graph of a plan, in time and memory proportional to its drops and edges.
 
     Drops come template by template, and within one in row-major order of their index tuples.
@@ -62,7 +62,7 @@ def unroll(plan: Plan) -> PhysicalGraph:
     )
 
 
-def _check_inside(plan: Plan, row: int, drops: npt.NDArray[Any], offset: int, size: int) -> None:
+def _check_inside(plan: UnrollPlan, row: int, drops: npt.NDArray[Any], offset: int, size: int) -> None:
     """Refuse a link whose edges would join drops of another template, which no later stage could tell."""
     if len(drops) and not (offset <= int(drops.min()) and int(drops.max()) < offset + size):
         link = plan.links[row]

@@ -12,7 +12,7 @@ from math import prod
 from translator.logical import LogicalNode
 from translator.options import UnrollOptions
 from translator.problems import problem
-from translator.unroll.index_map import IndexMap, Run
+from translator.unroll.index_map import IndexCounter, IndexMap
 from translator.unroll.levels import LOOP, Level, Levels, part, strides
 from translator.unroll.links import assemble, in_step, unpaired
 from translator.unroll.values import Findings, multiplicity, pointer
@@ -95,9 +95,12 @@ def gather_map(source: Levels, target: Levels, *, position: int, width: int, opt
     )
     counted = tuple(source[level] for level in left)
     flat = dict(zip(counted, strides(counted), strict=True))
-    runs = tuple(Run(run.level, run.size, run.source, run.target, _flat(run, flat)) for run in plain.runs)
+    counters = tuple(
+        IndexCounter(counter.level, counter.size, counter.source, counter.target, _flat(counter, flat))
+        for counter in plain.counters
+    )
     return IndexMap(
-        runs=runs,
+        counters=counters,
         source_start=plain.source_start,
         target_start=plain.target_start,
         chunk=target[position],
@@ -118,6 +121,6 @@ def _parted(
     return [*((level, level) for level in range(parting.shared)), *pairs], left, right
 
 
-def _flat(run: Run, flat: dict[Level, int]) -> int:
+def _flat(counter: IndexCounter, flat: dict[Level, int]) -> int:
     """Counters of the source alone run through the inputs of a context."""
-    return flat.get(run.level, 0) if run.source and not run.target else 0
+    return flat.get(counter.level, 0) if counter.source and not counter.target else 0

@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from translator.unroll.levels import GATHER, Level
 
-__all__ = ["IndexMap", "Run"]
+__all__ = ["IndexCounter", "IndexMap"]
 
 
-class Run(msgspec.Struct, frozen=True):
+class IndexCounter(msgspec.Struct, frozen=True):
     """One counter of an index map.
 
     Attributes
@@ -44,7 +44,7 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    runs : tuple of Run
+    counters : tuple of IndexCounter
         The counters, those that move the source first, so that edges come sorted by source, then by target.
     source_start, target_start : int
         Instance numbers at which counting starts.
@@ -58,7 +58,7 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
         Whether that gather is told to take one input at a time.
     """
 
-    runs: tuple[Run, ...] = ()
+    counters: tuple[IndexCounter, ...] = ()
     source_start: int = 0
     target_start: int = 0
     chunk: Level | None = None
@@ -69,7 +69,7 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def edges(self) -> int:
         """Number of edges."""
-        return prod(run.size for run in self.runs)
+        return prod(counter.size for counter in self.counters)
 
     @property
     def collects(self) -> bool:
@@ -78,11 +78,11 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
         A scatter of one copy is collected all the same. But a gather that takes all of its inputs makes one piece.
         """
         return not self.one_by_one and any(
-            run.source
-            and not run.target
-            and not run.level.is_transparent
-            and not (run.level.kind == GATHER and run.level.size == 1)
-            for run in self.runs
+            counter.source
+            and not counter.target
+            and not counter.level.is_transparent
+            and not (counter.level.kind == GATHER and counter.level.size == 1)
+            for counter in self.counters
         )
 
     def write(self, source: npt.NDArray[np.int32], target: npt.NDArray[np.int32]) -> None:
@@ -95,13 +95,13 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
         """
         if not self.edges:
             return
-        runs = _merged(self.runs)
-        sizes = [run.size for run in runs]
-        _count(source, self.source_start, sizes, [run.source for run in runs])
-        _count(target, self.target_start, sizes, [run.target for run in runs])
+        counters = _merged(self.counters)
+        sizes = [counter.size for counter in counters]
+        _count(source, self.source_start, sizes, [counter.source for counter in counters])
+        _count(target, self.target_start, sizes, [counter.target for counter in counters])
         if self.chunk is not None:
             flat = np.zeros(len(target), dtype=np.int32)
-            _count(flat, 0, sizes, [run.flat for run in runs])
+            _count(flat, 0, sizes, [counter.flat for counter in counters])
             flat //= self.width
             flat *= self.chunk_stride
             target += flat
@@ -119,18 +119,24 @@ def _count(out: npt.NDArray[Any], start: int, sizes: list[int], strides: list[in
             grid += steps.reshape([size if axis == position else 1 for axis in range(len(sizes))])
 
 
-def _merged(runs: tuple[Run, ...]) -> list[Run]:
+def _merged(counters: tuple[IndexCounter, ...]) -> list[IndexCounter]:
     """The same counting with fewer counters: neighbours that count on where the other wraps become one."""
-    merged: list[Run] = []
-    for run in runs:
-        if run.size == 1:
+    merged: list[IndexCounter] = []
+    for counter in counters:
+        if counter.size == 1:
             continue
         last = merged[-1] if merged else None
         if last is not None and all(
-            outer == run.size * inner
-            for outer, inner in ((last.source, run.source), (last.target, run.target), (last.flat, run.flat))
+            outer == counter.size * inner
+            for outer, inner in (
+                (last.source, counter.source),
+                (last.target, counter.target),
+                (last.flat, counter.flat),
+            )
         ):
-            merged[-1] = Run(run.level, last.size * run.size, run.source, run.target, run.flat)
+            merged[-1] = IndexCounter(
+                counter.level, last.size * counter.size, counter.source, counter.target, counter.flat
+            )
         else:
-            merged.append(run)
+            merged.append(counter)
     return merged

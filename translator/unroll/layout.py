@@ -12,8 +12,8 @@ from graphlib import CycleError, TopologicalSorter
 from translator.logical import LogicalGraph, LogicalLink, LogicalNode, NodeKind
 from translator.options import UnrollOptions
 from translator.problems import problem
-from translator.unroll.exits import with_exits
 from translator.unroll.gather import chunks
+from translator.unroll.gather_exits import with_exits
 from translator.unroll.groupby import group_keys
 from translator.unroll.levels import EXCLUSIVE, GATHER, GROUPBY, LOOP, MPI, SCATTER, SUBGRAPH, Level, Levels
 from translator.unroll.values import Findings, multiplicity

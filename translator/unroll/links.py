@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from translator.options import UnrollOptions
-from translator.unroll.index_map import IndexMap, Run
+from translator.unroll.index_map import IndexCounter, IndexMap
 from translator.unroll.levels import LOOP, MPI, Level, Levels, Parting, part, strides
 
 __all__ = [
@@ -206,7 +206,7 @@ def assemble(
 ) -> IndexMap:
     """Turn pairs of levels, and levels of one end only, into counters with strides."""
     out, into = strides(source), strides(target)
-    moving: list[tuple[int, Run]] = []
+    moving: list[tuple[int, IndexCounter]] = []
     source_start = target_start = 0
     vanishes = False
     for one, other in pairs:
@@ -214,21 +214,21 @@ def assemble(
         if one == carry:
             size = max(size - 1, 0)
             target_start += into[other]
-        moving.append((one, Run(source[one], size, out[one], into[other])))
+        moving.append((one, IndexCounter(source[one], size, out[one], into[other])))
     for one in left:
         if one in last:
             vanishes |= source[one].size == 0
             source_start += max(source[one].size - 1, 0) * out[one]
         else:
-            moving.append((one, Run(source[one], source[one].size, out[one])))
+            moving.append((one, IndexCounter(source[one], source[one].size, out[one])))
     broadcast = []
     for other in right:
         if other in first:
             vanishes |= target[other].size == 0
         else:
-            broadcast.append(Run(target[other], target[other].size, 0, into[other]))
-    runs = [run for _, run in sorted(moving, key=lambda entry: entry[0])] + broadcast
+            broadcast.append(IndexCounter(target[other], target[other].size, 0, into[other]))
+    counters = [counter for _, counter in sorted(moving, key=lambda entry: entry[0])] + broadcast
     if vanishes:
         # One of no iterations: the link has no edge, whatever its other levels say.
-        runs.append(Run(source[0] if source else target[0], 0))
-    return IndexMap(runs=tuple(runs), source_start=source_start, target_start=target_start)
+        counters.append(IndexCounter(source[0] if source else target[0], 0))
+    return IndexMap(counters=tuple(counters), source_start=source_start, target_start=target_start)

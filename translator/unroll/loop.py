@@ -21,7 +21,7 @@ from translator.unroll.layout import Layout
 from translator.unroll.levels import Level
 from translator.unroll.links import carry_level, join
 from translator.unroll.values import Findings, is_on
-from translator.unroll.wiring import Unit, Wire
+from translator.unroll.wires import Unit, Wire
 
 __all__ = ["close_loops", "cycles"]
 

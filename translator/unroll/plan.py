@@ -22,9 +22,9 @@ from translator.unroll.levels import EXCLUSIVE, LOOP, MPI, spelled
 from translator.unroll.links import Unpairable, carry_level, join, link_map
 from translator.unroll.loop import close_loops, cycles
 from translator.unroll.values import Findings
-from translator.unroll.wiring import Unit, Wire, draw_wires, list_units
+from translator.unroll.wires import Unit, Wire, draw_wires, list_units
 
-__all__ = ["Plan", "plan"]
+__all__ = ["UnrollPlan", "plan"]
 
 _MANY_PAIRS = 10_000_000
 _LARGEST = 2**31 - 1
@@ -32,7 +32,7 @@ _LONGEST_CIRCLE = 12
 
 
 @dataclass(frozen=True)
-class Plan:
+class UnrollPlan:
     """What a logical graph will become.
 
     Attributes
@@ -75,10 +75,10 @@ class Plan:
         return sum(edges.edges for edges in self.maps)
 
 
-def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> Plan:
+def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> UnrollPlan:
     """Plan the physical graph of a logical graph, in time and memory of the order of the logical graph.
 
-    Never raises for a bad graph: everything found stands in `Plan.problems`.
+    Never raises for a bad graph: everything found stands in `UnrollPlan.problems`.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> Plan:
     exclusive = [
         construct for construct, levels in layout.content.items() if levels[-1:] and levels[-1].kind == EXCLUSIVE
     ]
-    made = Plan(
+    made = UnrollPlan(
         name=graph.name,
         prefix=options.prefix or safe_name(graph.name),
         templates=tuple(templates),
@@ -260,7 +260,7 @@ def _unpairable(options: UnrollOptions, units: dict[str, Unit], wire: Wire, verd
     return problem("LG070", text, where=wire.pointer, hint=", or ".join(ways))
 
 
-def _too_large(made: Plan, options: UnrollOptions) -> list[Problem]:
+def _too_large(made: UnrollPlan, options: UnrollOptions) -> list[Problem]:
     """LG120, where the prediction exceeds what is allowed or what a column can hold."""
     found = []
     for what, number, limit in (

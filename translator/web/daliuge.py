@@ -20,7 +20,7 @@ from dropflow.rest.error_page import wants_page
 from dropflow.rest.error_response import error_response
 from dropflow.rest.kit import Request, Response, Route, StreamSlots
 from dropflow.rest.request_body import check_depth
-from translator.placeholders import substitute
+from translator.global_variables import substitute
 from translator.problems import Problem, problem
 from translator.web.eagle import imbalance_of, whole_number
 from translator.web.forms import Form, read_form

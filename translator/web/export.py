@@ -14,9 +14,9 @@ import msgspec
 
 from dropflow.graph import codec
 from dropflow.graph.interchange import write_pg
-from dropflow.graph.names import oids
 from dropflow.graph.order import roots
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oids
 from dropflow.standard_output import reserve
 from translator.web.worker import GRAPH, leave_with_parent, restrict
 

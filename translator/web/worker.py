@@ -28,7 +28,7 @@ from dropflow.rest.error_body import to_body
 from dropflow.standard_output import reserve
 from translator.estimate import estimate
 from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
-from translator.partition.quality import judge
+from translator.partition.quality import quality_of
 from translator.partition.registry import check_partition, partition
 from translator.pipeline import Checked, examine, finish
 from translator.web.records import (
@@ -86,8 +86,8 @@ def carry_out(order: TranslationOrder, folder: Path, tell: Callable[[str], objec
         found = examine(
             folder / SOURCE,
             name=order.name,
-            read=ReadOptions(max_bytes=order.limits.body, max_depth=order.limits.depth),
-            unroll=UnrollOptions(
+            read_options=ReadOptions(max_bytes=order.limits.body, max_depth=order.limits.depth),
+            unroll_options=UnrollOptions(
                 prefix=order.prefix,
                 max_drops=order.limits.drops,
                 max_edges=order.limits.edges,
@@ -95,7 +95,7 @@ def carry_out(order: TranslationOrder, folder: Path, tell: Callable[[str], objec
             ),
             configuration=order.configuration or None,
             settings=order.settings,
-            components=ComponentOptions(missing_here="warning"),
+            component_options=ComponentOptions(missing_here="warning"),
         )
     except DropflowError as error:
         return _refused(_renamed(error, order.name), TranslationReport(state="refused"), problems)
@@ -142,7 +142,7 @@ def _measured(graph: PhysicalGraph, algorithm: str, report: TranslationReport) -
     sizes = np.bincount(graph.template, minlength=len(graph.templates)).tolist()
     edges = np.bincount(graph.successors.link, minlength=len(graph.links)).tolist()
     apps = int(graph.kinds[graph.template].sum(dtype="int64")) if graph.drops else 0
-    quality = judge(graph)
+    quality = quality_of(graph)
     out = graph.successors
     columns = (graph.template, graph.instance, graph.part, out.ptr, out.neighbour, out.link)
     return msgspec.structs.replace(

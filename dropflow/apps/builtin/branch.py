@@ -3,10 +3,10 @@
 from typing import Any
 
 from dropflow.apps.api import Context, InputData, OutputData
-from dropflow.apps.binding import bind, is_event
 from dropflow.apps.builtin.copy import BUFSIZE, copy_all
 from dropflow.apps.builtin.simple_branch import by_way
 from dropflow.apps.function import FUNCTION_PARAMETERS, PyFuncApp
+from dropflow.apps.function_arguments import bind, is_event
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.errors import AppError
 from dropflow.graph.templates import Kind

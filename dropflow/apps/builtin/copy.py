@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from dropflow.apps.api import App, Context, InputData, OutputData
-from dropflow.apps.exchange import usable
+from dropflow.apps.port_values import usable
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.errors import AppError
 from dropflow.graph.templates import Kind

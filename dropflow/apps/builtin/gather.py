@@ -5,7 +5,7 @@ from typing import Any
 
 from dropflow.apps.api import App, Context, InputData
 from dropflow.apps.builtin.copy import BUFSIZE, copy_all
-from dropflow.apps.exchange import give, usable, value_of, values_of
+from dropflow.apps.port_values import give, usable, value_of, values_of
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.engine.parameters import is_empty
 from dropflow.graph.templates import Argument, Kind, Template

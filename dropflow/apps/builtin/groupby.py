@@ -1,7 +1,7 @@
 """What a GroupBy construct does when it has no application of its own."""
 
 from dropflow.apps.api import App, Context
-from dropflow.apps.exchange import give, usable, value_of
+from dropflow.apps.port_values import give, usable, value_of
 from dropflow.engine.component import Component, Port
 from dropflow.graph.templates import Kind
 

@@ -1,7 +1,7 @@
 """The first application of everybody."""
 
 from dropflow.apps.api import App, Context
-from dropflow.apps.exchange import usable, value_of
+from dropflow.apps.port_values import usable, value_of
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.errors import AppError
 from dropflow.graph.templates import Kind

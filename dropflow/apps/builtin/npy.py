@@ -6,7 +6,7 @@ from typing import Any
 from dropflow.apps.api import App, Context
 from dropflow.apps.builtin.gather import WIDTH
 from dropflow.apps.builtin.scatter import COPIES
-from dropflow.apps.exchange import array_of, usable
+from dropflow.apps.port_values import array_of, usable
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import Kind

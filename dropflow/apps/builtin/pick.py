@@ -3,7 +3,7 @@
 from typing import Any
 
 from dropflow.apps.api import App, Context, InputData, OutputData
-from dropflow.apps.exchange import give, usable, value_of
+from dropflow.apps.port_values import give, usable, value_of
 from dropflow.engine.component import Component, Port
 from dropflow.engine.parameters import fold
 from dropflow.errors import AppError

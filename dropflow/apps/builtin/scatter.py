@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from dropflow.apps.api import App, Context, InputData
-from dropflow.apps.exchange import give, group_by_port, usable, value_of
+from dropflow.apps.port_values import give, group_by_port, usable, value_of
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.errors import AppError
 from dropflow.graph.templates import Kind

@@ -1,7 +1,7 @@
 """An application that burns time and memory, for tests of load."""
 
 from dropflow.apps.api import App, Context
-from dropflow.apps.exchange import give
+from dropflow.apps.port_values import give
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.graph.templates import Kind
 

@@ -18,7 +18,8 @@ from dropflow.errors import (
     WorldError,
 )
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slicing import join, parse_slice
+from dropflow.graph.slice_codec import parse_slice
+from dropflow.graph.slices import join
 from dropflow.problems import Problem, Severity
 from dropflow.rest.schema import NodeInfo, SubmitQuery
 from dropflow.testing.clock import VirtualClock

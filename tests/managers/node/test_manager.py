@@ -18,7 +18,6 @@ from dropflow.errors import (
 )
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.digest import digest
-from dropflow.graph.names import oids
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.rest.content_records import (

@@ -11,9 +11,9 @@ import pytest
 from dropflow import local
 from dropflow.data import streams
 from dropflow.engine.session import Session
-from dropflow.graph.names import oids
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oids
 from dropflow.rest.schema import DropQuery
 from dropflow.states import DropState
 from managers.node.downloads import content_download

@@ -6,21 +6,21 @@ import msgspec
 import pytest
 
 from dropflow.clock import SystemClock
-from dropflow.data.parts import FilePart
-from dropflow.data.streams import StreamedPart, StreamReader
+from dropflow.data.file_writer import FileWriter
+from dropflow.data.streams import StreamedWriter, StreamReader
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
 from managers.node.stream_offer import StreamOffer
 
-Made = tuple[StreamedPart, StreamOffer]
+Made = tuple[StreamedWriter, StreamOffer]
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
     """A stream with four bytes, and its offer."""
     opened: list[Handle] = []
-    part = StreamedPart(
-        FilePart(str(tmp_path / "part")), str(tmp_path / "s"), opened.append, lambda: None, SystemClock()
+    part = StreamedWriter(
+        FileWriter(str(tmp_path / "part")), str(tmp_path / "s"), opened.append, lambda: None, SystemClock()
     )
     part.write(b"0123")
     return part, StreamOffer(StreamReader(opened[0].location))

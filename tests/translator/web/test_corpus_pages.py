@@ -20,7 +20,7 @@ _STEP = int(os.environ.get("DROPFLOW_CORPUS_STEP", "12"))
 def test_every_graph_of_the_community_gets_a_page(served: Served) -> None:
     """Translated or refused as the command line says, with every error in words, posted as EAGLE does."""
     for path in corpus_files()[::_STEP]:
-        problems = examine(path, components=ComponentOptions(missing_here="warning")).problems
+        problems = examine(path, component_options=ComponentOptions(missing_here="warning")).problems
         errors = [found for found in problems if found.severity is Severity.ERROR]
         page = html.unescape(served.page(served.eagle(path, name=path.name)))
 

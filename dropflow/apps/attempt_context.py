@@ -1,0 +1,280 @@
+"""The context of one attempt: what its application sees while it runs, and what came of it."""
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dropflow.apps.api import InputData
+from dropflow.apps.attempt_input import AttemptInput
+from dropflow.apps.attempt_output import AttemptOutput
+from dropflow.apps.command import Command
+from dropflow.apps.streamed_input import StreamedInput
+from dropflow.apps.template_cache import AppNode, TemplateCache, text_or_none
+from dropflow.clock import Clock
+from dropflow.data.workspace import Workspace
+from dropflow.engine.api import Handle, StreamOpened, Task
+from dropflow.engine.drop_log import DropLog
+from dropflow.errors import CancelledRunError
+from dropflow.graph.templates import Argument
+from dropflow.states import DropState
+
+__all__ = ["AttemptContext"]
+
+
+class AttemptContext:
+    """`dropflow.apps.api.Context` of one task.
+
+    Building one does next to nothing: inputs, outputs, files and events are made when the application asks for them.
+    """
+
+    __slots__ = (
+        "_cancelled",
+        "_command",
+        "_event",
+        "_forsaken",
+        "_inputs",
+        "_log",
+        "_outputs",
+        "_scratch",
+        "_skipped",
+        "_wakers",
+        "clock",
+        "on_stream_opened",
+        "plan",
+        "plans",
+        "task",
+        "workspace",
+    )
+
+    def __init__(  # noqa: PLR0917 - built once a task, by the executor only: keywords cost a microsecond
+        self,
+        task: Task,
+        plan: AppNode,
+        plans: TemplateCache,
+        workspace: Workspace,
+        clock: Clock,
+        log: DropLog,
+        on_stream_opened: Callable[[StreamOpened], None],
+    ) -> None:
+        self.task = task
+        self.plan = plan
+        self.plans = plans
+        self.workspace = workspace
+        self.clock = clock
+        self.on_stream_opened = on_stream_opened
+        self._log = log
+        self._inputs: list[AttemptInput] | None = None
+        self._outputs: list[AttemptOutput] | None = None
+        self._skipped: set[int] | None = None
+        self._scratch = ""
+        self._cancelled = False
+        self._forsaken = False
+        self._event: threading.Event | None = None
+        self._command: Command | None = None
+        self._wakers: tuple[Callable[[], None], ...] = ()
+
+    @property
+    def oid(self) -> str:
+        """Text id of the application drop."""
+        return self.task.oid
+
+    @property
+    def name(self) -> str:
+        """Name of its node."""
+        return self.plan.name
+
+    @property
+    def index(self) -> tuple[int, ...]:
+        """Its position on each axis."""
+        return self.task.index
+
+    @property
+    def attempt(self) -> int:
+        """Number of the attempt, from 1."""
+        return self.task.attempt
+
+    @property
+    def session(self) -> str:
+        """Session id."""
+        return self.workspace.session
+
+    @property
+    def arguments(self) -> Mapping[str, Argument]:
+        """Every field of the node by name."""
+        return self.plan.arguments
+
+    @property
+    def directory(self) -> Path:
+        """The session's ``files`` directory."""
+        return self.workspace.files
+
+    @property
+    def inputs(self) -> Sequence[AttemptInput]:
+        """The inputs, in the order of the graph."""
+        if self._inputs is None:
+            self._inputs = [
+                StreamedInput(self, edge)
+                if edge.state is DropState.WRITING and edge.handle
+                else AttemptInput(self, edge)
+                for edge in self.task.inputs
+            ]
+        return self._inputs
+
+    @property
+    def outputs(self) -> Sequence[AttemptOutput]:
+        """The outputs, in the order of the graph; one for each data drop and port."""
+        if self._outputs is None:
+            self._outputs = [AttemptOutput(self, edge, number) for number, edge in enumerate(self.task.outputs)]
+        return self._outputs
+
+    def input(self, port: str) -> AttemptInput | None:
+        """The first input at `port`."""
+        return next((found for found in self.inputs if found.port == port), None)
+
+    def log(self, text: str, level: str = "INFO") -> None:
+        """Add a line to the log of the drop."""
+        self._log.line(level, text, self.clock.now())
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, but wake and raise `CancelledRunError` when the attempt is stopped."""
+        if seconds > 0 and not self._cancelled:
+            # The event is in its place before the flag is looked at, and `stop` sets the flag first: one of the two
+            # threads sees the other.
+            self._event = self._event or threading.Event()
+            if not self._cancelled:
+                self._event.wait(seconds)
+        self.check()
+
+    def command(
+        self,
+        command: str,
+        environment: Mapping[str, str],
+        *,
+        source: InputData | None = None,
+        sink: Callable[[bytes], object] | None = None,
+    ) -> int:
+        """Run a shell command in `directory`, its output going to the drop's log; its exit status.
+
+        Standard input is the content of `source`, as it comes; standard output goes to `sink` if there is one.
+
+        Its environment is that of this process with ``DLG_UID``, ``DLG_SESSION_ID`` and ``DLG_ROOT``, and
+        `environment` on top.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        running = Command(
+            command,
+            self.directory,
+            {**self._environment(), **environment},
+            self._log.write_bytes,
+            source=None if source is None else source.open(),
+            output=sink,
+            clock=self.clock,
+        )
+        self._command = running
+        if self._cancelled:
+            running.stop()
+        try:
+            return running.run()
+        finally:
+            self._command = None
+
+    def check(self) -> None:
+        """Raise `CancelledRunError` if the attempt is to stop."""
+        if self._cancelled:
+            raise CancelledRunError
+
+    def stop(self) -> None:
+        """End waits and commands; from any thread."""
+        self._cancelled = True
+        event, command = self._event, self._command
+        if event is not None:
+            event.set()
+        if command is not None:
+            command.stop()
+        for wake in self._wakers:
+            wake()
+
+    def forsake(self) -> None:
+        """Let nothing come of it when it ends after all: it was given up, and its result told already."""
+        self._forsaken = True
+
+    def on_stop(self, wake: Callable[[], None]) -> None:
+        """Have something called when the attempt is stopped, so that who waits wakes and `check`s; at once if it is."""
+        self._wakers = (*self._wakers, wake)
+        if self._cancelled:
+            wake()
+
+    def skip(self, drop: int) -> None:
+        """Leave an output out."""
+        self._skipped = self._skipped or set()
+        self._skipped.add(drop)
+
+    def scratch(self) -> str:
+        """A temporary directory for this attempt, gone at its end."""
+        if not self._scratch:
+            name = self.workspace.part_name(self.task.drop, self.task.attempt, "in")
+            self._scratch = self.workspace.part_directory(name)
+        return self._scratch
+
+    def given_name(self, link: int) -> str:
+        """The file name that the application gives to an output: the value at its port, if that is about a path.
+
+        The value of a connected input of that name counts more than that of the field.
+        """
+        argument = self.plan.naming(self.plans.links[link])
+        if argument is None:
+            return ""
+        data = self.input(argument.name)
+        if data is not None and data.ok and data.in_memory:
+            return text_or_none(data.value("utf-8")) or ""
+        return text_or_none(argument.value) or ""
+
+    def finish(self) -> tuple[dict[int, Handle], tuple[int, ...]]:
+        """What the attempt wrote, by data drop, and the drops it left out."""
+        if self._forsaken:
+            raise CancelledRunError
+        skipped = self._skipped or ()
+        handles: dict[int, Handle] = {}
+        if self._outputs is None:
+            store = self.plans.store
+            for edge in self.task.outputs:
+                unwritten = store(edge.template).unwritten
+                if unwritten is None:
+                    return self._finish_all(skipped), tuple(skipped)
+                handles[edge.drop] = unwritten
+            return handles, ()
+        return self._finish_all(skipped), tuple(skipped)
+
+    def abandon(self) -> None:
+        """Throw away what was written; never raises."""
+        for output in self._outputs or ():
+            output.abandon()
+
+    def close(self) -> None:
+        """Give back what the attempt holds."""
+        if self._scratch:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+        for data in self._inputs or ():
+            data.close()
+        # They refer back to the attempt: without this, mapped contents would live until the garbage collector comes.
+        self._inputs = self._outputs = None
+
+    def _finish_all(self, skipped: Any) -> dict[int, Handle]:
+        handles: dict[int, Handle] = {}
+        for output in self.outputs:
+            if output.drop in skipped:
+                output.abandon()
+            else:
+                handles[output.drop] = output.finish()
+        return handles
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "DLG_ROOT": str(Path.home() / "dlg"),
+            **os.environ,
+            "DLG_UID": self.oid,
+            "DLG_SESSION_ID": self.session,
+        }

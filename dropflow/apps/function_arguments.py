@@ -1,0 +1,397 @@
+"""How the fields and inputs of a node become the arguments of a function call.
+
+A parameter of the function takes its value from the first of these that has one:
+
+1. the input port of its name, if data with content are connected: one value, or a list in the order of the producers
+   where the graph collects (as a gather does) or more than one input was not skipped;
+2. an input that belongs to no parameter (a port without a name, or of another name), in order, if nothing below has a
+   value either;
+3. the field of its name, unless it is blank;
+4. ``func_defaults``;
+5. the function's own default.
+
+Empty data and blank text count only where the function demands a value and nothing else gives one. A parameter with
+none of these is an error that names it.
+What is left over goes into ``*args`` (positional fields, unnamed inputs) and ``**kwargs`` (the others); what the
+function cannot take at all is left out, and the log says so. Ports of type ``Event`` only order drops.
+"""
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dropflow.apps.api import Context, InputData, OutputData
+from dropflow.apps.missing_inputs import fate
+from dropflow.engine.parameters import Unset, Unusable, convert_field, fold, is_empty
+from dropflow.errors import AppError, BadParameterError
+from dropflow.graph.templates import Argument, Template
+from dropflow.states import DropState
+
+__all__ = ["Bound", "Signature", "bind", "encoding_of", "field_values", "is_event", "refuse_missing"]
+
+_NEVER_ARGUMENTS = frozenset(
+    fold(name)
+    for name in ("func_name", "Function Name", "func_code", "func", "func_defaults", "func_arg_mapping", "self")
+)
+_OF_THE_DROP = frozenset(
+    fold(name)
+    for name in (
+        *("dropclass", "appclass", "Application Class", "base_name", "execution_time", "num_cpus", "No. of CPUs"),
+        *("group_start", "group_end", "log_level", "n_tries", "input_error_threshold", "n_effective_inputs", "timeout"),
+        *("input_parser", "output_parser", "pickle", "persist", "streaming", "block_skip", "data_volume"),
+    )
+)
+"""Fields that EAGLE keeps on every node. A function may have an argument of such a name: then the field must be an
+application argument to be meant for it."""
+
+_PARSED = frozenset({"integer", "int", "float", "boolean", "bool", "json", "complex", "list", "dict", "tuple"})
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The arguments of one call, and the outputs that the function itself writes."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    written: Mapping[str, OutputData] = field(default_factory=dict)
+    """By port: outputs whose path is an argument of the call."""
+
+
+class Signature:
+    """What a callable takes; worked out once, because asking Python takes longer than most small functions.
+
+    Parameters
+    ----------
+    function : callable or inspect.Signature
+        Callables, many of them written in C, that do not tell what they take may be called anyhow.
+    title : str
+        What messages call it; by default its own name.
+    """
+
+    __slots__ = ("demanded", "known", "names", "parameters", "takes_more", "takes_named", "title")
+
+    def __init__(self, function: Callable[..., Any] | inspect.Signature, title: str = "") -> None:
+        try:
+            found = function if isinstance(function, inspect.Signature) else inspect.signature(function)
+            self.parameters = tuple(found.parameters.values())
+            self.known = True
+        except (TypeError, ValueError):
+            self.parameters = ()
+            self.known = False
+        kinds = {parameter.kind for parameter in self.parameters}
+        self.takes_more = not self.known or inspect.Parameter.VAR_POSITIONAL in kinds
+        self.takes_named = not self.known or inspect.Parameter.VAR_KEYWORD in kinds
+        named = [parameter for parameter in self.parameters if parameter.kind not in _VARIABLE]
+        self.names = tuple(parameter.name for parameter in named)
+        self.demanded = frozenset(parameter.name for parameter in named if parameter.default is parameter.empty)
+        self.title = title or getattr(function, "__qualname__", None) or repr(function)
+
+
+def is_event(arguments: Mapping[str, Argument], port: str) -> bool:
+    """Whether `port` only orders drops and carries no data."""
+    argument = arguments.get(port)
+    return argument is not None and argument.type.lower() == "event"
+
+
+def encoding_of(arguments: Mapping[str, Argument], port: str, parser: str) -> str | None:
+    """Encoding of `port`: its own, else the older `parser` field of the node, else None for the default."""
+    argument = arguments.get(port)
+    if argument is not None and argument.encoding:
+        return argument.encoding
+    old = arguments.get(parser)
+    return str(old.value) if old is not None and not is_empty(old.value) else None
+
+
+def field_values(template: Template) -> dict[str, Any]:
+    """The typed values of the fields that can be arguments; blank ones are left out.
+
+    Raises
+    ------
+    BadParameterError
+        Lists every field whose value does not fit its type.
+    """
+    values: dict[str, Any] = {}
+    complaints: dict[str, tuple[str, Unusable]] = {}
+    for argument in template.arguments:
+        if argument.usage == "OutputPort" or fold(argument.name) in _NEVER_ARGUMENTS:
+            continue
+        if is_empty(argument.value, argument.type) or argument.type.lower() == "event":
+            continue
+        try:
+            values[argument.name] = convert_field(argument.value, argument.type, options=argument.options)
+        except Unusable as problem:
+            if not argument.is_port:
+                text = f"argument '{argument.name}' is {argument.value!r}, expected {problem}"
+                complaints[argument.name] = (text, problem)
+    if complaints:
+        raise BadParameterError(
+            "; ".join(text for text, _ in complaints.values()),
+            fields=tuple(complaints),
+            where=template.name,
+            hint="correct these fields of the node",
+            of_host=all(isinstance(problem, Unset) for _, problem in complaints.values()),
+        )
+    return values
+
+
+def refuse_missing(
+    signature: Signature,
+    template: Template,
+    values: Collection[str],
+    defaults: Collection[str],
+    *,
+    inputs: Collection[str],
+    outputs: Collection[str],
+) -> None:
+    """Refuse a function with an argument that certainly nothing gives, as `bind` would refuse each call.
+
+    Parameters
+    ----------
+    signature : Signature
+        Of what will be called.
+    template : Template
+        The node.
+    values, defaults : collection of str
+        Names that `field_values` and ``func_defaults`` have a value for.
+    inputs, outputs : collection of str
+        Names of the connected ports.
+
+    Raises
+    ------
+    AppError
+        As `bind`.
+    """
+    arguments = {argument.name: argument for argument in template.arguments}
+    data = [port for port in inputs if not is_event(arguments, port)]
+    if signature.takes_more or signature.takes_named or any(port not in signature.names for port in data):
+        return  # an input that no argument is called after may serve any of them
+    paths = [port for port in outputs if encoding_of(arguments, port, "output_parser") == "path"]
+    fields = [
+        name
+        for name, argument in arguments.items()
+        if (name in values and _is_meant(argument)) or _is_blank_text(argument)
+    ]
+    wanted = signature.demanded.difference(data, paths, fields, defaults)
+    lacking = [name for name in signature.names if name in wanted]
+    if lacking:
+        raise _lacks(signature.title, lacking)
+
+
+def _is_meant(argument: Argument) -> bool:
+    """Whether a field is meant for the argument of its name."""
+    return argument.parameter_type == "ApplicationArgument" or fold(argument.name) not in _OF_THE_DROP
+
+
+def _is_blank_text(argument: Argument) -> bool:
+    return not argument.is_port and argument.type.lower() in ("string", "str") and argument.value == ""
+
+
+def _lacks(title: str, names: Sequence[str]) -> AppError:
+    listed = ", ".join(f"'{name}'" for name in names)
+    return AppError(
+        f"{title}() needs a value for {listed}: no input is connected and the field is blank",
+        hint="connect data to an input port of that name, or fill in the field",
+    )
+
+
+def bind(
+    signature: Signature,
+    context: Context,
+    values: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    *,
+    without: Sequence[str] = (),
+) -> Bound:
+    """The call of a function that one attempt makes.
+
+    Parameters
+    ----------
+    signature : Signature
+        Of what will be called.
+    context : Context
+        The attempt, with its inputs and outputs.
+    values : mapping of str to Any
+        See `field_values`.
+    defaults : mapping of str to Any
+        ``func_defaults``.
+    without : sequence of str
+        Ports that are served otherwise.
+
+    Raises
+    ------
+    AppError
+        Lists the arguments that the function demands and nothing gives.
+    """
+    call = _ArgumentCollector(signature, context, defaults)
+    call.take_paths(without)
+    call.take_inputs(without)
+    call.take_fields(values)
+    return call.bound()
+
+
+class _Spare:
+    """The inputs at one port that no parameter of the function is called after.
+
+    Parameters
+    ----------
+    port : str
+        Name of the port.
+    values : list
+        Of the inputs that have content.
+    inputs : int
+        How many inputs there are, without those that were skipped.
+    is_collected : bool
+        Whether the graph collects at the port.
+    """
+
+    def __init__(self, port: str, values: list[Any], *, inputs: int, is_collected: bool) -> None:
+        self.port = port
+        self.values = values
+        self._inputs = inputs
+        self._is_collected = is_collected
+
+    def arguments(self, demanded: int) -> list[Any]:
+        """What to pass: each value for itself if as many parameters demand one, else one list of them."""
+        is_each_taken = not self.port or self._inputs <= max(demanded, 1)
+        return self.values if is_each_taken and not self._is_collected else [self.values]
+
+
+class _ArgumentCollector:
+    """A call while its arguments are being collected."""
+
+    def __init__(self, signature: Signature, context: Context, defaults: Mapping[str, Any]) -> None:
+        self.signature = signature
+        self.context = context
+        self.arguments = context.arguments
+        self.values = {name: value for name, value in defaults.items() if name in signature.names}
+        self.connected: set[str] = set()
+        self.empty: dict[str, Any] = {}  # what data without content stand for
+        self.spare: list[_Spare] = []  # inputs that no parameter is called after
+        self.more: list[Any] = []
+        self.named: dict[str, Any] = {}
+        self.written: dict[str, OutputData] = {}
+
+    def take_paths(self, without: Sequence[str]) -> None:
+        """Output ports with path encoding: the function gets the path, and writes there itself."""
+        for output in self.context.outputs:
+            port = output.port
+            if port not in self.signature.names or port in self.written or port in without:
+                continue
+            if encoding_of(self.arguments, port, "output_parser") == "path":
+                self.written[port] = output
+                self.set(port, str(output.path))
+
+    def take_inputs(self, without: Sequence[str]) -> None:
+        ports: dict[str, list[InputData]] = {}
+        for data in self.context.inputs:
+            port = data.port
+            if port in without or port in self.written or is_event(self.arguments, port):
+                continue
+            ports.setdefault(port, []).append(data)
+            if not data.ok:
+                self.context.log(f"input '{port or data.name}' {fate(data.state)}; working without it", "WARNING")
+        for port, inputs in ports.items():
+            self.take_port(port, inputs)
+
+    def take_port(self, port: str, inputs: Sequence[InputData]) -> None:
+        """What comes in at one port, in the order of the producers."""
+        found = [data for data in inputs if data.ok]
+        values = [self.read(data) for data in found]
+        # Of the ways that a branch takes and leaves, all but one were skipped: what comes in is no list.
+        count = sum(data.state is not DropState.SKIPPED for data in inputs)
+        is_collected = inputs[0].is_collected
+        is_list = is_collected or count > 1
+        if not found:
+            return
+        if port not in self.signature.names:
+            self.spare.append(_Spare(port, values, inputs=count, is_collected=is_collected))
+        elif any(data.is_directory or data.size or not data.in_memory for data in found):
+            self.set(port, values if is_list else values[0])
+        else:
+            self.empty[port] = values if is_list else values[0]
+
+    def take_fields(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            argument = self.arguments[name]
+            application = argument.parameter_type == "ApplicationArgument"
+            accepted = name in self.signature.names
+            if accepted and _is_meant(argument):
+                if name not in self.connected:
+                    self.values[name] = value
+            elif application and not argument.is_port and fold(name) not in _OF_THE_DROP:
+                self.take_left_over(argument, value)
+
+    def take_left_over(self, argument: Argument, value: Any) -> None:
+        if (argument.positional or not self.signature.known) and self.signature.takes_more:
+            self.more.append(value)
+        elif self.signature.takes_named:
+            self.named[argument.name] = value
+        else:
+            self.context.log(f"the function has no argument '{argument.name}'; its value is not used", "WARNING")
+
+    def set(self, name: str, value: Any) -> None:
+        self.values[name] = value
+        self.connected.add(name)
+
+    def read(self, data: InputData) -> Any:
+        """The value of an input; text at a port of another type is read as that type where it can be."""
+        value = data.value(encoding_of(self.arguments, data.port, "input_parser"))
+        argument = self.arguments.get(data.port)
+        if isinstance(value, str) and argument is not None and argument.type.lower() in _PARSED:
+            try:
+                return convert_field(value, argument.type)
+            except Unusable:
+                return value
+        return value
+
+    def bound(self) -> Bound:
+        if self.spare:
+            self.place_spare()
+        missing = [name for name in self.signature.names if name in self.signature.demanded and name not in self.values]
+        if missing:
+            self.make_do(missing)
+        args, kwargs = self.ordered()
+        return Bound(args, kwargs, self.written)
+
+    def place_spare(self) -> None:
+        """Give inputs that no parameter is called after to what still lacks a value, in order."""
+        lacking = [name for name in self.signature.names if name not in self.values]
+        for spare in self.spare:
+            demanded = sum(name in self.signature.demanded for name in lacking)
+            for value in spare.arguments(demanded):
+                if lacking and (not spare.port or lacking[0] in self.signature.demanded):
+                    self.values[lacking.pop(0)] = value
+                elif self.signature.known and self.signature.takes_named and spare.port:
+                    self.named[spare.port] = value
+                elif self.signature.takes_more:
+                    self.more += spare.values if value is spare.values else [value]
+                else:
+                    self.context.log(
+                        f"the function has no argument for the input '{spare.port}'; it is not used", "WARNING"
+                    )
+
+    def make_do(self, missing: list[str]) -> None:
+        """Empty data and blank text, for arguments that must have a value and have no better one."""
+        for name in missing:
+            argument = self.arguments.get(name)
+            if name in self.empty:
+                self.values[name] = self.empty[name]
+            elif argument is not None and _is_blank_text(argument):
+                self.values[name] = ""
+        lacking = [name for name in missing if name not in self.values]
+        if lacking:
+            raise _lacks(self.signature.title, lacking)
+
+    def ordered(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments; by keyword where that is possible."""
+        kwargs = {**self.values, **self.named}
+        positional = [parameter for parameter in self.signature.parameters if parameter.kind in _POSITIONAL]
+        by_place = len(positional) if self.more else 0
+        for place, parameter in enumerate(positional):
+            if parameter.kind is parameter.POSITIONAL_ONLY and parameter.name in kwargs:
+                by_place = max(by_place, place + 1)
+        args = [kwargs.pop(parameter.name, parameter.default) for parameter in positional[:by_place]]
+        return (*args, *self.more), kwargs

@@ -1,0 +1,87 @@
+"""Which drops of a session have written which files, so that one does not destroy what another has written."""
+
+import os
+from functools import cached_property
+
+from dropflow.data.read_content import is_same
+from dropflow.engine.api import Handle
+from dropflow.errors import ConflictError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.precedence import Precedence
+from dropflow.graph.text_ids import index_of, oid
+
+__all__ = ["FileOwners"]
+
+
+class FileOwners:
+    """The drops behind each path that the session has written on this node.
+
+    A path has several owners when they wrote the same content. A drop may replace the content of drops that it depends
+    on, as the iterations of a loop do.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph or None
+        Whose drops these are; without it no drop depends on another.
+    """
+
+    def __init__(self, graph: PhysicalGraph | None) -> None:
+        self._graph = graph
+        self._of: dict[str, tuple[int, ...]] = {}
+
+    def before(self, drop: int, part: Handle) -> tuple[int, ...]:
+        """The owners of the place of `part` that go on owning it when it is committed: they wrote the same.
+
+        Raises
+        ------
+        ConflictError
+            Another drop, which this one does not depend on, wrote something else there.
+        OSError
+            What is there cannot be read.
+        """
+        others = [owner for owner in self._of.get(part.final, ()) if owner != drop]
+        if not others or not os.path.lexists(part.final):
+            return ()
+        if is_same(part.location, part.final):
+            return tuple(others)
+        unordered = [owner for owner in others if not self._gives_way(owner, drop)]
+        if unordered:
+            raise ConflictError(
+                f"{part.final} has been written by {self._name(unordered[0])} already, with another content",
+                hint="let each drop have a name of its own, with {auto} or {uid} in it; or collect the contents first "
+                "and write them once",
+            )
+        return ()
+
+    def add(self, path: str, drop: int, beside: tuple[int, ...]) -> None:
+        """Note that `drop` wrote `path`, and that the drops `beside` wrote the same."""
+        self._of[path] = (*beside, drop)
+
+    def is_only(self, path: str, drop: int) -> bool:
+        """Whether `drop` is the only owner of `path`."""
+        return self._of.get(path) == (drop,)
+
+    def leave(self, path: str, drop: int) -> None:
+        """Note that `drop` does not need `path` any more."""
+        left = tuple(owner for owner in self._of.get(path, ()) if owner != drop)
+        if left:
+            self._of[path] = left
+        else:
+            self._of.pop(path, None)
+
+    def _gives_way(self, owner: int, drop: int) -> bool:
+        graph = self._graph
+        if graph is None:
+            return False
+        if graph.predecessors.ptr[owner] == graph.predecessors.ptr[owner + 1]:
+            return True  # no application wrote it: it was made empty
+        rows = graph.template
+        return self._precedence.holds(int(rows[owner]), index_of(graph, owner), int(rows[drop]), index_of(graph, drop))
+
+    @cached_property
+    def _precedence(self) -> Precedence:
+        assert self._graph is not None  # noqa: S101 - see _gives_way
+        return Precedence(self._graph.templates, self._graph.links)
+
+    def _name(self, drop: int) -> str:
+        return f"drop {drop}" if self._graph is None else oid(self._graph, drop)

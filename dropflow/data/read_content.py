@@ -1,0 +1,172 @@
+"""Reading what a `Handle` stands for."""
+
+import filecmp
+import io
+import mmap
+import os
+import stat
+import zlib
+from typing import BinaryIO
+
+from dropflow.data.special_files import refuse_reading
+from dropflow.data.storage_errors import storage_error
+from dropflow.engine.api import Handle
+from dropflow.errors import StorageError, UsageError
+
+__all__ = ["EMPTY", "NULL", "checksum_of", "is_same", "measure", "open_content", "open_file", "read", "verify", "view"]
+
+EMPTY = Handle()
+"""Nothing, in memory."""
+
+NULL = Handle(kind="null")
+"""No content by design."""
+
+_BLOCK = 1 << 20
+_IN_PLACE = ("bytes", "null")
+
+
+def view(handle: Handle) -> memoryview:
+    """The whole content without a copy: a view of the body, or of the mapped file.
+
+    Raises
+    ------
+    UsageError
+        The content is a directory, a FIFO, a socket or a device.
+    StorageError
+        It cannot be read.
+    """
+    if handle.kind in _IN_PLACE:
+        return memoryview(handle.body)
+    path = _path(handle)
+    try:
+        with open_file(path) as stream:
+            if not os.fstat(stream.fileno()).st_size:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise storage_error("read", path, error) from error
+
+
+def read(handle: Handle) -> bytes:
+    """The whole content as bytes.
+
+    Raises
+    ------
+    UsageError
+        The content is a directory, a FIFO, a socket or a device.
+    StorageError
+        It cannot be read.
+    """
+    return handle.body if handle.kind in _IN_PLACE else bytes(view(handle))
+
+
+def open_content(handle: Handle) -> BinaryIO:
+    """A stream over the content; close it.
+
+    Raises
+    ------
+    UsageError
+        The content is a directory, a FIFO, a socket or a device.
+    StorageError
+        It cannot be opened.
+    """
+    if handle.kind in _IN_PLACE:
+        return io.BytesIO(handle.body)
+    path = _path(handle)
+    try:
+        return open_file(path)
+    except OSError as error:
+        raise storage_error("read", path, error) from error
+
+
+def open_file(path: str) -> io.BufferedReader:
+    """A regular file, open for reading. Never waits: opening a FIFO without a writer otherwise would.
+
+    Raises
+    ------
+    UsageError
+        It is a FIFO, a socket or a device.
+    OSError
+        It cannot be opened.
+    """
+    stream = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: PTH123, SIM115 - see view
+    try:
+        refuse_reading(path, os.fstat(stream.fileno()).st_mode)
+    except BaseException:
+        stream.close()
+        raise
+    return stream
+
+
+def verify(handle: Handle) -> None:
+    """Compare the content with the size and checksum that were recorded when it was written.
+
+    Nothing is compared for directories, devices and contents without a record.
+
+    Raises
+    ------
+    StorageError
+        It is damaged, was changed since, or cannot be read.
+    """
+    if handle.kind in ("null", "directory", "url") or not (handle.size or handle.checksum):
+        return
+    content = view(handle)
+    if len(content) != handle.size:
+        found = f"{len(content)} bytes where {handle.size} were written"
+    elif handle.checksum and zlib.crc32(content) != handle.checksum:
+        found = f"CRC-32 {zlib.crc32(content):08x} where {handle.checksum:08x} was written"
+    else:
+        return
+    raise StorageError(
+        f"{handle.location or 'content in memory'} has {found}",
+        hint="it was changed after its commit, or the storage is failing",
+    )
+
+
+def checksum_of(path: str) -> int:
+    """CRC-32 of a regular file, read in blocks."""
+    checksum = 0
+    with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - see view
+        while block := stream.read(_BLOCK):
+            checksum = zlib.crc32(block, checksum)
+    return checksum
+
+
+def is_same(path: str, other: str) -> bool:
+    """Whether two files have the same bytes, or two directories the same files; links are compared by where they lead.
+
+    Raises
+    ------
+    OSError
+        One of them cannot be read.
+    """
+    kinds = {stat.S_IFMT(os.lstat(one).st_mode) for one in (path, other)}
+    if len(kinds) > 1:
+        return False
+    if os.path.islink(path):  # noqa: PTH114 - text, as everywhere here
+        return os.readlink(path) == os.readlink(other)  # noqa: PTH115
+    if not os.path.isdir(path):  # noqa: PTH112
+        return filecmp.cmp(path, other, shallow=False)
+    names = set(os.listdir(path))  # noqa: PTH208
+    return names == set(os.listdir(other)) and all(is_same(f"{path}/{name}", f"{other}/{name}") for name in names)  # noqa: PTH208
+
+
+def measure(path: str) -> int:
+    """Bytes below a directory, or of a file; links count as themselves."""
+    if not os.path.isdir(path):  # noqa: PTH112 - see view
+        return os.lstat(path).st_size
+    total = 0
+    for folder, _, names in os.walk(path):
+        total += sum(os.lstat(f"{folder}/{name}").st_size for name in names)
+    return total
+
+
+def _path(handle: Handle) -> str:
+    if handle.kind == "directory":
+        raise UsageError(
+            f"{handle.location} is a directory and has no bytes of its own",
+            hint="use its path: give the port the encoding 'path'",
+        )
+    if handle.kind == "url":
+        raise UsageError(f"{handle.location} is not here", hint="give the port the encoding 'dataurl' and fetch it")
+    return handle.location

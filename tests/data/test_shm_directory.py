@@ -1,0 +1,75 @@
+"""The session's directory in shared memory."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from dropflow.data import shm_directory as segments
+
+
+def _of_a_dead_process(root: Path) -> Path:
+    script = (
+        "import pathlib, sys\nfrom dropflow.data import shm_directory as segments\n"
+        "print(segments.claim('dead', pathlib.Path(sys.argv[1])))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(root)], capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip())
+
+
+def test_left_overs_of_the_dead_are_swept(tmp_path: Path) -> None:
+    """A session whose process is no more loses its directory; one that lives keeps it."""
+    dead, alive = _of_a_dead_process(tmp_path), segments.claim("alive", tmp_path)
+    assert dead.is_dir()
+
+    assert segments.sweep(tmp_path) == [dead]
+    assert alive is not None
+    assert [path.name for path in tmp_path.iterdir()] == [alive.name]
+
+
+def test_a_reused_process_id_is_not_taken_for_the_owner(tmp_path: Path) -> None:
+    """The start time tells a process from an earlier one with its number."""
+    mine = segments.claim("mine", tmp_path)
+    assert mine is not None
+    pieces = mine.name.split("-", 4)
+    impostor = tmp_path / "-".join([*pieces[:3], str(int(pieces[3]) - 1), pieces[4]])
+    impostor.mkdir()
+
+    assert segments.sweep(tmp_path) == [impostor]
+
+
+def test_what_is_not_ours_to_judge_stays(tmp_path: Path) -> None:
+    """Directories of other containers, whose processes we cannot see, and foreign names are left alone."""
+    for name in ("dropflow-1-1-1-other", "dropflow-nonsense", "something-else"):
+        (tmp_path / name).mkdir()
+
+    assert segments.sweep(tmp_path) == []
+
+
+def test_only_the_owner_may_look(tmp_path: Path) -> None:
+    """Other users of the machine see neither names nor contents."""
+    path = segments.claim("mine", tmp_path)
+
+    assert path is not None
+    assert path.stat().st_mode & 0o777 == 0o700
+
+
+def test_two_repositories_of_a_session_do_not_meet(tmp_path: Path) -> None:
+    """Each gets a directory of its own, and a missing shared memory is told by None."""
+    assert segments.claim("same", tmp_path) != segments.claim("same", tmp_path)
+    assert segments.claim("same", tmp_path / "nowhere") is None
+
+
+def test_reading_outlives_release(tmp_path: Path) -> None:
+    """A content that is mapped stays readable when its file goes."""
+    from dropflow.data.read_content import view  # noqa: PLC0415 - only here
+    from dropflow.engine.api import Handle  # noqa: PLC0415 - only here
+
+    path = segments.claim("mine", tmp_path)
+    assert path is not None
+    (path / "x").write_bytes(b"hello" * 1000)
+    content = view(Handle(kind="shm", location=str(path / "x")))
+    segments.release(path)
+
+    assert not os.path.exists(path)  # noqa: PTH110 - text
+    assert bytes(content[:5]) == b"hello"

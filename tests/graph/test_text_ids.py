@@ -1,0 +1,103 @@
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow.errors import UsageError
+from dropflow.graph import text_ids as names
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import slice_by_place
+from dropflow.graph.templates import Axis
+from tests.graph.shapes import chain, graphs, scatter
+
+
+@given(graphs())
+def test_every_drop_is_found_by_its_name(graph: PhysicalGraph) -> None:
+    """Names are unique, and each of them leads back to its drop."""
+    spelled = [names.oid(graph, drop) for drop in range(graph.drops)]
+
+    assert len(set(spelled)) == graph.drops
+    assert [names.drop_of(graph, oid) for oid in spelled] == list(range(graph.drops))
+
+
+@given(graphs(), st.data())
+def test_names_in_bulk_are_names_one_by_one(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """Asking for many names at once gives the same names in the same order, however the drops are mixed."""
+    drops = data.draw(st.lists(st.integers(0, graph.drops - 1), max_size=80))
+
+    assert names.oids(graph, drops) == [names.oid(graph, drop) for drop in drops]
+
+
+def test_many_names_over_many_templates() -> None:
+    """Drops of alternating templates get the right names too."""
+    graph = chain(400)
+    drops = [(drop * 7) % 400 for drop in range(400)]
+
+    assert names.oids(graph, drops) == [names.oid(graph, drop) for drop in drops]
+
+
+def test_an_iid_is_the_index_tuple_behind_a_zero() -> None:
+    """Instances count through the innermost axis first, and every iid starts with the root level."""
+    template = msgspec.structs.replace(scatter(1).templates[0], axes=(Axis("a", "", "x", 2), Axis("b", "", "x", 5)))
+
+    assert names.instance_iid(template, 8) == "0-1-3"
+    assert names.iid(scatter(3), 5) == "0-2"
+    assert names.iid(scatter(3), 9) == "0"
+    assert names.index_of(scatter(3), 5) == (2,)
+    assert names.oid(scatter(3), 5) == "s_work_0-2"
+
+
+def test_a_slice_names_its_drops_as_the_whole_graph_does() -> None:
+    """The instance column is global, so a node that holds a part spells the same names."""
+    graph = chain(10)
+    second_half = (np.arange(10) >= 5).astype(np.int32)
+    halves = slice_by_place(replace(graph, part=second_half, places=("x", "y")))
+
+    assert [names.oid(half.graph, 0) for half in halves.values()] == ["c_d_0-0", "c_d_0-2"]
+
+
+@pytest.mark.parametrize(
+    ("oid", "hint"),
+    [
+        ("s_wrok_0-1", "did you mean s_work_0-0"),
+        ("s_work_0-3", "its last instance is s_work_0-2"),
+        ("s_work_0-01", "its last instance"),
+        ("s_work_0--1", "its last instance"),
+        ("s_work_1-1", "its last instance"),
+        ("", "graph scatter has 10 drops"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_a_hint(oid: str, hint: str) -> None:
+    """A name that no drop has is refused, also one that a sloppy reader would take for another spelling."""
+    with pytest.raises(UsageError, match=f"no drop '{oid}'") as caught:
+        names.drop_of(scatter(3), oid)
+
+    assert hint in caught.value.hint
+
+
+def test_ids_that_drops_came_with_are_searched_too() -> None:
+    """Graphs from elsewhere are asked by their own ids, and typing errors get a suggestion."""
+    graph = replace(scatter(1), oids=("first", "second", "third", "fourth"))
+
+    assert names.drop_of(graph, "third") == 2
+    assert names.oids(graph, [3, 0]) == ["fourth", "first"]
+    with pytest.raises(UsageError, match="no drop 'secnd'") as caught:
+        names.drop_of(graph, "secnd")
+    assert caught.value.hint == "did you mean second?"
+
+
+@pytest.mark.parametrize(
+    ("oid", "short"),
+    [
+        ("A", "A"),
+        ("2022-02-11T08:05:47_-1_0", "-1_0"),
+        ("2024-10-30T12:01:57_0140555b-77_0", "0140_0"),
+        ("1_508ddedf-2b01_0/1", "508d_0/1"),
+    ],
+)
+def test_a_human_key_is_short(oid: str, short: str) -> None:
+    """The prefix goes, and the node's id is cut to four characters."""
+    assert names.human_key(oid) == short

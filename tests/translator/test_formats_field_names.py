@@ -1,0 +1,104 @@
+"""Parameters get the names of today, on the nodes where those names mean something."""
+
+import pytest
+
+from translator.formats.field_names import canonical_fields
+from translator.formats.vocabulary import KINDS, canonical_category, canonical_class
+from translator.logical import Field, NodeKind
+
+
+def _named(category: str, *names: tuple[str, object]) -> dict[str, object]:
+    """Names and values of fields after migration."""
+    fields = tuple(Field(id=str(place), name=name, value=value) for place, (name, value) in enumerate(names))
+    return {field.name: field.value for field in canonical_fields(fields, category, KINDS[category], {})}
+
+
+@pytest.mark.parametrize(
+    ("category", "old", "new"),
+    [
+        ("Scatter", "num_of_splits", "num_of_copies"),
+        ("Scatter", "Number of copies", "num_of_copies"),
+        ("Scatter", "Number of Splits", "num_of_copies"),
+        ("Gather", "Number of inputs", "num_of_inputs"),
+        ("GroupBy", "number_of_inputs", "num_of_inputs"),
+        ("Loop", "Number of Iterations", "num_of_iter"),
+        ("Loop", "Number loops", "num_of_iter"),
+        ("DALiuGEApp", "Execution Time", "execution_time"),
+        ("DALiuGEApp", "execution time", "execution_time"),
+        ("DALiuGEApp", "No. of CPUs", "num_cpus"),
+        ("DALiuGEApp", "Num CPUs", "num_cpus"),
+        ("DALiuGEApp", "Number of CPUs", "num_cpus"),
+        ("DALiuGEApp", "Number of effective inputs", "n_effective_inputs"),
+        ("DALiuGEApp", "Input error threshold (0 and 100)", "input_error_threshold"),
+        ("DALiuGEApp", "Group start", "group_start"),
+        ("DALiuGEApp", "Application Class", "dropclass"),
+        ("DALiuGEApp", "Appclass", "dropclass"),
+        ("DALiuGEApp", "Number of tries", "n_tries"),
+        ("DALiuGEApp", "Input error rate (%)", "input_error_threshold"),
+        ("PyFuncApp", "Function Name", "func_name"),
+        ("Memory", "Data volume", "data_volume"),
+        ("Memory", "Data class", "dropclass"),
+        ("Memory", "Group End", "group_end"),
+        ("Memory", "Persist", "persist"),
+        ("Memory", "Streaming", "streaming"),
+        ("Mpi", "num_of_procs", "num_of_procs"),
+        # Where a name means nothing it is the user's own.
+        ("DALiuGEApp", "Number of copies", "Number of copies"),
+        ("Memory", "Execution time", "Execution time"),
+        ("DALiuGEApp", "Persist", "Persist"),
+    ],
+)
+def test_old_names_become_those_of_today(category: str, old: str, new: str) -> None:
+    """Case, blanks, dashes and old display names do not matter for what the translator reads."""
+    assert _named(category, (old, 1)) == {new: 1}
+
+
+def test_the_name_of_today_wins_over_an_old_one() -> None:
+    """Where a node has both, the field with the canonical name stays."""
+    assert _named("Scatter", ("Number of copies", 2), ("num_of_copies", 3)) == {"num_of_copies": 3}
+
+
+def test_an_old_name_with_a_value_wins_over_an_empty_one() -> None:
+    """A canonical field without value gives way to an older one that has one."""
+    assert _named("DALiuGEApp", ("dropclass", ""), ("appclass", "my.App")) == {"dropclass": "my.App"}
+
+
+def test_ports_keep_their_names() -> None:
+    """A port is called what its component calls it."""
+    port = Field(id="p", name="Group start", usage="InputPort")
+
+    assert canonical_fields((port,), "DALiuGEApp", NodeKind.APP, {}) == (port,)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("dfms.apps.simple.CopyApp", "dlg.apps.simple.CopyApp"),
+        ("apps.simple.CopyApp", "dlg.apps.simple.CopyApp"),
+        ("test.graphsRepository", ""),
+        (" my.App ", "my.App"),
+        ("dlg.apps.simple.CopyApp", "dlg.apps.simple.CopyApp"),
+    ],
+)
+def test_classes_get_the_names_of_today(old: str, new: str) -> None:
+    """Old prefixes are replaced, and what stands for no class is none."""
+    assert canonical_class(old) == new
+
+
+@pytest.mark.parametrize(
+    ("old", "dropclass", "new"),
+    [
+        ("SplitData", "", "Scatter"),
+        ("memory", "", "Memory"),
+        ("Description", "", "Comment"),
+        ("EnvironmentVariables", "", "GlobalVariables"),
+        ("PythonApp", "dlg.apps.pyfunc.PyFuncApp", "PyFuncApp"),
+        ("PythonApp", "my.App", "DALiuGEApp"),
+        ("Component", "", "DALiuGEApp"),
+        ("scatter", "", "Scatter"),
+        ("NoSuchThing", "", "NoSuchThing"),
+    ],
+)
+def test_categories_get_the_names_of_today(old: str, dropclass: str, new: str) -> None:
+    """Old categories are renamed, general applications by their class; unknown ones stay."""
+    assert canonical_category(old, dropclass) == new

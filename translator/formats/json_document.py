@@ -1,0 +1,108 @@
+"""From bytes to a JSON document, with every cheap refusal before the expensive step.
+
+Size, encoding and depth are looked at before a parser sees the bytes, so that a hostile or broken file costs neither
+memory nor time, and none can exhaust the stack of this or any later step.
+"""
+
+import re
+from codecs import getincrementaldecoder
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dropflow.nesting import too_deep
+from dropflow.problems import Problem
+from translator.options import ReadOptions
+from translator.problems import problem
+
+__all__ = ["JsonDocument", "parse"]
+
+_BOM = b"\xef\xbb\xbf"
+_CHUNK = 256 * 1024
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_SHOWN = 40
+
+
+class JsonDocument(NamedTuple):
+    """What became of the bytes: a value if they are JSON, and otherwise the reason."""
+
+    value: Any
+    problems: tuple[Problem, ...]
+
+
+def parse(data: bytes, options: ReadOptions) -> JsonDocument:
+    """Parse `data` as JSON (RFC 8259, UTF-8, with or without a byte order mark).
+
+    Parameters
+    ----------
+    data : bytes
+        The whole document.
+    options : ReadOptions
+        Limits on its size and depth.
+
+    Returns
+    -------
+    JsonDocument
+        Without value, and with one finding ``LG001``, where `data` is not acceptable.
+    """
+    if len(data) > options.max_bytes:
+        return _refuse(
+            f"the document has {len(data):,} bytes, more than the {options.max_bytes:,} that are allowed",
+            "a graph of this size is probably an unrolled one; unroll it here instead, from its logical graph",
+        )
+    data = data.removeprefix(_BOM)
+    if not data or data.isspace():
+        return _refuse("the document is empty", "save the graph again in the editor, and check that the file arrived")
+    if too_deep(data, options.max_depth):
+        return _refuse(
+            f"lists and objects are nested more than {options.max_depth} levels deep",
+            "no graph needs that: this is not a graph, or it is damaged",
+        )
+    try:
+        return JsonDocument(msgspec.json.decode(data), ())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        return _explain(data, fault)
+
+
+def _refuse(text: str, hint: str) -> JsonDocument:
+    return JsonDocument(None, (problem("LG001", text, hint=hint),))
+
+
+def _explain(data: bytes, fault: Exception) -> JsonDocument:
+    decoder = getincrementaldecoder("utf-8")()
+    for start in range(0, len(data), _CHUNK):
+        try:
+            decoder.decode(data[start : start + _CHUNK], final=start + _CHUNK >= len(data))
+        except UnicodeDecodeError as wrong:
+            return _refuse(f"the document is not UTF-8 text: {wrong.reason} near byte {start}", _encoding_hint(data))
+    return _refuse(f"the document is not JSON: {_place(str(fault), data)}", _syntax_hint(data))
+
+
+def _place(text: str, data: bytes) -> str:
+    """The complaint of the parser, with line and column in place of the byte."""
+    found = _BYTE.search(text)
+    if not found:
+        return text[:1].lower() + text[1:]
+    byte = int(found[1])
+    line = data.count(b"\n", 0, byte) + 1
+    column = byte - data.rfind(b"\n", 0, byte)
+    near = data[byte : byte + _SHOWN].decode("utf-8", "replace").splitlines()
+    reason = text[: found.start()].removeprefix("JSON is malformed: ").strip()
+    return f"{reason} in line {line}, column {column}" + (f", at {near[0]!r}" if near else "")
+
+
+def _encoding_hint(data: bytes) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "this looks like UTF-16: save the file as UTF-8"
+    return "save the file as UTF-8; if it is compressed or an archive, unpack it first"
+
+
+def _syntax_hint(data: bytes) -> str:
+    head = data[:_CHUNK].lstrip()[:1]
+    if head == b"<":
+        return "this looks like a web page or XML: download the raw file"
+    if re.search(rb"\b(NaN|-?Infinity)\b", data):
+        return "JSON has no NaN and no Infinity: write the number as text, or leave it out"
+    if head not in (b"{", b"["):
+        return "a graph is a JSON object: give a .graph file that EAGLE saved"
+    return "the file is cut off or was edited by hand: save it again in the editor"
