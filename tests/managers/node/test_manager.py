@@ -20,6 +20,7 @@ from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.graph.text_ids import oids
 from dropflow.rest.content_records import (
     ContentBegin,
     ContentEnd,
