@@ -68,6 +68,7 @@ from dropflow.engine.tasks import TaskBuilder
 from dropflow.errors import DropflowError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oid
 from dropflow.states import DropState, SessionState
 
 __all__ = ["Session", "SessionInput"]
