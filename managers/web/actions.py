@@ -9,10 +9,10 @@ from collections.abc import Callable
 import msgspec
 
 from dropflow.rest.kit import Request, Response, Route
+from dropflow.rest.pages import PageTemplates, page_response, redirect
 from dropflow.rest.posted_form import FORM, posted_fields
 from managers.api import Manager
-from managers.web.answers import page_answer, redirect
-from managers.web.templates import Pages, session_url
+from managers.web.addresses import session_url
 
 __all__ = ["action_routes"]
 
@@ -40,13 +40,13 @@ _DELETE = _Question(
 )
 
 
-def action_routes(manager: Manager, pages: Pages) -> list[Route]:
+def action_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
     """The two questions, and what their answers do."""
 
     def ask(call: Request, question: _Question) -> Response:
         info, session = manager.info(), manager.session(call.path["session"])
-        page = pages.render("confirm", manager=info, session=session, **msgspec.structs.asdict(question))
-        return page_answer(page, call)
+        page = templates.render("confirm", manager=info, session=session, **msgspec.structs.asdict(question))
+        return page_response(page, call)
 
     def cancel(call: Request) -> Response:
         manager.cancel(call.path["session"], _reason(call.body))

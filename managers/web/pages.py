@@ -14,14 +14,12 @@ import msgspec
 from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.rest.assets import STATIC, asset_routes
 from dropflow.rest.kit import Request, Response, Route, StreamSlots
+from dropflow.rest.pages import PageTemplates, page_response
 from dropflow.rest.schema import DropQuery, PageQuery
 from dropflow.rest.status import STATUSES
 from managers.api import Manager
 from managers.web.actions import action_routes
-from managers.web.answers import page_answer
-from managers.web.preview import PICTURE_LIMIT, picture_type, read_start
-from managers.web.templates import (
-    Pages,
+from managers.web.addresses import (
     causes_url,
     drop_url,
     drops_url,
@@ -30,6 +28,8 @@ from managers.web.templates import (
     session_url,
     sessions_url,
 )
+from managers.web.preview import PICTURE_LIMIT, picture_type, read_start
+from managers.web.templates import manager_templates
 from managers.web.views import (
     DropView,
     SessionQuery,
@@ -60,23 +60,23 @@ def page_routes(manager: Manager, streams: StreamSlots) -> list[Route]:  # noqa:
     streams : StreamSlots
         Event streams of the same server; pages use those of ``/api/v1``.
     """
-    pages = Pages()
+    templates = manager_templates()
     return [
-        *_lists(manager, pages),
-        *_details(manager, pages),
-        *action_routes(manager, pages),
+        *_lists(manager, templates),
+        *_details(manager, templates),
+        *action_routes(manager, templates),
         *asset_routes(STATIC, _OWN),
     ]
 
 
-def _lists(manager: Manager, pages: Pages) -> list[Route]:
+def _lists(manager: Manager, templates: PageTemplates) -> list[Route]:
     def overview(call: Request) -> Response:
         view = overview_view(manager)
-        return page_answer(pages.render("overview", manager=view.manager, twin="/overview.json", view=view), call)
+        return page_response(templates.render("overview", manager=view.manager, twin="/overview.json", view=view), call)
 
     def nodes(call: Request) -> Response:
         view = nodes_view(manager)
-        return page_answer(pages.render("nodes", manager=view.manager, twin="/nodes.json", view=view), call)
+        return page_response(templates.render("nodes", manager=view.manager, twin="/nodes.json", view=view), call)
 
     def sessions(call: Request) -> Response:
         view = sessions_view(manager, call.query)
@@ -86,7 +86,7 @@ def _lists(manager: Manager, pages: Pages) -> list[Route]:
 
         twin = sessions_url(view.query).replace("/sessions", "/sessions.json", 1)
         shown = {"view": view, "address": address, "statuses": STATUSES}
-        return page_answer(pages.render("sessions", manager=view.manager, twin=twin, **shown), call)
+        return page_response(templates.render("sessions", manager=view.manager, twin=twin, **shown), call)
 
     return [
         _page("/", overview, "The manager, its nodes and its youngest sessions."),
@@ -98,7 +98,7 @@ def _lists(manager: Manager, pages: Pages) -> list[Route]:
     ]
 
 
-def _details(manager: Manager, pages: Pages) -> list[Route]:
+def _details(manager: Manager, templates: PageTemplates) -> list[Route]:
     def session(call: Request) -> object:
         query = call.query
 
@@ -109,7 +109,7 @@ def _details(manager: Manager, pages: Pages) -> list[Route]:
         if is_twin:
             return view
         # What the stream of changes has told already is not told again: most of a page of many logical nodes.
-        return page_answer(_session_page(pages, view, is_brief=_BRIEF in call.headers), call)
+        return page_response(_session_page(templates, view, is_brief=_BRIEF in call.headers), call)
 
     def drop(call: Request) -> object:
         def find(name: str) -> DropView:
@@ -122,10 +122,10 @@ def _details(manager: Manager, pages: Pages) -> list[Route]:
             return view
 
         view, is_twin = _either(find, find_whole, call.path["drop"])
-        return view if is_twin else page_answer(_drop_page(pages, view), call)
+        return view if is_twin else page_response(_drop_page(templates, view), call)
 
     return [
-        *_causes(manager, pages),
+        *_causes(manager, templates),
         _page("/sessions/{session}", session, "One session; its twin is SESSION.json.", DropQuery),
         _page("/sessions/{session}/drops/{drop}", drop, "One drop; its twin is DROP.json.", PageQuery),
         _page(
@@ -134,7 +134,7 @@ def _details(manager: Manager, pages: Pages) -> list[Route]:
     ]
 
 
-def _causes(manager: Manager, pages: Pages) -> list[Route]:
+def _causes(manager: Manager, templates: PageTemplates) -> list[Route]:
     def causes(call: Request) -> Response:
         view = causes_view(manager, call.path["session"], call.query)
         own = causes_url(view.session.session)
@@ -143,7 +143,9 @@ def _causes(manager: Manager, pages: Pages) -> list[Route]:
         def address(offset: int) -> str:
             return causes_url(view.session.session, msgspec.structs.replace(call.query, offset=offset))
 
-        return page_answer(pages.render("causes", manager=view.manager, twin=twin, view=view, address=address), call)
+        return page_response(
+            templates.render("causes", manager=view.manager, twin=twin, view=view, address=address), call
+        )
 
     def causes_twin(call: Request) -> object:
         return causes_view(manager, call.path["session"], call.query)
@@ -168,7 +170,7 @@ def _either(find: Callable[[str], _T], find_twin: Callable[[str], _T], name: str
     return find(name), False
 
 
-def _session_page(pages: Pages, view: SessionView, *, is_brief: bool) -> str:
+def _session_page(templates: PageTemplates, view: SessionView, *, is_brief: bool) -> str:
     name, query = view.session.session, view.query
 
     def address(*, state: str = "", key: str = "", offset: int = 0, same: bool = False) -> str:
@@ -179,10 +181,10 @@ def _session_page(pages: Pages, view: SessionView, *, is_brief: bool) -> str:
     twin = shown.replace(session_url(name), session_url(name) + _TWIN, 1)
     events = f"{session_api(name)}/events"
     shown_too = {"address": address, "events": events, "is_brief": is_brief}
-    return pages.render("session", manager=view.manager, twin=twin, view=view, **shown_too)
+    return templates.render("session", manager=view.manager, twin=twin, view=view, **shown_too)
 
 
-def _drop_page(pages: Pages, view: DropView) -> str:
+def _drop_page(templates: PageTemplates, view: DropView) -> str:
     name, oid = view.session.session, view.drop.oid
 
     def address(offset: int) -> str:
@@ -191,7 +193,7 @@ def _drop_page(pages: Pages, view: DropView) -> str:
     own = drop_url(name, oid)
     twin = drop_url(name, oid, view.query).replace(own, own + _TWIN, 1)
     shown = {"picture": picture_url(name, oid), "address": address}
-    return pages.render("drop", manager=view.manager, twin=twin, view=view, **shown)
+    return templates.render("drop", manager=view.manager, twin=twin, view=view, **shown)
 
 
 def _picture(manager: Manager, call: Request) -> Response:

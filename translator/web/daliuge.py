@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.errors import HttpError
+from dropflow.formatting import plural
 from dropflow.problems import refuse_errors
 from dropflow.rest.error_page import wants_page
 from dropflow.rest.error_response import error_response
@@ -26,7 +27,6 @@ from translator.web.eagle import imbalance_of, whole_number
 from translator.web.forms import Form, read_form
 from translator.web.records import DeployRequest, TranslateQuery, TranslationInfo
 from translator.web.service import TranslatorService
-from translator.web.wording import counted
 
 __all__ = ["daliuge_routes"]
 
@@ -167,7 +167,7 @@ class _DaliugeHandlers:
             hint = "name the island's host, then those of the nodes, with commas between"
             found.append(problem("PT002", "no nodes are named", where="nodes", hint=hint))
         elif len(hosts) <= count:
-            text = f"{counted(len(hosts), 'host')} cannot be {counted(count, 'island')} and a node"
+            text = f"{plural(len(hosts), 'host')} cannot be {plural(count, 'island')} and a node"
             found.append(problem("PT002", text, where="nodes", hint="islands come first, then at least one node"))
         refuse_errors(found)
         query = TranslateQuery(name=_name(form, "pgt_name"))

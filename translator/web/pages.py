@@ -16,14 +16,14 @@ from dropflow.ids import SESSION_NAME_HINT
 from dropflow.problems import Problem
 from dropflow.rest.error_body import status_of
 from dropflow.rest.kit import Request, Response, Route
+from dropflow.rest.pages import page_response, redirect
 from translator.partition.registry import ALGORITHMS
-from translator.web.answers import page_answer, redirect
 from translator.web.downloads import dfg_file, pg_json, source_file
 from translator.web.eagle import read_eagle, whole_number
 from translator.web.forms import Form, read_form
 from translator.web.records import DeployRequest, RepartitionRequest, TranslateQuery, TranslationInfo
 from translator.web.service import TranslatorService
-from translator.web.templates import Pages
+from translator.web.templates import translator_templates
 
 __all__ = ["page_routes"]
 
@@ -101,13 +101,14 @@ class _PageHandlers:
 
     def __init__(self, service: TranslatorService) -> None:
         self._service = service
-        self._pages = Pages()
+        self._templates = translator_templates()
 
-    def start(self, _call: Request) -> Response:
-        return page_answer(self._pages.render("start", algorithms=sorted(ALGORITHMS), limits=self._service.limits))
+    def start(self, call: Request) -> Response:
+        page = self._templates.render("start", algorithms=sorted(ALGORITHMS), limits=self._service.limits)
+        return page_response(page, call)
 
-    def every(self, _call: Request) -> Response:
-        return page_answer(self._pages.render("list", translations=self._service.all()))
+    def every(self, call: Request) -> Response:
+        return page_response(self._templates.render("list", translations=self._service.all()), call)
 
     def eagle(self, call: Request) -> Response:
         form = _form(call)
@@ -135,11 +136,13 @@ class _PageHandlers:
 
     def show(self, call: Request) -> Response:
         info = self._service.get(call.path["translation"], seconds=_PATIENCE)
-        return self._shown(info, wanted=call.query.manager)
+        return self._shown(call, info, wanted=call.query.manager)
 
-    def _shown(self, info: TranslationInfo, *, wanted: str = "", refused: DropflowError | None = None) -> Response:
+    def _shown(
+        self, call: Request, info: TranslationInfo, *, wanted: str = "", refused: DropflowError | None = None
+    ) -> Response:
         managers = self._service.deployer.managers
-        page = self._pages.render(
+        page = self._templates.render(
             "translation",
             twin=f"{_address(info)}.json",
             refresh=0 if info.is_over else 1,
@@ -151,7 +154,7 @@ class _PageHandlers:
             rows=_ROWS,
             refused=refused,
         )
-        return page_answer(page, managers=managers, status=status_of(refused) if refused else 200)
+        return page_response(page, call, form_targets=managers, status=status_of(refused) if refused else 200)
 
     def twin(self, call: Request) -> TranslationInfo:
         return self._service.get(call.path["translation"])
@@ -178,7 +181,7 @@ class _PageHandlers:
             imbalance=_percentage(form),
         )
         if found:
-            return self._shown(info, refused=BadGraphError(found[0].text, hint=found[0].hint))
+            return self._shown(call, info, refused=BadGraphError(found[0].text, hint=found[0].hint))
         return redirect(_address(self._service.partition(info.id, request)))
 
     def deploy(self, call: Request) -> Response:
@@ -196,9 +199,9 @@ class _PageHandlers:
             return redirect(self._service.deploy(info.id, request).url)
         except msgspec.ValidationError:
             text = f"{form.text('session')[:100]!r} cannot be the name of a session"
-            return self._shown(info, refused=UsageError(text, hint=SESSION_NAME_HINT))
+            return self._shown(call, info, refused=UsageError(text, hint=SESSION_NAME_HINT))
         except DropflowError as error:
-            return self._shown(info, refused=error)
+            return self._shown(call, info, refused=error)
 
     def delete(self, call: Request) -> Response:
         self._service.delete(call.path["translation"])

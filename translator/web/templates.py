@@ -1,57 +1,33 @@
-"""Rendering: the templates of ``translator/web/templates``, with the words that all of them use.
+"""The templates of the translator's pages, ``translator/web/templates``, and the names that they use."""
 
-Bottle's SimpleTemplate escapes everything that ``{{...}}`` shows; nothing here shows a name unescaped.
-"""
-
-import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import bottle
 
 from dropflow import __version__
-from translator.web.wording import amount, counted, grouped, shape, shown, size, span, stamp
+from dropflow.formatting import plural
+from dropflow.problems import Problem, Severity
+from dropflow.rest.pages import Layout, PageTemplates
 
-__all__ = ["Pages"]
+__all__ = ["translator_templates"]
 
-_FOLDER = Path(__file__).with_name("templates")
-_SHARED: dict[str, object] = {
-    "amount": amount,
-    "counted": counted,
-    "grouped": grouped,
-    "shape": shape,
-    "shown": shown,
-    "size": size,
-    "span": span,
-    "stamp": stamp,
-    "version": __version__,
-}
+_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
-class Pages:
-    """The templates, each compiled when it is first needed. May be used from any thread."""
+def translator_templates() -> PageTemplates:
+    """Return the templates."""
+    layout = Layout(
+        navigation=(("Translate", "/"), ("Translations", "/translations")), style_sheets=("translator.css",)
+    )
+    names = {"format_shape": _format_shape, "problems_by_severity": _problems_by_severity, "version": __version__}
+    return PageTemplates(Path(__file__).with_name("templates"), layout=layout, names=names)
 
-    def __init__(self) -> None:
-        self._compiled: dict[str, Any] = {}
-        self._rendering = threading.Lock()
 
-    def render(self, name: str, *, twin: str = "", refresh: int = 0, **given: object) -> str:
-        """The page ``templates/NAME.tpl``.
+def _format_shape(lengths: tuple[int, ...]) -> str:
+    """Return the shape of an index space: ``4 x 100``, or ``1``."""
+    return " \N{MULTIPLICATION SIGN} ".join(f"{length:,}" for length in lengths) or "1"
 
-        Parameters
-        ----------
-        name : str
-            Of the template, without its suffix.
-        twin : str
-            Address of the same page as JSON; empty when there is none.
-        refresh : int
-            Seconds after which the browser shall ask again; 0 for never.
-        **given
-            What the template shows.
-        """
-        # SimpleTemplate fills its caches without a lock of its own; rendering holds the interpreter's anyway.
-        with self._rendering:
-            if name not in self._compiled:
-                self._compiled[name] = bottle.SimpleTemplate(name=f"{name}.tpl", lookup=[str(_FOLDER)])
-            page: str = self._compiled[name].render(**_SHARED, twin=twin, refresh=refresh, **given)
-        return page
+
+def _problems_by_severity(problems: Sequence[Problem]) -> list[tuple[str, list[Problem]]]:
+    """Return findings by severity, the worst first, with a heading for each severity that occurs."""
+    found = {severity: [one for one in problems if one.severity is severity] for severity in _WORDS}
+    return [(plural(len(some), _WORDS[severity]), some) for severity, some in found.items() if some]

@@ -5,7 +5,7 @@ import { draw } from "./bars.js";
 import { tell } from "./liveness.js";
 import { refresh } from "./refresh.js";
 import { Following } from "./stream.js";
-import { count, perSecond, span } from "./wording.js";
+import { formatCount, formatDuration, formatRate } from "./formatting.js";
 
 const PAINT = 200;
 const RENEW = 1_500;
@@ -67,16 +67,16 @@ function paint() {
   if (session === null) return;
   const numbers = groups.map((group) => sum(session.states, group.states));
   numbers.forEach((number, index) => {
-    write(groups[index].number, count(number));
+    write(groups[index].number, formatCount(number));
     groups[index].item.classList.toggle("zero", number === 0);
   });
   draw(root.querySelector("#bar svg"), numbers, label(session.settled, session.drops));
-  figure("settled", count(session.settled));
-  figure("drops", count(session.drops));
-  figure("running", count(session.running));
-  figure("waiting", count(session.queued + session.ready));
-  figure("rate", perSecond(session.rate));
-  figure("remaining", span(isOver ? null : session.remaining));
+  figure("settled", formatCount(session.settled));
+  figure("drops", formatCount(session.drops));
+  figure("running", formatCount(session.running));
+  figure("waiting", formatCount(session.queued + session.ready));
+  figure("rate", formatRate(session.rate));
+  figure("remaining", formatDuration(isOver ? null : session.remaining));
   paintTime();
   paintLogical();
 }
@@ -84,7 +84,7 @@ function paint() {
 function paintTime() {
   if (session === null) return;
   const since = isOver || session.status !== "RUNNING" ? 0 : (performance.now() - arrived) / 1000;
-  figure("seconds", span(session.seconds + since));
+  figure("seconds", formatDuration(session.seconds + since));
 }
 
 function paintLogical() {
@@ -112,9 +112,9 @@ function paintRow(row, node) {
   groups.forEach((group, index) => {
     const cell = row.querySelector(`td[data-group="${group.style}"]`);
     cell.classList.toggle("zero", numbers[index] === 0);
-    write(cell.querySelector("a"), count(numbers[index]));
+    write(cell.querySelector("a"), formatCount(numbers[index]));
   });
-  write(row.querySelector("[data-settled]"), `${count(node.drops - open)} / `);
+  write(row.querySelector("[data-settled]"), `${formatCount(node.drops - open)} / `);
 }
 
 function renewSoon() {
@@ -150,7 +150,7 @@ function write(element, text) {
 }
 
 function label(settled, drops) {
-  return `${count(settled)} of ${count(drops)} drops are settled`;
+  return `${formatCount(settled)} of ${formatCount(drops)} drops are settled`;
 }
 
 function sum(states, names) {

@@ -1,11 +1,11 @@
 % session = view.session
 % name = session.session
-% rebase("page.tpl", title=f"Causes of {shown(name, 80)}", here="Sessions", script="page.js" if not session.is_over else "")
+% rebase("page.tpl", title=f"Causes of {shown_name(name, 80)}", here="Sessions", script="page.js" if not session.is_over else "")
 <div class="page-head">
 <div>
-<p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown(name, 80)}}</bdi></a></p>
+<p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown_name(name, 80)}}</bdi></a></p>
 <h1>Root causes</h1>
-<p>{{count(grouped(session.states)["error"])}} drops in error</p>
+<p>{{format_count(grouped(session.states)["error"])}} drops in error</p>
 </div>
 <span class="live" id="live" role="status" data-state="off" hidden></span>
 </div>

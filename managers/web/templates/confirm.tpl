@@ -1,7 +1,7 @@
 % rebase("page.tpl", title=title, here="Sessions", script="")
 <form class="card" method="post" data-key>
 <h1>{{title}}</h1>
-<p><bdi>{{shown(session.session, 200)}}</bdi> is {{session.status.lower()}}: {{count(session.settled)}} of {{count(session.drops)}} drops are settled.</p>
+<p><bdi>{{shown_name(session.session, 200)}}</bdi> is {{session.status.lower()}}: {{format_count(session.settled)}} of {{format_count(session.drops)}} drops are settled.</p>
 <p class="muted">{{consequence}}</p>
 % if asks_reason:
 <p><label>Reason (others will see it)<input name="reason" maxlength="200" autocomplete="off"></label></p>

@@ -1,11 +1,11 @@
 % drop = view.drop
 % name = view.session.session
-% rebase("page.tpl", title=shown(drop.name, 80), here="Sessions", script="page.js" if not view.session.is_over else "")
+% rebase("page.tpl", title=shown_name(drop.name, 80), here="Sessions", script="page.js" if not view.session.is_over else "")
 <div class="page-head">
 <div>
-<p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown(name, 80)}}</bdi></a><span>/</span><a href="{{session_url(name)}}?key={{quoted(drop.key)}}#drops"><bdi>{{shown(drop.name, 80)}}</bdi></a></p>
-<h1><bdi>{{shown(drop.name, 200)}}</bdi></h1>
-<p class="mono"><bdi>{{shown(drop.oid, 1000)}}</bdi></p>
+<p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown_name(name, 80)}}</bdi></a><span>/</span><a href="{{session_url(name)}}?key={{quoted(drop.key)}}#drops"><bdi>{{shown_name(drop.name, 80)}}</bdi></a></p>
+<h1><bdi>{{shown_name(drop.name, 200)}}</bdi></h1>
+<p class="mono"><bdi>{{shown_name(drop.oid, 1000)}}</bdi></p>
 </div>
 <span class="live" id="live" role="status" data-state="off" hidden></span>
 </div>
@@ -14,19 +14,19 @@
 <div class="block columns">
 <dl class="facts">
 <dt>State</dt><dd><span class="state {{state_style(drop.state)}}" title="{{drop.state}}">{{state_word(drop.state)}}</span></dd>
-<dt>Kind</dt><dd>{{"application" if drop.is_app else "data"}}, <bdi>{{shown(drop.category, 80)}}</bdi></dd>
-<dt>Node</dt><dd><bdi>{{shown(drop.node, 120)}}</bdi></dd>
+<dt>Kind</dt><dd>{{"application" if drop.is_app else "data"}}, <bdi>{{shown_name(drop.category, 80)}}</bdi></dd>
+<dt>Node</dt><dd><bdi>{{shown_name(drop.node, 120)}}</bdi></dd>
 <dt>Attempt</dt><dd>{{drop.attempt}}</dd>
 % if not drop.is_app:
-<dt>Size</dt><dd>{{size(drop.size)}}</dd>
+<dt>Size</dt><dd>{{format_size(drop.size)}}</dd>
 % end
-<dt>Row</dt><dd>{{count(drop.drop)}}</dd>
+<dt>Row</dt><dd>{{format_count(drop.drop)}}</dd>
 </dl>
 % if drop.reasons:
 <div>
 <h2>Why</h2>
 % for reason in drop.reasons:
-<p><bdi>{{shown(reason, 1000)}}</bdi></p>
+<p><bdi>{{single_line(reason, 1000)}}</bdi></p>
 % end
 </div>
 % end
@@ -41,13 +41,13 @@
 <div class="block columns">
 % for title, neighbours, total in (("Inputs", drop.inputs, drop.input_count), ("Outputs", drop.outputs, drop.output_count)):
 <section aria-labelledby="{{title.lower()}}-title">
-<div class="section-head"><h2 id="{{title.lower()}}-title">{{title}}</h2><span class="muted">{{count(total)}}</span></div>
+<div class="section-head"><h2 id="{{title.lower()}}-title">{{title}}</h2><span class="muted">{{format_count(total)}}</span></div>
 % if neighbours:
 <div class="table tall" tabindex="0" role="region" aria-label="{{title}}"><table>
 <thead><tr><th scope="col">Drop</th><th scope="col">State</th><th scope="col" class="at-middle">Port</th></tr></thead>
 <tbody>
 % for other in neighbours:
-<tr data-row="{{other.drop}}"><th scope="row"><a href="{{drop_url(name, other.oid)}}"><bdi class="clip">{{shown(other.name, 120)}}</bdi></a><span class="sub mono clip"><bdi>{{shown(other.oid, 120)}}</bdi></span></th><td><span class="state {{state_style(other.state)}}" title="{{other.state}}">{{state_word(other.state)}}</span></td><td class="at-middle short"><bdi>{{shown(other.port, 80) if other.port else "–"}}</bdi></td></tr>
+<tr data-row="{{other.drop}}"><th scope="row"><a href="{{drop_url(name, other.oid)}}"><bdi class="clip">{{shown_name(other.name, 120)}}</bdi></a><span class="sub mono clip"><bdi>{{shown_name(other.oid, 120)}}</bdi></span></th><td><span class="state {{state_style(other.state)}}" title="{{other.state}}">{{state_word(other.state)}}</span></td><td class="at-middle short"><bdi>{{shown_name(other.port, 80) if other.port else "–"}}</bdi></td></tr>
 % end
 </tbody></table></div>
 % elif total:
@@ -63,9 +63,9 @@
 </div>
 % if view.data:
 <section class="block" aria-labelledby="data-title">
-<div class="section-head"><h2 id="data-title">Content</h2><span class="muted">{{size(view.data.size)}}{{", the beginning" if view.data.is_cut else ""}}</span><a href="{{api_url(name, drop.oid, "data")}}" download>Download</a></div>
+<div class="section-head"><h2 id="data-title">Content</h2><span class="muted">{{format_size(view.data.size)}}{{", the beginning" if view.data.is_cut else ""}}</span><a href="{{api_url(name, drop.oid, "data")}}" download>Download</a></div>
 % if view.data.kind == "picture":
-<img class="preview" src="{{picture}}" alt="Content of {{shown(drop.name, 120)}}">
+<img class="preview" src="{{picture}}" alt="Content of {{shown_name(drop.name, 120)}}">
 % elif view.data.kind == "nothing":
 <p class="muted">It is empty.</p>
 % else:
@@ -96,7 +96,7 @@
 <thead><tr><th scope="col">Name</th><th scope="col">Value</th></tr></thead>
 <tbody>
 % for key, value in drop.parameters.items():
-<tr data-row="{{key}}"><th scope="row"><bdi>{{shown(key, 120)}}</bdi></th><td class="mono"><bdi class="clip-long">{{shown(value, 2000) if value else "–"}}</bdi></td></tr>
+<tr data-row="{{key}}"><th scope="row"><bdi>{{shown_name(key, 120)}}</bdi></th><td class="mono"><bdi class="clip-long">{{single_line(value, 2000) if value else "–"}}</bdi></td></tr>
 % end
 </tbody></table></div>
 </section>

@@ -7,34 +7,34 @@
 <tr data-row="{{node.name}}">
 <th scope="row" class="name">
 % if node.url.startswith(("http://", "https://")):
-<a href="{{node.url}}"><bdi>{{shown(node.name)}}</bdi></a>
+<a href="{{node.url}}"><bdi>{{shown_name(node.name)}}</bdi></a>
 % else:
-<bdi>{{shown(node.name)}}</bdi>
+<bdi>{{shown_name(node.name)}}</bdi>
 % end
-<span class="sub"><bdi>{{shown(node.host)}}</bdi>\\
+<span class="sub"><bdi>{{shown_name(node.host)}}</bdi>\\
 % if node.island:
- in <bdi>{{shown(node.island)}}</bdi>\\
+ in <bdi>{{shown_name(node.island)}}</bdi>\\
 % end
 </span>
 % if node.text:
-<span class="sub"><bdi>{{shown(node.text)}}</bdi></span>
+<span class="sub"><bdi>{{single_line(node.text)}}</bdi></span>
 % end
 </th>
 <td><span class="state {{dict(alive="completed", suspect="running").get(node.state, "error")}}">{{node.state}}</span></td>
-<td class="number at-middle">{{count(node.sessions)}}</td>
+<td class="number at-middle">{{format_count(node.sessions)}}</td>
 % if load.cores or load.memory:
 <td>
 % include("load.tpl", word=f"{load.cores} cores", text=f"{load.processor:.0f} %", share=load.processor)
 </td>
 <td class="at-middle">
 % used = load.memory - load.memory_free
-% include("load.tpl", word=size(used), text=f"of {size(load.memory)}", share=100 * used / max(load.memory, 1))
+% include("load.tpl", word=format_size(used), text=f"of {format_size(load.memory)}", share=100 * used / max(load.memory, 1))
 </td>
 <td class="at-wide">
 % used = load.disk - load.disk_free
-% include("load.tpl", word=size(used), text=f"of {size(load.disk)}", share=100 * used / max(load.disk, 1))
+% include("load.tpl", word=format_size(used), text=f"of {format_size(load.disk)}", share=100 * used / max(load.disk, 1))
 </td>
-<td class="number at-wide">{{count(load.busy)}}<span class="sub">of {{count(load.workers)}} workers</span></td>
+<td class="number at-wide">{{format_count(load.busy)}}<span class="sub">of {{format_count(load.workers)}} workers</span></td>
 % else:
 <td class="muted" colspan="1">–</td><td class="muted at-middle">–</td><td class="muted at-wide">–</td><td class="muted number at-wide">–</td>
 % end

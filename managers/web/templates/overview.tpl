@@ -1,22 +1,22 @@
 % rebase("page.tpl", title="Overview", here="Overview", script="page.js")
 <div class="page-head">
-<div><h1><bdi>{{shown(manager.name)}}</bdi></h1>
-<p>{{dict(node="Node manager", island="Data island manager", master="Master manager").get(manager.role, manager.role)}}{{" at " if manager.url else ""}}<bdi>{{manager.url and shown(manager.url)}}</bdi>, up for {{span(manager.time - manager.started)}}</p></div>
+<div><h1><bdi>{{shown_name(manager.name)}}</bdi></h1>
+<p>{{dict(node="Node manager", island="Data island manager", master="Master manager").get(manager.role, manager.role)}}{{" at " if manager.url else ""}}<bdi>{{manager.url and shown_name(manager.url)}}</bdi>, up for {{format_duration(manager.time - manager.started)}}</p></div>
 <span class="live" id="live" role="status" data-state="off" hidden></span>
 </div>
 <div data-part="overview">
 % include("warnings.tpl", warnings=view.warnings)
 <section class="block" aria-label="In short">
 <dl class="figures">
-<div><dt>Nodes</dt><dd>{{count(len(view.nodes))}}\\
+<div><dt>Nodes</dt><dd>{{format_count(len(view.nodes))}}\\
 % lost = sum(node.state != "alive" for node in view.nodes)
 % if lost:
- <small>{{count(lost)}} not answering</small>\\
+ <small>{{format_count(lost)}} not answering</small>\\
 % end
 </dd></div>
-<div><dt>Cores</dt><dd>{{count(sum(node.load.cores for node in view.nodes))}}</dd></div>
-<div><dt>Attempts running</dt><dd>{{count(sum(node.load.busy for node in view.nodes))}}</dd></div>
-<div><dt>Sessions</dt><dd>{{count(view.total)}} <small>{{count(view.running)}} running</small></dd></div>
+<div><dt>Cores</dt><dd>{{format_count(sum(node.load.cores for node in view.nodes))}}</dd></div>
+<div><dt>Attempts running</dt><dd>{{format_count(sum(node.load.busy for node in view.nodes))}}</dd></div>
+<div><dt>Sessions</dt><dd>{{format_count(view.total)}} <small>{{format_count(view.running)}} running</small></dd></div>
 </dl>
 </section>
 % if view.children:
@@ -28,17 +28,17 @@
 % for child in view.children:
 <tr data-row="{{child.url}}"><th scope="row">
 % if child.url.startswith(("http://", "https://")):
-<a href="{{child.url}}"><bdi>{{shown(child.name)}}</bdi></a>
+<a href="{{child.url}}"><bdi>{{shown_name(child.name)}}</bdi></a>
 % else:
-<bdi>{{shown(child.name)}}</bdi>
+<bdi>{{shown_name(child.name)}}</bdi>
 % end
 <span class="sub">{{child.role}}</span></th>
 <td><span class="state {{dict(alive="completed", suspect="running").get(child.state, "error")}}">{{child.state}}</span>
 % if child.text:
-<span class="sub"><bdi>{{shown(child.text)}}</bdi></span>
+<span class="sub"><bdi>{{single_line(child.text)}}</bdi></span>
 % end
 </td>
-<td class="at-middle muted"><bdi>{{shown(child.url)}}</bdi></td></tr>
+<td class="at-middle muted"><bdi>{{shown_name(child.url)}}</bdi></td></tr>
 % end
 </tbody></table></div>
 </section>
@@ -46,7 +46,7 @@
 <section class="block">
 <div class="section-head"><h2>Sessions</h2>
 % if view.total > len(view.sessions):
-<a href="/sessions">All {{count(view.total)}}</a>
+<a href="/sessions">All {{format_count(view.total)}}</a>
 % end
 </div>
 % if view.sessions:
@@ -58,7 +58,7 @@
 <section class="block">
 <div class="section-head"><h2>Nodes</h2>
 % if len(view.nodes) > 20:
-<a href="/nodes">All {{count(len(view.nodes))}}</a>
+<a href="/nodes">All {{format_count(len(view.nodes))}}</a>
 % end
 </div>
 % if view.nodes:

@@ -1,12 +1,12 @@
 % session = view.session
 % name = session.session
-% rebase("page.tpl", title=shown(name, 80), here="Sessions", script="session.js")
+% rebase("page.tpl", title=shown_name(name, 80), here="Sessions", script="session.js")
 <div id="session" data-twin="{{twin}}" data-events="{{events}}" data-version="{{session.version}}" data-over="{{"yes" if view.is_over else "no"}}">
 <div class="page-head">
 <div>
 <p class="crumbs"><a href="/sessions">Sessions</a></p>
-<h1><bdi>{{shown(name, 200)}}</bdi></h1>
-<p><bdi>{{shown(session.graph, 200)}}</bdi>, begun {{stamp(session.started or session.created)}}</p>
+<h1><bdi>{{shown_name(name, 200)}}</bdi></h1>
+<p><bdi>{{shown_name(session.graph, 200)}}</bdi>, begun {{format_time(session.started or session.created)}}</p>
 </div>
 <div class="actions" data-part="actions">
 <span class="badge"><span class="state {{session_style(session.status)}}" id="status">{{session.status.lower()}}</span></span>
@@ -19,32 +19,32 @@
 <div data-part="warnings">
 % include("warnings.tpl", warnings=view.warnings)
 % for note in session.notes:
-<div class="note block"><p><bdi>{{shown(note, 2000)}}</bdi></p></div>
+<div class="note block"><p><bdi>{{single_line(note, 2000)}}</bdi></p></div>
 % end
 % if session.text:
-<div class="note {{"error" if session.status == "FAILED" else ""}} block"><p class="clip-long"><bdi>{{shown(session.text, 4000)}}</bdi></p></div>
+<div class="note {{"error" if session.status == "FAILED" else ""}} block"><p class="clip-long"><bdi>{{single_line(session.text, 4000)}}</bdi></p></div>
 % end
 </div>
 
 <section class="block" aria-labelledby="progress-title">
 <div class="section-head"><h2 id="progress-title">Progress</h2><span class="live" id="live" role="status" data-state="off" hidden></span></div>
 <div id="bar">
-% include("bar.tpl", states=session.states, big=True, label=f"{count(session.settled)} of {count(session.drops)} drops are settled")
+% include("bar.tpl", states=session.states, big=True, label=f"{format_count(session.settled)} of {format_count(session.drops)} drops are settled")
 </div>
 <ul class="legend" id="legend">
 % numbers = grouped(session.states)
 % for group in groups:
-<li class="{{"" if numbers[group.style] else "zero"}}" data-group="{{group.style}}" data-states="{{" ".join(group.states)}}"><a class="state {{group.style}}" href="{{address(state=group.query)}}">{{group.word}} <b>{{count(numbers[group.style])}}</b></a></li>
+<li class="{{"" if numbers[group.style] else "zero"}}" data-group="{{group.style}}" data-states="{{" ".join(group.states)}}"><a class="state {{group.style}}" href="{{address(state=group.query)}}">{{group.word}} <b>{{format_count(numbers[group.style])}}</b></a></li>
 % end
 </ul>
 <dl class="figures block-small">
-<div><dt>Settled</dt><dd><span data-figure="settled">{{count(session.settled)}}</span> <small>of <span data-figure="drops">{{count(session.drops)}}</span></small></dd></div>
-<div><dt>Running now</dt><dd data-figure="running">{{count(session.running)}}</dd></div>
-<div><dt>Waiting for a worker</dt><dd data-figure="waiting">{{count(session.queued + session.ready)}}</dd></div>
-<div><dt>Rate</dt><dd data-figure="rate">{{per_second(session.rate) if session.rate else "–"}}</dd></div>
-<div><dt>Time</dt><dd data-figure="seconds">{{span(session.seconds)}}</dd></div>
-<div><dt>Time left</dt><dd data-figure="remaining">{{span(session.remaining)}}</dd></div>
-<div><dt>Nodes</dt><dd>{{count(len(session.nodes))}}</dd></div>
+<div><dt>Settled</dt><dd><span data-figure="settled">{{format_count(session.settled)}}</span> <small>of <span data-figure="drops">{{format_count(session.drops)}}</span></small></dd></div>
+<div><dt>Running now</dt><dd data-figure="running">{{format_count(session.running)}}</dd></div>
+<div><dt>Waiting for a worker</dt><dd data-figure="waiting">{{format_count(session.queued + session.ready)}}</dd></div>
+<div><dt>Rate</dt><dd data-figure="rate">{{format_rate(session.rate) if session.rate else "–"}}</dd></div>
+<div><dt>Time</dt><dd data-figure="seconds">{{format_duration(session.seconds)}}</dd></div>
+<div><dt>Time left</dt><dd data-figure="remaining">{{format_duration(session.remaining)}}</dd></div>
+<div><dt>Nodes</dt><dd>{{format_count(len(session.nodes))}}</dd></div>
 </dl>
 </section>
 
@@ -52,12 +52,12 @@
 % found = causes(session.failures)
 % if found:
 <section class="block" aria-labelledby="failures-title">
-<div class="section-head"><h2 id="failures-title">Failures by root cause</h2><a href="{{causes_url(name)}}">All causes</a><span class="muted">{{count(numbers["error"])}} {{"drop" if numbers["error"] == 1 else "drops"}} in error{{f", {count(session.unlisted)} of them because of causes that are not listed here" if session.unlisted > 0 else ""}}</span></div>
+<div class="section-head"><h2 id="failures-title">Failures by root cause</h2><a href="{{causes_url(name)}}">All causes</a><span class="muted">{{format_count(numbers["error"])}} {{"drop" if numbers["error"] == 1 else "drops"}} in error{{f", {format_count(session.unlisted)} of them because of causes that are not listed here" if session.unlisted > 0 else ""}}</span></div>
 % for cause in found[:5]:
 % include("failure.tpl", cause=cause, session=name)
 % end
 % if len(found) > 5:
-<details class="block-small" data-row="more"><summary>{{count(len(found) - 5)}} more</summary>
+<details class="block-small" data-row="more"><summary>{{format_count(len(found) - 5)}} more</summary>
 % for cause in found[5:]:
 % include("failure.tpl", cause=cause, session=name)
 % end
@@ -70,12 +70,12 @@
 <div data-part="results">
 % if view.results:
 <section class="block" aria-labelledby="results-title">
-<div class="section-head"><h2 id="results-title">Results</h2><span class="muted">{{count(len(view.results))}} {{"file" if len(view.results) == 1 else "files"}}, {{size(sum(result.size for result in view.results))}}</span></div>
+<div class="section-head"><h2 id="results-title">Results</h2><span class="muted">{{format_count(len(view.results))}} {{"file" if len(view.results) == 1 else "files"}}, {{format_size(sum(result.size for result in view.results))}}</span></div>
 <div class="table tall" tabindex="0" role="region" aria-label="Results"><table>
 <thead><tr><th scope="col">File</th><th scope="col" class="at-middle">Drop</th><th scope="col" class="at-wide">Node</th><th scope="col" class="number">Size</th><th scope="col"><span class="unseen">Download</span></th></tr></thead>
 <tbody>
 % for result in view.results[:100]:
-<tr data-row="{{result.drop}}"><th scope="row"><bdi>{{shown(result.path)}}</bdi></th><td class="at-middle"><a href="{{drop_url(name, result.oid)}}"><bdi>{{shown(result.name, 120)}}</bdi></a></td><td class="at-wide"><bdi>{{shown(result.node, 80)}}</bdi></td><td class="number">{{size(result.size)}}</td><td class="number"><a href="{{api_url(name, result.oid, "data")}}" download aria-label="Download {{shown(result.path, 120)}}">Download</a></td></tr>
+<tr data-row="{{result.drop}}"><th scope="row"><bdi>{{shown_name(result.path)}}</bdi></th><td class="at-middle"><a href="{{drop_url(name, result.oid)}}"><bdi>{{shown_name(result.name, 120)}}</bdi></a></td><td class="at-wide"><bdi>{{shown_name(result.node, 80)}}</bdi></td><td class="number">{{format_size(result.size)}}</td><td class="number"><a href="{{api_url(name, result.oid, "data")}}" download aria-label="Download {{shown_name(result.path, 120)}}">Download</a></td></tr>
 % end
 </tbody></table></div>
 % if len(view.results) > 100:
@@ -87,7 +87,7 @@
 
 % if not is_brief:
 <section class="block" aria-labelledby="logical-title">
-<div class="section-head"><h2 id="logical-title">Logical nodes</h2><span class="muted">{{count(len(session.logical))}}</span></div>
+<div class="section-head"><h2 id="logical-title">Logical nodes</h2><span class="muted">{{format_count(len(session.logical))}}</span></div>
 <div data-part="logical">
 % if session.logical:
 <div class="table tall" tabindex="0" role="region" aria-label="Logical nodes"><table id="logical">
@@ -101,15 +101,15 @@
 % numbers = grouped(node.states)
 % settled = node.drops - numbers["running"] - numbers["waiting"]
 <tr data-key="{{node.key}}" data-drops="{{node.drops}}">
-<th scope="row" class="name"><a href="{{address(key=node.key)}}"><bdi class="clip">{{shown(node.name, 120)}}</bdi></a><span class="sub">{{"app" if node.is_app else "data"}} <bdi>{{shown(node.category, 60)}}</bdi>{{", added by the translator" if node.artificial else ""}}</span></th>
+<th scope="row" class="name"><a href="{{address(key=node.key)}}"><bdi class="clip">{{shown_name(node.name, 120)}}</bdi></a><span class="sub">{{"app" if node.is_app else "data"}} <bdi>{{shown_name(node.category, 60)}}</bdi>{{", added by the translator" if node.artificial else ""}}</span></th>
 <td class="grow">
-% include("bar.tpl", states=node.states, big=False, label=f"{count(settled)} of {count(node.drops)} drops are settled")
+% include("bar.tpl", states=node.states, big=False, label=f"{format_count(settled)} of {format_count(node.drops)} drops are settled")
 </td>
 % for group in groups:
 % number = numbers[group.style]
-<td class="number at-middle{{"" if number else " zero"}}" data-group="{{group.style}}"><a href="{{address(key=node.key, state=group.query)}}">{{count(number)}}</a></td>
+<td class="number at-middle{{"" if number else " zero"}}" data-group="{{group.style}}"><a href="{{address(key=node.key, state=group.query)}}">{{format_count(number)}}</a></td>
 % end
-<td class="number"><span class="at-narrow" data-settled>{{count(settled)}} / </span>{{count(node.drops)}}</td>
+<td class="number"><span class="at-narrow" data-settled>{{format_count(settled)}} / </span>{{format_count(node.drops)}}</td>
 </tr>
 % end
 </tbody></table></div>
@@ -127,7 +127,7 @@
 <label>Text in id or name<input type="search" name="text" value="{{view.query.text}}" maxlength="200"></label>
 <label>Logical node<select name="key"><option value="">any</option>
 % for node in () if is_brief else session.logical:
-<option value="{{node.key}}"{{" selected" if node.key == view.query.key else ""}}>{{shown(node.name, 60)}}</option>
+<option value="{{node.key}}"{{" selected" if node.key == view.query.key else ""}}>{{shown_name(node.name, 60)}}</option>
 % end
 </select></label>
 <label>State<select name="state"><option value="">any</option>
@@ -140,7 +140,7 @@
 </select></label>
 <label>Node<select name="node"><option value="">any</option>
 % for node in session.nodes:
-<option value="{{node}}"{{" selected" if node == view.query.node else ""}}>{{shown(node, 60)}}</option>
+<option value="{{node}}"{{" selected" if node == view.query.node else ""}}>{{shown_name(node, 60)}}</option>
 % end
 </select></label>
 <button type="submit">Show</button>
@@ -151,7 +151,7 @@
 <thead><tr><th scope="col" class="number at-wide">Row</th><th scope="col">Drop</th><th scope="col" class="at-middle">Logical node</th><th scope="col">State</th><th scope="col" class="at-middle">Node</th><th scope="col" class="number at-wide">Attempt</th><th scope="col" class="number at-middle">Size</th></tr></thead>
 <tbody>
 % for drop in view.drops.drops:
-<tr data-row="{{drop.drop}}"><td class="number muted at-wide">{{drop.drop}}</td><th scope="row"><a class="mono" href="{{drop_url(name, drop.oid)}}"><bdi class="clip">{{shown(drop.oid, 160)}}</bdi></a><span class="sub at-narrow"><bdi>{{shown(drop.name, 80)}}</bdi></span></th><td class="at-middle"><bdi class="clip">{{shown(drop.name, 120)}}</bdi></td><td><span class="state {{state_style(drop.state)}}" title="{{drop.state}}">{{state_word(drop.state)}}</span></td><td class="at-middle"><bdi class="clip">{{shown(drop.node, 80)}}</bdi></td><td class="number at-wide">{{drop.attempt}}</td><td class="number at-middle">{{size(drop.size)}}</td></tr>
+<tr data-row="{{drop.drop}}"><td class="number muted at-wide">{{drop.drop}}</td><th scope="row"><a class="mono" href="{{drop_url(name, drop.oid)}}"><bdi class="clip">{{shown_name(drop.oid, 160)}}</bdi></a><span class="sub at-narrow"><bdi>{{shown_name(drop.name, 80)}}</bdi></span></th><td class="at-middle"><bdi class="clip">{{shown_name(drop.name, 120)}}</bdi></td><td><span class="state {{state_style(drop.state)}}" title="{{drop.state}}">{{state_word(drop.state)}}</span></td><td class="at-middle"><bdi class="clip">{{shown_name(drop.node, 80)}}</bdi></td><td class="number at-wide">{{drop.attempt}}</td><td class="number at-middle">{{format_size(drop.size)}}</td></tr>
 % end
 </tbody></table></div>
 % else:

@@ -5,23 +5,23 @@
 % for session in sessions:
 % numbers = grouped(session.states)
 <tr data-row="{{session.session}}">
-<th scope="row" class="name"><a href="{{session_url(session.session)}}"><bdi>{{shown(session.session)}}</bdi></a>
-<span class="sub clip"><bdi>{{shown(session.graph)}}</bdi></span></th>
+<th scope="row" class="name"><a href="{{session_url(session.session)}}"><bdi>{{shown_name(session.session)}}</bdi></a>
+<span class="sub clip"><bdi>{{shown_name(session.graph)}}</bdi></span></th>
 <td><span class="state {{session_style(session.status)}}">{{session.status.lower()}}</span></td>
 <td class="grow">
-% include("bar.tpl", states=session.states, big=False, label=f"{count(session.settled)} of {count(session.drops)} drops are settled")
-<div class="bar-text"><span>{{count(session.settled)}} of {{count(session.drops)}}</span>\\
+% include("bar.tpl", states=session.states, big=False, label=f"{format_count(session.settled)} of {format_count(session.drops)} drops are settled")
+<div class="bar-text"><span>{{format_count(session.settled)}} of {{format_count(session.drops)}}</span>\\
 % if numbers["error"]:
-<span>{{count(numbers["error"])}} in error</span>\\
+<span>{{format_count(numbers["error"])}} in error</span>\\
 % end
 </div></td>
-<td class="number at-wide">{{per_second(session.rate) if session.rate and not session.is_over else "–"}}</td>
-<td class="number at-middle">{{span(session.seconds)}}\\
+<td class="number at-wide">{{format_rate(session.rate) if session.rate and not session.is_over else "–"}}</td>
+<td class="number at-middle">{{format_duration(session.seconds)}}\\
 % if session.remaining is not None and not session.is_over:
-<span class="sub">{{span(session.remaining)}} left</span>\\
+<span class="sub">{{format_duration(session.remaining)}} left</span>\\
 % end
 </td>
-<td class="nowrap at-wide muted">{{stamp(session.created)}}</td>
+<td class="nowrap at-wide muted">{{format_time(session.created)}}</td>
 </tr>
 % end
 </tbody>

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.formatting import format_count, format_duration, format_rate
 from dropflow.states import DropState, SessionState
 from managers.web.bars import GROUPS, grouped, segments, session_style, state_style
-from managers.web.wording import count, per_second, span
 from tests.browser import needs_chromium
 
 STATES = [state.name for state in DropState]
@@ -59,17 +59,17 @@ def test_the_browser_draws_and_words_as_the_server_does(serve: Any, look: Any) -
 
     chance = random.Random(20261121)  # noqa: S311 - cases, not secrets
     cases = [[chance.choice((0, 1, chance.randrange(10**6))) for _ in GROUPS] for _ in range(200)]
-    times = [0.0, 0.04, 9.94, 10.2, 59.4, 59.6, 61.0, 3599.2, 3601.0, 86399.4, 86401.0, 1e6]
+    times = [0.0, 0.04, 9.94, 9.996, 10.2, 59.4, 59.97, 61.0, 3599.2, 3601.0, 86399.4, 86401.0, 1e6]
     rates = [0.123, 0.987, 1.26, 9.94, 10.4, 999.7, 48_123.4]
     page = look(serve(FakeManager())).page
     page.goto("/")
     bars, words = page.evaluate(
         """async ([cases, times, rates]) => {
           const bars = await import("/static/bars.js");
-          const wording = await import("/static/wording.js");
+          const text = await import("/static/formatting.js");
           return [
             cases.map((numbers) => bars.segments(numbers)),
-            [...times.map(wording.span), ...rates.map(wording.perSecond), ...cases[0].map(wording.count)],
+            [...times.map(text.formatDuration), ...rates.map(text.formatRate), ...cases[0].map(text.formatCount)],
           ];
         }""",
         [cases, times, rates],
@@ -79,4 +79,4 @@ def test_the_browser_draws_and_words_as_the_server_does(serve: Any, look: Any) -
         states = {group.states[0]: number for group, number in zip(GROUPS, numbers, strict=True)}
         for ours, theirs in zip(segments(states), drawn, strict=True):
             assert (ours.start, ours.width) == pytest.approx((theirs["start"], theirs["width"]), abs=0.011)
-    assert words == [*map(span, times), *map(per_second, rates), *map(count, cases[0])]
+    assert words == [*map(format_duration, times), *map(format_rate, rates), *map(format_count, cases[0])]

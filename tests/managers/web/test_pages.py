@@ -14,7 +14,7 @@ from dropflow.graph.templates import Kind, Template
 from dropflow.rest.schema import DropQuery, FailureInfo
 from dropflow.testing.manager import FakeManager, made_up
 from dropflow.testing.shapes import fan
-from managers.web.templates import drop_url
+from managers.web.addresses import drop_url
 from managers.web.views import (
     DropView,
     NodesView,

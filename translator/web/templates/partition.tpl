@@ -1,8 +1,8 @@
 <section class="block" id="partition">
-<div class="section-head"><h2>Partition</h2><span class="muted">{{counted(measures.parts, "part")}} by {{shown(measures.algorithm, 40)}}</span></div>
+<div class="section-head"><h2>Partition</h2><span class="muted">{{plural(measures.parts, "part")}} by {{single_line(measures.algorithm, 40)}}</span></div>
 <dl class="figures">
-<div><dt>Cut edges</dt><dd>{{f"{measures.cut_edges:,}"}} <small>of {{f"{measures.edges:,}"}}, {{f"{100 * measures.cut_edges / max(measures.edges, 1):.1f}"}} %</small></dd></div>
-<div><dt>Data moved</dt><dd>{{amount(measures.volume_moved)}}</dd></div>
+<div><dt>Cut edges</dt><dd>{{format_count(measures.cut_edges)}} <small>of {{format_count(measures.edges)}}, {{f"{100 * measures.cut_edges / max(measures.edges, 1):.1f}"}} %</small></dd></div>
+<div><dt>Data moved</dt><dd>{{format_quantity(measures.volume_moved)}}</dd></div>
 <div><dt>Imbalance</dt><dd>{{f"{measures.imbalance:.1f}"}} <small>%</small></dd></div>
 <div><dt>Order of parts</dt><dd>{{"acyclic" if measures.acyclic else "cyclic"}}</dd></div>
 </dl>
@@ -13,12 +13,12 @@
 <thead><tr><th scope="col">Part</th><th scope="col" class="number">Drops</th><th scope="col" class="number">Load</th><th scope="col" class="grow"><span class="unseen">Share of the heaviest</span></th></tr></thead>
 <tbody>
 % for part, (load, drops) in enumerate(zip(shown_parts, measures.part_drops)):
-<tr><th scope="row">{{part}}</th><td class="number">{{f"{drops:,}"}}</td><td class="number">{{amount(load)}}</td>
+<tr><th scope="row">{{part}}</th><td class="number">{{format_count(drops)}}</td><td class="number">{{format_quantity(load)}}</td>
 <td><svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect class="load" width="{{round(100 * load / heaviest, 1)}}" height="1"/></svg></td></tr>
 % end
 </tbody></table></div>
 % if measures.parts > len(shown_parts):
-<p class="muted small after">and {{counted(measures.parts - len(shown_parts), "part")}} more, in the JSON of this page.</p>
+<p class="muted small after">and {{plural(measures.parts - len(shown_parts), "part")}} more, in the JSON of this page.</p>
 % end
 % end
 </section>

@@ -38,7 +38,7 @@
 <textarea name="settings" rows="3" spellcheck="false" class="mono" placeholder="Scatter.num_of_copies=8"></textarea></label>
 </section>
 <p class="actions"><button class="primary">Translate</button>
-<span class="muted small">Up to {{size(limits.body)}}, {{counted(limits.drops, "drop")}} and {{span(limits.seconds)}}.</span></p>
+<span class="muted small">Up to {{format_size(limits.body)}}, {{plural(limits.drops, "drop")}} and {{format_duration(limits.seconds)}}.</span></p>
 </form>
 <section class="block">
 <h2>From EAGLE</h2>

@@ -1,4 +1,4 @@
-% rebase("page.tpl", title=shown(info.name, 60), here="")
+% rebase("page.tpl", title=single_line(info.name, 60), here="")
 % word = dict(done="Translated", refused="Refused", failed="Failed", running="Translating", waiting="Waiting")[info.state]
 % style = dict(done="completed", refused="error", failed="error", running="running").get(info.state, "waiting")
 % errors = [p for p in report.problems if p.severity == "error"] if report else []
@@ -6,10 +6,10 @@
 % whole = info.state == "done" or bool(errors) and all(p.code in ("LG120", "PT001", "PT002") for p in errors)
 % recut = info.state == "done" or any(p.code == "PT002" for p in errors)
 <div class="page-head">
-<div><p class="crumbs"><a href="/">Translate</a><span>/</span>{{stamp(info.created)}}</p>
-<h1><bdi>{{shown(info.name, 200)}}</bdi></h1>
+<div><p class="crumbs"><a href="/">Translate</a><span>/</span>{{format_time(info.created)}}</p>
+<h1><bdi>{{single_line(info.name, 200)}}</bdi></h1>
 % if report and report.family:
-<p>{{shown(report.family, 40)}} graph{{", as " + counted(info.parts, "part") + " by " + shown(info.algorithm, 40) if info.state == "done" else ""}}</p>
+<p>{{single_line(report.family, 40)}} graph{{", as " + plural(info.parts, "part") + " by " + single_line(info.algorithm, 40) if info.state == "done" else ""}}</p>
 % end
 </div>
 <span class="badge"><span class="state {{style}}">{{word}}</span></span>
@@ -17,15 +17,15 @@
 % if refused:
 <section class="block"><div class="note error" role="alert">
 <header><h3>That did not work</h3></header>
-<p><bdi>{{shown(refused.where + ": " if refused.where else "", 300)}}{{shown(refused.text, 2000)}}</bdi></p>
+<p><bdi>{{single_line(refused.where + ": " if refused.where else "", 300)}}{{single_line(refused.text, 2000)}}</bdi></p>
 % if refused.hint:
-<p class="hint"><bdi>{{shown(refused.hint, 1000)}}</bdi></p>
+<p class="hint"><bdi>{{single_line(refused.hint, 1000)}}</bdi></p>
 % end
 </div></section>
 % end
 % if not report:
 <section class="block waiting" role="status">
-<p>{{shown(info.stage or "waiting", 200)}}…</p>
+<p>{{single_line(info.stage or "waiting", 200)}}…</p>
 <progress aria-label="Translating"></progress>
 <p class="muted small">This page looks again every second.</p>
 </section>
@@ -33,23 +33,23 @@
 % if info.state == "failed" and not errors:
 <section class="block"><div class="note error">
 <header><h3>The translation failed</h3><span class="muted small">{{report.error.code if report.error else ""}}</span></header>
-<p><bdi>{{shown(report.error.text if report.error else "", 2000)}}</bdi></p>
+<p><bdi>{{single_line(report.error.text if report.error else "", 2000)}}</bdi></p>
 % if report.error and report.error.hint:
-<p class="hint"><bdi>{{shown(report.error.hint, 1000)}}</bdi></p>
+<p class="hint"><bdi>{{single_line(report.error.hint, 1000)}}</bdi></p>
 % end
 </div></section>
 % end
 % if whole:
 <section class="block" aria-label="In short">
 <dl class="figures">
-<div><dt>Drops</dt><dd>{{f"{report.drops:,}"}}</dd></div>
-<div><dt>Data drops</dt><dd>{{f"{report.data_drops:,}"}}</dd></div>
-<div><dt>Applications</dt><dd>{{f"{report.app_drops:,}"}}</dd></div>
-<div><dt>Edges</dt><dd>{{f"{report.edges:,}"}}</dd></div>
+<div><dt>Drops</dt><dd>{{format_count(report.drops)}}</dd></div>
+<div><dt>Data drops</dt><dd>{{format_count(report.data_drops)}}</dd></div>
+<div><dt>Applications</dt><dd>{{format_count(report.app_drops)}}</dd></div>
+<div><dt>Edges</dt><dd>{{format_count(report.edges)}}</dd></div>
 % if info.state == "done":
-<div><dt>Levels</dt><dd>{{f"{report.levels:,}"}}</dd></div>
-<div><dt>Critical path</dt><dd>{{amount(report.critical_path)}} <small>s</small></dd></div>
-<div><dt>In memory</dt><dd>{{size(report.bytes)}}</dd></div>
+<div><dt>Levels</dt><dd>{{format_count(report.levels)}}</dd></div>
+<div><dt>Critical path</dt><dd>{{format_quantity(report.critical_path)}} <small>s</small></dd></div>
+<div><dt>In memory</dt><dd>{{format_size(report.bytes)}}</dd></div>
 % end
 </dl>
 % if info.state != "done":
@@ -59,18 +59,18 @@
 % end
 % if report.problems:
 <section class="block" id="problems">
-<div class="section-head"><h2>Findings</h2><span class="muted">{{" · ".join(heading for heading, _ in grouped(report.problems))}}</span></div>
-% for heading, some in grouped(report.problems):
+<div class="section-head"><h2>Findings</h2><span class="muted">{{" · ".join(heading for heading, _ in problems_by_severity(report.problems))}}</span></div>
+% for heading, some in problems_by_severity(report.problems):
 % if some[0].severity == "info":
 <details class="findings"><summary>{{heading}}</summary>
 % end
 <ul class="findings {{some[0].severity}}">
 % for problem in some:
 <li class="note {{dict(error="error", warning="warning").get(str(problem.severity), "")}}">
-<header><h3>{{problem.code}}</h3><span class="muted small"><span class="unseen">{{problem.severity}} </span><code><bdi>{{shown(problem.where, 200)}}</bdi></code></span></header>
-<p><bdi>{{shown(problem.text, 2000)}}</bdi></p>
+<header><h3>{{problem.code}}</h3><span class="muted small"><span class="unseen">{{problem.severity}} </span><code><bdi>{{single_line(problem.where, 200)}}</bdi></code></span></header>
+<p><bdi>{{single_line(problem.text, 2000)}}</bdi></p>
 % if problem.hint:
-<p class="hint"><bdi>{{shown(problem.hint, 1000)}}</bdi></p>
+<p class="hint"><bdi>{{single_line(problem.hint, 1000)}}</bdi></p>
 % end
 </li>
 % end
@@ -80,15 +80,15 @@
 % end
 % end
 % if report.omitted:
-<p class="muted">{{counted(report.omitted, "more finding")}}.</p>
+<p class="muted">{{plural(report.omitted, "more finding")}}.</p>
 % end
 </section>
 % end
 % if recut and info.state != "done":
-% include("again.tpl", info=info, report=report, algorithms=algorithms)
+% include("repartition.tpl", info=info, report=report, algorithms=algorithms)
 % end
 % if info.state == "done":
-% include("ways.tpl", info=info, report=report, managers=managers, wanted=wanted)
+% include("run.tpl", info=info, report=report, managers=managers, wanted=wanted)
 % end
 % if report.measures:
 % include("partition.tpl", measures=report.measures)
@@ -97,6 +97,6 @@
 % include("counts.tpl", report=report, rows=rows)
 % end
 % if info.state == "done":
-% include("again.tpl", info=info, report=report, algorithms=algorithms)
+% include("repartition.tpl", info=info, report=report, algorithms=algorithms)
 % end
 % end

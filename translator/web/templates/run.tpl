@@ -13,7 +13,7 @@
 <input name="session" maxlength="100" autocomplete="off" placeholder="named after the graph"></label>
 <fieldset><legend>Parts</legend>
 <label class="choice"><input type="radio" name="spread" value="yes"{{!" checked" if report.measures.parts == 1 else ""}}> One for each node that is alive</label>
-<label class="choice"><input type="radio" name="spread" value="no"{{!" checked" if report.measures.parts != 1 else ""}}> The {{counted(report.measures.parts, "part")}} below, node after node</label>
+<label class="choice"><input type="radio" name="spread" value="no"{{!" checked" if report.measures.parts != 1 else ""}}> The {{plural(report.measures.parts, "part")}} below, node after node</label>
 </fieldset>
 <p class="actions"><button class="primary">Deploy and watch</button></p>
 </form>

@@ -1,0 +1,97 @@
+"""Numbers, sizes, durations, times and names as text for people: the same on pages and in the terminal.
+
+`managers/web/static/formatting.js` formats counts, durations and rates in the browser; a test compares the two.
+"""
+
+import datetime as dt
+import unicodedata
+
+__all__ = [
+    "DASH",
+    "format_count",
+    "format_duration",
+    "format_quantity",
+    "format_rate",
+    "format_size",
+    "format_time",
+    "plural",
+    "single_line",
+]
+
+DASH = "\N{EN DASH}"
+"""Stands for a value that is not known."""
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_MAX_LENGTH = 400
+
+
+def format_count(number: int) -> str:
+    """Return a number of things: ``100,000``."""
+    return f"{number:,}"
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a number and its noun: ``1 drop``, ``100,000 drops``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_quantity(number: float) -> str:
+    """Return a measure with at most four significant digits, or all of a whole number: ``1,234``, ``0.25``."""
+    return f"{number:,.0f}" if number == int(number) and abs(number) < 10**12 else f"{number:,.4g}"
+
+
+def format_rate(rate: float) -> str:
+    """Return a number per second: ``0.25/s``, ``12/s``, ``48,000/s``."""
+    digits = 0 if rate >= 10 else 1 if rate >= 1 else 2  # noqa: PLR2004 - two or three significant digits
+    return f"{rate:,.{digits}f}/s"
+
+
+def format_duration(seconds: float | None) -> str:
+    """Return a duration: ``0.24 s``, ``12.3 s``, ``3 min 05 s``, ``2 h 07 min``, ``3 d 4 h``; a dash for None."""
+    if seconds is None or seconds < 0:
+        return DASH
+    if seconds < 9.995:  # noqa: PLR2004 - what rounds to 10.0 has one digit after the point
+        return f"{seconds:.2f} s"
+    if seconds < 59.95:  # noqa: PLR2004 - what rounds to 60.0 is a minute
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE:02d} s"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE:02d} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+
+
+def format_size(number: float | None) -> str:
+    """Return a number of bytes with a decimal unit: ``17 Bytes``, ``1.2 kB``, ``3.4 GB``; a dash for None."""
+    from humanize import naturalsize  # noqa: PLC0415 - commands that print no size do not pay for the import
+
+    return DASH if number is None else naturalsize(number)
+
+
+def format_time(seconds: float) -> str:
+    """Return a time, given in seconds since the epoch: ``2026-10-01 12:34:56 UTC``; a dash for 0."""
+    if seconds <= 0:
+        return DASH
+    try:
+        return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, OSError, ValueError):
+        return DASH
+
+
+def single_line(text: str, max_length: int = _MAX_LENGTH) -> str:
+    """Return foreign text on one line without control characters, cut in the middle if it is too long.
+
+    Names may hold any character. Line ends become spaces, other control characters U+FFFD. Escaping for HTML is left
+    to the template.
+    """
+    if len(text) > max_length:
+        half = (max_length - 1) // 2
+        text = f"{text[:half]}\N{HORIZONTAL ELLIPSIS}{text[-half:]}"
+    return "".join(_printable(letter) for letter in text)
+
+
+def _printable(letter: str) -> str:
+    if letter in "\t\r\n\N{LINE SEPARATOR}\N{PARAGRAPH SEPARATOR}":
+        return " "
+    return "\N{REPLACEMENT CHARACTER}" if unicodedata.category(letter) in ("Cc", "Cs") else letter

@@ -1,0 +1,134 @@
+"""The page kit: HTML pages from templates with one layout, for all servers of dropflow.
+
+`PageTemplates` renders the templates of one package; ``dropflow/rest/templates/layout.tpl`` is the frame of every page.
+Bottle's SimpleTemplate escapes everything that ``{{...}}`` shows; only the layout inserts text unescaped, the page.
+"""
+
+import gzip
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import bottle
+import msgspec
+
+from dropflow.formatting import (
+    format_count,
+    format_duration,
+    format_quantity,
+    format_rate,
+    format_size,
+    format_time,
+    plural,
+    single_line,
+)
+from dropflow.rest.kit import Request, Response
+
+__all__ = ["Layout", "PageTemplates", "page_response", "redirect", "shown_name"]
+
+_FOLDER = Path(__file__).with_name("templates")
+_HTML = "text/html; charset=utf-8"
+_MIN_COMPRESSED = 2048
+
+# Browsers send the origin of a form only to sites that may get the referrer; without it the server refuses the form.
+_REFERRER = ("Referrer-Policy", "same-origin")
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """The frame of all pages of a server.
+
+    Attributes
+    ----------
+    navigation : sequence of (str, str)
+        Words and addresses of the links at the top.
+    style_sheets : sequence of str
+        Files in ``/static`` besides ``dropflow.css``.
+    """
+
+    navigation: Sequence[tuple[str, str]]
+    style_sheets: Sequence[str] = ()
+
+
+class PageTemplates:
+    """The templates in one folder, each compiled when it is first used. May be used from any thread.
+
+    Parameters
+    ----------
+    folder : Path
+        Where they are. They may include each other and rebase on ``layout.tpl``.
+    layout : Layout
+        The frame of the pages.
+    names : mapping
+        Functions and values that the templates use, besides those of `dropflow.formatting`.
+    """
+
+    def __init__(self, folder: Path, *, layout: Layout, names: Mapping[str, object]) -> None:
+        self._lookup = [str(folder), str(_FOLDER)]
+        self._names = {**_NAMES, **names, "layout": layout}
+        self._compiled: dict[str, Any] = {}
+
+    def render(self, name: str, *, twin: str = "", **given: object) -> str:
+        """Return the page of the template ``NAME.tpl``.
+
+        Parameters
+        ----------
+        name : str
+            Of the template, without its suffix.
+        twin : str
+            Address of the same page as JSON; empty when there is none.
+        **given
+            Values that the template shows.
+        """
+        template = self._compiled.get(name)
+        if template is None:  # no lock: two threads may both compile it, and either result can be kept
+            template = self._compiled[name] = bottle.SimpleTemplate(name=f"{name}.tpl", lookup=self._lookup)
+        page: str = template.render(**self._names, twin=twin, **given)
+        return page
+
+
+def page_response(page: str, request: Request, *, form_targets: Sequence[str] = (), status: int = 200) -> Response:
+    """Return a page of HTML, compressed if the browser accepts gzip: a page of many rows shrinks to a tenth.
+
+    Half of a surrogate pair, from the name of a file, becomes a question mark.
+
+    Parameters
+    ----------
+    form_targets : sequence of str
+        Origins to which forms of the page may be redirected, besides this server. Browsers check the targets of
+        redirects.
+    """
+    body, headers = page.encode(errors="replace"), [_REFERRER, ("Vary", "Accept-Encoding")]
+    if form_targets:
+        headers.append(("Content-Security-Policy", _policy(form_targets)))
+    if len(body) > _MIN_COMPRESSED and "gzip" in request.headers.get("Accept-Encoding", ""):
+        body = gzip.compress(body, compresslevel=1, mtime=0)
+        headers.append(("Content-Encoding", "gzip"))
+    return Response(body=body, content_type=_HTML, status=status, headers=tuple(headers))
+
+
+def redirect(address: str, *, status: int = 303, headers: Sequence[tuple[str, str]] = ()) -> Response:
+    """Return a redirect to `address`: 303 for GET whatever this request was, 307 for the same method again."""
+    return Response(status=status, content_type=_HTML, headers=(_REFERRER, ("Location", address), *headers))
+
+
+def shown_name(name: str, max_length: int = 400) -> str:
+    """Return a name on one line; a link with an empty text could not be clicked."""
+    return single_line(name, max_length) or "(no name)"
+
+
+def _policy(form_targets: Sequence[str]) -> str:
+    targets = " ".join(("'self'", *form_targets))
+    return f"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action {targets}; object-src 'none'"
+
+
+_NAMES: Mapping[str, object] = {
+    "format_count": format_count,
+    "format_duration": format_duration,
+    "format_quantity": format_quantity,
+    "format_rate": format_rate,
+    "format_size": format_size,
+    "format_time": format_time,
+    "plural": plural,
+    "shown_name": shown_name,
+    "single_line": single_line,
+}

@@ -1,0 +1,77 @@
+"""Addresses of pages and of the API, with names quoted."""
+
+from urllib.parse import quote, urlencode
+
+from dropflow.rest.schema import FIRST_PAGE, DropQuery, FailureInfo, PageQuery
+from managers.web.views import SessionQuery
+
+__all__ = [
+    "api_url",
+    "causes_url",
+    "drop_url",
+    "drops_url",
+    "failure_url",
+    "picture_url",
+    "quoted",
+    "session_api",
+    "session_url",
+    "sessions_url",
+]
+
+_Query = DropQuery | SessionQuery | PageQuery
+
+
+def quoted(text: object) -> str:
+    """Return `text` as one segment of a path."""
+    return quote(str(text), safe="")
+
+
+def session_url(session: str) -> str:
+    """Return the page of a session."""
+    return f"/sessions/{quoted(session)}"
+
+
+def causes_url(session: str, query: PageQuery = FIRST_PAGE) -> str:
+    """Return the page of the root causes of a session."""
+    return f"{session_url(session)}/causes{_asked(query, FIRST_PAGE)}"
+
+
+def drop_url(session: str, oid: str, query: PageQuery = FIRST_PAGE) -> str:
+    """Return the page of a drop; `query` says which of its neighbours it lists."""
+    return f"{session_url(session)}/drops/{quoted(oid)}{_asked(query, FIRST_PAGE)}"
+
+
+def picture_url(session: str, oid: str) -> str:
+    """Return the address of a drop's content, if that is a picture."""
+    return f"{session_url(session)}/pictures/{quoted(oid)}"
+
+
+def failure_url(session: str, failure: FailureInfo) -> str:
+    """Return the page of the drop that failed, or the list that shows it if only its row is known."""
+    return drop_url(session, failure.drop) if failure.node else drops_url(session, DropQuery(row=failure.row))
+
+
+def session_api(session: str) -> str:
+    """Return the address of a session in the API."""
+    return f"/api/v1/sessions/{quoted(session)}"
+
+
+def api_url(session: str, oid: str, what: str) -> str:
+    """Return the address of the ``log`` or the ``data`` of a drop in the API."""
+    return f"{session_api(session)}/drops/{quoted(oid)}/{what}"
+
+
+def drops_url(session: str, query: DropQuery) -> str:
+    """Return the page of a session with the drops that match `query`."""
+    return session_url(session) + _asked(query, DropQuery()) + "#drops"
+
+
+def sessions_url(query: SessionQuery) -> str:
+    """Return the page of the sessions that match `query`."""
+    return "/sessions" + _asked(query, SessionQuery())
+
+
+def _asked(query: _Query, default: _Query) -> str:
+    fields = query.__struct_fields__
+    given = {name: getattr(query, name) for name in fields if getattr(query, name) != getattr(default, name)}
+    return f"?{urlencode(given)}" if given else ""
