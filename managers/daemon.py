@@ -1,32 +1,30 @@
 """The daemon: one per host, starts and stops the other managers there.
 
-Each manager is a process of its own, started by the same command that a person would type. It is ready when it has
-said so in one line of JSON on its standard output. One that ends by itself is not started again silently: it is shown
-as failed until somebody starts it. All end with the daemon, however that ends: they hold the other end of a pipe.
+Each manager is a process of its own, started with the command that a person would type (`managers.supervisor`). A
+manager that ends by itself is not started again: its state is ``failed`` until a request starts it. All managers end
+with the daemon, however it ends.
 """
 
 import json
 import logging
-import os
-import queue
 import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Literal, TextIO, get_args
+from functools import partial
+from typing import Literal, get_args
 
 import msgspec
 
 from dropflow import __version__
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import ConflictError, DropflowError, NotFoundError, UsageError, WorldError
+from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
 from dropflow.rest.kit import Request, Response, Route
 from dropflow.rest.manager_info import manager_info
 from dropflow.rest.openapi import openapi_document
 from dropflow.rest.schema import ManagerInfo
 from managers.messages import PROTOCOL
+from managers.supervisor import ChildProcess, Supervisor
 
 __all__ = ["Daemon", "Kind", "Managed", "command_of", "daemon_routes"]
 
@@ -35,14 +33,13 @@ _LOG = logging.getLogger("dropflow.daemon")
 Kind = Literal["node", "island", "master"]
 """The managers that a daemon has, one of each at most."""
 
-Command = Callable[[Kind, Sequence[str], int], Sequence[str]]
-"""The command line of a manager, from its kind, its options and the file descriptor by which it notices our end."""
+KindCommand = Callable[[Kind, Sequence[str], int], Sequence[str]]
+"""Returns the command line of a manager of a kind, given its options and the file descriptor of a pipe that closes when
+the daemon ends."""
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _NODE_PORT = 8000
 _PREFIX = "/api/v1"
-_LAST_WORDS_SECONDS = 1.0
-"""How long the output of a manager that has ended is read, when something else holds it open."""
 
 
 class Managed(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,9 +50,9 @@ class Managed(msgspec.Struct, frozen=True, kw_only=True):
     state : str
         ``stopped``, ``starting``, ``ready``, ``stopping``, or ``failed``: it could not start or ended by itself.
     pid : int or None
-        Its process; None when there is none.
+        Its process number; None when it does not run.
     url : str
-        Of its server; empty until it is ready.
+        Address of its server; empty until it is ready.
     text : str
         Why it failed.
     """
@@ -79,16 +76,8 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
 
 
-class _Ready(msgspec.Struct, frozen=True):
-    """The first line of a process: that it is ready, or why it is not."""
-
-    ready: bool = False
-    url: str = ""
-    error: dict[str, object] = {}
-
-
 def command_of(kind: Kind, options: Sequence[str], parent: int) -> list[str]:
-    """The command line of a real manager."""
+    """Return the command line of a manager."""
     return [
         *(sys.executable, "-m", "dropflow", kind, "--output", "json"),
         *("--watch-parent", str(parent)),
@@ -98,6 +87,8 @@ def command_of(kind: Kind, options: Sequence[str], parent: int) -> list[str]:
 
 class Daemon:
     """The managers of one host.
+
+    Their states change in the thread of the supervisor only; other threads read them, which are frozen.
 
     Parameters
     ----------
@@ -118,7 +109,7 @@ class Daemon:
         name: str,
         *,
         options: Mapping[Kind, Sequence[str]] | None = None,
-        command: Command = command_of,
+        command: KindCommand = command_of,
         clock: Clock | None = None,
         url: str = "",
         key: str = "",
@@ -132,20 +123,18 @@ class Daemon:
         self._url = url
         self._key = key
         self._start_seconds = start_seconds
-        self._stop_seconds = stop_seconds
         self._started = self._clock.now()
-        self._lock = threading.Lock()
-        self._turns = {kind: threading.Lock() for kind in _KINDS}
-        self._processes: dict[Kind, _Process] = {}
+        self._supervisor = Supervisor(stop_seconds=stop_seconds)
+        self._processes: dict[Kind, ChildProcess] = {}
         self._managed = {kind: Managed(role=kind) for kind in _KINDS}
         self._is_closed = False
 
     def set_url(self, url: str) -> None:
-        """Its own address, once its server has one."""
+        """Set its own address, once its server has one."""
         self._url = url
 
     def info(self) -> ManagerInfo:
-        """About the daemon itself."""
+        """Return the record of the daemon itself."""
         return manager_info(
             self._name,
             "daemon",
@@ -157,20 +146,18 @@ class Daemon:
         )
 
     def managers(self) -> tuple[Managed, ...]:
-        """All kinds of managers, running or not."""
-        with self._lock:
-            return tuple(self._managed[kind] for kind in _KINDS)
+        """Return all kinds of managers, running or not."""
+        return tuple(self._managed[kind] for kind in _KINDS)
 
     def manager(self, kind: str) -> Managed:
-        """One of them.
+        """Return one of them.
 
         Raises
         ------
         NotFoundError
             There is no such kind.
         """
-        with self._lock:
-            return self._managed[_known(kind)]
+        return self._managed[_known(kind)]
 
     def start(self, kind: str, *, nodes: Sequence[str] = ()) -> Managed:
         """Start a manager and wait until it is ready.
@@ -185,37 +172,23 @@ class Daemon:
         NotFoundError
             There is no such kind.
         ConflictError
-            It runs already.
+            It runs already, or the daemon is stopping.
         UsageError
-            The nodes are no addresses, or a node was given some.
+            The nodes are not addresses, or a node was given some.
         WorldError
             It did not get ready.
         """
         known = _known(kind)
         options = [*self._options.get(known, ()), *_children(known, nodes)]
-        with self._turns[known]:
-            running = self.manager(known)
-            if running.pid is not None:
-                raise ConflictError(f"the {known} manager runs already, as process {running.pid}", where=self._name)
-            if self._is_closed:
-                raise ConflictError("the daemon is stopping", where=self._name)
-            process = _Process(known, self._command, options, self._ended)
-            with self._lock:
-                self._processes[known] = process
-            self._tell(Managed(role=known, state="starting", pid=process.pid))
-            process.watch()
-            try:
-                url = process.ready(self._start_seconds)
-            except DropflowError as error:
-                process.end(self._stop_seconds)
-                self._tell(Managed(role=known, state="failed", text=str(error)))
-                raise
-            with self._lock:
-                if process.status is None:
-                    self._managed[known] = Managed(role=known, state="ready", pid=process.pid, url=url)
-                else:
-                    self._managed[known] = _fallen(process)
-                return self._managed[known]
+        if self._is_closed:
+            raise ConflictError("the daemon is stopping", where=self._name)
+        process = self._supervisor.call(partial(self._launch, known, options))
+        try:
+            self._supervisor.wait_ready(process, self._start_seconds)
+        except WorldError:
+            self._supervisor.stop(process)
+            raise
+        return self._managed[known]
 
     def stop(self, kind: str) -> Managed:
         """Stop a manager and wait until it has ended; one that does not is killed.
@@ -228,142 +201,64 @@ class Daemon:
             It does not run.
         """
         known = _known(kind)
-        with self._turns[known]:
-            running = self.manager(known)
-            if running.pid is None:
-                raise ConflictError(f"the {known} manager does not run", where=self._name)
-            with self._lock:
-                process = self._processes[known]
-            self._tell(msgspec.structs.replace(running, state="stopping"))
-            process.end(self._stop_seconds)
-            self._tell(Managed(role=known))
-            return self.manager(known)
+        self._supervisor.stop(self._supervisor.call(partial(self._begin_stop, known)))
+        return self._managed[known]
 
     def close(self) -> None:
         """Stop all managers: masters first, nodes last. Idempotent."""
-        with self._lock:
-            self._is_closed = True
+        if self._is_closed:
+            return
+        self._is_closed = True
         for kind in reversed(_KINDS):
             # It may have ended by itself.
             with suppress(ConflictError):
                 self.stop(kind)
+        self._supervisor.close()
 
-    def _tell(self, managed: Managed) -> None:
-        with self._lock:
-            self._managed[managed.role] = managed
+    # In the thread of the supervisor.
 
-    def _ended(self, process: "_Process", status: int) -> None:
-        with self._lock:
-            process.status = status
-            before = self._managed[process.kind]
-            if before.pid != process.pid or before.state != "ready":
-                return  # it was told to, or whoever started it tells
-            self._managed[process.kind] = failed = _fallen(process)
-        _LOG.error("the %s manager failed: %s; it stays so until somebody starts it", process.kind, failed.text)
+    def _launch(self, kind: Kind, options: Sequence[str]) -> ChildProcess:
+        running = self._managed[kind]
+        if running.pid is not None:
+            raise ConflictError(f"the {kind} manager runs already, as process {running.pid}", where=self._name)
+        process = self._supervisor.launch(
+            f"{kind} manager", kind, lambda parent: self._command(kind, options, parent), partial(self._changed, kind)
+        )
+        self._processes[kind] = process
+        self._managed[kind] = Managed(role=kind, state="starting", pid=process.pid)
+        return process
 
+    def _begin_stop(self, kind: Kind) -> ChildProcess:
+        running = self._managed[kind]
+        if running.pid is None:
+            raise ConflictError(f"the {kind} manager does not run", where=self._name)
+        self._managed[kind] = msgspec.structs.replace(running, state="stopping")
+        return self._processes[kind]
 
-class _Process:
-    """One process and what it says."""
-
-    def __init__(
-        self, kind: Kind, command: Command, options: Sequence[str], ended: "Callable[[_Process, int], None]"
-    ) -> None:
-        self.kind: Kind = kind
-        self._ended = ended
-        self._first: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._over = threading.Event()
-        reader, self._writer = os.pipe()
-        try:
-            self._popen = subprocess.Popen(  # noqa: S603 - our own command, no shell
-                command(kind, options, reader),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                pass_fds=[reader],
-                process_group=0,  # a signal from the terminal is for the daemon, which ends the others in order
-            )
-        except OSError as error:
-            os.close(self._writer)
-            raise WorldError(
-                f"the {kind} manager cannot be started: {error.strerror}", hint="is it installed?"
-            ) from error
-        finally:
-            os.close(reader)
-        self.pid = self._popen.pid
-        self.status: int | None = None
-        """How it ended; guarded by the lock of the daemon."""
-
-    def watch(self) -> None:
-        """Begin to read what it says, and to wait for its end."""
-        reader = threading.Thread(target=self._read, args=(self._popen.stdout,), name=f"{self.kind}", daemon=True)
-        reader.start()
-        threading.Thread(target=self._await, args=(reader,), name=f"{self.kind}-end", daemon=True).start()
-
-    def ready(self, seconds: float) -> str:
-        """Its address, when it has said that it is ready.
-
-        Raises
-        ------
-        WorldError
-            It ended, said something else, or nothing in time.
-        """
-        try:
-            line = self._first.get(timeout=seconds)
-        except queue.Empty:
-            raise WorldError(
-                f"the {self.kind} manager was not ready within {seconds:g} s", hint="see what it wrote to the log"
-            ) from None
-        try:
-            told = msgspec.json.decode(line or "{}", type=_Ready)
-        except msgspec.DecodeError:
-            told = _Ready()
-        if told.ready:
-            return told.url
-        if not line:
-            why = f"it ended with status {self._popen.wait()}"
+    def _changed(self, kind: Kind, process: ChildProcess) -> None:
+        """Take in that a process is ready, failed to start, or ended."""
+        before = self._managed[kind]
+        if process.status is None:
+            if before.state == "starting" and process.url:
+                self._managed[kind] = msgspec.structs.replace(before, state="ready", url=process.url)
+        elif before.state == "stopping":
+            self._managed[kind] = Managed(role=kind)
+        elif before.state == "starting":
+            self._managed[kind] = Managed(role=kind, state="failed", text=str(process.error))
         else:
-            why = str(told.error.get("text") or f"it said {line.strip()[:200]!r}")
-        hint = str(told.error.get("hint") or "see what it wrote to the log")
-        raise WorldError(f"the {self.kind} manager did not get ready: {why}", hint=hint)
-
-    def end(self, seconds: float) -> None:
-        """Ask it to end, wait, and kill it if it does not."""
-        if self._popen.poll() is None:
-            self._popen.send_signal(signal.SIGTERM)
-        try:
-            self._popen.wait(seconds)
-        except subprocess.TimeoutExpired:
-            _LOG.warning("the %s manager did not end within %g s and is killed", self.kind, seconds)
-            self._popen.kill()
-            self._popen.wait()
-        self._over.wait()
-
-    def _read(self, stream: TextIO) -> None:
-        with stream:
-            self._first.put(stream.readline())
-            for _ in stream:
-                pass
-
-    def _await(self, reader: threading.Thread) -> None:
-        # Not the end of its output: a process that it has started, and left behind, may hold that.
-        status = self._popen.wait()
-        reader.join(_LAST_WORDS_SECONDS)
-        self._first.put("")
-        os.close(self._writer)
-        self._ended(self, status)
-        self._over.set()
+            self._managed[kind] = failed = Managed(role=kind, state="failed", text=_how_ended(process.status))
+            _LOG.error("the %s manager failed: %s; start it again with a request", kind, failed.text)
 
 
 def daemon_routes(daemon: Daemon) -> list[Route]:
     """The routes of a daemon: its own API, and DALiuGE's paths."""
-    to = _Handlers(daemon)
+    to = _DaemonHandlers(daemon)
 
-    def ours(method: str, path: str, handler: Callable[[Request], object], summary: str, **more: object) -> Route:
+    def native(method: str, path: str, handler: Callable[[Request], object], summary: str, **more: object) -> Route:
         fields = {"tag": "daemon", **more}
         return Route(method=method, path=f"{_PREFIX}{path}", handler=handler, summary=summary, **fields)  # type: ignore[arg-type]
 
-    def theirs(method: str, path: str, handler: Callable[[Request], object], summary: str) -> Route:
+    def original(method: str, path: str, handler: Callable[[Request], object], summary: str) -> Route:
         body = StartRequest if path.endswith("/start") else None
         return Route(
             method=method, path=path, handler=handler, summary=summary, body=body, original=True, tag="DALiuGE"
@@ -371,16 +266,16 @@ def daemon_routes(daemon: Daemon) -> list[Route]:
 
     one = "/managers/{role}"
     routes = [
-        ours("GET", "/info", lambda _: daemon.info(), "About the daemon", answer=ManagerInfo),
-        ours("GET", "/managers", to.managers, "The managers of this host", answer=ManagedList),
-        ours("GET", one, to.manager, "One manager", answer=Managed),
-        ours("POST", f"{one}/start", to.start, "Start a manager", body=StartRequest, answer=Managed),
-        ours("POST", f"{one}/stop", to.stop, "Stop a manager", answer=Managed),
-        theirs("GET", "/", to.processes, "Processes of the managers of this host"),
-        theirs("GET", "/managers", to.processes, "Processes of the managers of this host"),
-        theirs("GET", one, to.process, "Process of a manager"),
-        theirs("POST", f"{one}/start", to.start_process, "Start a manager"),
-        theirs("POST", f"{one}/stop", to.stop_process, "Stop a manager"),
+        native("GET", "/info", lambda _: daemon.info(), "About the daemon", answer=ManagerInfo),
+        native("GET", "/managers", to.managers, "The managers of this host", answer=ManagedList),
+        native("GET", one, to.manager, "One manager", answer=Managed),
+        native("POST", f"{one}/start", to.start, "Start a manager", body=StartRequest, answer=Managed),
+        native("POST", f"{one}/stop", to.stop, "Stop a manager", answer=Managed),
+        original("GET", "/", to.processes, "Processes of the managers of this host"),
+        original("GET", "/managers", to.processes, "Processes of the managers of this host"),
+        original("GET", one, to.process, "Process of a manager"),
+        original("POST", f"{one}/start", to.start_process, "Start a manager"),
+        original("POST", f"{one}/stop", to.stop_process, "Stop a manager"),
     ]
 
     def describe(_: Request) -> Response:
@@ -392,12 +287,12 @@ def daemon_routes(daemon: Daemon) -> list[Route]:
     return [
         *routes,
         Route(method="GET", path="/ready", handler=ready, summary="Whether the daemon answers", public=True),
-        Route(method="GET", path="/openapi.json", handler=describe, summary="This document", tag="manager_info"),
+        Route(method="GET", path="/openapi.json", handler=describe, summary="This document", tag="about"),
     ]
 
 
-class _Handlers:
-    """What the routes do."""
+class _DaemonHandlers:
+    """The handlers of the routes."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -428,10 +323,8 @@ class _Handlers:
         return Response(body={"Status": "Success"})
 
 
-def _fallen(process: _Process) -> Managed:
-    status = process.status or 0
-    how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended by itself with status {status}"
-    return Managed(role=process.kind, state="failed", text=f"it {how}")
+def _how_ended(status: int) -> str:
+    return f"it was killed by {signal.Signals(-status).name}" if status < 0 else f"it ended with status {status}"
 
 
 def _known(kind: str) -> Kind:
@@ -442,14 +335,12 @@ def _known(kind: str) -> Kind:
 
 
 def _children(kind: Kind, nodes: Sequence[str]) -> list[str]:
-    """Options that name the first children; a name of a host becomes the address of the node there."""
+    """Return options that name the first children; the name of a host becomes the address of the node there."""
     if nodes and kind == "node":
         raise UsageError("a node manager has no children", hint="give nodes to an island or master")
     wrong = [node for node in nodes if not node or node.startswith("-") or set(node) & set(", \t\r\n\0")]
     if wrong:
-        raise UsageError(
-            f"these are no addresses of nodes: {json.dumps(wrong)}", hint="such as host or http://host:8000"
-        )
+        raise UsageError(f"not addresses of nodes: {json.dumps(wrong)}", hint="such as host or http://host:8000")
     urls = [
         node if "://" in node else f"http://{node}" if ":" in node else f"http://{node}:{_NODE_PORT}" for node in nodes
     ]

@@ -55,6 +55,10 @@ class Stopping:
             signal.signal(number, handler)
         # The pipe stays: a thread that watches the parent may still write to it, and the process ends soon.
 
+    def fileno(self) -> int:
+        """Return a file descriptor that becomes readable when the process is to end."""
+        return self._reader
+
     def asked(self) -> bool:
         """Whether the process is to end."""
         return self._wanted

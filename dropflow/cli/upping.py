@@ -1,20 +1,16 @@
-"""The body of ``dropflow up``: processes below this one, which never outlive it.
+"""The body of ``dropflow up``: it starts the processes of a cluster, which end with it (`managers.supervisor`).
 
-Each child holds the reading end of a pipe whose writing end only this process has. When this process ends, however it
-ends, the pipe is closed and the children end cleanly. They share a token through a file that only their owner reads:
-arguments and environments of processes are seen by others.
+They share a token through a file that only the user can read, because other users see arguments and environments of
+processes.
 """
 
 import os
-import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Sequence
+from concurrent.futures import CancelledError
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from queue import Empty, Queue
-from typing import TextIO
 
 import msgspec
 
@@ -22,16 +18,13 @@ from dropflow.cli.exits import Exit
 from dropflow.cli.paths import default_key, default_root
 from dropflow.cli.serving import announce, browser_url, claim_root, cluster_key
 from dropflow.cli.stopping import Stopping
-from dropflow.errors import WorldError
 from dropflow.private import private_directory
 from dropflow.rest.auth import make_token, store_token
+from managers.supervisor import ChildProcess, Supervisor
 
 __all__ = ["UpOptions", "run_up"]
 
 _START_SECONDS = 60.0
-_END_SECONDS = 15.0
-_LAST_WORDS_SECONDS = 1.0
-"""How long the output of a child that has ended is read, when something else holds it open."""
 _TRANSLATOR, _MASTER, _ISLAND = 8084, 8002, 8001
 
 
@@ -61,106 +54,18 @@ class UpReady(msgspec.Struct, frozen=True, kw_only=True):
     token: str | None
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """The first line of a child: that it is ready, or why it is not."""
-
-    ready: bool = False
-    url: str = ""
-    error: dict[str, str] = {}
-
-
-class _Child:
-    """One process below this one.
-
-    Parameters
-    ----------
-    parent : int
-        File descriptor by which it notices the end of this process.
-    ended : queue
-        Gets the child when its process has ended.
-    """
-
-    def __init__(self, role: str, name: str, arguments: Sequence[str], parent: int, ended: "Queue[_Child]") -> None:
-        self.role = role
-        self.name = name
-        self._first: Queue[str] = Queue()
-        self._ended = ended
-        self.process = subprocess.Popen(  # noqa: S603 - our own command, no shell
-            [sys.executable, "-m", "dropflow", role, "--name", name, *arguments, "--output", "json"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-            pass_fds=[parent],
-            process_group=0,  # Ctrl-C is for this process alone, which ends the others in order
-        )
-        reader = threading.Thread(target=self._read, args=(self.process.stdout,), name=name, daemon=True)
-        reader.start()
-        threading.Thread(target=self._await, args=(reader,), name=f"{name}-end", daemon=True).start()
-
-    def url(self, stopping: Stopping) -> str:
-        """Its address, as soon as it is ready; empty if this process is to end before.
-
-        Raises
-        ------
-        WorldError
-            It ended, or takes too long.
-        """
-        line = ""
-        for _ in range(int(_START_SECONDS * 10)):
-            try:
-                line = self._first.get(timeout=0.1)
-                break
-            except Empty:
-                if stopping.asked():
-                    return ""
-        try:
-            told = msgspec.json.decode(line or "{}", type=_Told)
-        except msgspec.MsgspecError:
-            told = _Told()
-        if told.ready:
-            return told.url
-        status = self.process.poll()
-        why = told.error.get("text", "") or (f"it ended with status {status}" if status is not None else "it is silent")
-        raise WorldError(f"the {self.role} cannot be started: {why}", where=self.name, hint=told.error.get("hint", ""))
-
-    def end(self) -> None:
-        """Ask it to end; `wait` waits for it."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-
-    def wait(self) -> None:
-        """Wait until it has ended, and end it by force if it does not."""
-        try:
-            self.process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            sys.stderr.write(f"{self.name} does not end; it is killed\n")
-            self.process.kill()
-            self.process.wait()
-
-    def _read(self, stream: TextIO) -> None:
-        for line in stream:
-            self._first.put(line)
-
-    def _await(self, reader: threading.Thread) -> None:
-        # Not the end of its output: a process that it has started, and left behind, may hold that.
-        self.process.wait()
-        reader.join(_LAST_WORDS_SECONDS)
-        self._first.put("")
-        self._ended.put(self)
-
-
 def run_up(options: UpOptions) -> Exit:
-    """Start everything, say that it is ready, and wait for the end.
+    """Start a cluster on this host, print the ready line, and wait for the end.
 
     Returns
     -------
     Exit
-        `Exit.FINISHED` when told to end; `Exit.FAILED` when every process below has ended by itself.
+        `Exit.FINISHED` after a request to end; `Exit.FAILED` if all processes of the cluster ended by themselves.
 
     Raises
     ------
     WorldError
-        One of the processes cannot be started: none is left behind.
+        One of the processes cannot be started; the others are stopped.
     """
     secret: list[Path] = []
     with Stopping(at_once=lambda: _remove(secret)) as stopping, ExitStack() as stack:
@@ -172,16 +77,14 @@ def run_up(options: UpOptions) -> Exit:
             secret.append(token_file)
             stack.callback(_remove, secret)
             store_token(token_file, token)
-        reader, writer = os.pipe()
-        stack.callback(os.close, writer)
-        stack.callback(os.close, reader)
-        family = _Family(options, root, reader, stopping)
-        stack.callback(family.end)
-        ready = family.start(token)
-        if ready is None:
+        cluster = _Cluster(options, root, stopping)
+        stack.callback(cluster.close)
+        try:
+            ready = cluster.start(token)
+        except CancelledError:
             return Exit.FINISHED
         announce(ready, people=_for_people(ready, root))
-        return family.watch()
+        return cluster.wait()
 
 
 def _remove(paths: Sequence[Path]) -> None:
@@ -189,25 +92,32 @@ def _remove(paths: Sequence[Path]) -> None:
         path.unlink(missing_ok=True)
 
 
-class _Family:
-    """All processes below this one."""
+class _Cluster:
+    """The processes of the cluster."""
 
-    def __init__(self, options: UpOptions, root: Path, parent: int, stopping: Stopping) -> None:
+    def __init__(self, options: UpOptions, root: Path, stopping: Stopping) -> None:
         self._options = options
         self._root = root
-        self._parent = parent
         self._stopping = stopping
-        self._children: list[_Child] = []
-        self._ended: Queue[_Child] = Queue()
+        self._supervisor = Supervisor(cancel=stopping.fileno())
+        self._processes: list[ChildProcess] = []
 
-    def start(self, token: str | None) -> UpReady | None:
-        """Start the nodes side by side, then what stands on them; None if it is to end before all are ready."""
+    def start(self, token: str | None) -> UpReady:
+        """Start the nodes in parallel, then the island, the master and the translator.
+
+        Raises
+        ------
+        WorldError
+            One of them cannot be started.
+        CancelledError
+            This process is asked to end.
+        """
         options = self._options
         cores = len(os.sched_getaffinity(0))
         workers = options.workers or max(1, cores // options.nodes)
         timing = ("--lost-after", f"{options.lost_after}", "--suspect-after", f"{min(3.0, options.lost_after / 2)}")
-        nodes = [
-            self._begin(
+        started = [
+            self._start(
                 "node",
                 f"node-{number + 1}",
                 self._port(3 + number, 0),
@@ -215,63 +125,58 @@ class _Family:
             )
             for number in range(options.nodes)
         ]
-        nodes_at = [child.url(self._stopping) for child in nodes]
-        if self._stopping.asked():
-            return None
-        pairs = [word for url in nodes_at for word in ("--nodes", url)]
-        island = self._begin("island", "island", self._port(2, _ISLAND), (*pairs, *timing)).url(self._stopping)
-        if self._stopping.asked():
-            return None
+        nodes = tuple(self._url(process) for process in started)
+        pairs = [word for url in nodes for word in ("--nodes", url)]
+        island = self._url(self._start("island", "island", self._port(2, _ISLAND), (*pairs, *timing)))
         below = ("--islands", island, *timing)
-        master = self._begin("master", "master", self._port(1, _MASTER), below).url(self._stopping)
-        if self._stopping.asked():
-            return None
-        translator = self._begin("translator", "translator", self._port(0, _TRANSLATOR), ("--to", master))
-        at = translator.url(self._stopping)
-        if self._stopping.asked():
-            return None
-        return UpReady(url=master, translator=at, master=master, island=island, nodes=tuple(nodes_at), token=token)
+        master = self._url(self._start("master", "master", self._port(1, _MASTER), below))
+        port = self._port(0, _TRANSLATOR)
+        translator = self._url(self._start("translator", "translator", port, ("--to", master)))
+        return UpReady(url=master, translator=translator, master=master, island=island, nodes=nodes, token=token)
 
-    def watch(self) -> Exit:
-        """Tell who ends by itself, until this process is to end or nobody is left."""
-        left = len(self._children)
-        threading.Thread(target=self._tell, args=(left,), name="children", daemon=True).start()
+    def wait(self) -> Exit:
+        """Wait until this process is asked to end or all processes of the cluster have ended."""
         self._stopping.wait()
-        return Exit.FINISHED if any(child.process.poll() is None for child in self._children) else Exit.FAILED
+        return Exit.FINISHED if any(process.status is None for process in self._processes) else Exit.FAILED
 
-    def end(self) -> None:
-        """End all processes: those above first, so that nobody asks who has gone."""
+    def close(self) -> None:
+        """Stop all processes: the parents first, so that they report no lost children."""
         self._stopping.stop()
-        for child in reversed(self._children):
-            child.end()
-        for child in reversed(self._children):
-            child.wait()
+        self._supervisor.close()
 
-    def _tell(self, left: int) -> None:
-        for rest in range(left - 1, -1, -1):
-            child = self._ended.get()
-            if self._stopping.asked():
-                return
-            log = self._root / child.name / "manager.log"
-            sys.stderr.write(f"{child.name} has ended with status {child.process.returncode}: see {log}")
-            sys.stderr.write("; the others go on\n" if rest else "\n")
-            sys.stderr.flush()
-        self._stopping.stop()
+    def _url(self, process: ChildProcess) -> str:
+        return self._supervisor.wait_ready(process, _START_SECONDS)
 
-    def _begin(self, role: str, name: str, port: int, more: Sequence[str]) -> _Child:
+    def _start(self, role: str, name: str, port: int, more: Sequence[str]) -> ChildProcess:
         options = self._options
-        entrance = ("--no-auth",) if options.no_auth else ("--token-file", str(self._root / "token"))
+        access = ("--no-auth",) if options.no_auth else ("--token-file", str(self._root / "token"))
         root = self._root / name
         private_directory(root)
         arguments = (
-            *("--root", str(root), "--port", f"{port}", *more, *entrance),
+            *("--root", str(root), "--port", f"{port}", *more, *access),
             *("--key", options.key or str(default_key()), "--group", f"up-{os.getpid()}"),
             *("--log-file", str(root / "manager.log"), "--log-level", options.log_level),
-            *("--watch-parent", f"{self._parent}"),
         )
-        child = _Child(role, name, arguments, self._parent, self._ended)
-        self._children.append(child)
-        return child
+
+        def command(parent: int) -> list[str]:
+            own = [sys.executable, "-m", "dropflow", role, "--name", name]
+            return [*own, *arguments, "--watch-parent", f"{parent}", "--output", "json"]
+
+        process = self._supervisor.call(partial(self._supervisor.launch, role, name, command, self._changed))
+        self._processes.append(process)
+        return process
+
+    def _changed(self, process: ChildProcess) -> None:
+        """Report a process that ended by itself, from the thread of the supervisor."""
+        if process.status is None or self._stopping.asked() or process.error is not None:
+            return
+        others = any(other.status is None for other in self._processes)
+        log = self._root / process.name / "manager.log"
+        sys.stderr.write(f"{process.name} has ended with status {process.status}: see {log}")
+        sys.stderr.write("; the others go on\n" if others else "\n")
+        sys.stderr.flush()
+        if not others:
+            self._stopping.stop()
 
     def _port(self, offset: int, usual: int) -> int:
         if self._options.port is None:

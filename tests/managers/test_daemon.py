@@ -121,7 +121,7 @@ def test_a_manager_that_cannot_start_says_why() -> None:
 
 @pytest.mark.parametrize(
     ("program", "why"),
-    [("raise SystemExit(3)", "status 3"), ("print('hello')", "it said 'hello'")],
+    [("raise SystemExit(3)", "status 3"), ("print('hello')", "it printed 'hello'")],
     ids=["exit", "chat"],
 )
 def test_anything_but_a_ready_line_is_a_failure(program: str, why: str) -> None:
@@ -182,10 +182,11 @@ def test_children_of_an_island_become_addresses_and_never_options() -> None:
     assert tuple(seen[0]) == ("--port", "0", *nodes)
     fresh = Daemon("d")
     for wrong in ("--no-auth", "a b", "", "a,b"):
-        with pytest.raises(UsageError, match="no addresses"):
+        with pytest.raises(UsageError, match="not addresses of nodes"):
             fresh.start("island", nodes=(wrong,))
     with pytest.raises(UsageError, match="has no children"):
         fresh.start("node", nodes=("h",))
+    fresh.close()
 
 
 def test_the_real_command_is_that_of_a_person() -> None:

@@ -1,0 +1,94 @@
+"""Processes below this one, with real processes."""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from functools import partial
+
+import psutil
+import pytest
+
+from dropflow.errors import WorldError
+from managers.supervisor import ChildProcess, Supervisor
+
+_READY = """
+import os, sys
+print('{"ready": true, "url": "http://127.0.0.1:%s"}' % sys.argv[2], flush=True)
+os.read(int(sys.argv[1]), 1)
+"""
+_SILENT = "import os, sys; os.read(int(sys.argv[1]), 1)"
+
+
+@pytest.fixture
+def supervisor() -> Iterator[Supervisor]:
+    """A supervisor without processes."""
+    made = Supervisor()
+    yield made
+    made.close()
+
+
+def _start(supervisor: Supervisor, program: str, name: str = "n1", seen: list[object] | None = None) -> ChildProcess:
+    def changed(process: ChildProcess) -> None:
+        if seen is not None:
+            seen.append((process.name, process.url, process.status))
+
+    def command(parent: int) -> list[str]:
+        return [sys.executable, "-c", program, str(parent), name[-1]]
+
+    return supervisor.call(partial(supervisor.launch, "node", name, command, changed))
+
+
+def test_many_processes_need_one_thread(supervisor: Supervisor) -> None:
+    """All are started, awaited and stopped by one thread, and each change is reported before it can be waited for."""
+    before = threading.active_count()
+    seen: list[object] = []
+
+    processes = [_start(supervisor, _READY, f"n{number}", seen) for number in range(4)]
+    urls = [supervisor.wait_ready(process, 30) for process in processes]
+    assert threading.active_count() == before
+    supervisor.stop(*processes)
+
+    assert urls == [f"http://127.0.0.1:{number}" for number in range(4)]
+    assert {(process.name, process.url, None) for process in processes} < set(seen)
+    assert {(process.name, process.url, -15) for process in processes} < set(seen)
+
+
+def test_a_process_ends_with_the_pipe_of_its_parent() -> None:
+    """Closing the supervisor stops what still runs, and leaves no file descriptor open."""
+    opened = psutil.Process().num_fds()
+    other = Supervisor()
+    process = _start(other, _READY)
+    other.wait_ready(process, 30)
+
+    other.close()
+    other.close()
+
+    assert process.status == -15
+    assert psutil.Process().num_fds() == opened
+    with pytest.raises(WorldError, match="closed"):
+        other.call(lambda: None)
+
+
+def test_waiting_for_a_ready_line_ends_with_a_request_to_end() -> None:
+    """When the descriptor becomes readable, processes that are starting, or start later, are not waited for."""
+    reader, writer = os.pipe()
+    supervisor = Supervisor(cancel=reader)
+    first = _start(supervisor, _SILENT)
+
+    os.write(writer, b"x")
+
+    with pytest.raises(CancelledError, match=r"^$"):
+        supervisor.wait_ready(first, 30)
+    with pytest.raises(CancelledError, match=r"^$"):
+        supervisor.wait_ready(_start(supervisor, _SILENT), 30)
+    supervisor.close()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_program_that_is_missing_is_named(supervisor: Supervisor) -> None:
+    """Starting it is an error at once, and nothing is left to wait for."""
+    with pytest.raises(WorldError, match="node cannot be started: No such file"):
+        supervisor.call(partial(supervisor.launch, "node", "n1", lambda _: ["/nowhere/at-all"], lambda _: None))
