@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.cli.serving import claim_root
+from dropflow.cli.server_process import claim_root
 from dropflow.errors import StorageError
 from dropflow.private import private_directory
 

@@ -1,8 +1,8 @@
-"""Which manager a command asks, and how it proves that it may.
+"""The manager that a command connects to, and its credentials.
 
-The manager: ``--to`` or DROPFLOW_URL, else the one that runs on this host; of those started together, the topmost.
-The proof: ``--token`` or DROPFLOW_TOKEN, else the token that a manager on this host has left for its owner, else a
-signature with the cluster key, which works from every host of the cluster.
+The manager is that of ``--to`` or DROPFLOW_URL, else the one that runs on this host; of managers that were started
+together, the topmost. The credential is ``--token`` or DROPFLOW_TOKEN, else the token in the record of a manager on
+this host, else a signature with the cluster key, which works on every host of the cluster.
 """
 
 from pathlib import Path
@@ -10,58 +10,59 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from dropflow.cli.manager_records import ManagerRecord, record_for, records_here
 from dropflow.cli.paths import default_key
-from dropflow.cli.records import ManagerRecord, record_for, records_here
 from dropflow.errors import UsageError
 from dropflow.rest.client import Client
+from managers.keys import load
 
-__all__ = ["Target", "connect", "connect_to", "manager_url"]
+__all__ = ["ConnectionOptions", "connect", "connect_to", "manager_url"]
 
 _RANK = ("master", "island", "node")
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What the options say about the manager to ask."""
+class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that name a manager."""
 
     url: str | None = None
     token: str | None = None
     key: str | None = None
 
 
-def connect(target: Target, *, timeout: float = 30.0) -> Client:
-    """A client for the manager that is meant. Nothing is sent yet.
+def connect(manager: ConnectionOptions, *, timeout: float = 30.0) -> Client:
+    """Return a client for the manager that the options name. Nothing is sent yet.
 
     Raises
     ------
     UsageError
         No manager is named and none is found, or there are several; the address is malformed; the key cannot be used.
     """
-    return connect_to(manager_url(target), target, timeout=timeout)
+    return connect_to(manager_url(manager), manager, timeout=timeout)
 
 
-def connect_to(url: str, target: Target, *, timeout: float = 30.0) -> Client:
-    """A client for the manager at `url`, with the proof that `target` and this host have for it.
+def connect_to(url: str, manager: ConnectionOptions, *, timeout: float = 30.0) -> Client:
+    """Return a client for the manager at `url`, with the credential that the options or this host have for it.
 
-    A token that was given by hand is for the manager that was named: no other one is told it.
+    A token of the options is sent only to the manager that they name.
     """
-    if target.token and (target.url is None or _same(url, target.url)):
-        return Client(url, token=target.token, timeout=timeout)
+    if manager.token and (manager.url is None or _same(url, manager.url)):
+        return Client(url, token=manager.token, timeout=timeout)
     record = record_for(url)
     if record is not None:
         return Client(url, token=record.token, timeout=timeout)
-    return Client(url, secret=_secret(target), timeout=timeout)
+    return Client(url, secret=_secret(manager), timeout=timeout)
 
 
-def manager_url(target: Target) -> str:
-    """Address of the manager that is meant.
+def manager_url(manager: ConnectionOptions) -> str:
+    """Return the address of the manager that the options name.
 
     Raises
     ------
     UsageError
         As `connect`.
     """
-    if target.url:
-        return _checked(target.url)
+    if manager.url:
+        return _checked(manager.url)
     found = [record for record in records_here() if record.role in _RANK]
     if not found:
         raise UsageError(
@@ -76,7 +77,7 @@ def manager_url(target: Target) -> str:
 
 
 def _topmost(found: list[ManagerRecord]) -> list[ManagerRecord]:
-    """Of managers that were started together the highest, and all that were started alone."""
+    """Return the highest of the managers that were started together, and all that were started alone."""
     best: dict[str, ManagerRecord] = {}
     for record in found:
         group = record.group or record.url
@@ -94,7 +95,7 @@ def _checked(url: str) -> str:
         port = -1
     is_host = bool(parts.hostname) and " " not in parts.netloc and parts.netloc.isprintable()
     if parts.scheme not in ("http", "https") or not is_host or port == -1 or parts.path.strip("/"):
-        raise UsageError(f"{url!r} is no address of a manager", hint="it looks like http://HOST:PORT")
+        raise UsageError(f"{url!r} is not a manager URL", hint="an example is http://localhost:8002")
     return f"{parts.scheme}://{parts.netloc}"
 
 
@@ -102,10 +103,8 @@ def _same(one: str, other: str) -> bool:
     return _checked(one).lower() == _checked(other).lower()
 
 
-def _secret(target: Target) -> bytes | None:
-    from managers.keys import load
-
-    path = Path(target.key) if target.key else default_key()
-    if target.key is None and not path.exists():
+def _secret(manager: ConnectionOptions) -> bytes | None:
+    path = Path(manager.key) if manager.key else default_key()
+    if manager.key is None and not path.exists():
         return None
     return load(path).secret

@@ -1,73 +1,83 @@
-"""``dropflow explain``: why a drop is where it is, from the journal of a run here or from the node that holds it."""
+"""``dropflow explain``: why a drop is in its state, from the journal of a local run or from the node of the drop."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from dropflow.cli.client_options import asks
-from dropflow.cli.exits import Exit
-from dropflow.cli.options import speaks
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.options import connection_options, output_options
 
 if TYPE_CHECKING:
-    from dropflow.cli.connection import Target
+    from dropflow.cli.connection import ConnectionOptions
     from dropflow.cli.output import Output
-    from dropflow.cli.replies import ExplainReply
     from dropflow.failure import Failure
     from dropflow.rest.schema import FailureInfo
 
-__all__ = ["explain"]
+__all__ = ["command"]
+
+
+class ExplainReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a drop is in its state; `session` is the state of the run, as far as its journal goes."""
+
+    ok: bool = True
+    session: str
+    drop: str
+    state: str
+    reasons: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """The drop, then the reasons."""
+        yield self.drop
+        yield from (f"  {reason}" for reason in self.reasons)
 
 
 @click.command("explain")
-@speaks
+@output_options
 @click.argument("run", metavar="RUN")
 @click.argument("drop", metavar="DROP")
-@asks
-def explain(output: "Output", *, target: "Target", run: str, drop: str) -> Exit:
-    """Explain the state of DROP in RUN, the directory of a run, or a session of a manager.
+@connection_options
+def command(output: "Output", *, manager: "ConnectionOptions", run: str, drop: str) -> Exit:
+    """Explain the state of DROP in RUN, the directory of a run or a session of a manager.
 
     DROP is a text id as reports show it, or the end of one if only one drop ends so. In a directory the journal is
-    replayed, so this works for runs that failed, were cancelled, died or still go on. Where there is no directory of a
-    run of that name, or with --to, RUN is a session.
+    replayed, so this works for runs that failed, were cancelled, were killed or still run. RUN is a session if there is
+    no directory of a run with that name, or with --to.
     """
-    from pathlib import Path
-
-    # 'dropflow fetch' makes a directory of the session's name, which is not that of a run.
-    here = target.url is None and (Path(run, "journal.dfj").exists() or "/" in run)
-    output.answer(_of_directory(run, drop) if here else _of_session(target, run, drop))
+    # 'dropflow fetch' makes a directory named after the session, which is not the directory of a run.
+    here = manager.url is None and (Path(run, "journal.dfj").exists() or "/" in run)
+    output.answer(_of_directory(Path(run), drop) if here else _of_session(manager, run, drop))
     return Exit.FINISHED
 
 
-def _of_directory(directory: str, drop: str) -> "ExplainReply":
-    from pathlib import Path
-
-    from dropflow.cli.replies import ExplainReply
-    from dropflow.engine.explain import explain as explained
+def _of_directory(directory: Path, drop: str) -> ExplainReply:
+    from dropflow.engine.explain import explain
     from dropflow.engine.journal import replay
     from dropflow.graph.codec import load
     from dropflow.graph.text_ids import find_drop
 
-    graph = load(Path(directory, "graph.dfg"))
-    course = replay(graph, Path(directory, "journal.dfj"))
-    found = explained(course.core, find_drop(graph, drop))
+    graph = load(directory / "graph.dfg")
+    course = replay(graph, directory / "journal.dfj")
+    found = explain(course.core, find_drop(graph, drop))
     failure = None if found.cause is None else course.failures.get(found.cause)
-    reasons = (*found.lines, *_words(failure))
+    reasons = (*found.lines, *_failure_lines(failure))
     return ExplainReply(session=course.core.status.name, drop=found.oid, state=found.state.name, reasons=reasons)
 
 
-def _of_session(target: "Target", session: str, drop: str) -> "ExplainReply":
+def _of_session(manager: "ConnectionOptions", session: str, drop: str) -> ExplainReply:
     from dropflow.cli.connection import connect
-    from dropflow.cli.replies import ExplainReply
 
-    with connect(target) as client:
+    with connect(manager) as client:
         found = client.drop(session, drop)
         status = client.session(session).status
-    reasons = (*found.reasons, *_words(found.failure))
+    reasons = (*found.reasons, *_failure_lines(found.failure))
     return ExplainReply(session=status, drop=found.oid, state=found.state, reasons=reasons)
 
 
-def _words(failure: "Failure | FailureInfo | None") -> tuple[str, ...]:
-    """What the failure says that put a drop in ERROR."""
+def _failure_lines(failure: "Failure | FailureInfo | None") -> tuple[str, ...]:
+    """Return the error and the hint of the failure that put a drop in ERROR."""
     if failure is None:
         return ()
     return tuple(line for line in (f"{failure.code} {failure.text}".strip(), failure.hint) if line)

@@ -1,39 +1,87 @@
-"""``dropflow info``: what is in a physical graph."""
+"""``dropflow info``: the contents of a physical graph."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from dropflow.cli.exits import Exit
-from dropflow.cli.options import graph_argument, speaks
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.options import graph_argument, output_options
+from dropflow.cli.tables import columns, plural, readable_bytes
 
 if TYPE_CHECKING:
     from dropflow.cli.output import Output
 
-__all__ = ["info"]
+__all__ = ["command"]
+
+
+class NodeCount(msgspec.Struct, frozen=True, kw_only=True):
+    """A logical node of a physical graph and the number of its drops."""
+
+    name: str
+    category: str
+    component: str
+    shape: tuple[int, ...]
+    drops: int
+
+
+class InfoReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of a physical graph."""
+
+    ok: bool = True
+    name: str
+    prefix: str
+    drops: int
+    data_drops: int
+    app_drops: int
+    edges: int
+    connections: int
+    parts: int
+    places: tuple[str, ...]
+    levels: int
+    critical_path: float
+    bytes: int
+    digest: str
+    nodes: tuple[NodeCount, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Totals, then one line per logical node."""
+        yield self.name
+        yield (
+            f"  {plural(self.drops, 'drop')} ({self.data_drops:,} data, {self.app_drops:,} applications), "
+            f"{plural(self.edges, 'edge')}, {plural(self.levels, 'level')}"
+        )
+        where = f" on {', '.join(self.places)}" if self.places else ""
+        yield f"  {plural(self.parts, 'part')}{where}, critical path {self.critical_path:,.6g}"
+        yield f"  {readable_bytes(self.bytes)} in memory, digest {self.digest[:16]}"
+        rows = [
+            (node.name, node.category, " x ".join(map(str, node.shape)) or "1", node.drops, node.component)
+            for node in self.nodes
+        ]
+        yield from columns(rows, header=("node", "category", "shape", "drops", "component"))
 
 
 @click.command("info")
-@speaks
+@output_options
 @graph_argument
-def info(output: "Output", *, graph: str) -> Exit:
+def command(output: "Output", *, graph: str) -> Exit:
     """Show what is in GRAPH: totals, and one line per logical node with the shape of its index space.
 
     GRAPH is usually a .dfg file; other graphs are unrolled first.
     """
     import numpy as np
 
-    from dropflow.cli.replies import InfoReply, NodeCount, counts
-    from dropflow.cli.source import component_options, note_problems, translate_source
+    from dropflow.cli.graph_files import component_options, count_drops, note_warnings, read_graph
     from dropflow.graph.digest import digest
     from dropflow.graph.order import critical_path, levels
 
-    done = translate_source(graph, components=component_options(elsewhere=True))
-    note_problems(output, done.problems)
+    done = read_graph(graph, components=component_options(elsewhere=True))
+    note_warnings(output, done.problems)
     physical = done.graph
     sizes = np.bincount(physical.template, minlength=len(physical.templates))
     out = physical.successors
-    columns = (physical.template, physical.instance, physical.part, out.ptr, out.neighbour, out.link)
+    arrays = (physical.template, physical.instance, physical.part, out.ptr, out.neighbour, out.link)
     output.answer(
         InfoReply(
             name=physical.name,
@@ -42,7 +90,7 @@ def info(output: "Output", *, graph: str) -> Exit:
             places=physical.places,
             levels=int(levels(physical).max(initial=-1)) + 1,
             critical_path=critical_path(physical).length,
-            bytes=sum(column.nbytes for column in columns),
+            bytes=sum(array.nbytes for array in arrays),
             digest=digest(physical),
             nodes=tuple(
                 NodeCount(
@@ -54,7 +102,7 @@ def info(output: "Output", *, graph: str) -> Exit:
                 )
                 for template, size in zip(physical.templates, sizes, strict=True)
             ),
-            **counts(physical),
+            **count_drops(physical),
         )
     )
     return Exit.FINISHED

@@ -1,40 +1,56 @@
-"""``dropflow keys``: the key that makes hosts a cluster."""
+"""``dropflow keys``: make and compare cluster keys."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from dropflow.cli.exits import Exit
-from dropflow.cli.options import speaks
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.options import output_options
+from dropflow.cli.paths import default_key
 
 if TYPE_CHECKING:
     from dropflow.cli.output import Output
 
-__all__ = ["keys"]
+__all__ = ["command"]
 
 _file_option = click.option(
     "--key", "file", metavar="FILE", help="The key file; in the user's configuration by default."
 )
 
 
-@click.group("keys")
-def keys() -> None:
-    """The cluster key: whoever has it belongs to the cluster.
+class KeyReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The file of a cluster key and the fingerprint of the key; never the key."""
 
-    Make it once, and copy the file to the other hosts by what you trust already (scp, say). It stays the owner's: mode
-    0600, and no command prints its secret.
+    ok: bool = True
+    key: str
+    fingerprint: str
+    made: bool
+
+    def lines(self) -> Iterator[str]:
+        """The fingerprint and the file."""
+        yield f"cluster key {self.fingerprint}"
+        yield f"  {'made' if self.made else 'in'} {self.key}"
+        if self.made:
+            yield "  copy this file to the same place on every host of the cluster, for example with scp -p"
+
+
+@click.group("keys")
+def command() -> None:
+    """The cluster key, which all managers of a cluster share.
+
+    Make it once, and copy the file to the other hosts, for example with scp -p. Only its owner can read it (mode 0600),
+    and no command prints the key.
     """
 
 
-@keys.command("create")
-@speaks
+@command.command("create")
+@output_options
 @_file_option
 def create_key(output: "Output", *, file: str | None) -> Exit:
-    """Make a cluster key; one that is there already is never overwritten."""
-    from pathlib import Path
-
-    from dropflow.cli.manager_replies import KeyReply
-    from dropflow.cli.paths import default_key
+    """Make a cluster key. An existing key is not overwritten."""
     from managers.keys import create
 
     path = Path(file) if file else default_key()
@@ -42,15 +58,11 @@ def create_key(output: "Output", *, file: str | None) -> Exit:
     return Exit.FINISHED
 
 
-@keys.command("show")
-@speaks
+@command.command("show")
+@output_options
 @_file_option
 def show_key(output: "Output", *, file: str | None) -> Exit:
-    """Show the fingerprint of the cluster key, by which two hosts can be compared; never the key."""
-    from pathlib import Path
-
-    from dropflow.cli.manager_replies import KeyReply
-    from dropflow.cli.paths import default_key
+    """Show the fingerprint of the cluster key, to compare the keys of two hosts; never the key."""
     from managers.keys import load
 
     path = Path(file) if file else default_key()

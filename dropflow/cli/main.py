@@ -1,66 +1,93 @@
-"""The ``dropflow`` command: its group, and the last line of defence around it."""
+"""The ``dropflow`` command: the table of its commands, and the errors of the command line."""
 
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
 import click
 
 from dropflow import __version__
-from dropflow.cli.check import check
-from dropflow.cli.composite import island, master
-from dropflow.cli.doctor import doctor
-from dropflow.cli.exits import Exit
-from dropflow.cli.explain import explain
-from dropflow.cli.fetch import fetch, log
-from dropflow.cli.info import info
-from dropflow.cli.keys import keys
-from dropflow.cli.node import node
-from dropflow.cli.nodes import nodes
-from dropflow.cli.palette import palette
-from dropflow.cli.partition import map_command, partition
-from dropflow.cli.run import run
-from dropflow.cli.services import daemon, translator
-from dropflow.cli.sessions import cancel, delete, sessions, status, watch
-from dropflow.cli.submit import submit
-from dropflow.cli.unroll import unroll
-from dropflow.cli.up import up
-from dropflow.cli.version import version
+from dropflow.cli.exit_status import Exit
 from dropflow.standard_output import reserve
 
-__all__ = ["commands", "main"]
+__all__ = ["commands", "load_command", "main"]
+
+_COMMANDS = {
+    "run": "Run GRAPH on this machine.",
+    "check": "Report all problems of GRAPH.",
+    "unroll": "Unroll GRAPH into a physical graph.",
+    "partition": "Partition GRAPH and report how good the partition is.",
+    "map": "Place GRAPH on nodes: part k of it on the k-th node.",
+    "info": "Show what is in GRAPH: totals, and one line per logical node with the shape of its index space.",
+    "explain": "Explain the state of DROP in RUN, the directory of a run or a session of a manager.",
+    "submit": "Run GRAPH on the nodes of a manager.",
+    "sessions": "List the sessions of a manager, the youngest first.",
+    "status": "Show SESSION as it is now: progress by logical node, and why drops failed.",
+    "watch": "Follow SESSION live until it is over, and report how it ended.",
+    "log": "Print what DROP of SESSION wrote to its log, from the node that has it.",
+    "fetch": "Copy the results of SESSION here, or the content of one DROP of it.",
+    "cancel": "Stop SESSION: drops that are not settled become CANCELLED.",
+    "delete": "Remove SESSION and all of its files, also its results.",
+    "nodes": "List the nodes at or below a manager, with their load.",
+    "doctor": "Check a manager, all managers below it, and the network between them.",
+    "up": "Run a translator, a master, an island and nodes on this host, until SIGINT or SIGTERM.",
+    "node": "Run the node manager of this host, until SIGINT or SIGTERM.",
+    "island": "Run a data island manager over nodes, until SIGINT or SIGTERM.",
+    "master": "Run a master manager over islands, until SIGINT or SIGTERM.",
+    "daemon": "Run the daemon of this host, which starts and stops its other managers, until SIGINT or SIGTERM.",
+    "translator": "Run the translator service for EAGLE, until SIGINT or SIGTERM.",
+    "keys": "The cluster key, which all managers of a cluster share.",
+    "palette": "Palettes of components for EAGLE.",
+    "version": "Print the versions of dropflow, Python and the libraries.",
+}
+"""The first sentence of the help of each command; its module, of the same name, is imported when the command runs."""
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-@click.group("dropflow", context_settings=_SETTINGS)
+def load_command(name: str) -> click.Command:
+    """Import the module of a command and return the command."""
+    command: click.Command = import_module(f"dropflow.cli.{name}").command
+    return command
+
+
+class _Commands(click.Group):
+    """A group that lists commands without importing their modules."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the name and the command that `args` begin with, and the other arguments."""
+        name, listed, others = super().resolve_command(ctx, args)
+        return name, listed if name is None or listed is None else load_command(name), others
+
+
+@click.group(
+    "dropflow",
+    cls=_Commands,
+    commands={name: click.Command(name, help=summary) for name, summary in _COMMANDS.items()},
+    context_settings=_SETTINGS,
+)
 @click.version_option(__version__, "-V", "--version", message="%(version)s")
 def commands() -> None:
     """Run dataflow graphs: logical graphs drawn in EAGLE, physical graphs in DALiuGE's JSON, and .dfg files.
 
     GRAPH is a file, or - for standard input. Standard output carries the answer and nothing else, so that commands
     pipe; everything else goes to standard error. Exit status: 0 done, 1 the run failed, 2 bad input, 3 a
-    manager cannot be reached or how a session is cannot be known, 130 interrupted.
+    manager cannot be reached or the state of a session cannot be known, 130 interrupted.
 
-    One machine needs no more than run. For several, start node, island and master on their hosts (or up, for all of
-    them on this one), and submit graphs to them.
+    On one machine, run is all that is needed. On several, start node, island and master on their hosts (or up, for all
+    of them on this host), and submit graphs to them.
     """
 
 
-_COMMANDS = (
-    *(run, check, unroll, partition, map_command, info, explain),
-    *(submit, sessions, status, watch, log, fetch, cancel, delete, nodes, doctor),
-    *(up, node, island, master, daemon, translator, keys),
-    *(palette, version),
-)
-
-for _command in _COMMANDS:
-    commands.add_command(_command)
-
-
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command with `arguments` and exit; without them the process is the command, and its output reserved."""
+    """Run the command with `arguments` and exit.
+
+    Without arguments those of the process are used, and its standard output is reserved for the answer.
+    """
     if arguments is None:
         reserve()
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -68,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         commands.main(args=given, prog_name="dropflow", standalone_mode=False)
         sys.stdout.flush()
     except click.UsageError as error:
-        _refuse_usage(error, given)
+        _print_usage_error(error, given)
         sys.exit(Exit.BAD_INPUT)
     except click.ClickException as error:
         error.show()
@@ -79,14 +106,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(Exit.FINISHED)
 
 
-def _refuse_usage(error: click.UsageError, given: Sequence[str]) -> None:
-    """Say what is wrong with the command line; as JSON, too, where JSON was asked for."""
+def _print_usage_error(error: click.UsageError, given: Sequence[str]) -> None:
+    """Print what is wrong with the command line; also as JSON if that is the form of output."""
     error.show()
     wanted = [*given, f"--output={os.environ.get('DROPFLOW_OUTPUT', '')}"]
     pairs = zip(wanted, [*wanted[1:], ""], strict=True)
     if "--output=json" in wanted or ("--output", "json") in pairs:
+        from dropflow.cli.error_reply import ErrorReply, ErrorText
         from dropflow.cli.output import JsonOutput
-        from dropflow.cli.refusal import ErrorText, Refusal
 
         text = ErrorText(code="DF100", kind=type(error).__name__, text=error.format_message())
-        JsonOutput().refuse(Refusal(error=text))
+        JsonOutput().error(ErrorReply(error=text))

@@ -4,20 +4,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dropflow.cli.exits import Exit
-from dropflow.cli.options import speaks
-from dropflow.cli.serve_options import discover_options, lost_option, serve_options, suspect_option
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.options import output_options
+from dropflow.cli.server_options import (
+    DiscoverOptions,
+    ServeOptions,
+    discover_options,
+    lost_option,
+    serve_options,
+    suspect_option,
+)
 
 if TYPE_CHECKING:
-    from dropflow.cli.managing import DiscoverOptions
     from dropflow.cli.output import Output
-    from dropflow.cli.serving import ServeOptions
+    from dropflow.cli.server_process import ServerContext
 
-__all__ = ["node"]
+__all__ = ["command"]
 
 
 @click.command("node")
-@speaks
+@output_options
 @serve_options(8000)
 @click.option(
     "--links-port",
@@ -27,32 +33,50 @@ __all__ = ["node"]
     help="Port for events and data of other nodes; 0 takes any that is free.",
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one per core by default.")
-@suspect_option("Another node that is silent for so long is suspect.")
-@lost_option("Another node that is silent for so long is lost, and its sessions fail.")
+@suspect_option("A node that does not answer for this long is suspect.")
+@lost_option("A node that does not answer for this long is lost, and its sessions fail.")
 @discover_options(finds="")
-def node(
+def command(
     _: "Output",
     *,
-    options: "ServeOptions",
+    options: ServeOptions,
     links_port: int,
     workers: int | None,
     suspect_after: float,
     lost_after: float,
-    discovery: "DiscoverOptions",
+    discovery: DiscoverOptions,
 ) -> Exit:
     """Run the node manager of this host, until SIGINT or SIGTERM.
 
-    It hosts sessions: worker processes run the applications, and events and data go straight to the other nodes. When
-    it is ready, standard output gets one line, {"ready": true, "role": "node", "url": ..., "token": ...}. Ends with 0
-    after a clean end; a second signal ends it at once, with 128 plus its number.
+    It hosts sessions: worker processes run the applications, and events and data go directly to the other nodes. When
+    it is ready, standard output gets one line, {"ready": true, "role": "node", "url": ..., "token": ...}. Exit status 0
+    after a clean end; a second signal ends it immediately, with 128 plus its number.
     """
-    from dropflow.cli.managing import serve_node
+    from dropflow.cli.manager_service import announce_by_zeroconf, rest_service
+    from dropflow.cli.server_process import serve
+    from managers.node.manager import NodeManager
 
-    return serve_node(
-        options,
-        links_port=links_port,
-        workers=workers,
-        suspect_after=suspect_after,
-        lost_after=lost_after,
-        discovery=discovery,
-    )
+    def build(context: "ServerContext") -> str:
+        host, reach = _bracketed(options.host), _bracketed(context.reach)
+        manager = NodeManager(
+            context.name,
+            root=context.root,
+            links_bind=f"tcp://{host}:{links_port}",
+            links_advertise="" if reach == host else f"tcp://{reach}:0",
+            key=context.key,
+            workers=workers,
+            suspect_after=suspect_after,
+            lost_after=lost_after,
+        )
+        context.stack.callback(manager.close)
+        service = rest_service(context, manager)
+        manager.set_url(service.url)
+        service.start()
+        announce_by_zeroconf(context, manager.info(), discovery)
+        return service.url
+
+    return serve("node", options, build)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

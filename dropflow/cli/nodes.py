@@ -1,29 +1,61 @@
 """``dropflow nodes``: the nodes of a manager and their load."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from dropflow.cli.client_options import asks
-from dropflow.cli.exits import Exit
-from dropflow.cli.options import speaks
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.options import connection_options, output_options
+from dropflow.cli.tables import columns, readable_bytes
+from dropflow.rest.schema import NodeInfo
 
 if TYPE_CHECKING:
-    from dropflow.cli.connection import Target
+    from dropflow.cli.connection import ConnectionOptions
     from dropflow.cli.output import Output
 
-__all__ = ["nodes"]
+__all__ = ["command"]
+
+
+class NodesReply(msgspec.Struct, frozen=True, kw_only=True):
+    """All nodes at or below a manager; not ok unless all of them are alive."""
+
+    ok: bool
+    url: str
+    nodes: tuple[NodeInfo, ...]
+
+    def lines(self) -> Iterator[str]:
+        """One line a node."""
+        if not self.nodes:
+            yield f"no nodes at {self.url}"
+            return
+        rows = [
+            (
+                node.name,
+                node.state,
+                node.island or "-",
+                f"{node.load.busy}/{node.load.workers}",
+                f"{node.load.processor:.0f} %",
+                f"{readable_bytes(node.load.memory_free)} of {readable_bytes(node.load.memory)}",
+                readable_bytes(node.load.disk_free),
+                node.sessions,
+                node.text or node.url,
+            )
+            for node in self.nodes
+        ]
+        header = ("node", "state", "island", "busy", "processor", "memory free", "disk free", "sessions", "address")
+        yield from columns(rows, header=header, indent="")
 
 
 @click.command("nodes")
-@speaks
-@asks
-def nodes(output: "Output", *, target: "Target") -> Exit:
+@output_options
+@connection_options
+def command(output: "Output", *, manager: "ConnectionOptions") -> Exit:
     """List the nodes at or below a manager, with their load. Exit status 1 if one of them is not alive."""
     from dropflow.cli.connection import connect
-    from dropflow.cli.manager_replies import NodesReply
 
-    with connect(target) as client:
+    with connect(manager) as client:
         found = client.nodes()
         ok = all(node.state == "alive" for node in found)
         output.answer(NodesReply(ok=ok, url=client.url, nodes=found))

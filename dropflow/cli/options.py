@@ -1,4 +1,7 @@
-"""Options that several commands share, and the frame around every command: its output, its errors, its exit status."""
+"""The options that several commands share.
+
+`output_options` is the frame around every command: it gives it an output, prints its errors and sets its exit status.
+"""
 
 import functools
 import os
@@ -8,23 +11,111 @@ from typing import Any
 
 import click
 
-from dropflow.cli.exits import Exit
+from dropflow.cli.exit_status import Exit
 
 __all__ = [
+    "connection_options",
     "elsewhere_option",
     "form_option",
     "graph_argument",
+    "output_options",
+    "patience_option",
     "prefix_option",
+    "session_argument",
     "setting_options",
-    "speaks",
     "target_option",
 ]
+
+
+def output_options(function: Callable[..., Exit]) -> Callable[..., None]:
+    """Make `function` a command with ``--output`` and ``--debug`` that never prints a traceback by itself.
+
+    The function gets the `Output` as its first argument and returns the exit status. An exception becomes an
+    `ErrorReply` in the same form as the answer.
+    """
+
+    @click.option(
+        "--output",
+        "kind",
+        type=click.Choice(["table", "json", "quiet"]),
+        default="table",
+        envvar="DROPFLOW_OUTPUT",
+        show_default=True,
+        show_envvar=True,
+        help="Form of the answer on standard output.",
+    )
+    @click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
+    @functools.wraps(function)
+    def command(*, kind: str, debug: bool, **options: Any) -> None:
+        from dropflow.cli.error_reply import error_reply, exit_for_error
+        from dropflow.cli.output import output_for
+
+        output = output_for(kind)
+        try:
+            status = function(output, **options)
+            sys.stdout.flush()
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except BrokenPipeError:
+            # The process that reads the output has ended, as in `dropflow info g.dfg | head`. Python flushes standard
+            # output at exit, which must not fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = Exit.BROKEN_PIPE
+        except Exception as error:  # noqa: BLE001  (every error is printed in the form of the output)
+            output.error(error_reply(error, debug=debug))
+            status = exit_for_error(error)
+        sys.exit(status)
+
+    return command
+
+
+def connection_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
+    """Add the options that name a manager; the command gets them as one `connection.ConnectionOptions`."""
+
+    @click.option(
+        "--to",
+        "url",
+        metavar="URL",
+        envvar="DROPFLOW_URL",
+        show_envvar=True,
+        help="The manager to ask; the one that runs on this host by default.",
+    )
+    @click.option(
+        "--token",
+        metavar="TOKEN",
+        envvar="DROPFLOW_TOKEN",
+        show_envvar=True,
+        help="Its token, better given by the environment; found by itself on the manager's host, else the cluster key "
+        "signs.",
+    )
+    @click.option("--key", metavar="FILE", help="The cluster key; in the user's configuration by default.")
+    @functools.wraps(function)
+    def command(*arguments: Any, url: str | None, token: str | None, key: str | None, **given: Any) -> Exit:
+        from dropflow.cli.connection import ConnectionOptions
+
+        return function(*arguments, manager=ConnectionOptions(url=url, token=token, key=key), **given)
+
+    return command
+
+
+patience_option = click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    envvar="DROPFLOW_PATIENCE",
+    show_envvar=True,
+    help="How long to keep asking while the manager is away or does not know how the session is.",
+)
+
+session_argument = click.argument("session", metavar="SESSION")
 
 graph_argument = click.argument("graph", metavar="GRAPH")
 
 
 def setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that fill in the parameters of a logical graph."""
+    """Add the options that set parameters of a logical graph."""
     function = click.option(
         "--config", "configuration", metavar="NAME", help="Use the graph's configuration with this name or id."
     )(function)
@@ -57,44 +148,3 @@ elsewhere_option = click.option(
 form_option = click.option(
     "--format", "form", type=click.Choice(["dfg", "json"]), help="Format of the graph: .dfg, or DALiuGE's JSON."
 )
-
-
-def speaks(function: Callable[..., Exit]) -> Callable[..., None]:
-    """Make `function` a command that answers through an `Output` and never with a traceback.
-
-    The function gets the output as its first argument and answers the exit status. What it raises becomes a refusal
-    in the same form as its answers.
-    """
-
-    @click.option(
-        "--output",
-        "kind",
-        type=click.Choice(["table", "json", "quiet"]),
-        default="table",
-        envvar="DROPFLOW_OUTPUT",
-        show_default=True,
-        show_envvar=True,
-        help="Form of the answer on standard output.",
-    )
-    @click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
-    @functools.wraps(function)
-    def command(*, kind: str, debug: bool, **options: Any) -> None:
-        from dropflow.cli.output import output_for
-        from dropflow.cli.refusal import exit_for, refusal_for
-
-        output = output_for(kind)
-        try:
-            status = function(output, **options)
-            sys.stdout.flush()
-        except (click.ClickException, click.exceptions.Exit):
-            raise
-        except BrokenPipeError:
-            # The reader of our output went away (`dropflow info g.dfg | head`); nobody is left to tell.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            status = Exit.BROKEN_PIPE
-        except Exception as error:  # noqa: BLE001  (the last door: everything becomes a refusal)
-            output.refuse(refusal_for(error, debug=debug))
-            status = exit_for(error)
-        sys.exit(status)
-
-    return command

@@ -1,7 +1,7 @@
-"""One answer, three ways to give it: a table for people, JSON for programs, nothing but trouble for scripts.
+"""The three forms of output: a table for people, JSON for programs, only errors for scripts.
 
-Standard output carries the answer and nothing else; notes, progress and refusals go to standard error. With ``json``
-a refusal is an answer too: one object on standard output, whatever happened.
+Standard output gets the answer and nothing else; notes, progress and errors go to standard error. With ``json``
+standard output gets exactly one object, also for an error.
 """
 
 import sys
@@ -23,11 +23,11 @@ class OutputKind(StrEnum):
 
 
 class Reply(Protocol):
-    """What a command answers: a frozen struct with a text form."""
+    """The answer of a command: a frozen struct with a text form."""
 
     @property
     def ok(self) -> bool:
-        """Whether what was asked was done."""
+        """Whether the command succeeded."""
         ...
 
     def lines(self) -> Iterator[str]:
@@ -36,20 +36,20 @@ class Reply(Protocol):
 
 
 class Output(Protocol):
-    """Where answers, refusals and notes go."""
+    """Prints answers, errors and notes."""
 
     kind: OutputKind
 
     def answer(self, reply: Reply) -> None:
-        """Give the answer of the command."""
+        """Print the answer of the command."""
         ...
 
-    def refuse(self, reply: Reply) -> None:
-        """Say why there is no answer."""
+    def error(self, reply: Reply) -> None:
+        """Print why the command failed."""
         ...
 
     def note(self, text: str) -> None:
-        """Say something on the side."""
+        """Print something that is not part of the answer."""
         ...
 
 
@@ -64,9 +64,9 @@ class TableOutput:
             sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
-    def refuse(self, reply: Reply) -> None:
-        """Print the lines of the refusal to standard error."""
-        _complain(reply)
+    def error(self, reply: Reply) -> None:
+        """Print the lines of the error to standard error."""
+        _print_error(reply)
 
     def note(self, text: str) -> None:
         """Print one line to standard error."""
@@ -83,8 +83,8 @@ class JsonOutput:
         sys.stdout.write(msgspec.json.encode(reply).decode() + "\n")
         sys.stdout.flush()
 
-    def refuse(self, reply: Reply) -> None:
-        """Print the refusal as JSON."""
+    def error(self, reply: Reply) -> None:
+        """Print the error as JSON."""
         self.answer(reply)
 
     def note(self, text: str) -> None:
@@ -93,25 +93,25 @@ class JsonOutput:
 
 
 class QuietOutput:
-    """For scripts that look at the exit status: silent unless something is wrong."""
+    """For scripts that check the exit status: silent unless something is wrong."""
 
     kind = OutputKind.QUIET
 
     def answer(self, reply: Reply) -> None:
-        """Print an answer only if it is a bad one."""
+        """Print the answer to standard error if the command did not succeed."""
         if not reply.ok:
-            _complain(reply)
+            _print_error(reply)
 
-    def refuse(self, reply: Reply) -> None:
-        """Print the lines of the refusal to standard error."""
-        _complain(reply)
+    def error(self, reply: Reply) -> None:
+        """Print the lines of the error to standard error."""
+        _print_error(reply)
 
     def note(self, text: str) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 def output_for(kind: str) -> Output:
-    """The output called `kind`."""
+    """Return the output called `kind`."""
     outputs: dict[OutputKind, type[TableOutput | JsonOutput | QuietOutput]] = {
         OutputKind.TABLE: TableOutput,
         OutputKind.JSON: JsonOutput,
@@ -120,7 +120,7 @@ def output_for(kind: str) -> Output:
     return outputs[OutputKind(kind)]()
 
 
-def _complain(reply: Reply) -> None:
+def _print_error(reply: Reply) -> None:
     for line in reply.lines():
         sys.stderr.write(line + "\n")
     sys.stderr.flush()

@@ -1,25 +1,47 @@
-"""``dropflow palette``: the palettes for EAGLE and the reference of components, from the components' definitions."""
+"""``dropflow palette``: write the palettes for EAGLE and the reference of components."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from dropflow.cli.exits import Exit
-from dropflow.cli.options import speaks
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.options import output_options
+from dropflow.cli.tables import plural
 
 if TYPE_CHECKING:
     from dropflow.cli.output import Output
 
-__all__ = ["palette"]
+__all__ = ["command"]
+
+
+class PaletteReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The generated files that were written or are out of date."""
+
+    ok: bool
+    written: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    components: int = 0
+
+    def lines(self) -> Iterator[str]:
+        """One line per file."""
+        for path in self.written:
+            yield f"wrote {path}"
+        for path in self.stale:
+            yield f"out of date: {path} (run dropflow palette build)"
+        if not self.written and not self.stale:
+            yield f"up to date: {plural(self.components, 'component')}"
 
 
 @click.group("palette")
-def palette() -> None:
+def command() -> None:
     """Palettes of components for EAGLE."""
 
 
-@palette.command("build")
-@speaks
+@command.command("build")
+@output_options
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; exit status 1 if a file is out of date.")
 @click.option(
     "--into",
@@ -28,13 +50,10 @@ def palette() -> None:
     metavar="DIR",
     help="Write into DIR instead of the palettes package.",
 )
-@click.option("--docs", "page", default=None, metavar="FILE", help="Write the reference page of components, too.")
+@click.option("--docs", "page", default=None, metavar="FILE", help="Also write the reference page of components.")
 def build(output: "Output", *, only_check: bool, directory: str | None, page: str | None) -> Exit:
     """Write builtin.palette (components that run) and template.palette (constructs and templates)."""
-    from pathlib import Path
-
     import palettes
-    from dropflow.cli.replies import PaletteReply
     from palettes.build import built_files, component_page, components
 
     into = Path(directory) if directory else Path(palettes.__file__).parent

@@ -1,33 +1,92 @@
-"""``dropflow partition`` and ``dropflow map``: a physical graph is cut into parts, and the parts get their nodes."""
+"""``dropflow partition``: assign the drops of a physical graph to parts."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from dropflow.cli.exits import Exit
-from dropflow.cli.options import form_option, graph_argument, prefix_option, setting_options, speaks, target_option
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.options import (
+    form_option,
+    graph_argument,
+    output_options,
+    prefix_option,
+    setting_options,
+    target_option,
+)
+from dropflow.cli.tables import columns, plural
 
 if TYPE_CHECKING:
+    from dropflow.cli.graph_files import GraphFormat, GraphTarget
     from dropflow.cli.output import Output
     from dropflow.graph.physical import PhysicalGraph
 
-__all__ = ["map_command", "partition"]
+__all__ = ["algorithm_option", "answer_with", "command", "graph_for_others"]
 
-_algorithm_option = click.option(
+_SHOWN_PARTS = 20
+
+algorithm_option = click.option(
     "-a", "--algorithm", default="metis", show_default=True, metavar="NAME", help="metis, blocks or none."
 )
 
 
+class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """How good a partition is.
+
+    Attributes
+    ----------
+    cut_edges : int
+        Edges whose ends are in different parts.
+    volume_moved : float
+        Data volume that crosses between parts, in the unit of the graph.
+    imbalance : float
+        How much the load of the heaviest part exceeds the mean, in percent.
+    loads : tuple of float
+        Core seconds of each part.
+    part_drops : tuple of int
+        Drops of each part.
+    acyclic : bool
+        Whether the parts could run one after the other.
+    """
+
+    ok: bool = True
+    algorithm: str
+    parts: int
+    drops: int
+    edges: int
+    cut_edges: int
+    volume_moved: float
+    imbalance: float
+    acyclic: bool
+    loads: tuple[float, ...] = ()
+    part_drops: tuple[int, ...] = ()
+    places: tuple[str, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """The measures, then the load of each of the first parts."""
+        share = 100 * self.cut_edges / max(self.edges, 1)
+        yield f"{plural(self.drops, 'drop')} in {plural(self.parts, 'part')} by {self.algorithm}"
+        yield f"  cut edges   {self.cut_edges:,} of {self.edges:,} ({share:.1f} %)"
+        yield f"  data moved  {self.volume_moved:,.6g}"
+        yield f"  imbalance   {self.imbalance:.1f} %"
+        names = self.places or tuple(f"part {part}" for part in range(self.parts))
+        rows = list(zip(names, self.part_drops, self.loads, strict=True))[:_SHOWN_PARTS]
+        yield from columns(rows, header=("part", "drops", "load"))
+        if self.parts > _SHOWN_PARTS:
+            yield f"  ... and {self.parts - _SHOWN_PARTS} more"
+
+
 @click.command("partition")
-@speaks
+@output_options
 @graph_argument
 @setting_options
 @prefix_option
 @click.option("-n", "--parts", type=click.IntRange(min=1), required=True, help="Number of parts.")
-@_algorithm_option
+@algorithm_option
 @target_option
 @form_option
-def partition(
+def command(
     output: "Output",
     *,
     graph: str,
@@ -37,95 +96,48 @@ def partition(
     parts: int,
     algorithm: str,
     target: str | None,
-    form: str | None,
+    form: "GraphFormat | None",
 ) -> Exit:
-    """Cut GRAPH into parts and say how good the cut is.
+    """Partition GRAPH and report how good the partition is.
 
     The partitioned graph goes to FILE. With -o - it goes to standard output, and takes the place of the answer.
     """
-    from dropflow.cli.sink import format_for
+    from dropflow.cli.graph_files import graph_target
     from translator.options import PartitionOptions
-    from translator.partition.registry import partition as cut
+    from translator.partition.registry import partition
 
-    if target is not None:
-        form = format_for(target, form)
-    translated = _translated(output, graph, configuration=configuration, settings=settings, prefix=prefix)
-    _answer(output, cut(translated, PartitionOptions(algorithm=algorithm, parts=parts)), algorithm, target, form)
+    written = None if target is None else graph_target(target, form)
+    whole = graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)
+    parted = partition(whole, PartitionOptions(algorithm=algorithm, parts=parts))
+    answer_with(output, parted, algorithm, written)
     return Exit.FINISHED
 
 
-@click.command("map")
-@speaks
-@graph_argument
-@setting_options
-@prefix_option
-@click.option(
-    "--nodes", required=True, metavar="NODE,NODE...", help="Names of the nodes; as many parts are made as needed."
-)
-@_algorithm_option
-@target_option
-@form_option
-def map_command(
-    output: "Output",
-    *,
-    graph: str,
-    configuration: str | None,
-    settings: tuple[str, ...],
-    prefix: str,
-    nodes: str,
-    algorithm: str,
-    target: str | None,
-    form: str | None,
-) -> Exit:
-    """Place GRAPH on nodes: part k of it on the k-th node.
-
-    A graph that has no parts yet is cut into one part per node first.
-    """
-    from dropflow.cli.sink import format_for
-    from translator.options import PartitionOptions
-    from translator.partition.registry import partition as cut
-    from translator.placement import place
-
-    if target is not None:
-        form = format_for(target, form)
-    translated = _translated(output, graph, configuration=configuration, settings=settings, prefix=prefix)
-    names = [name.strip() for name in nodes.split(",")]
-    parted = translated
-    if parted.parts == 1:
-        parted = cut(parted, PartitionOptions(algorithm=algorithm, parts=len(names)))
-    else:
-        algorithm = "an earlier command"
-    _answer(output, place(parted, names), algorithm, target, form)
-    return Exit.FINISHED
-
-
-def _translated(
+def graph_for_others(
     output: "Output", graph: str, *, configuration: str | None, settings: tuple[str, ...], prefix: str
 ) -> "PhysicalGraph":
-    """Return the physical graph to cut; what only this host lacks is a warning, because it may run elsewhere."""
-    from dropflow.cli.source import component_options, note_problems, translate_source
+    """Return the physical graph of a file; what only this host lacks is a warning, as the graph may run elsewhere."""
+    from dropflow.cli.graph_files import component_options, note_warnings, read_graph
 
-    done = translate_source(
+    done = read_graph(
         graph,
         configuration=configuration,
         settings=settings,
         prefix=prefix,
         components=component_options(elsewhere=True),
     )
-    note_problems(output, done.problems)
+    note_warnings(output, done.problems)
     return done.graph
 
 
-def _answer(output: "Output", graph: "PhysicalGraph", algorithm: str, target: str | None, form: str | None) -> None:
-    """Write the graph where it shall go, and say how good its parts are unless it took the place of the answer."""
-    from dropflow.cli.replies import PartitionReply
-    from dropflow.cli.sink import write_graph
+def answer_with(output: "Output", graph: "PhysicalGraph", algorithm: str, target: "GraphTarget | None") -> None:
+    """Write the graph to its target, and answer with the quality of its parts unless the graph is the answer."""
     from translator.partition.quality import quality_of
 
     if target is not None:
-        write_graph(graph, target, form)
-    if target == "-":
-        return
+        target.write(graph)
+        if target.is_standard_output:
+            return
     quality = quality_of(graph)
     output.answer(
         PartitionReply(

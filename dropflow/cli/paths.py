@@ -1,4 +1,4 @@
-"""Where things are kept between commands: below the user's own directories, by the XDG rules.
+"""Where keys, sessions and tokens are: below the directories of the user, by the XDG rules.
 
 ::
 
@@ -6,7 +6,7 @@
     $XDG_STATE_HOME/dropflow/<name>/          sessions of the manager of that name
     $XDG_STATE_HOME/dropflow/tokens/<host>/   one file for each manager that runs on this host
 
-The home directory may be shared by the hosts of a cluster, so what belongs to one host stands below its name.
+The hosts of a cluster may share the home directory, so what belongs to one host is below the name of the host.
 """
 
 import socket
@@ -20,17 +20,17 @@ __all__ = ["default_key", "default_root", "token_directory"]
 
 
 def default_key() -> Path:
-    """Where the cluster key is when nobody says otherwise."""
+    """Return the default path of the cluster key."""
     return Path(platformdirs.user_config_dir("dropflow")) / "cluster.key"
 
 
 def default_root(name: str) -> Path:
-    """Where the manager called `name` keeps its sessions when nobody says otherwise."""
+    """Return the default directory of the manager called `name`."""
     return _state() / safe_name(name, fallback="manager")
 
 
 def token_directory(*, host: str | None = None) -> Path:
-    """Where the records of the managers on `host` are (by default this host)."""
+    """Return the directory of the records of managers on `host` (by default this host)."""
     return _state() / "tokens" / safe_name(socket.gethostname() if host is None else host, fallback="host")
 
 

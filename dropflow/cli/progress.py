@@ -1,23 +1,26 @@
-"""Progress by logical node while a session runs: bars on a terminal, a line now and then elsewhere."""
+"""Progress on standard error, of sessions and of transfers: bars on a terminal, a line every few seconds elsewhere."""
 
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from dropflow.cli.tables import readable_bytes
 from dropflow.clock import SystemClock
-from dropflow.engine.statistics import NodeStatistics, Statistics
 from dropflow.states import DropState
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-__all__ = ["progress_for"]
+    from dropflow.engine.statistics import NodeStatistics, Statistics
+
+__all__ = ["CountFile", "session_progress", "transfer_progress"]
 
 _LINE_SECONDS = 5.0
 _MOST_ROWS = 24
 _BAR = 28
-# Colours that stay apart for colour-blind eyes; the symbols say the same without colour.
+# Colours that colour-blind people can tell apart; the symbols mean the same without colour.
 _PARTS = (
     (DropState.COMPLETED, "green", "━"),
     (DropState.ERROR, "bold red", "✗"),
@@ -27,18 +30,13 @@ _PARTS = (
     (DropState.INITIALIZED, "dim", "─"),
 )
 
-
-class Watcher(Protocol):
-    """Takes a fresh picture of the session."""
-
-    def __call__(self, statistics: Statistics) -> None:
-        """Show it."""
-        ...
+CountFile = Callable[[int], None]
+"""Counts one transferred file of so many bytes. Called from any thread."""
 
 
 @contextmanager
-def progress_for(*, quiet: bool) -> Iterator[Watcher]:
-    """A watcher that suits standard error: live bars, lines, or silence."""
+def session_progress(*, quiet: bool) -> "Iterator[Callable[[Statistics], None]]":
+    """Yield a function that shows the statistics of a session, as bars, as lines, or not at all."""
     if quiet:
         yield lambda _: None
     elif sys.stderr.isatty():
@@ -49,36 +47,89 @@ def progress_for(*, quiet: bool) -> Iterator[Watcher]:
         with Live(console=console, refresh_per_second=8, transient=True) as live:
             yield lambda statistics: live.update(_table(statistics))
     else:
-        yield _Lines()
+        due = _Due()
+
+        def print_line(statistics: "Statistics") -> None:
+            if due():
+                share = 100 * statistics.settled / max(1, statistics.drops)
+                sys.stderr.write(
+                    f"{statistics.seconds:6.0f} s  {statistics.settled:,} of {statistics.drops:,} drops "
+                    f"({share:.0f} %), {_attempts(statistics)}, {statistics.rate:,.0f} a second\n"
+                )
+                sys.stderr.flush()
+
+        yield print_line
 
 
-class _Lines:
-    """One line every few seconds, for logs; nothing for runs that are over sooner."""
+@contextmanager
+def transfer_progress(total: int, *, quiet: bool) -> Iterator[CountFile]:
+    """Yield a function that counts the files of a transfer of `total` files, and show how many there are."""
+    if quiet:
+        yield lambda _: None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress
+
+        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "{task.fields[size]}")
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task("fetching", total=total, size="")
+            yield _Sum(lambda files, size: progress.update(task, completed=files, size=readable_bytes(size))).add
+    else:
+        due = _Due()
+
+        def print_line(files: int, size: int) -> None:
+            if due():
+                rate = files / due.elapsed
+                sys.stderr.write(f"{files:,} of {total:,} files, {readable_bytes(size)}, {rate:,.0f} a second\n")
+                sys.stderr.flush()
+
+        yield _Sum(print_line).add
+
+
+class _Due:
+    """Whether the next line is due: every five seconds, so that short commands print none."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
-        self._next = self._clock.monotonic() + _LINE_SECONDS
+        self._began = self._clock.monotonic()
+        self._next = self._began + _LINE_SECONDS
 
-    def __call__(self, statistics: Statistics) -> None:
+    def __call__(self) -> bool:
         now = self._clock.monotonic()
         if now < self._next:
-            return
+            return False
         self._next = now + _LINE_SECONDS
-        share = 100 * statistics.settled / max(1, statistics.drops)
-        sys.stderr.write(
-            f"{statistics.seconds:6.0f} s  {statistics.settled:,} of {statistics.drops:,} drops ({share:.0f} %), "
-            f"{_attempts(statistics)}, {statistics.rate:,.0f} a second\n"
-        )
-        sys.stderr.flush()
+        return True
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return self._clock.monotonic() - self._began
 
 
-def _attempts(statistics: Statistics) -> str:
-    """How many attempts run, and how many wait for a worker."""
+class _Sum:
+    """The files and bytes that several threads have transferred."""
+
+    def __init__(self, show: Callable[[int, int], object]) -> None:
+        self._lock = threading.Lock()
+        self._files = self._bytes = 0
+        self._show = show
+
+    def add(self, size: int) -> None:
+        """Add one file."""
+        with self._lock:
+            self._files += 1
+            self._bytes += size
+            self._show(self._files, self._bytes)
+
+
+def _attempts(statistics: "Statistics") -> str:
+    """Return how many attempts run, and how many wait for a worker."""
     attempts = statistics.attempts
     return f"{attempts.running:,} running, {attempts.queued + attempts.ready:,} waiting for a worker"
 
 
-def _table(statistics: Statistics) -> "Group":
+def _table(statistics: "Statistics") -> "Group":
     from rich.console import Group
     from rich.markup import escape
     from rich.table import Table
@@ -97,8 +148,8 @@ def _table(statistics: Statistics) -> "Group":
     return Group(table, Text(f" {caption}", style="dim"))
 
 
-def _rows(statistics: Statistics) -> tuple[list[NodeStatistics], int]:
-    """Applications first of all, and of many those that are busy: a screen has only so many lines."""
+def _rows(statistics: "Statistics") -> "tuple[list[NodeStatistics], int]":
+    """Return the logical nodes to show, and how many are hidden: applications, and of many the busy ones."""
     shown = [node for node in statistics.nodes if node.is_app and not node.artificial] or list(statistics.nodes)
     if len(shown) <= _MOST_ROWS:
         return shown, 0
@@ -107,14 +158,14 @@ def _rows(statistics: Statistics) -> tuple[list[NodeStatistics], int]:
     return [node for node in shown if id(node) in kept], len(shown) - _MOST_ROWS
 
 
-def _bar(node: NodeStatistics) -> str:
+def _bar(node: "NodeStatistics") -> str:
     counts = [node.counts[state] for state, _, _ in _PARTS]
     parts = zip(_PARTS, _widths(counts, _BAR), strict=True)
     return "".join(f"[{colour}]{symbol * width}[/]" for (_, colour, symbol), width in parts if width)
 
 
 def _widths(counts: Sequence[int], width: int) -> list[int]:
-    """`width` cells shared among `counts`; whatever is not zero is seen, however small its share."""
+    """Return `width` cells shared among `counts`; each count above zero gets at least one cell."""
     total = max(1, sum(counts))
     widths = [max(1, round(width * count / total)) if count else 0 for count in counts]
     while sum(widths) > width:

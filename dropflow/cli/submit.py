@@ -1,43 +1,140 @@
 """``dropflow submit``: translate a graph here, and run it on the nodes of a manager."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from dropflow.cli.client_options import asks, patience_option
-from dropflow.cli.exits import Exit
-from dropflow.cli.options import graph_argument, setting_options, speaks
+from dropflow.cli.exit_status import Exit, exit_for_status
+from dropflow.cli.options import connection_options, graph_argument, output_options, patience_option, setting_options
+from dropflow.cli.session_replies import failure_lines, headline, session_url, shown_states
+from dropflow.cli.tables import few, plural, shell_command
+from dropflow.errors import UsageError
+from dropflow.ids import SESSION_NAME_HINT, is_session_name
+from dropflow.rest.schema import FailureInfo, SessionDetail, SessionInfo, SubmitQuery
+from dropflow.states import SessionState
 
 if TYPE_CHECKING:
-    from dropflow.cli.connection import Target
+    from dropflow.cli.connection import ConnectionOptions
     from dropflow.cli.output import Output
+    from dropflow.graph.physical import PhysicalGraph
 
-__all__ = ["submit"]
+__all__ = ["PlacementOptions", "command", "fit"]
+
+
+class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that was started; with ``--wait``, also how it ended, in the fields of ``dropflow run``.
+
+    Attributes
+    ----------
+    ok : bool
+        Whether the session was started, and, with ``--wait``, whether it is FINISHED.
+    url : str
+        Page of the session for a browser.
+    waited : bool
+        Whether the status is the last one.
+    unlisted : int
+        Drops in ERROR because of causes that are not in `failures`.
+    output : str
+        Where the results are: at the manager, until ``dropflow fetch`` copies them.
+    """
+
+    ok: bool
+    session: str
+    status: str
+    drops: int
+    states: dict[str, int]
+    seconds: float
+    failures: tuple[FailureInfo, ...] = ()
+    unlisted: int = 0
+    notes: tuple[str, ...] = ()
+    text: str = ""
+    nodes: tuple[str, ...] = ()
+    parts: int = 1
+    url: str
+    waited: bool = False
+    output: str = ""
+
+    @classmethod
+    def of(cls, info: SessionInfo, *, manager: str, parts: int, waited: bool) -> "SubmitReply":
+        """Return the reply for a session at the manager with this URL."""
+        detail = info if isinstance(info, SessionDetail) else None
+        url = session_url(manager, info.session)
+        return cls(
+            ok=info.status == SessionState.FINISHED.name if waited else True,
+            session=info.session,
+            status=info.status,
+            drops=info.drops,
+            states=shown_states(info),
+            seconds=round(info.seconds, 3),
+            failures=detail.failures if detail else (),
+            unlisted=detail.unlisted if detail else 0,
+            notes=detail.notes if detail else (),
+            text=info.text,
+            nodes=info.nodes,
+            parts=parts,
+            url=url,
+            waited=waited,
+            output=url,
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Where the session is, or how it ended with the causes of its failures; and what can be done next."""
+        if not self.waited:
+            where = f" on {few(self.nodes)}" if self.nodes else ""
+            yield f"{self.session}  {self.status}  {plural(self.drops, 'drop')}{where}"
+            yield f"  in the browser: {self.url}"
+            yield f"  here:           {shell_command('watch', self.session)}"
+            yield from (f"note: {note}" for note in self.notes)
+            return
+        yield headline(self.status, self.drops, self.seconds, self.states, "" if self.failures else self.text)
+        yield from failure_lines(self.failures, self.session, unlisted=self.unlisted, url=self.url)
+        yield from (f"note: {note}" for note in self.notes)
+        yield f"results: {shell_command('fetch', self.session)}, or {self.url}"
+
+
+class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that say how to partition and place a graph; see their help."""
+
+    parts: int | None = None
+    algorithm: str | None = None
+    seed: int | None = None
+    anew: bool = False
+
+    @property
+    def is_given(self) -> bool:
+        """Whether an option asks for a partition."""
+        return (self.parts, self.algorithm, self.seed) != (None, None, None)
 
 
 @click.command("submit")
-@speaks
+@output_options
 @graph_argument
-@asks
+@connection_options
 @setting_options
 @click.option("--session", default="", metavar="NAME", help="Name of the session; made from the graph's by default.")
 @click.option(
-    "-n", "--parts", type=click.IntRange(min=1), help="Cut the graph into this many parts; one per node by default."
+    "-n",
+    "--parts",
+    type=click.IntRange(min=1),
+    help="Partition the graph into this many parts; one per node by default.",
 )
 @click.option(
-    "-a", "--algorithm", default=None, metavar="NAME", help="How to cut: metis (the default), blocks or none."
+    "-a", "--algorithm", default=None, metavar="NAME", help="How to partition: metis (the default), blocks or none."
 )
 @click.option(
-    "--random", "seed", type=int, metavar="SEED", help="Give each drop a part at random, instead: for tests of links."
+    "--random", "seed", type=int, metavar="SEED", help="Assign drops to parts at random instead, to test links."
 )
-@click.option("--anew", is_flag=True, help="Place the graph anew, whatever nodes it names.")
+@click.option("--anew", is_flag=True, help="Place the graph again, whatever nodes it names.")
 @click.option("--wait", is_flag=True, help="Follow the session to its end; status and answer are those of run.")
 @patience_option
-@click.option("--check", is_flag=True, help="Let the nodes check their whole state after every step; slow.")
-def submit(
+@click.option("--check", is_flag=True, help="Make the nodes check all their state after every step; slow.")
+def command(
     output: "Output",
     *,
-    target: "Target",
+    manager: "ConnectionOptions",
     graph: str,
     configuration: str | None,
     settings: tuple[str, ...],
@@ -52,27 +149,78 @@ def submit(
 ) -> Exit:
     """Run GRAPH on the nodes of a manager.
 
-    It is translated and cut here, into one part for each node that is alive, and deployed. A graph that is placed
-    already (dropflow map) goes to the nodes that it names. Without --wait the answer is the session's name; with it,
-    the exit status is 0 if the session FINISHED, 1 if not, 3 if its end is not known because the manager or nodes do
-    not answer (see --patience), and 130 if you stopped waiting: the session goes on.
+    It is translated and partitioned here, into one part for each node that is alive, and deployed. A graph that is
+    placed already (dropflow map) goes to the nodes that it names. Without --wait the answer is the session's name; with
+    it, the exit status is 0 if the session FINISHED, 1 if not, 3 if its end is not known because the manager or nodes
+    do not answer (see --patience), and 130 if you stopped waiting: the session continues.
     """
-    from dropflow.cli.submitting import SubmitOptions, submit_graph
+    from dropflow.cli.connection import connect
+    from dropflow.cli.graph_files import note_warnings, read_graph
+    from dropflow.cli.watch import follow
+    from translator.options import ComponentOptions
 
-    return submit_graph(
-        output,
-        target,
-        SubmitOptions(
-            graph=graph,
-            configuration=configuration,
-            settings=settings,
-            session=session,
-            parts=parts,
-            algorithm=algorithm,
-            seed=seed,
-            anew=anew,
-            wait=wait,
-            patience=patience,
-            check=check,
-        ),
+    translation = read_graph(
+        graph,
+        configuration=configuration,
+        settings=settings,
+        components=ComponentOptions(missing_here="ignored"),  # the nodes report what they lack
     )
+    note_warnings(output, translation.problems)
+    if session and not is_session_name(session):
+        raise UsageError(f"--session {session!r} is not a name of a session", hint=SESSION_NAME_HINT)
+    with connect(manager) as client:
+        alive = [node.name for node in client.nodes() if node.state == "alive"]
+        if not alive:
+            hint = "start one; 'dropflow nodes' and 'dropflow doctor' show the nodes that the manager knows"
+            raise UsageError("no node is alive at this manager", where=client.url, hint=hint)
+        options = PlacementOptions(parts=parts, algorithm=algorithm, seed=seed, anew=anew)
+        parted = fit(translation.graph, alive, options)
+        info = client.submit(parted, SubmitQuery(session=session, anew=anew, check=check))
+        if not wait:
+            if translation.graph.places:  # the manager may have chosen other nodes, and reports that in a note
+                info = client.session(info.session)
+            output.answer(SubmitReply.of(info, manager=client.url, parts=parted.parts, waited=False))
+            return Exit.FINISHED
+        try:
+            detail = follow(manager, client.url, info.session, output, patience=patience, known=info)
+        except KeyboardInterrupt:
+            output.note(
+                f"stopped waiting; session {info.session} continues. Watch it with "
+                f"{shell_command('watch', info.session)}, stop it with {shell_command('cancel', info.session)}"
+            )
+            return Exit.INTERRUPTED
+        output.answer(SubmitReply.of(detail, manager=client.url, parts=parted.parts, waited=True))
+    return exit_for_status(detail.status)
+
+
+def fit(graph: "PhysicalGraph", nodes: Sequence[str], options: PlacementOptions) -> "PhysicalGraph":
+    """Return `graph` in parts, placed on `nodes` if there is a node for each part.
+
+    A placed graph stays on its nodes and a partitioned graph keeps its parts unless the options ask for something else.
+    If there are more parts than nodes, the manager places them, part k on the k-th node, round robin.
+    """
+    from translator.options import PartitionOptions
+    from translator.partition.registry import partition
+    from translator.placement import place
+
+    if graph.places and not (options.is_given or options.anew):
+        return graph
+    count = options.parts or len(nodes)
+    if options.seed is not None:
+        if options.algorithm is not None:
+            raise UsageError("--random and --algorithm exclude each other", hint="leave out one of them")
+        parted = _at_random(graph, count, options.seed)
+    elif options.is_given or graph.parts == 1:
+        parted = partition(graph, PartitionOptions(algorithm=options.algorithm or "metis", parts=count))
+    else:
+        parted = replace(graph, places=())
+    return place(parted, nodes) if parted.parts <= len(nodes) else parted
+
+
+def _at_random(graph: "PhysicalGraph", parts: int, seed: int) -> "PhysicalGraph":
+    """Return `graph` with random parts: nearly all edges cross between parts, which tests the links."""
+    import numpy as np
+
+    part = np.random.default_rng(abs(seed)).integers(parts, size=graph.drops, dtype=np.int32)
+    part.flags.writeable = False
+    return replace(graph, part=part, places=())

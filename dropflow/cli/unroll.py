@@ -1,28 +1,68 @@
-"""``dropflow unroll``: a logical graph becomes a physical graph."""
+"""``dropflow unroll``: make a physical graph from a logical graph."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from dropflow.cli.exits import Exit
+from dropflow.cli.error_reply import problem_lines
+from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import (
     elsewhere_option,
     form_option,
     graph_argument,
+    output_options,
     prefix_option,
     setting_options,
-    speaks,
     target_option,
 )
+from dropflow.cli.tables import columns
+from dropflow.problems import Problem, Severity
 
 if TYPE_CHECKING:
+    from dropflow.cli.graph_files import GraphFormat
     from dropflow.cli.output import Output
 
-__all__ = ["unroll"]
+__all__ = ["command"]
+
+
+class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The size of an unrolled graph, or why it cannot be unrolled.
+
+    `edges` counts pairs of drops that are joined, `connections` counts their ports too: two drops that are joined at
+    two ports are one edge and two connections.
+    """
+
+    ok: bool
+    format: str
+    drops: int = 0
+    data_drops: int = 0
+    app_drops: int = 0
+    edges: int = 0
+    connections: int = 0
+    problems: tuple[Problem, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """The counts, after warnings; or the problems."""
+        if not self.ok:
+            yield from problem_lines(self.problems)
+            yield "cannot be translated"
+            return
+        yield from problem_lines(self.problems, least=Severity.WARNING)
+        yield f"{self.format} graph"
+        yield from columns(
+            [
+                ("drops", self.drops),
+                ("data drops", self.data_drops),
+                ("app drops", self.app_drops),
+                ("edges", self.edges),
+            ]
+        )
 
 
 @click.command("unroll")
-@speaks
+@output_options
 @graph_argument
 @setting_options
 @prefix_option
@@ -30,7 +70,7 @@ __all__ = ["unroll"]
 @form_option
 @elsewhere_option
 @click.option("--summary", is_flag=True, help="Answer with the counts of drops and edges instead of the graph.")
-def unroll(
+def command(
     output: "Output",
     *,
     graph: str,
@@ -38,7 +78,7 @@ def unroll(
     settings: tuple[str, ...],
     prefix: str,
     target: str | None,
-    form: str | None,
+    form: "GraphFormat | None",
     elsewhere: bool,
     summary: bool,
 ) -> Exit:
@@ -47,17 +87,23 @@ def unroll(
     The physical graph goes to FILE, or to standard output where no file is named. With --summary, or with a file, the
     answer is how many drops and edges it has.
     """
-    from dropflow.cli.replies import UnrollReply, as_problems, counts
-    from dropflow.cli.sink import format_for, write_graph
-    from dropflow.cli.source import component_options, examine_source, note_problems
+    from dropflow.cli.graph_files import (
+        as_problems,
+        component_options,
+        count_drops,
+        examine_graph,
+        graph_target,
+        note_warnings,
+    )
     from dropflow.errors import UsageError
     from translator.pipeline import finish
 
-    if target is not None:
-        form = format_for(target, form)
+    if target is None and not summary:
+        target = "-"
+    written = None if target is None else graph_target(target, form)
     family = ""
     try:
-        found = examine_source(
+        found = examine_graph(
             graph,
             configuration=configuration,
             settings=settings,
@@ -67,14 +113,12 @@ def unroll(
         family = found.family
         done = finish(found)
     except UsageError as error:
-        output.refuse(UnrollReply(ok=False, format=family, problems=as_problems(error)))
+        output.error(UnrollReply(ok=False, format=family, problems=as_problems(error)))
         return Exit.BAD_INPUT
-    if target is None and not summary:
-        target = "-"
-    if target is not None:
-        write_graph(done.graph, target, form)
-    if target == "-":
-        note_problems(output, done.problems)
-        return Exit.FINISHED
-    output.answer(UnrollReply(ok=True, format=done.family, problems=done.problems, **counts(done.graph)))
+    if written is not None:
+        written.write(done.graph)
+        if written.is_standard_output:
+            note_warnings(output, done.problems)
+            return Exit.FINISHED
+    output.answer(UnrollReply(ok=True, format=done.family, problems=done.problems, **count_drops(done.graph)))
     return Exit.FINISHED

@@ -1,17 +1,20 @@
-"""``dropflow version``: which versions of what are at work."""
+"""``dropflow version``: the versions of dropflow, Python and the libraries."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from dropflow import __version__
-from dropflow.cli.exits import Exit
-from dropflow.cli.options import speaks
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.options import output_options
+from dropflow.cli.tables import columns
 
 if TYPE_CHECKING:
     from dropflow.cli.output import Output
 
-__all__ = ["version"]
+__all__ = ["command"]
 
 _LIBRARIES = (
     *("bottle", "click", "cloudpickle", "jsonschema", "msgspec", "numpy", "psutil", "pymetis", "pyzmq", "rich"),
@@ -19,14 +22,27 @@ _LIBRARIES = (
 )
 
 
+class VersionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The versions of dropflow, Python and the libraries."""
+
+    ok: bool = True
+    dropflow: str
+    python: str
+    platform: str
+    libraries: dict[str, str]
+
+    def lines(self) -> Iterator[str]:
+        """One line each."""
+        yield f"dropflow {self.dropflow}, Python {self.python}, {self.platform}"
+        yield from columns(list(self.libraries.items()))
+
+
 @click.command("version")
-@speaks
-def version(output: "Output") -> Exit:
-    """Print the versions of dropflow, Python and the libraries below."""
+@output_options
+def command(output: "Output") -> Exit:
+    """Print the versions of dropflow, Python and the libraries."""
     import platform
     from importlib import metadata
-
-    from dropflow.cli.replies import VersionReply
 
     output.answer(
         VersionReply(

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dropflow.cli import following, submitting
+from dropflow.cli import watch
 from dropflow.cli.main import main
+from dropflow.cli.manager_records import write_record
 from dropflow.cli.output import TableOutput
-from dropflow.cli.records import remember
 from dropflow.errors import LinkError
 from dropflow.rest.list_records import ResultList
 from dropflow.rest.schema import SessionDetail
@@ -204,12 +204,13 @@ def test_waiting_after_a_submission_asks_a_manager_that_is_away_again(
     ask: Ask, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The manager took the graph and ended: the status says that the end is not known, and people were told at once."""
+    follow = watch.follow
 
     def end(*arguments: Any, **options: Any) -> SessionDetail:
         service.close()
-        return following.follow(*arguments, **options)
+        return follow(*arguments, **options)
 
-    monkeypatch.setattr(submitting, "follow", end)
+    monkeypatch.setattr(watch, "follow", end)
     answer = ask("submit", EXAMPLES / "hello.graph", "--wait", "--patience", "0.5")
 
     assert answer.status == 3
@@ -292,7 +293,7 @@ def test_a_manager_that_was_started_again_with_another_token_is_followed(
 ) -> None:
     """The token on this host is looked up again; that the old one is refused is no bad input."""
     monkeypatch.delenv("DROPFLOW_TOKEN")
-    remember(service.url, role="island", name="i", token=TOKEN, everywhere=False)
+    write_record(service.url, role="island", name="i", token=TOKEN, everywhere=False)
     again: list[Service] = []
     note = TableOutput.note
 
@@ -303,7 +304,7 @@ def test_a_manager_that_was_started_again_with_another_token_is_followed(
             again[0].start()
         elif len(again) == 1 and "token" in text:
             again.append(again[0])
-            remember(service.url, role="island", name="i", token="another-token", everywhere=False)  # noqa: S106
+            write_record(service.url, role="island", name="i", token="another-token", everywhere=False)  # noqa: S106
             manager.complete("running")
 
     monkeypatch.setattr(TableOutput, "note", restart)
@@ -521,4 +522,4 @@ def test_addresses_that_are_none_are_refused(ask: Ask, url: str) -> None:
     answer = ask("sessions", "--to", url)
 
     assert answer.status == 2
-    assert "address" in answer.err
+    assert "not a manager URL" in answer.err

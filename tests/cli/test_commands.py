@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dropflow.cli import source
+from dropflow.cli import graph_files
 from dropflow.cli.main import main
 from dropflow.graph.codec import load
 from dropflow.graph.text_ids import oids
@@ -241,7 +241,7 @@ def test_palettes_are_built_and_checked(command: Command, tmp_path: Path) -> Non
 @pytest.mark.parametrize("debug", [False, True])
 def test_a_bug_is_told_as_one(command: Command, monkeypatch: pytest.MonkeyPatch, *, debug: bool) -> None:
     """An unexpected exception is no traceback: it says that it is a bug and how to report it; --debug shows it."""
-    monkeypatch.setattr(source, "examine", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr(graph_files, "examine", lambda *_, **__: 1 // 0)
     answer = command("check", NESTED, *["--debug"] * debug)
 
     assert answer.status == 70

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from dropflow import __version__
-from dropflow.cli.diagnosis import judge
-from dropflow.cli.examination import examine_cluster
-from dropflow.cli.sights import Sight
+from dropflow.cli.doctor.checks import judge
+from dropflow.cli.doctor.observations import Sight
+from dropflow.cli.doctor.survey import examine_cluster
 from dropflow.clock import SystemClock
 from dropflow.rest.client import Client
 from dropflow.rest.schema import Child, Load, ManagerInfo, NodeInfo

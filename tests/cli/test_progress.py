@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from dropflow.cli import progress
-from dropflow.cli.progress import progress_for
+from dropflow.cli.progress import session_progress
 from dropflow.engine.statistics import Attempts, NodeStatistics, Statistics
 from dropflow.states import DropState, SessionState
 
@@ -100,7 +100,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then(
     """Logs get one line each few seconds, not one per event."""
     now = [100.0]
     monkeypatch.setattr(progress.SystemClock, "monotonic", lambda _: now[0])
-    with progress_for(quiet=False) as watch:
+    with session_progress(quiet=False) as watch:
         for second in range(12):
             now[0] = 100.0 + second
             watch(picture(node("Grid", COMPLETED=second, INITIALIZED=12 - second), seconds=float(second)))
@@ -110,7 +110,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then(
 
 def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Quiet is quiet."""
-    with progress_for(quiet=True) as watch:
+    with session_progress(quiet=True) as watch:
         watch(picture(node("Grid", COMPLETED=1)))
 
     assert capsys.readouterr().err == ""
@@ -122,7 +122,7 @@ def test_a_terminal_gets_live_bars(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with progress_for(quiet=False) as watch:
+    with session_progress(quiet=False) as watch:
         watch(picture(node("Grid", COMPLETED=6, INITIALIZED=2)))
 
     assert "Grid" in terminal.getvalue()

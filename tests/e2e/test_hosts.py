@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dropflow.cli.examination import DoctorReply
+from dropflow.cli.doctor.survey import DoctorReply
 from dropflow.errors import StorageError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph

@@ -1,0 +1,50 @@
+"""The process of an island or a master, which differ in their options only."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.manager_service import announce_by_zeroconf, rest_service, split_urls
+from dropflow.cli.server_options import DiscoverOptions, ServeOptions
+from dropflow.cli.server_process import ServerContext, serve
+from dropflow.clock import SystemClock
+from dropflow.rest.client import Client
+from managers.composite.child_discovery import discover_children
+from managers.composite.manager import Composite
+
+__all__ = ["serve_composite"]
+
+
+def serve_composite(
+    role: Literal["island", "master"],
+    options: ServeOptions,
+    *,
+    children: Sequence[str],
+    suspect_after: float,
+    lost_after: float,
+    discovery: DiscoverOptions,
+) -> Exit:
+    """Run an island or master manager until it is stopped."""
+
+    def build(context: ServerContext) -> str:
+        manager = Composite(
+            context.name,
+            role,
+            children=split_urls(children),
+            connect=lambda url: Client(url, secret=context.key.secret),
+            clock=SystemClock(),
+            key=context.key.fingerprint,
+            suspect_after=suspect_after,
+            lost_after=lost_after,
+        )
+        context.stack.callback(manager.close)
+        service = rest_service(context, manager)
+        manager.set_url(service.url)
+        manager.open()
+        service.start()
+        found = announce_by_zeroconf(context, manager.info(), discovery)
+        if found is not None:
+            discover_children(manager, found)
+        return service.url
+
+    return serve(role, options, build)

@@ -1,0 +1,96 @@
+"""The reply of a command that failed: the one shape of errors, and the exit status for each."""
+
+import traceback
+from collections.abc import Iterable, Iterator
+from http import HTTPStatus
+
+import msgspec
+
+from dropflow.cli.exit_status import Exit
+from dropflow.errors import BadGraphError, ClockSkewError, DropflowError, HttpError, LinkError, UsageError
+from dropflow.problems import Problem, Severity
+
+__all__ = ["ErrorReply", "ErrorText", "error_reply", "exit_for_error", "problem_lines"]
+
+_SHOWN = 50
+
+
+class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
+    """One error: its stable code, its class, what is wrong, where, and what to do."""
+
+    code: str
+    kind: str
+    text: str
+    where: str = ""
+    hint: str = ""
+
+
+class ErrorReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a command failed. `problems` are all problems of the graph, if the graph is the reason."""
+
+    ok: bool = False
+    error: ErrorText
+    problems: tuple[Problem, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """The error, or all problems of the graph."""
+        if self.problems:
+            yield from problem_lines(self.problems)
+            errors = sum(found.severity is Severity.ERROR for found in self.problems)
+            yield f"not usable: {errors} error{'s' if errors != 1 else ''}"
+            return
+        where = f"{self.error.where}: " if self.error.where else ""
+        yield f"error {self.error.code}: {where}{self.error.text}"
+        if self.error.hint:
+            yield f"  {self.error.hint}"
+
+
+def problem_lines(problems: Iterable[Problem], *, least: Severity = Severity.INFO) -> Iterator[str]:
+    """Yield problems of at least the severity `least`, the worst first, with their places and hints; at most fifty."""
+    order = list(Severity)
+    wanted = [found for found in problems if order.index(found.severity) <= order.index(least)]
+    for found in sorted(wanted, key=lambda found: order.index(found.severity))[:_SHOWN]:
+        where = f" {found.where}" if found.where else ""
+        yield f"{found.severity} {found.code}{where}: {found.text}"
+        if found.hint:
+            yield f"  {found.hint}"
+    if len(wanted) > _SHOWN:
+        yield f"... and {len(wanted) - _SHOWN} more (--output json has them all)"
+
+
+def error_reply(error: BaseException, *, debug: bool = False) -> ErrorReply:
+    """Return the reply for `error`; with `debug`, that for an internal error has the traceback."""
+    if isinstance(error, DropflowError):
+        problems = tuple(found for found in getattr(error, "problems", ()) if isinstance(found, Problem))
+        text = ErrorText(
+            code=error.code, kind=type(error).__name__, text=error.text, where=error.where, hint=error.hint
+        )
+        return ErrorReply(error=text, problems=problems if isinstance(error, BadGraphError) else ())
+    if isinstance(error, OSError):
+        text = ErrorText(
+            code="DF201", kind=type(error).__name__, text=error.strerror or str(error), where=str(error.filename or "")
+        )
+        return ErrorReply(error=text)
+    trace = "".join(traceback.format_exception(error)) if debug else f"{type(error).__name__}: {error}"
+    return ErrorReply(
+        error=ErrorText(
+            code="DF900",
+            kind=type(error).__name__,
+            text=f"internal error: {trace}",
+            hint="this is a bug of dropflow: please report it with the graph and the output of the same command "
+            "with --debug",
+        )
+    )
+
+
+def exit_for_error(error: BaseException) -> Exit:
+    """Return the exit status for `error`."""
+    if isinstance(error, UsageError) or (
+        isinstance(error, HttpError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
+    ):
+        return Exit.BAD_INPUT
+    if isinstance(error, HttpError | LinkError | ClockSkewError):
+        return Exit.UNKNOWN
+    if isinstance(error, OSError) or (isinstance(error, DropflowError) and error.retryable):
+        return Exit.FAILED
+    return Exit.INTERNAL_ERROR

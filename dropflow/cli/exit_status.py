@@ -1,0 +1,30 @@
+"""The exit statuses of the command."""
+
+from enum import IntEnum
+
+from dropflow.rest.status import UNKNOWN
+from dropflow.states import SessionState
+
+__all__ = ["Exit", "exit_for_status"]
+
+
+class Exit(IntEnum):
+    """Exit statuses. Ends by a signal follow the shell's convention of 128 plus its number."""
+
+    FINISHED = 0
+    FAILED = 1
+    BAD_INPUT = 2
+    UNKNOWN = 3
+    """A manager or a node cannot be reached, or the state of a session cannot be known."""
+    INTERNAL_ERROR = 70
+    """``EX_SOFTWARE`` of BSD's sysexits."""
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+    TERMINATED = 143
+
+
+def exit_for_status(status: str) -> Exit:
+    """Return the exit status for a session with this status; a session that still runs has not failed."""
+    if status == UNKNOWN:
+        return Exit.UNKNOWN
+    return Exit.FAILED if status in (SessionState.FAILED.name, SessionState.CANCELLED.name) else Exit.FINISHED

@@ -1,0 +1,206 @@
+"""Read GRAPH of a command line and write physical graphs; ``-`` is standard input or standard output."""
+
+import secrets
+import sys
+from pathlib import Path
+from typing import Literal, TypedDict
+
+import msgspec
+
+from dropflow.cli.error_reply import problem_lines
+from dropflow.cli.output import Output
+from dropflow.cli.tables import plural
+from dropflow.errors import DropflowError, UsageError
+from dropflow.graph.codec import dump, save
+from dropflow.graph.interchange import write_pg
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.problems import Problem, Severity
+from translator.options import ComponentOptions, ReadOptions, UnrollOptions
+from translator.pipeline import Checked, Translation, examine, finish
+
+__all__ = [
+    "GraphCounts",
+    "GraphFormat",
+    "GraphTarget",
+    "as_problems",
+    "component_options",
+    "count_drops",
+    "examine_graph",
+    "graph_target",
+    "note_warnings",
+    "read_graph",
+]
+
+GraphFormat = Literal["dfg", "json"]
+
+_SHOWN_WARNINGS = 8
+_FORMATS: dict[str, GraphFormat] = {".dfg": "dfg", ".json": "json", ".pg": "json", ".pgt": "json"}
+
+
+def examine_graph(
+    source: str,
+    *,
+    configuration: str | None = None,
+    settings: tuple[str, ...] = (),
+    prefix: str = "",
+    components: ComponentOptions | None = None,
+) -> Checked:
+    """Return the graph in the file `source`, with all problems of it.
+
+    Its components are checked for a run on this host unless `components` says otherwise.
+
+    Raises
+    ------
+    BadFileError
+        It cannot be read, or is damaged.
+    """
+    given: Path | bytes = Path(source)
+    if source == "-":
+        # One byte beyond the limit is enough for the reader to refuse it.
+        given = sys.stdin.buffer.read(ReadOptions().max_bytes + 1)
+    return examine(
+        given,
+        name="stdin" if source == "-" else None,
+        unroll_options=UnrollOptions(prefix=prefix),
+        configuration=configuration,
+        settings=settings,
+        component_options=components or ComponentOptions(),
+    )
+
+
+def read_graph(
+    source: str,
+    *,
+    configuration: str | None = None,
+    settings: tuple[str, ...] = (),
+    prefix: str = "",
+    components: ComponentOptions | None = None,
+) -> Translation:
+    """Return the physical graph of the file `source`; see `examine_graph`.
+
+    Raises
+    ------
+    BadFileError
+        It cannot be read, or is damaged.
+    BadGraphError
+        It cannot be translated; carries all problems.
+    """
+    found = examine_graph(source, configuration=configuration, settings=settings, prefix=prefix, components=components)
+    return finish(found)
+
+
+def component_options(*, elsewhere: bool) -> ComponentOptions:
+    """Return how to check the components of a graph that runs on this host, or on others."""
+    return ComponentOptions(missing_here="warning" if elsewhere else "error")
+
+
+def note_warnings(output: Output, problems: tuple[Problem, ...]) -> None:
+    """Print the warnings of a graph that is used nevertheless."""
+    warnings = [found for found in problems if found.severity is Severity.WARNING]
+    for line in problem_lines(warnings[:_SHOWN_WARNINGS]):
+        output.note(line)
+    if len(warnings) > _SHOWN_WARNINGS:
+        output.note(f"... and {plural(len(warnings) - _SHOWN_WARNINGS, 'more warning')}: see dropflow check")
+
+
+def as_problems(error: DropflowError) -> tuple[Problem, ...]:
+    """Return the problems that an error carries, or the error itself as the only problem."""
+    found = tuple(item for item in getattr(error, "problems", ()) if isinstance(item, Problem))
+    only = Problem(code=error.code, severity=Severity.ERROR, where=error.where, text=error.text, hint=error.hint)
+    return found or (only,)
+
+
+class GraphTarget(msgspec.Struct, frozen=True):
+    """Where a physical graph is written: a file or ``-``, and its format."""
+
+    path: str
+    form: GraphFormat
+
+    @property
+    def is_standard_output(self) -> bool:
+        """Whether the graph takes the place of the answer."""
+        return self.path == "-"
+
+    def write(self, graph: PhysicalGraph) -> None:
+        """Write `graph`; a file is written whole or not at all.
+
+        Raises
+        ------
+        UsageError
+            A terminal would get the bytes of a ``.dfg`` file.
+        """
+        if self.is_standard_output:
+            self._write_out(graph)
+        elif self.form == "dfg":
+            save(graph, Path(self.path))
+        else:
+            self._write_json(graph, Path(self.path))
+
+    def _write_json(self, graph: PhysicalGraph, path: Path) -> None:
+        unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            with unfinished.open("xb") as stream:
+                write_pg(graph, stream)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def _write_out(self, graph: PhysicalGraph) -> None:
+        if self.form == "json":
+            write_pg(graph, sys.stdout.buffer)
+        elif sys.stdout.isatty():
+            hint = "write it to a file with -o, or use --format json"
+            raise UsageError("a terminal cannot show a .dfg file", hint=hint)
+        else:
+            for buffer in dump(graph):
+                sys.stdout.buffer.write(buffer)
+        sys.stdout.buffer.flush()
+
+
+def graph_target(path: str, form: GraphFormat | None) -> GraphTarget:
+    """Return where to write a graph: in the format `form`, else that of the suffix; standard output gets JSON.
+
+    Called before the translation, so that a mistake does not cost the time of a translation.
+
+    Raises
+    ------
+    UsageError
+        A graph cannot be written there, or the suffix is unknown and no format is given.
+    """
+    if path == "-":
+        return GraphTarget(path, form or "json")
+    file = Path(path)
+    if file.exists() and not file.is_file():
+        raise UsageError("not a regular file", where=path, hint="name a file for -o")
+    if not file.parent.is_dir():
+        raise UsageError("no such directory", where=str(file.parent), hint="make it, or name another file")
+    suffix = file.suffix.lower()
+    if form is None and suffix not in _FORMATS:
+        raise UsageError(
+            f"{suffix!r} is not the suffix of a graph" if suffix else "the name of the file has no suffix",
+            where=path,
+            hint=f"use {', '.join(_FORMATS)}, or --format dfg or --format json with any name",
+        )
+    return GraphTarget(path, form or _FORMATS[suffix])
+
+
+class GraphCounts(TypedDict):
+    """Sizes of a physical graph; `edges` counts pairs of drops, `connections` pairs of their ports."""
+
+    drops: int
+    data_drops: int
+    app_drops: int
+    edges: int
+    connections: int
+
+
+def count_drops(graph: PhysicalGraph) -> GraphCounts:
+    """Return the sizes of `graph`."""
+    apps = int(graph.kinds[graph.template].sum(dtype="int64")) if graph.drops else 0
+    return GraphCounts(
+        drops=graph.drops,
+        data_drops=graph.drops - apps,
+        app_drops=apps,
+        edges=graph.joined_pairs,
+        connections=graph.edges,
+    )

@@ -1,0 +1,142 @@
+"""Records of the managers that run on this host, with their tokens: one file each, readable only by its owner.
+
+A manager writes its record when it is ready and removes it when it ends. The record of a killed manager is ignored:
+another process may have its port now, and must not get its token. So a record is valid only while its process lives.
+"""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import psutil
+
+from dropflow.cli.paths import token_directory
+from dropflow.errors import UsageError
+from dropflow.rest.auth import load_token, store_token
+
+__all__ = ["ManagerRecord", "record_for", "records_here", "remove_record", "write_record"]
+
+_LOOPBACK = "127.0.0.1"
+_LOOPBACK_NAMES = (_LOOPBACK, "localhost", "::1")
+"""Other addresses of loopback, such as 127.0.0.2, are distinct addresses."""
+
+_SLACK = 2.0
+"""Seconds by which psutil's start times of one process may differ."""
+
+
+class ManagerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A manager that runs on this host.
+
+    Attributes
+    ----------
+    token : str or None
+        The token that requests need; None if they need none.
+    everywhere : bool
+        Whether it listens on all addresses, so that loopback reaches it too.
+    process : int
+        Process id; the time `started` (seconds since the epoch) distinguishes it from a later process of the same id.
+    group : str
+        Name of the managers that were started together (``dropflow up``); empty for those started alone.
+    """
+
+    url: str
+    role: str
+    name: str
+    token: str | None
+    host: str
+    process: int
+    started: float
+    everywhere: bool = False
+    group: str = ""
+
+    def __repr__(self) -> str:
+        return f"ManagerRecord(url={self.url!r}, role={self.role!r}, name={self.name!r})"
+
+
+def write_record(url: str, *, role: str, name: str, token: str | None, everywhere: bool, group: str = "") -> Path:
+    """Write the record of the manager in this process, readable only by its owner, and return its path.
+
+    Raises
+    ------
+    StorageError
+        It cannot be written.
+    """
+    own = psutil.Process()
+    record = ManagerRecord(
+        url=url,
+        role=role,
+        name=name,
+        token=token,
+        host=socket.gethostname(),
+        process=own.pid,
+        started=own.create_time(),
+        everywhere=everywhere,
+        group=group,
+    )
+    path = token_directory() / _file_name(url)
+    store_token(path, msgspec.json.encode(record).decode())
+    return path
+
+
+def remove_record(path: Path) -> None:
+    """Remove a record of this process. Idempotent; a record of another process at the same path stays."""
+    record = _read(path)
+    if record is not None and record.process == psutil.Process().pid:
+        path.unlink(missing_ok=True)
+
+
+def records_here() -> tuple[ManagerRecord, ...]:
+    """Return the records of managers of this user on this host, masters first."""
+    order = ("master", "island", "node", "translator", "daemon")
+    found = [record for record in _records(token_directory()) if _lives(record)]
+    return tuple(sorted(found, key=lambda record: (order.index(record.role), record.name, record.url)))
+
+
+def record_for(url: str) -> ManagerRecord | None:
+    """Return the record of the manager at `url`, if this user runs it on this host or on one with the same home."""
+    wanted = _file_name(url)
+    host, port = _authority(url)
+    for record in records_here():
+        if _file_name(record.url) == wanted:
+            return record
+        if record.everywhere and host == _LOOPBACK and _authority(record.url)[1] == port:
+            return record
+    if host == _LOOPBACK:
+        return None
+    elsewhere = (path for path in token_directory().parent.glob(f"*/{wanted}") if path.parent != token_directory())
+    return next((found for path in elsewhere if (found := _read(path)) is not None), None)
+
+
+def _records(directory: Path) -> Iterator[ManagerRecord]:
+    for path in sorted(directory.glob("*_*")):
+        record = _read(path)
+        if record is not None:
+            yield record
+
+
+def _read(path: Path) -> ManagerRecord | None:
+    try:
+        content = load_token(path)
+        return None if content is None else msgspec.json.decode(content, type=ManagerRecord)
+    except (UsageError, msgspec.MsgspecError, UnicodeError, OSError):
+        return None  # a file that other users can read or write is ignored
+
+
+def _lives(record: ManagerRecord) -> bool:
+    try:
+        return abs(psutil.Process(record.process).create_time() - record.started) < _SLACK
+    except psutil.Error:
+        return False
+
+
+def _authority(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    return (_LOOPBACK if host in _LOOPBACK_NAMES else host), parts.port or 80
+
+
+def _file_name(url: str) -> str:
+    host, port = _authority(url)
+    return f"{host.replace(':', '.')}_{port}"

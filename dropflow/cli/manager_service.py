@@ -1,0 +1,57 @@
+"""What node, island, master and daemon share: the REST service and the announcement by zeroconf."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from dropflow.cli.server_options import DiscoverOptions
+from dropflow.cli.server_process import ServerContext
+from dropflow.rest.auth import AccessRules
+from dropflow.rest.kit import Route, StreamSlots
+from dropflow.rest.schema import ManagerInfo
+from managers.api import Manager
+from managers.probing import Prober
+from managers.service import Service
+
+if TYPE_CHECKING:
+    from managers.discovery import Discovery
+
+__all__ = ["announce_by_zeroconf", "rest_service", "split_urls"]
+
+Routes = Callable[[StreamSlots, AccessRules], Sequence[Route]]
+
+
+def rest_service(context: ServerContext, routes: Manager | Routes) -> Service:
+    """Return the REST service of a manager, or of routes; it is closed when the process ends."""
+    options = context.options
+    service = Service(
+        routes,
+        host=options.host,
+        port=options.port,
+        token=context.token,
+        secret=context.key.secret,
+        advertise=options.advertise,
+        hosts=options.allow_host,
+        origins=options.allow_origin,
+        stop=context.stop.set,
+        prober=Prober(context.name, context.key),
+    )
+    context.stack.callback(service.close)
+    return service
+
+
+def announce_by_zeroconf(context: ServerContext, info: ManagerInfo, options: DiscoverOptions) -> "Discovery | None":
+    """Announce a manager by zeroconf if an option asks for it, and return what finds others."""
+    if not (options.discover or options.daliuge_names):
+        return None
+    from managers.discovery import Announcement, Discovery
+
+    discovery = Discovery(context.options.host)
+    context.stack.callback(discovery.close)
+    discovery.announce(Announcement.of(info), daliuge=options.daliuge_names)
+    return discovery
+
+
+def split_urls(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the addresses in options that may be repeated and may hold several with commas between; each once."""
+    found = [url.strip().rstrip("/") for text in given for url in text.split(",") if url.strip()]
+    return tuple(dict.fromkeys(url if "://" in url else f"http://{url}" for url in found))

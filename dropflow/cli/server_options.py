@@ -1,0 +1,148 @@
+"""The options of the commands that start a server process: node, island, master, daemon, translator."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+import msgspec
+
+from dropflow.cli.exit_status import Exit
+
+__all__ = [
+    "DiscoverOptions",
+    "ServeOptions",
+    "discover_options",
+    "lost_option",
+    "serve_options",
+    "suspect_option",
+]
+
+
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that all server processes share; see their help."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertise: str = ""
+    name: str = ""
+    root: str | None = None
+    key: str | None = None
+    no_auth: bool = False
+    token_file: str | None = None
+    allow_host: tuple[str, ...] = ()
+    allow_origin: tuple[str, ...] = ()
+    watch_parent: int | None = None
+    group: str = ""
+    log_level: str = "info"
+    log_file: str | None = None
+    log_json: bool = False
+
+
+class DiscoverOptions(msgspec.Struct, frozen=True):
+    """Whether a manager announces itself and finds others by zeroconf; whether also under DALiuGE's names."""
+
+    discover: bool = False
+    daliuge_names: bool = False
+
+
+def suspect_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option for the time without an answer after which a peer is suspect; `text` is its help."""
+    return _seconds_option("--suspect-after", text, least=0.1, default=3.0)
+
+
+def lost_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option for the time without an answer after which a peer is lost; `text` is its help."""
+    return _seconds_option("--lost-after", text, least=0.2, default=15.0)
+
+
+def _seconds_option(
+    name: str, text: str, *, least: float, default: float
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    kind = click.FloatRange(min=least)
+    return click.option(name, type=kind, default=default, show_default=True, metavar="SECONDS", help=text)
+
+
+_SHARED = (
+    click.option(
+        "--host",
+        default="127.0.0.1",
+        show_default=True,
+        metavar="ADDRESS",
+        help="Address to listen on. Beyond loopback a cluster key must be there (dropflow keys).",
+    ),
+    click.option(
+        "--advertise", default="", metavar="HOST", help="Name or address by which other hosts reach this one."
+    ),
+    click.option("--name", default="", metavar="NAME", help="Name of the manager; ROLE-HOSTNAME by default."),
+    click.option("--root", metavar="DIR", help="Directory to work in; one per name in the user's state by default."),
+    click.option(
+        "--key", metavar="FILE", help="The cluster key; in the user's configuration by default, made when needed."
+    ),
+    click.option("--no-auth", is_flag=True, help="Ask for no token. On loopback only: every user of this host enters."),
+    click.option("--token-file", metavar="FILE", help="Take the token from FILE (mode 0600) instead of a fresh one."),
+    click.option(
+        "--allow-host", multiple=True, metavar="HOST", help="Answer under this name, too (a proxy's). Repeatable."
+    ),
+    click.option("--allow-origin", multiple=True, metavar="URL", help="Let pages of this site call, too. Repeatable."),
+    click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="The least severe records that are logged.",
+    ),
+    click.option("--log-file", metavar="FILE", help="Log to FILE instead of standard error."),
+    click.option("--log-json", is_flag=True, help="Log one JSON object a line."),
+    click.option(
+        "--watch-parent",
+        type=int,
+        metavar="FD",
+        hidden=True,
+        help="End when the pipe with this file descriptor is closed by who started this.",
+    ),
+    click.option("--group", default="", hidden=True, help="Name of the managers that are started together."),
+)
+
+
+def serve_options(port: int) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
+    """Add the shared options, with the default `port`; the command gets them as one `ServeOptions`."""
+
+    def decorate(function: Callable[..., Exit]) -> Callable[..., Exit]:
+        @functools.wraps(function)
+        def command(*arguments: Any, **given: Any) -> Exit:
+            names = ServeOptions.__struct_fields__
+            options = ServeOptions(**{name: given.pop(name) for name in names})
+            return function(*arguments, options=options, **given)
+
+        wrapped: Callable[..., Exit] = command
+        for option in reversed(_SHARED):
+            wrapped = option(wrapped)
+        return click.option(
+            "--port",
+            type=click.IntRange(0, 65535),
+            default=port,
+            show_default=True,
+            help="Port to listen on; 0 takes any that is free.",
+        )(wrapped)
+
+    return decorate
+
+
+def discover_options(*, finds: str, daliuge: bool = True) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
+    """Add the options about zeroconf; `finds` names the managers that become children when they are found, if any."""
+
+    def decorate(function: Callable[..., Exit]) -> Callable[..., Exit]:
+        @functools.wraps(function)
+        def command(*arguments: Any, discover: bool, daliuge_names: bool = False, **given: Any) -> Exit:
+            return function(*arguments, discovery=DiscoverOptions(discover, daliuge_names), **given)
+
+        wrapped: Callable[..., Exit] = command
+        if daliuge:
+            wrapped = click.option(
+                "--daliuge-names", is_flag=True, help="Announce it by zeroconf under DALiuGE's name, too."
+            )(wrapped)
+        help_text = f"Announce it by zeroconf{f', and take {finds} with the same key that are found' if finds else ''}."
+        return click.option("--discover/--no-discover", default=False, show_default=True, help=help_text)(wrapped)
+
+    return decorate

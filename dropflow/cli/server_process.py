@@ -1,0 +1,255 @@
+"""The frame around every server process: logs, key, token, ready line, and a clean end.
+
+``node``, ``island``, ``master``, ``daemon`` and ``translator`` differ in what they serve; the rest is the same, and is
+here.
+"""
+
+import errno
+import fcntl
+import logging
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.log_setup import start_logging
+from dropflow.cli.manager_records import remove_record, write_record
+from dropflow.cli.paths import default_key, default_root
+from dropflow.cli.server_options import ServeOptions
+from dropflow.cli.stop_signal import StopSignal
+from dropflow.errors import ConflictError, StorageError, UsageError
+from dropflow.private import private_directory
+from dropflow.rest.auth import is_loopback, load_token, make_token
+from managers.keys import ClusterKey, create, load
+
+__all__ = [
+    "EVERYWHERE",
+    "ReadyLine",
+    "ServerContext",
+    "announce",
+    "browser_url",
+    "claim_root",
+    "cluster_key",
+    "serve",
+]
+
+_log = logging.getLogger(__name__)
+
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise them in options
+
+
+class ReadyLine(msgspec.Struct, frozen=True, kw_only=True):
+    """The line that a server process prints to standard output when it answers requests."""
+
+    ready: bool = True
+    role: str
+    url: str
+    token: str | None
+
+
+@dataclass(frozen=True)
+class ServerContext:
+    """What a command needs to build its server.
+
+    Attributes
+    ----------
+    name : str
+        Of the manager.
+    root : Path
+        Its directory, which no other process uses.
+    key : ClusterKey
+        Of the cluster.
+    token : str or None
+        The token that requests need; None if they need none.
+    reach : str
+        Name or address under which others reach this process.
+    stack : ExitStack
+        Closes what is registered with it, in the opposite order, when the process ends.
+    stop : StopSignal
+        Ends the process.
+    """
+
+    role: str
+    name: str
+    root: Path
+    key: ClusterKey
+    token: str | None
+    reach: str
+    options: ServeOptions
+    stack: ExitStack
+    stop: StopSignal
+
+
+def serve(role: str, options: ServeOptions, build: Callable[[ServerContext], str]) -> Exit:
+    """Build a server, print the ready line, and wait for the end.
+
+    Parameters
+    ----------
+    build : callable
+        Builds and starts the server, registers what must be closed with the stack of the context, and returns the URL.
+
+    Returns
+    -------
+    Exit
+        `Exit.FINISHED`, because the process ends only when it is stopped.
+
+    Raises
+    ------
+    UsageError
+        The options exclude each other, or there is no key where one is needed.
+    WorldError
+        A port cannot be bound, or a directory cannot be written.
+    """
+    record: list[Path] = []
+    with StopSignal(options.watch_parent, before_exit=lambda: _remove_record(record)) as stop, ExitStack() as stack:
+        _check(options)
+        token = _token(options)
+        start_logging(level=options.log_level, file=options.log_file, as_json=options.log_json, secrets=[token or ""])
+        name = options.name or f"{role}-{socket.gethostname().partition('.')[0]}"
+        root = claim_root(Path(options.root) if options.root else default_root(name), stack)
+        key = cluster_key(options.key, beyond=not is_loopback(options.host))
+        context = ServerContext(
+            role=role,
+            name=name,
+            root=root,
+            key=key,
+            token=token,
+            reach=_reach(options),
+            options=options,
+            stack=stack,
+            stop=stop,
+        )
+        url = build(context)
+        record += _write_record(context, url)
+        stack.callback(_remove_record, record)
+        if not stop.is_set():
+            # The process that watches this one prints messages of its own.
+            people = "" if options.watch_parent is not None else f"open in a browser: {browser_url(url, token)}\n"
+            announce(ReadyLine(role=role, url=url, token=token), people=people)
+        stop.wait()
+    return Exit.FINISHED
+
+
+def announce(ready: msgspec.Struct, *, people: str) -> None:
+    """Print the text for people, then the ready line, so that the text is complete for a process that waits for it."""
+    for stream, text in ((sys.stderr, people), (sys.stdout, msgspec.json.encode(ready).decode() + "\n")):
+        try:
+            stream.write(text)
+            stream.flush()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            # The output is a file on a full disk. The results on that disk can still be served.
+
+
+def browser_url(url: str, token: str | None) -> str:
+    """Return the address for a browser; the token is in the fragment, which browsers do not send."""
+    return f"{url}/login#{token}" if token else f"{url}/"
+
+
+def claim_root(root: Path, stack: ExitStack) -> Path:
+    """Make the directory, and lock it until the stack is closed, so that no other manager uses it.
+
+    Raises
+    ------
+    ConflictError
+        Another process has locked it.
+    StorageError
+        It cannot be made, or other users can change what is in it.
+    """
+    private_directory(root)
+    try:
+        handle = stack.enter_context((root / ".lock").open("a"))
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        hint = "give this one another --name or --root, or stop the other one"
+        raise ConflictError("another manager uses this directory", where=str(root), hint=hint) from error
+    except OSError as error:
+        hint = "choose another --root"
+        raise StorageError(f"the directory cannot be used: {error.strerror}", where=str(root), hint=hint) from error
+    return root.resolve()
+
+
+def cluster_key(file: str | None, *, beyond: bool) -> ClusterKey:
+    """Return the cluster key of `file` or of the default path. One is made there if only this host is served.
+
+    Raises
+    ------
+    UsageError
+        There is none, and other hosts will connect: they could not have a key that is made here.
+    """
+    path = Path(file) if file else default_key()
+    if path.exists():
+        return load(path)
+    if beyond:
+        raise UsageError(
+            "a cluster key is needed to listen beyond loopback",
+            where=str(path),
+            hint="make one with 'dropflow keys create' on one host, and copy it to all others; --key says where it is",
+        )
+    # Two managers may start at the same moment: each makes a key, and the first that links its key to the path wins.
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        create(aside)
+        os.link(aside, path)
+    except FileExistsError:
+        pass  # the other manager was first; its key is complete, because a link is atomic
+    except OSError as error:
+        raise StorageError(f"the cluster key cannot be stored: {error.strerror}", where=str(path)) from error
+    finally:
+        aside.unlink(missing_ok=True)
+    return load(path)
+
+
+def _check(options: ServeOptions) -> None:
+    if options.no_auth and not is_loopback(options.host):
+        raise UsageError(
+            f"--no-auth is for loopback only, and {options.host} can be reached from other hosts",
+            hint="leave out --no-auth, or leave out --host",
+        )
+    if options.no_auth and options.token_file:
+        raise UsageError("--no-auth and --token-file exclude each other", hint="leave out one of them")
+
+
+def _token(options: ServeOptions) -> str | None:
+    if options.no_auth:
+        return None
+    if options.token_file is None:
+        return make_token()
+    token = load_token(Path(options.token_file))
+    if not token:
+        raise UsageError("the token file has no token", where=options.token_file, hint="write one, mode 0600")
+    return token
+
+
+def _reach(options: ServeOptions) -> str:
+    return options.advertise or (socket.gethostname() if options.host in EVERYWHERE else options.host)
+
+
+def _write_record(context: ServerContext, url: str) -> list[Path]:
+    """Write the record by which commands on this host find the manager, and return its path.
+
+    A manager whose disk is full starts without a record, so that results on the disk can be read.
+    """
+    options = context.options
+    everywhere = options.host in EVERYWHERE
+    try:
+        path = write_record(
+            url, role=context.role, name=context.name, token=context.token, everywhere=everywhere, group=options.group
+        )
+    except StorageError as error:
+        _log.warning("commands on this host need --to %s: %s (%s)", url, error.text, error.where)
+        return []
+    return [path]
+
+
+def _remove_record(record: list[Path]) -> None:
+    for path in record:
+        remove_record(path)

@@ -1,0 +1,147 @@
+"""Answers about one session, and the lines about its end and its failures that several commands print."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from dropflow.cli.exit_status import Exit, exit_for_status
+from dropflow.cli.tables import columns, few, plural, readable_seconds, shell_command
+from dropflow.errors import BadFileError, StorageError
+from dropflow.rest.schema import FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
+from dropflow.states import DropState
+
+if TYPE_CHECKING:
+    from dropflow.engine.reports import FailureReport
+
+__all__ = ["SessionChange", "SessionReply", "cause_lines", "failure_lines", "headline", "session_url", "shown_states"]
+
+_ALWAYS = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
+_SHOWN_FAILURES = 10
+_SHOWN_NODES = 40
+_DETAIL_LINES = 12
+
+
+class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """One session as it is now."""
+
+    ok: bool
+    url: str
+    session: SessionDetail
+
+    @classmethod
+    def of(cls, detail: SessionDetail, *, manager: str) -> "SessionReply":
+        """Return the reply for a session at the manager with this URL."""
+        is_ok = exit_for_status(detail.status) is Exit.FINISHED
+        return cls(ok=is_ok, url=session_url(manager, detail.session), session=detail)
+
+    def lines(self) -> Iterator[str]:
+        """Status, one line for each logical node, and the root causes of failures."""
+        detail = self.session
+        text = "" if detail.failures else detail.text
+        yield headline(detail.status, detail.drops, detail.seconds, shown_states(detail), text)
+        if not detail.is_over:
+            left = f", about {readable_seconds(detail.remaining)} left" if detail.remaining is not None else ""
+            waiting = detail.queued + detail.ready
+            yield f"  {detail.running:,} running, {waiting:,} waiting for a worker, {detail.rate:,.0f} drops/s{left}"
+        if detail.nodes:
+            yield f"  on {few(detail.nodes)}"
+        shown = [node for node in detail.logical if not node.artificial]
+        yield from columns([_logical_row(node) for node in shown[:_SHOWN_NODES]], header=("node", "settled", "states"))
+        if len(shown) > _SHOWN_NODES:
+            yield f"  ... and {plural(len(shown) - _SHOWN_NODES, 'more logical node')}"
+        yield from failure_lines(detail.failures, detail.session, unlisted=detail.unlisted, url=self.url)
+        yield from (f"note: {note}" for note in detail.notes)
+        yield f"  {self.url}"
+
+
+class SessionChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The status of a session after a request to cancel or delete it."""
+
+    ok: bool = True
+    session: str
+    status: str
+    text: str = ""
+
+    def lines(self) -> Iterator[str]:
+        """One line."""
+        yield f"{self.session}: {self.status}{f' ({self.text})' if self.text else ''}"
+
+
+def session_url(manager: str, session: str) -> str:
+    """Return the page of a session for a browser."""
+    return f"{manager}/sessions/{quote(session, safe='')}"
+
+
+def shown_states(info: SessionInfo) -> dict[str, int]:
+    """Return the drops by state, in the order of the states; the three usual ones always, as in ``dropflow run``."""
+    return {
+        state.name: info.states.get(state.name, 0)
+        for state in DropState
+        if info.states.get(state.name) or state in _ALWAYS
+    }
+
+
+def headline(status: str, drops: int, seconds: float, states: Mapping[str, int], text: str = "") -> str:
+    """Return the first line about a session: its status, time, and drops by state."""
+    counts = ", ".join(f"{count:,} {state}" for state, count in states.items() if count)
+    why = f"  {text}" if text else ""
+    return f"{status}  {plural(drops, 'drop')} in {readable_seconds(seconds)}  ({counts or 'nothing to do'}){why}"
+
+
+def failure_lines(failures: Sequence[FailureInfo], session: str, *, unlisted: int = 0, url: str = "") -> Iterator[str]:
+    """Yield the first ten root causes: the drop, its node, the error, a hint, and the command that prints its log.
+
+    Drops of one logical node that failed with the same text are one entry. The causes that are not printed are
+    counted, with the page of the session at `url` that lists all of them.
+    """
+    alike: dict[tuple[str, ...], list[FailureInfo]] = {}
+    for failure in failures:
+        kind = (failure.name, failure.code, failure.text) if failure.drop else (failure.name, failure.node)
+        alike.setdefault(kind, []).append(failure)
+    groups = list(alike.values())
+    for group in groups[:_SHOWN_FAILURES]:
+        yield from _group_lines(group, session)
+    if len(groups) > _SHOWN_FAILURES:
+        yield f"... and {plural(len(groups) - _SHOWN_FAILURES, 'more kind')} of failures"
+    if unlisted > 0:
+        yield f"... and {plural(unlisted, 'drop')} in error because of other causes"
+    if url and (len(groups) > _SHOWN_FAILURES or unlisted > 0):
+        yield f"all causes: {url}/causes"
+
+
+def cause_lines(what: str, failure: "FailureInfo | FailureReport", others: str, log: str) -> Iterator[str]:
+    """Yield the lines about one root cause: `what` failed, the `others` that it harmed, why, and where its log is."""
+    tries = f", after {failure.attempts} attempts" if failure.attempts > 1 else ""
+    yield f"  {what}{others}{tries}"
+    yield f"    {failure.code} {failure.text}"
+    if failure.hint:
+        yield f"    {failure.hint}"
+    yield from (f"    | {line}" for line in failure.detail.splitlines()[-_DETAIL_LINES:])
+    if log:
+        yield f"    log: {log}"
+
+
+def _group_lines(group: Sequence[FailureInfo], session: str) -> Iterator[str]:
+    first = group[0]
+    if first.drop:
+        others = f", and {plural(first.count - 1, 'drop')} behind it" if first.count > 1 else ""
+        what = f"failed: {first.name} ({first.drop})"
+    else:
+        others = f", and {plural(first.count, 'drop')} given up" if first.count else ""
+        is_stored = first.code in (StorageError.code, BadFileError.code)  # stored data of the node is damaged or gone
+        what = f"failed: {first.name}" if is_stored else f"lost: node {first.name}"
+    where = f" on {first.node}" if first.node and first.drop else ""
+    log = shell_command("log", session, first.drop) if first.has_log and first.drop else ""
+    yield from cause_lines(f"{what}{where}", first, others, log)
+    if len(group) > 1:
+        behind = sum(failure.count - 1 for failure in group[1:])
+        more = f", and {plural(behind, 'drop')} behind them" if behind else ""
+        yield f"    the same: {few([failure.drop for failure in group[1:]])}{more}"
+
+
+def _logical_row(node: LogicalNodeInfo) -> tuple[str, str, str]:
+    settled = sum(count for state, count in node.states.items() if DropState[state].is_terminal)
+    counts = ", ".join(f"{count:,} {state}" for state, count in node.states.items())
+    return node.name, f"{settled:,}/{node.drops:,}", counts

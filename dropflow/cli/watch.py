@@ -1,0 +1,239 @@
+"""``dropflow watch``: follow a session to its end, also while its manager is away."""
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from dropflow.cli.exit_status import Exit, exit_for_status
+from dropflow.cli.options import connection_options, output_options, patience_option, session_argument
+from dropflow.cli.output import OutputKind
+from dropflow.cli.progress import session_progress
+from dropflow.cli.tables import shell_command
+from dropflow.clock import Clock, SystemClock
+from dropflow.errors import DropflowError, HttpError, LinkError, NotFoundError, ProtocolError
+from dropflow.rest.status import UNKNOWN
+from dropflow.states import DropState, SessionState
+
+if TYPE_CHECKING:
+    from dropflow.cli.connection import ConnectionOptions
+    from dropflow.cli.output import Output
+    from dropflow.engine.statistics import Statistics
+    from dropflow.rest.client import Client
+    from dropflow.rest.schema import SessionDetail, SessionInfo
+
+__all__ = ["command", "follow"]
+
+_WATCH_SECONDS = 2.0
+"""How long one request waits at the manager for a change."""
+_LATE_SECONDS = 5.0
+"""Time without an answer after which standard error says so."""
+_TIMEOUT = 20.0
+"""Seconds after which a request is given up, and sent again over another connection."""
+_PAUSE = 0.2
+"""Seconds between two requests."""
+
+
+@click.command("watch")
+@output_options
+@session_argument
+@connection_options
+@patience_option
+def command(output: "Output", *, manager: "ConnectionOptions", session: str, patience: float) -> Exit:
+    """Follow SESSION live until it is over, and report how it ended.
+
+    While the manager is away, also at the start, standard error says so and it is asked again (see --patience). A wrong
+    address or token ends the command at once.
+
+    Exit status 0 if the session FINISHED, 1 if it FAILED or was CANCELLED, 3 if its end is not known because the
+    manager or nodes do not answer, and 130 if you stopped watching: the session continues.
+    """
+    from dropflow.cli.connection import manager_url
+    from dropflow.cli.session_replies import SessionReply
+
+    url = manager_url(manager)
+    try:
+        detail = follow(manager, url, session, output, patience=patience)
+    except KeyboardInterrupt:
+        output.note(f"stopped watching; session {session} continues")
+        return Exit.INTERRUPTED
+    output.answer(SessionReply.of(detail, manager=url))
+    return exit_for_status(detail.status)
+
+
+def follow(
+    manager: "ConnectionOptions",
+    url: str,
+    session: str,
+    output: "Output",
+    *,
+    patience: float,
+    known: "SessionInfo | None" = None,
+) -> "SessionDetail":
+    """Show the progress of a session until it is over, and return how it ended.
+
+    The session does not depend on this. While the manager is away, or does not know the state of the session, standard
+    error says so and the manager is asked again.
+
+    Parameters
+    ----------
+    manager : ConnectionOptions
+        The credentials. They are looked up again for each connection, because a manager that was started again has
+        another token.
+    url : str
+        Address of the manager.
+    patience : float
+        Seconds for which to keep asking.
+    known : SessionInfo, optional
+        An earlier answer of the manager. Without one, an error that a wrong address or a wrong token may have caused is
+        raised immediately.
+
+    Returns
+    -------
+    SessionDetail
+        Over; or with the status UNKNOWN, if the manager has not known more for `patience` seconds.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such session.
+    LinkError
+        The manager has been away for `patience` seconds, or the session was deleted meanwhile.
+    DropflowError
+        The manager refused the first request, or there is no such manager.
+    """
+    from dropflow.cli.connection import connect_to
+
+    outage = _Outage(output, patience, SystemClock())
+    pause = threading.Event()
+    detail: SessionDetail | None = None
+    with session_progress(quiet=output.kind is OutputKind.QUIET) as show:
+        while True:
+            try:
+                with connect_to(url, manager, timeout=_TIMEOUT) as client:
+                    for snapshot in _snapshots(client, session, detail, outage):
+                        known = detail = snapshot
+                        show(_statistics(detail))
+                        if detail.is_over or outage.is_too_long:
+                            return detail
+            except NotFoundError as error:
+                if known is None:
+                    raise
+                text = f"session {session} was deleted, or {url} is another manager now; how it ended is not known"
+                raise LinkError(text, where=url) from error
+            except DropflowError as error:
+                if not (_may_recover(error) if known is not None else _is_away(error)):
+                    raise
+                outage.begin(f"the manager at {url}: {error.text}")
+                if outage.is_too_long:
+                    raise LinkError(
+                        f"the manager has been away for {patience:g} s: {error.text}",
+                        where=url,
+                        hint=f"session {session} does not depend on it; {shell_command('watch', session)} asks again",
+                    ) from error
+            pause.wait(_PAUSE)
+
+
+class _Outage:
+    """Reports on standard error that the state of the session is unknown, and when it is known again."""
+
+    def __init__(self, output: "Output", patience: float, clock: Clock) -> None:
+        self._output = output
+        self._patience = patience
+        self._clock = clock
+        self._text = ""
+        self._began = 0.0
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the state has been unknown for longer than the patience."""
+        return bool(self._text) and self._clock.monotonic() - self._began >= self._patience
+
+    def begin(self, text: str) -> None:
+        """Note why the state is unknown. Each reason is printed once."""
+        if not self._text:
+            self._began = self._clock.monotonic()
+        if text != self._text:
+            self._text = text
+            self._output.note(f"{text}; asking again for up to {self._patience:g} s")
+
+    def end(self) -> None:
+        """Note that the state is known."""
+        if self._text:
+            self._text = ""
+            self._output.note("the state of the session is known again")
+
+    @contextmanager
+    def watching(self, url: str) -> Iterator[None]:
+        """Report an outage when the request in this context takes long."""
+        text = f"the manager at {url} has not answered for {_LATE_SECONDS:g} s"
+        timer = threading.Timer(_LATE_SECONDS, self.begin, [text])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+def _snapshots(
+    client: "Client", session: str, last: "SessionDetail | None", outage: _Outage
+) -> "Iterator[SessionDetail]":
+    """Yield the session immediately, then whenever it changed or some seconds have passed."""
+    pause = threading.Event()
+    while True:
+        with outage.watching(client.url):
+            if last is None:
+                last = client.session(session)
+            else:
+                last = client.watch(session, version=last.version, seconds=_WATCH_SECONDS)
+        if last.status == UNKNOWN:
+            outage.begin(f"the state of session {session} is not known: {last.text or 'nodes do not answer'}")
+        else:
+            outage.end()
+        yield last
+        pause.wait(_PAUSE)
+
+
+def _is_away(error: DropflowError) -> bool:
+    """Return whether this error of a manager that never answered means that it is away now.
+
+    An unknown host name or an untrusted certificate is more likely a mistake in the address.
+    """
+    return error.retryable and not isinstance(error.__cause__, socket.gaierror | ssl.SSLError)
+
+
+def _may_recover(error: DropflowError) -> bool:
+    """Return whether a manager that answered before may answer again after this error.
+
+    A manager that was started again has another token, and a proxy may answer while it is away.
+    """
+    return error.retryable or isinstance(error, HttpError | ProtocolError)
+
+
+def _statistics(detail: "SessionDetail") -> "Statistics":
+    """Return the session in the form that the progress display takes."""
+    from dropflow.engine.statistics import Attempts, NodeStatistics, Statistics
+
+    return Statistics(
+        status=SessionState.RUNNING if detail.status == UNKNOWN else SessionState[detail.status],
+        seconds=detail.seconds,
+        drops=detail.drops,
+        settled=detail.settled,
+        attempts=Attempts(running=detail.running, queued=detail.queued, ready=detail.ready),
+        nodes=tuple(
+            NodeStatistics(
+                key=node.key,
+                name=node.name,
+                category=node.category,
+                is_app=node.is_app,
+                artificial=node.artificial,
+                counts=tuple(node.states.get(state.name, 0) for state in DropState),
+            )
+            for node in detail.logical
+        ),
+    )
