@@ -90,7 +90,7 @@ def result(directory: Path, name: str) -> bytes:
 def states(directory: Path, graph: PhysicalGraph) -> dict[str, str]:
     """How each drop ended, by the name of its node."""
     core = replay(graph, directory / "journal.dfj").core
-    return {graph.templates[graph.template[drop]].name: core.state(drop).name for drop in range(graph.drops)}
+    return {graph.templates[graph.template[drop]].name: core.drops.state(drop).name for drop in range(graph.drops)}
 
 
 def wait_for_end(*paths: Path) -> None:

@@ -41,10 +41,10 @@ def explain(core: Core, drop: int) -> Explanation:
     """Explain the state of `drop` from what the core knows."""
     graph = core.graph
     template = graph.templates[graph.template[drop]]
-    state, cause = core.state(drop), core.cause(drop)
+    state, cause = core.drops.state(drop), core.drops.cause(drop)
     before = graph.predecessors
     inputs = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
-    waiting = tuple(other for other in inputs if not core.state(other).is_terminal)
+    waiting = tuple(other for other in inputs if not core.drops.state(other).is_terminal)
     noun = "application" if template.kind is Kind.APP else "data"
     lines = [f"{noun} drop of {template.name!r}, {state.name}"]
     if state is DropState.INITIALIZED and inputs:
@@ -54,14 +54,14 @@ def explain(core: Core, drop: int) -> Explanation:
     elif state is DropState.ERROR and cause is not None:
         own = cause == drop
         lines.append("it failed itself" if own else f"the error started at {oid(graph, cause)}" if cause >= 0 else "")
-        errors, skips = core.told(drop)
+        errors, skips = core.drops.failed_inputs.get(drop, 0), core.drops.skipped_inputs.get(drop, 0)
         if errors and not own and template.kind is Kind.APP:
             lines.append(
                 f"of its {len(inputs)} inputs {errors} failed and {skips} were skipped; "
                 f"it tolerates {template.error_threshold:g} % of failed inputs"
             )
     elif state is DropState.SKIPPED:
-        skips = core.told(drop)[1]
+        skips = core.drops.skipped_inputs.get(drop, 0)
         lines.append(f"{skips} of its {len(inputs)} predecessors were skipped" if skips else "its producer left it out")
     return Explanation(
         oid=oid(graph, drop), state=state, waiting_for=waiting, cause=cause, lines=tuple(line for line in lines if line)
@@ -72,34 +72,34 @@ def _waiting(core: Core, drop: int, inputs: Sequence[int], waiting: Sequence[int
     template = core.graph.templates[core.graph.template[drop]]
     is_data = template.kind is Kind.DATA
     wanted = len(inputs) if is_data else effective_inputs(template.effective_inputs, len(inputs))
-    errors, skips = core.told(drop)
+    errors, skips = core.drops.failed_inputs.get(drop, 0), core.drops.skipped_inputs.get(drop, 0)
     yield (
-        f"waits for {core.awaited(drop)} of {wanted} {'producers' if is_data else 'inputs'}; "
+        f"waits for {core.drops.pending_inputs[drop]} of {wanted} {'producers' if is_data else 'inputs'}; "
         f"of those that reported, {errors} failed and {skips} were skipped"
     )
     yield from _states(core, waiting)
 
 
 def _writing(core: Core, drop: int, waiting: Sequence[int]) -> Iterator[str]:
-    if core.is_ahead(drop):
+    if core.streaming.is_ahead(drop):
         yield (
-            f"attempt {core.attempt(drop)} reads inputs that are still being written; "
+            f"attempt {core.drops.attempt(drop)} reads inputs that are still being written; "
             "what comes of it counts when they are complete"
         )
         yield from _states(core, waiting)
-    elif drop in core.running:
-        yield f"attempt {core.attempt(drop)} is running"
-    elif core.opened(drop):
-        yield f"attempt {core.opened(drop)} of its producer writes it, and consumers may read what is there"
+    elif drop in core.drops.running:
+        yield f"attempt {core.drops.attempt(drop)} is running"
+    elif attempt := core.streaming.open_attempt(drop):
+        yield f"attempt {attempt} of its producer writes it, and consumers may read what is there"
     else:
         yield "its parts are being put together"
-    restarts = core.restarts(drop)
+    restarts = core.streaming.restarts(drop)
     if restarts:
         yield f"{restarts} of its attempts began again because what they read was withdrawn; they do not count as tries"
 
 
 def _states(core: Core, drops: Sequence[int]) -> Iterator[str]:
     for other in drops[:_SHOWN]:
-        yield f"  {oid(core.graph, other)} is {core.state(other).name}"
+        yield f"  {oid(core.graph, other)} is {core.drops.state(other).name}"
     if len(drops) > _SHOWN:
         yield f"  and {len(drops) - _SHOWN} more"

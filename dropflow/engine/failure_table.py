@@ -62,7 +62,7 @@ class FailureTable:
 
     def _lost_report(self, lost: Lost, count: int) -> FailureReport:
         there = () if self._exchange is None else self._exchange.on_node(lost.node)
-        unsettled = [drop for drop in there if not self._core.state(drop).is_terminal]
+        unsettled = [drop for drop in there if not self._core.drops.state(drop).is_terminal]
         return FailureReport(
             drop="",
             name=lost.node,

@@ -17,30 +17,37 @@ def check(core: Core) -> None:
         Names the first invariant that does not hold.
     """
     graph = core.graph
-    local = [drop for drop in range(graph.drops) if drop not in core.remote]
-    states = [core.state(drop) for drop in range(graph.drops)]
+    local = [drop for drop in range(graph.drops) if drop not in core.drops.remote]
+    states = [core.drops.state(drop) for drop in range(graph.drops)]
     counts = [[0] * len(DropState) for _ in graph.templates]
     for drop in local:
         counts[graph.template[drop]][states[drop]] += 1
-    _hold(counts == [list(row) for row in core.counts], "the counts by template and state are those of the drops")
+    _hold(counts == [list(row) for row in core.drops.counts], "the counts by template and state are those of the drops")
     unsettled = sum(not states[drop].is_terminal for drop in local)
-    _hold(core.open == unsettled, "the number of open drops is that of drops in no terminal state")
+    _hold(core.drops.unsettled == unsettled, "the number of open drops is that of drops in no terminal state")
     _hold(
-        all(states[drop] is DropState.WRITING for drop in core.running), "a drop whose attempt is with a runner WRITES"
+        all(states[drop] is DropState.WRITING for drop in core.drops.running),
+        "a drop whose attempt is with a runner WRITES",
     )
-    abroad = sum(not states[drop].is_terminal for drop in core.remote)
-    _hold(core.abroad == abroad, "the number of drops awaited from other nodes is that of remote ones not settled")
+    abroad = sum(not states[drop].is_terminal for drop in core.drops.remote)
+    _hold(
+        core.drops.unsettled_remote == abroad,
+        "the number of drops awaited from other nodes is that of remote ones not settled",
+    )
     _check_streaming(core, states)
     over = core.status.is_terminal
     if core.status is SessionState.RUNNING:
-        _hold(unsettled + core.abroad > 0, "a running session has a drop, here or elsewhere, that is not settled")
+        _hold(
+            unsettled + core.drops.unsettled_remote > 0,
+            "a running session has a drop, here or elsewhere, that is not settled",
+        )
         _check_progress(core, states)
     _hold(not over or unsettled == 0, "nothing is open when the session is over")
     # Another node may be unable to get the content of a drop that completed here: then this drop is the cause.
-    causes = {DropState.ERROR, DropState.COMPLETED} if core.remote else {DropState.ERROR}
-    for drop, cause in core.causes.items():
+    causes = {DropState.ERROR, DropState.COMPLETED} if core.drops.remote else {DropState.ERROR}
+    for drop, cause in core.drops.error_causes().items():
         _hold(states[drop] is DropState.ERROR, f"drop {drop} has a cause and is in ERROR")
-        known = 0 <= cause < graph.drops and cause not in core.remote
+        known = 0 <= cause < graph.drops and cause not in core.drops.remote
         _hold(
             not known or states[cause] in causes,
             f"the cause of drop {drop} is itself in ERROR, or out of reach of another node",
@@ -51,19 +58,25 @@ def _check_streaming(core: Core, states: list[DropState]) -> None:
     """Who runs ahead reads inputs that are all complete or open, and what is open is being written."""
     before = core.graph.predecessors
     for drop, state in enumerate(states):
-        _hold(not core.opened(drop) or state is DropState.WRITING, f"drop {drop} is open and being written")
-        if core.is_ahead(drop):
+        _hold(
+            not core.streaming.open_attempt(drop) or state is DropState.WRITING,
+            f"drop {drop} is open and being written",
+        )
+        if core.streaming.is_ahead(drop):
             inputs = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
-            ready = all(states[data] is DropState.COMPLETED or core.opened(data) > 0 for data in inputs)
-            _hold(drop in core.running and ready, f"application {drop} runs ahead of inputs that it can read")
-            _hold(core.awaited(drop) == core.readable(drop), f"application {drop} waits for its open inputs only")
+            ready = all(states[data] is DropState.COMPLETED or core.streaming.open_attempt(data) > 0 for data in inputs)
+            _hold(drop in core.drops.running and ready, f"application {drop} runs ahead of inputs that it can read")
+            _hold(
+                core.drops.pending_inputs[drop] == core.streaming.open_inputs(drop),
+                f"application {drop} waits for its open inputs only",
+            )
 
 
 def _check_progress(core: Core, states: list[DropState]) -> None:
     """Nothing waits for an event that cannot come: a waiting drop has a predecessor that is not settled."""
     before = core.graph.predecessors
     for drop, state in enumerate(states):
-        if state is not DropState.INITIALIZED or drop in core.remote:
+        if state is not DropState.INITIALIZED or drop in core.drops.remote:
             continue
         waiting_for = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]]
         _hold(
@@ -71,7 +84,10 @@ def _check_progress(core: Core, states: list[DropState]) -> None:
             f"drop {drop} waits for something that can still happen",
         )
         kind = core.graph.templates[core.graph.template[drop]].kind
-        _hold(core.awaited(drop) > 0 or kind is Kind.DATA, f"application {drop} acts as soon as its inputs are in")
+        _hold(
+            core.drops.pending_inputs[drop] > 0 or kind is Kind.DATA,
+            f"application {drop} acts as soon as its inputs are in",
+        )
 
 
 def _hold(truth: bool, statement: str) -> None:  # noqa: FBT001 - an assertion reads best this way

@@ -41,7 +41,7 @@ class OutgoingEvents:
         """Add one event, with the contents that go with it."""
         drop = action.drop
         if action.state is DropState.WRITING:
-            streams = self._foreign_streams if drop in self._core.remote else self._streams
+            streams = self._foreign_streams if drop in self._core.drops.remote else self._streams
             stream = streams.find(drop, action.attempt)
             handles = {} if stream is None else {drop: stream}
         elif action.state is DropState.INITIALIZED:
@@ -82,4 +82,4 @@ class OutgoingEvents:
 
     def _is_shared(self, drop: int) -> bool:
         """Whether a drop concerns this node and another one."""
-        return self._core.is_border(drop) or drop in self._core.remote
+        return self._core.drops.is_border(drop) or drop in self._core.drops.remote

@@ -117,7 +117,7 @@ def _cause_report(
         hint=failure.hint,
         detail=failure.detail,
         count=count,
-        attempts=core.attempt(cause),
+        attempts=core.drops.attempt(cause),
         log=str(log) if log.exists() else "",
         row=row,
     )

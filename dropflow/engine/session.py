@@ -182,7 +182,7 @@ class Session:
         self._inbox: Inbox[SessionInput] = Inbox() if inbox is None else inbox
         kept = kept_drops(graph)
         self._tasks = TaskBuilder(graph, streams, kept)
-        self._contents = ContentTable(graph, repository, self.core.remote, kept)
+        self._contents = ContentTable(graph, repository, self.core.drops.remote, kept)
         self._streams = OpenStreams(repository.discard)
         self._outgoing = OutgoingEvents(exchange, self.core, self._contents, self._streams)
         self._failures = FailureTable(graph, self.core, directory, exchange)
@@ -301,7 +301,7 @@ class Session:
             session=self._name,
             status=status,
             drops=self.graph.drops,
-            states=totals(self.core.counts),
+            states=totals(self.core.drops.counts),
             seconds=self._clock.monotonic() - self._began,
             failures=self.reports(),
             directory=self._directory,
@@ -352,7 +352,7 @@ class Session:
         for item in items:
             if isinstance(item, AttemptResult):
                 self._in_flight -= 1
-                if given_up or item.drop in settled or not self.core.is_current(item.drop, item.attempt):
+                if given_up or item.drop in settled or not self.core.drops.is_current(item.drop, item.attempt):
                     self._contents.discard(item.handles.values())
                     continue
                 settled.add(item.drop)
@@ -375,7 +375,7 @@ class Session:
     def _on_result(self, result: AttemptResult) -> list[Event]:
         """Commit what an attempt wrote, or note why it failed; what ran ahead of its inputs waits."""
         drop, failure = result.drop, result.failure
-        if self.core.is_ahead(drop):
+        if self.core.streaming.is_ahead(drop):
             self._early_results[drop] = result
             return []
         if failure is None:
@@ -390,10 +390,10 @@ class Session:
 
     def _on_stream_opened(self, opened: StreamOpened) -> list[Event]:
         """Add a stream that an attempt here has begun to write: for consumers, or for the node of its drop."""
-        if not self.core.is_current(opened.drop, opened.attempt):
+        if not self.core.drops.is_current(opened.drop, opened.attempt):
             self._repository.discard(opened.handle)
             return []
-        if opened.target in self.core.remote:
+        if opened.target in self.core.drops.remote:
             self._outgoing.add_foreign_stream(opened.target, opened.attempt, opened.handle)
         else:
             self._streams.add(opened.target, opened.attempt, opened.handle)
@@ -485,7 +485,7 @@ class Session:
         """Submit as many tasks as the runner has room for."""
         if self._has_aborted:
             # An aborted attempt may want inputs that are gone: its task must not be built.
-            self._ready = deque(run for run in self._ready if self.core.is_current(run.drop, run.attempt))
+            self._ready = deque(run for run in self._ready if self.core.drops.is_current(run.drop, run.attempt))
             self._has_aborted = False
         room = self._runner.window - self._in_flight
         if room <= 0 or not self._ready:

@@ -82,12 +82,12 @@ class Statistics(msgspec.Struct, frozen=True):
 
 def snapshot(core: Core, seconds: float, attempts: Attempts = _NO_ATTEMPTS) -> Statistics:
     """The state of a core as of now. Costs time per logical node, not per drop."""
-    drops = core.graph.drops - len(core.remote)
+    drops = core.graph.drops - len(core.drops.remote)
     return Statistics(
         status=core.status,
         seconds=seconds,
         drops=drops,
-        settled=drops - core.open,
+        settled=drops - core.drops.unsettled,
         attempts=attempts,
         nodes=tuple(
             NodeStatistics(
@@ -98,7 +98,7 @@ def snapshot(core: Core, seconds: float, attempts: Attempts = _NO_ATTEMPTS) -> S
                 artificial=template.artificial,
                 counts=tuple(row),
             )
-            for template, row in zip(core.graph.templates, core.counts, strict=True)
+            for template, row in zip(core.graph.templates, core.drops.counts, strict=True)
         ),
     )
 
@@ -117,12 +117,12 @@ def errors_by_cause(core: Core) -> dict[int, int]:
     holds for the sums over all nodes of a session.
     """
     found: dict[int, int] = {}
-    for drop, cause in core.causes.items():
-        if drop not in core.remote:
+    for drop, cause in core.drops.error_causes().items():
+        if drop not in core.drops.remote:
             found[cause] = found.get(cause, 0) + 1
     return found
 
 
 def given_up(core: Core) -> int:
     """Return the number of local drops that were not settled when the session was given up because a node was lost."""
-    return sum(row[DropState.CANCELLED] for row in core.counts) if core.status is SessionState.FAILED else 0
+    return sum(row[DropState.CANCELLED] for row in core.drops.counts) if core.status is SessionState.FAILED else 0

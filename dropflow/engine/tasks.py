@@ -53,11 +53,11 @@ class TaskBuilder:
         """Return the tasks of a batch, in its order, with the inputs as they are now: contents, or open streams."""
 
         def content_or_stream(drop: int) -> Handle | None:
-            return contents.get(drop) or streams.find(drop, core.opened(drop))
+            return contents.get(drop) or streams.find(drop, core.streaming.open_attempt(drop))
 
         def handle(app: int) -> Callable[[int], Handle | None]:
             # Only an attempt that runs ahead is aborted when an open drop is withdrawn: others read complete inputs.
-            return content_or_stream if core.is_ahead(app) else contents.get
+            return content_or_stream if core.streaming.is_ahead(app) else contents.get
 
         before, after = self._before_ptr, self._after_ptr
         inputs: list[Sequence[int]] = []
@@ -84,7 +84,7 @@ class TaskBuilder:
                 self._index(run.drop),
                 self._inputs(run.drop, taken, names, core, handle(run.drop)) if taken else (),
                 self._outputs(run.drop, given, names) if given else (),
-                core.is_ahead(run.drop),
+                core.streaming.is_ahead(run.drop),
             )
             for run, taken, given in zip(batch, inputs, outputs, strict=True)
         ]
@@ -100,7 +100,7 @@ class TaskBuilder:
         core: Core,
         handle: Callable[[int], Handle | None],
     ) -> tuple[Input, ...]:
-        template, state = self._template, core.state
+        template, state = self._template, core.drops.state
         first = self._before_ptr[app]
         return tuple(
             [

@@ -472,7 +472,7 @@ def _missing(piece: Slice, contents: Mapping[int, ContentRecord], directory: Pat
 
 def _lost(piece: Slice, core: Core, failure: Failure) -> FailureInfo:
     """The node itself as a root cause."""
-    states = np.frombuffer(core.states, dtype=np.uint8)
+    states = np.frombuffer(core.drops.states, dtype=np.uint8)
     given_up = np.flatnonzero(piece.is_own & (states == DropState.CANCELLED.value)).tolist()
     return FailureInfo(
         drop="",

@@ -398,7 +398,7 @@ class NodeManager:
         name = oid(hosted.piece.graph, row)
         handle = hosted.session.call(lambda live: live.handle(row))
         if handle is None:
-            state = hosted.session.call(lambda live: live.core.state(row)).name
+            state = hosted.session.call(lambda live: live.core.drops.state(row)).name
             if state == "COMPLETED" and isinstance(hosted, FinishedSession):
                 raise GoneError(
                     f"the content of drop {name} {hosted.why_gone(row)}",

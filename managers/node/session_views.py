@@ -127,7 +127,7 @@ def page(session: Asked, piece: Slice, query: DropQuery, *, whole: int) -> DropP
     held = int(piece.is_own.sum())
     if query.node and query.node != piece.node:
         return DropPage(drops=(), total=0, offset=query.offset, limit=query.limit, held=held, whole=whole)
-    states = np.frombuffer(session.call(lambda live: live.core.states), dtype=np.uint8)
+    states = np.frombuffer(session.call(lambda live: bytes(live.core.drops.states)), dtype=np.uint8)
     matching = _named(piece, query)
     if query.state:
         wanted = [DropState[name].value for name in _state_names(query.state)]
@@ -148,7 +148,7 @@ def page(session: Asked, piece: Slice, query: DropQuery, *, whole: int) -> DropP
         names = oids(graph, found.astype(np.int32))
         found = found[np.fromiter((name.endswith(query.ending) for name in names), dtype=np.bool_, count=len(names))]
     shown = found[query.offset : query.offset + query.limit].tolist()
-    facts = session.call(lambda live: {row: (live.core.attempt(row), live.handle(row)) for row in shown})
+    facts = session.call(lambda live: {row: (live.core.drops.attempt(row), live.handle(row)) for row in shown})
     names = oids(graph, np.array(shown, dtype=np.int32))
     drops = tuple(
         _info(piece, row, int(states[row]), *facts[row], name=name) for row, name in zip(shown, names, strict=True)
@@ -205,10 +205,11 @@ def detail_of(session: Asked, piece: Slice, row: int, logs: Path, query: PageQue
 
     def look(live: Live) -> tuple[Sequence[str], int, Handle | None, FailureReport | None, bytes]:
         core = live.core
-        cause = core.cause(row)
+        cause = core.drops.cause(row)
         reports = [] if cause is None else [one for one in live.reports() if one.row == _global(piece, cause)]
         lines = explain(core, row).lines
-        return lines, core.attempt(row), live.handle(row), reports[0] if reports else None, core.states
+        states = bytes(core.drops.states)
+        return lines, core.drops.attempt(row), live.handle(row), reports[0] if reports else None, states
 
     reasons, attempt, handle, failure, states = session.call(look)
     name = oid(graph, row)

@@ -95,7 +95,7 @@ def _alone(graph: PhysicalGraph, directory: Path) -> Picture:
     if result.status is SessionState.CANCELLED:
         pytest.skip(f"takes more than {_PATIENCE:g} s: set DROPFLOW_CORPUS_STEP=1 to run it")
     names = oids(graph, range(graph.drops))
-    states = {name: DropState(state).name for name, state in zip(names, kept[0].core.states, strict=True)}
+    states = {name: DropState(state).name for name, state in zip(names, kept[0].core.drops.states, strict=True)}
     contents = {}
     for leaf in leaves(graph).tolist():
         handle = kept[0].handle(leaf)

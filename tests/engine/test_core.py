@@ -76,7 +76,7 @@ def test_an_error_spreads_with_its_root_cause() -> None:
     actions = core.handle([Failed(0, 1, BOOM)])
 
     assert actions == [Finish(SessionState.FAILED)]
-    assert core.causes == {0: 0, 1: 0, 2: 0, 3: 0}
+    assert core.drops.error_causes() == {0: 0, 1: 0, 2: 0, 3: 0}
 
 
 def test_a_tolerated_error_does_not_fail_the_session() -> None:
@@ -87,8 +87,8 @@ def test_a_tolerated_error_does_not_fail_the_session() -> None:
     actions = core.handle([Finished(row(graph, "G"), 1)])
 
     assert actions[-1] == Finish(SessionState.FINISHED)
-    assert core.state(row(graph, "x")) is DropState.ERROR
-    assert core.cause(row(graph, "G")) is None
+    assert core.drops.state(row(graph, "x")) is DropState.ERROR
+    assert core.drops.cause(row(graph, "G")) is None
 
 
 def test_a_failed_attempt_is_followed_by_another_while_there_are_tries() -> None:
@@ -118,8 +118,8 @@ def test_a_branch_skips_its_losing_side_and_the_session_finishes() -> None:
     core.handle([Finished(row(graph, "J"), 1), Finished(row(graph, "Y"), 1)])
 
     assert core.status is SessionState.FINISHED
-    assert [core.state(row(graph, name)) for name in ("no", "N", "k")] == [DropState.SKIPPED] * 3
-    assert core.state(row(graph, "e")) is DropState.COMPLETED
+    assert [core.drops.state(row(graph, name)) for name in ("no", "N", "k")] == [DropState.SKIPPED] * 3
+    assert core.drops.state(row(graph, "e")) is DropState.COMPLETED
 
 
 def test_several_producers_are_assembled_before_the_data_completes() -> None:
@@ -141,7 +141,7 @@ def test_parts_that_cannot_be_assembled_are_an_error_of_the_data() -> None:
     core.handle([Finished(row(graph, "A"), 1), Finished(row(graph, "B"), 1)])
     core.handle([Assembled(row(graph, "x"), BOOM)])
 
-    assert core.cause(row(graph, "C")) == row(graph, "x")
+    assert core.drops.cause(row(graph, "C")) == row(graph, "x")
 
 
 def test_an_application_acts_on_its_effective_inputs_and_ignores_the_rest() -> None:
@@ -163,7 +163,7 @@ def test_a_cancel_aborts_what_runs_and_ends_the_session() -> None:
     check(core)
 
     assert actions == [Abort(row(graph, "C"), 1), Abort(row(graph, "B"), 1), Finish(SessionState.CANCELLED)]
-    assert core.state(row(graph, "x")) is DropState.COMPLETED
+    assert core.drops.state(row(graph, "x")) is DropState.COMPLETED
     assert core.handle([Finished(row(graph, "B"), 1)]) == []
 
 
@@ -200,7 +200,7 @@ def test_skips_travel_any_distance(length: int) -> None:
     core.handle([Finished(0, 1, (1,))])
 
     assert core.status is SessionState.FINISHED
-    assert core.state(graph.drops - 1) is DropState.SKIPPED
+    assert core.drops.state(graph.drops - 1) is DropState.SKIPPED
 
 
 def test_explain_says_what_a_drop_waits_for() -> None:
@@ -267,7 +267,7 @@ def test_every_order_of_outcomes_ends_the_session_once(graph: PhysicalGraph, dat
     core, _, _ = _play(graph, data)
 
     assert core.status in (SessionState.FINISHED, SessionState.FAILED)
-    assert core.open == 0
+    assert core.drops.unsettled == 0
 
 
 @settings(max_examples=200, deadline=None)
@@ -279,7 +279,7 @@ def test_the_outcome_is_that_of_the_rules(graph: PhysicalGraph, data: st.DataObj
     core, fails, left_out = _play(graph, data)
     expected = oracle.expected_states(graph, fails=fails, leaves_out=left_out)
 
-    assert [core.state(drop) for drop in range(graph.drops)] == expected
+    assert [core.drops.state(drop) for drop in range(graph.drops)] == expected
     leaf_failed = any(
         expected[drop] is DropState.ERROR and graph.successors.ptr[drop] == graph.successors.ptr[drop + 1]
         for drop in range(graph.drops)
@@ -310,4 +310,4 @@ def test_a_cancel_at_any_moment_ends_the_session(graph: PhysicalGraph, data: st.
     check(core)
 
     assert core.status.is_terminal
-    assert core.open == 0
+    assert core.drops.unsettled == 0

@@ -110,7 +110,7 @@ class Cluster:
     def _is_told(self, node: Node, news: News) -> bool:
         """Whether it came from another node."""
         if isinstance(news, Opened):
-            return news.producer == NO_PRODUCER or news.producer in node.core.remote
+            return news.producer == NO_PRODUCER or news.producer in node.core.drops.remote
         return isinstance(news, Reported | Withdrawn)
 
     def _begun(self, late: Sequence[Node]) -> list[Node]:
@@ -118,8 +118,8 @@ class Cluster:
 
     def step(self, node: Node, event: Begin | News) -> None:
         """One event."""
-        if isinstance(event, Finished | Failed) and node.core.is_current(event.drop, event.attempt):
-            if node.core.is_ahead(event.drop):
+        if isinstance(event, Finished | Failed) and node.core.drops.is_current(event.drop, event.attempt):
+            if node.core.streaming.is_ahead(event.drop):
                 node.early[event.drop] = event
                 return
             drop = int(node.piece.drop[event.drop])
@@ -173,7 +173,11 @@ class Cluster:
         """The open inputs of an application, with the attempt that writes each."""
         before = node.piece.graph.predecessors
         inputs = before.neighbour[before.ptr[app] : before.ptr[app + 1]].tolist()
-        return {int(node.piece.drop[data]): attempt for data in inputs if (attempt := node.core.opened(data))}
+        return {
+            int(node.piece.drop[data]): attempt
+            for data in inputs
+            if (attempt := node.core.streaming.open_attempt(data))
+        }
 
     def tell_of_stream(self, node: Node, action: Tell) -> None:
         """Pass it to the nodes of the consumers; to that of the drop itself if it is another one."""
@@ -223,7 +227,7 @@ class Cluster:
     def states(self) -> dict[int, DropState]:
         """State of every drop, from the node that it lives on."""
         return {
-            int(node.piece.drop[own]): node.core.state(int(own))
+            int(node.piece.drop[own]): node.core.drops.state(int(own))
             for node in self.nodes.values()
             for own in np.flatnonzero(node.piece.is_own)
         }
@@ -306,7 +310,7 @@ def test_contents_are_released_where_they_are_and_where_they_were_fetched(
             for drop in range(here.drops)
             if not here.templates[here.template[drop]].kind
             and here.successors.ptr[drop + 1] > here.successors.ptr[drop]
-            and node.core.state(drop) is DropState.COMPLETED
+            and node.core.drops.state(drop) is DropState.COMPLETED
         ]
         assert sorted(node.released) == sorted(read)
 
@@ -337,8 +341,8 @@ def test_an_output_skipped_elsewhere_is_skipped_here() -> None:
     core.handle([Begin(), Finished(row(graph, "a"), 1)])
     core.handle([Reported(row(graph, "B"), DropState.COMPLETED, NO_CAUSE, 1, (row(graph, "x"),))])
 
-    assert core.state(row(graph, "x")) is DropState.SKIPPED
-    assert core.state(row(graph, "y")) is DropState.COMPLETED
+    assert core.drops.state(row(graph, "x")) is DropState.SKIPPED
+    assert core.drops.state(row(graph, "y")) is DropState.COMPLETED
 
 
 def test_a_foreign_cause_is_kept() -> None:
@@ -347,7 +351,7 @@ def test_a_foreign_cause_is_kept() -> None:
     core.handle([Begin()])
     core.handle([Reported(row(graph, "x"), DropState.ERROR, foreign(77))])
 
-    assert {row_of_foreign(cause) for cause in core.causes.values()} == {77}
+    assert {row_of_foreign(cause) for cause in core.drops.error_causes().values()} == {77}
 
 
 def test_content_that_another_node_cannot_get_is_a_cause() -> None:
@@ -356,8 +360,8 @@ def test_content_that_another_node_cannot_get_is_a_cause() -> None:
     core.handle([Begin(), Finished(row(graph, "a"), 1)])
     core.handle([Reported(row(graph, "B"), DropState.ERROR, row(graph, "a"))])
 
-    assert core.cause(row(graph, "x")) == row(graph, "a")
-    assert core.state(row(graph, "a")) is DropState.COMPLETED
+    assert core.drops.cause(row(graph, "x")) == row(graph, "a")
+    assert core.drops.state(row(graph, "a")) is DropState.COMPLETED
     check(core)
 
 
@@ -368,7 +372,7 @@ def test_a_lost_node_ends_the_session() -> None:
     actions = core.handle([Lost("b", GONE)])
 
     assert actions == [Abort(row(graph, "C"), 1), Finish(SessionState.FAILED)]
-    assert core.state(row(graph, "A")) is DropState.CANCELLED
+    assert core.drops.state(row(graph, "A")) is DropState.CANCELLED
 
 
 @pytest.mark.parametrize("state", [DropState.COMPLETED, DropState.ERROR])
@@ -381,4 +385,4 @@ def test_news_that_comes_twice_counts_once(state: DropState) -> None:
     core.handle([news])
 
     assert core.refused == 1
-    assert core.abroad == 0
+    assert core.drops.unsettled_remote == 0

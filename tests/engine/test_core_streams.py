@@ -45,8 +45,8 @@ def test_a_consumer_runs_as_soon_as_its_input_is_open() -> None:
     a, x, b = row(graph, "A"), row(graph, "x"), row(graph, "B")
 
     assert core.handle([Opened(x, a, 1)]) == [Run(b, 1)]
-    assert core.state(x) is DropState.WRITING
-    assert core.is_ahead(b)
+    assert core.drops.state(x) is DropState.WRITING
+    assert core.streaming.is_ahead(b)
     assert core.handle([Finished(b, 1)]) == []
     assert core.handle([Finished(a, 1)]) == [Accept(b, 1)]
     assert core.handle([Finished(b, 1)]) == [Release(x), Finish(SessionState.FINISHED)]
@@ -78,13 +78,13 @@ def test_a_consumer_starts_over_when_its_producer_fails(tries: int) -> None:
     actions = core.handle([Failed(a, 1, BOOM)])
 
     assert actions[:2] == [Abort(b, 1), Withdraw(x, 1)]
-    assert core.restarts(b) == 1
+    assert core.streaming.restarts(b) == 1
     if tries == 1:
         assert Run(b, 2) in actions, "the threshold allows it to run without"
-        assert core.state(x) is DropState.ERROR
+        assert core.drops.state(x) is DropState.ERROR
     else:
         assert actions[2:] == [Run(a, 2)]
-        assert core.state(b) is DropState.INITIALIZED
+        assert core.drops.state(b) is DropState.INITIALIZED
         assert core.handle([Opened(x, a, 2)]) == [Run(b, 2)]
     check(core)
 
@@ -95,10 +95,10 @@ def test_a_restart_is_no_try() -> None:
     a, x, b = row(graph, "A"), row(graph, "x"), row(graph, "B")
     core.handle([Opened(x, a, 1), Failed(a, 1, BOOM), Finished(a, 2)])
 
-    assert core.attempt(b) == 2
+    assert core.drops.attempt(b) == 2
     assert core.handle([Failed(b, 2, BOOM)]) == [Run(b, 3)]
     core.handle([Failed(b, 3, BOOM)])
-    assert core.state(b) is DropState.ERROR
+    assert core.drops.state(b) is DropState.ERROR
 
 
 def test_a_whole_chain_starts_over() -> None:
@@ -108,11 +108,11 @@ def test_a_whole_chain_starts_over() -> None:
     graph, core = begun(drawing, A0={"tries": 2})
     for number in range(length):
         core.handle([Opened(row(graph, f"x{number}"), row(graph, f"A{number}"), 1)])
-    assert len(core.running) == length + 1
+    assert len(core.drops.running) == length + 1
     actions = core.handle([Failed(row(graph, "A0"), 1, BOOM)])
 
     assert sum(isinstance(action, Abort) for action in actions) == length
-    assert core.running == {row(graph, "A0")}
+    assert core.drops.running == {row(graph, "A0")}
     check(core)
 
 

@@ -100,10 +100,10 @@ def test_a_step_without_input_changes_nothing() -> None:
     """A driver may step a session at any time, also when it is over."""
     driver = Driver(draw("A -> x"))
     driver.session.begin()
-    before = driver.session.core.states
+    before = bytes(driver.session.core.drops.states)
     driver.session.step()
 
-    assert driver.session.core.states == before
+    assert driver.session.core.drops.states == before
     driver.session.cancel("enough")
     driver.session.step()
     driver.session.step()

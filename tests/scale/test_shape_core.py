@@ -22,7 +22,7 @@ def play(graph: PhysicalGraph) -> None:
     events: list[Event] = [Begin()]
     while events:
         events = [Finished(action.drop, action.attempt) for action in core.handle(events) if isinstance(action, Run)]
-    assert core.open == 0
+    assert core.drops.unsettled == 0
 
 
 def seconds_per_drop(body: Callable[[PhysicalGraph], None], graph: PhysicalGraph) -> float:
@@ -58,5 +58,5 @@ def test_the_state_of_a_drop_takes_few_bytes() -> None:
     kept = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
 
-    assert core.open == graph.drops
+    assert core.drops.unsettled == graph.drops
     assert kept / graph.drops <= 16

@@ -86,7 +86,7 @@ def test_a_session_is_cancelled_without_harm_to_the_others(pool: WorkerPool, tmp
     stubborn = _session(draw("A -> b", A={"component": "deaf"}), pool, tmp_path / "stubborn")
     results: list[SessionResult] = []
     one = _start(stubborn, results)
-    stubborn.call(lambda live: live.core.running)
+    stubborn.call(lambda live: live.core.drops.running)
     other: list[SessionResult] = []
     two = _start(_session(draw(WIDE), pool, tmp_path / "other"), other)
     stubborn.cancel()

@@ -48,7 +48,7 @@ def _told(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
     """What the manager of a node tells of its part."""
     piece = node.piece
     exchange: Any = SimpleNamespace(rows=piece.drop, on_node=lambda _: piece.ghosts.tolist())
-    known = {drop: BOOM for drop in node.core.causes.values() if drop >= 0 and piece.is_own[drop]}
+    known = {drop: BOOM for drop in node.core.drops.error_causes().values() if drop >= 0 and piece.is_own[drop]}
     failures = FailureTable(piece.graph, node.core, str(Path()), exchange)
     failures.lost += lost
     for drop, failure in known.items():

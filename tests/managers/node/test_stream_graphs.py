@@ -49,7 +49,7 @@ def alone(graph: PhysicalGraph, directory: Path) -> Picture:
     plain = unstreamed(graph)
     local.run(plain, directory=local.prepare_directory(directory), runner="threads", on_session=kept.append)
     names = oids(graph, range(graph.drops))
-    states = {name: DropState(state).name for name, state in zip(names, kept[0].core.states, strict=True)}
+    states = {name: DropState(state).name for name, state in zip(names, kept[0].core.drops.states, strict=True)}
     handles = {names[leaf]: kept[0].handle(leaf) for leaf in leaves(graph).tolist()}
     contents = {
         name: zlib.crc32(b"".join(content_download(handle, "x").chunks)) for name, handle in handles.items() if handle
