@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from dropflow.graph.builder import from_columns
-from dropflow.graph.codec import dump, load, parse
+from dropflow.graph.codec import dump, parse
 from dropflow.graph.digest import digest
 from dropflow.graph.interchange import read_pg_stream, write_pg
 from dropflow.graph.order import critical_path, levels
@@ -34,6 +34,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_by_place
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.graph.text_ids import oids
+from dropflow.graph_file import load
 from translator.options import PartitionOptions
 from translator.partition.quality import quality_of
 from translator.partition.registry import partition

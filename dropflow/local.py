@@ -23,9 +23,9 @@ from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import ConflictError, StorageError
-from dropflow.graph.codec import save
 from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph_file import save
 from dropflow.ids import safe_name
 from dropflow.problems import refuse_errors
 from dropflow.states import SessionState

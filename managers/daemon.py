@@ -15,8 +15,8 @@ from functools import partial
 from typing import Literal, get_args
 
 import msgspec
+from dropflow.version import __version__
 
-from dropflow import __version__
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
 from dropflow.rest.kit import Request, Response, Route

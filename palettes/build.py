@@ -7,7 +7,8 @@ again keeps the ports of the graphs that were drawn with it.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dropflow import __version__
+from dropflow.version import __version__
+
 from dropflow.apps.registry import app_components
 from dropflow.data.data_parameters import IO
 from dropflow.data.data_parameters import common as data_parameters

@@ -16,9 +16,9 @@ from dropflow.engine.journal import replay
 from dropflow.engine.reports import SessionResult
 from dropflow.errors import StorageError
 from dropflow.graph.builder import GraphBuilder
-from dropflow.graph.codec import load
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.graph_file import load
 from dropflow.states import SessionState
 from tests.drawn_graphs import data, draw, function
 

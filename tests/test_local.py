@@ -9,10 +9,10 @@ from dropflow import local
 from dropflow.engine.journal import replay
 from dropflow.errors import BadGraphError, ConflictError, StorageError
 from dropflow.graph.builder import GraphBuilder
-from dropflow.graph.codec import load
 from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.graph_file import load
 from dropflow.states import SessionState
 from dropflow.testing.clock import VirtualClock
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from dropflow.graph.builder import GraphBuilder
-from dropflow.graph.codec import save
+from dropflow.graph_file import save
 
 _NATIVE = """
 import os, sys

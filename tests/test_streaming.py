@@ -21,9 +21,9 @@ from dropflow.engine.journal import replay
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
 from dropflow.graph.builder import GraphBuilder
-from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.graph_file import save
 from dropflow.states import SessionState
 from dropflow.testing.strategies import graphs, pipelines
 from tests.processes import gone

@@ -10,6 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from dropflow import graph_file
 from dropflow.errors import BadGraphError
 from dropflow.graph import codec
 from dropflow.graph.interchange import read_pg_stream
@@ -198,7 +199,7 @@ def examine(
     name = name or (source.stem if isinstance(source, Path) else "graph")
     head = _head(source).removeprefix(_BOM).lstrip()
     if codec.is_dfg(head):
-        graph = codec.load(source) if isinstance(source, Path) else codec.parse(source, where=name)
+        graph = graph_file.load(source) if isinstance(source, Path) else codec.parse(source, where=name)
         return _unrolled(Family.DFG, graph, (), unroll_options, component_options)
     if head.startswith(b"["):
         return _physical(source, name, read_options or ReadOptions(), unroll_options, component_options)

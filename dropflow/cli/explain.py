@@ -55,8 +55,8 @@ def command(output: "Output", *, manager: "ConnectionOptions", run: str, drop: s
 def _of_directory(directory: Path, drop: str) -> ExplainReply:
     from dropflow.engine.explain import explain
     from dropflow.engine.journal import replay
-    from dropflow.graph.codec import load
     from dropflow.graph.text_ids import find_drop
+    from dropflow.graph_file import load
 
     graph = load(directory / "graph.dfg")
     course = replay(graph, directory / "journal.dfj")

@@ -8,9 +8,9 @@ from typing import NoReturn
 
 import click
 
-from dropflow import __version__
 from dropflow.cli.exit_status import Exit
 from dropflow.standard_output import reserve
+from dropflow.version import __version__
 
 __all__ = ["commands", "load_command", "main"]
 

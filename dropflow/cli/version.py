@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from dropflow import __version__
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
 from dropflow.cli.tables import columns
+from dropflow.version import __version__
 
 if TYPE_CHECKING:
     from dropflow.cli.output import Output

@@ -6,37 +6,34 @@ r"""The `.dfg` container: a physical graph as one header and a few raw columns, 
     header     msgpack   everything that is not a column, and a table of the columns
     columns              each on a multiple of 64 bytes, zeros between them
 
-Columns are little-endian and can be used where they lie: `parse` and a memory map copy nothing. Every byte is covered
-by a CRC-32 or must be zero, so that a damaged file is refused and never half understood; beyond damage, `parse` checks
-that all rows refer to rows that exist. The magic starts with a byte that no text has and contains both line ends, so
-that a file that went through a text transfer is recognised as broken (an idea of PNG).
+Columns are little-endian and can be used in place: `parse` copies nothing, neither from memory nor from a memory map.
+Every byte is covered by a CRC-32 or must be zero, so that damage is always detected. `parse` also checks that all rows
+refer to rows that exist. As in PNG, the magic starts with a byte that no text has and contains both line ends, so that
+a file that went through a text transfer is recognised as broken.
+
+`dropflow.graph_file` reads and writes files.
 """
 
-import mmap as memory_map
-import os
-import secrets
-import stat
 import struct
 import zlib
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.errors import BadFileError, BadGraphError, StorageError
+from dropflow.errors import BadFileError, BadGraphError
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Link, Template
 from dropflow.graph.validity import faults
 
-__all__ = ["VERSION", "Buffer", "dump", "is_dfg", "load", "parse", "save"]
+__all__ = ["VERSION", "Buffer", "dump", "is_dfg", "parse"]
 
 VERSION = 1
 """Version of the container that this module writes, and the only one it reads."""
 
-Buffer = bytes | bytearray | memoryview | memory_map.mmap
+Buffer = bytes | bytearray | memoryview
 
 _MAGIC = b"\x89DFG\r\n\x1a\n"
 _PROLOGUE = struct.Struct("<8sHHIQII")
@@ -145,59 +142,6 @@ def parse(buffer: Buffer, *, where: str = "") -> PhysicalGraph:
     if wrong:
         raise BadFileError(f"the graph in this file makes no sense: {'; '.join(wrong)}", where=where)
     return graph
-
-
-def save(graph: PhysicalGraph, path: Path) -> None:
-    """Write a graph to a file, which is either replaced as a whole or not touched.
-
-    Raises
-    ------
-    StorageError
-        The file cannot be written.
-    BadGraphError
-        See `dump`.
-    """
-    buffers = dump(graph)
-    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
-    try:
-        try:
-            with part.open("xb") as file:
-                file.writelines(buffers)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise StorageError(f"the graph cannot be written: {error.strerror or error}", where=str(path)) from error
-
-
-def load(path: Path, *, mmap: bool = False) -> PhysicalGraph:
-    """Read a graph from a file.
-
-    Parameters
-    ----------
-    path : Path
-        A regular file.
-    mmap : bool
-        Leave the columns in the file: memory is used only while they are looked at, and shared between processes.
-
-    Raises
-    ------
-    BadFileError
-        There is no such file, it cannot be read, or it is no sound container (see `parse`).
-    """
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise BadFileError("this is not a regular file", where=str(path), hint="give a .dfg file")
-        with path.open("rb") as file:
-            if not mmap:
-                return parse(file.read(), where=str(path))
-            if not is_dfg(file.read(len(_MAGIC))):
-                return parse(b"foreign", where=str(path))
-            return parse(memory_map.mmap(file.fileno(), 0, access=memory_map.ACCESS_READ), where=str(path))
-    except OSError as error:
-        raise BadFileError(f"the file cannot be read: {error.strerror or error}", where=str(path)) from error
 
 
 def _columns_of(graph: PhysicalGraph) -> dict[str, npt.NDArray[Any]]:

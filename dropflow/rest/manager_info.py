@@ -3,9 +3,9 @@
 import os
 import socket
 
-from dropflow import __version__
 from dropflow.clock import Clock
 from dropflow.rest.schema import ManagerInfo, Role
+from dropflow.version import __version__
 
 __all__ = ["manager_info"]
 

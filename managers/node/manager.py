@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import psutil
+from dropflow.version import __version__
 
-from dropflow import __version__
 from dropflow.clock import Clock, SystemClock
 from dropflow.engine.api import Handle
 from dropflow.engine.runners.pool import WorkerPool

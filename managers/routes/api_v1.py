@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import msgspec
+from dropflow.version import __version__
 from msgspec import Meta
 
-from dropflow import __version__
 from dropflow.errors import BadFileError, HttpError
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph

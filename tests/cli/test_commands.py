@@ -11,8 +11,8 @@ import pytest
 
 from dropflow.cli import graph_files
 from dropflow.cli.main import main
-from dropflow.graph.codec import load
 from dropflow.graph.text_ids import oids
+from dropflow.graph_file import load
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NESTED = EXAMPLES / "nested-scatter-gather.graph"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
+from dropflow.version import __version__
 
-from dropflow import __version__
 from dropflow.cli.doctor.checks import judge
 from dropflow.cli.doctor.observations import Sight
 from dropflow.cli.doctor.survey import examine_cluster

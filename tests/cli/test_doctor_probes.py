@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from dropflow.version import __version__
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow import __version__
 from dropflow.cli.doctor.checks import judge, notes
 from dropflow.cli.doctor.observations import Finding, Sight, Way
 from dropflow.cli.doctor.probes import Plan, plan_ways

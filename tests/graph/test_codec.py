@@ -1,8 +1,6 @@
 import struct
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.errors import BadFileError, BadGraphError, StorageError
+from dropflow.errors import BadFileError, BadGraphError
 from dropflow.graph import codec
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.digest import digest
@@ -38,13 +36,11 @@ def test_a_graph_survives_its_container(graph: PhysicalGraph) -> None:
     assert _same(codec.parse(_bytes(graph)), graph)
 
 
-@pytest.mark.parametrize("mmap", [False, True])
-def test_a_file_holds_the_whole_graph(tmp_path: Path, *, mmap: bool) -> None:
-    """Names, places, notes and text ids are kept too, whether columns are read or mapped."""
+def test_all_parts_of_a_graph_are_kept() -> None:
+    """Names, places, notes and text ids are in the container too."""
     graph = _furnished()
-    codec.save(graph, tmp_path / "graph.dfg")
 
-    assert _same(codec.load(tmp_path / "graph.dfg", mmap=mmap), graph)
+    assert _same(codec.parse(_bytes(graph)), graph)
 
 
 def _furnished() -> PhysicalGraph:
@@ -53,7 +49,7 @@ def _furnished() -> PhysicalGraph:
     return replace(graph, oids=("ä", "", "x y", "€"), part=part, places=("n1", "n2"), meta={"islands": '["i"]'})
 
 
-def test_columns_lie_where_they_are_used() -> None:
+def test_columns_are_used_in_place() -> None:
     """Parsing copies no column, and what it gives is read-only even over memory that can be written."""
     buffer = bytearray(SMALL)
     graph = codec.parse(buffer)
@@ -63,11 +59,8 @@ def test_columns_lie_where_they_are_used() -> None:
     assert all(column.ctypes.data % 4 == 0 for column in (graph.template, graph.part, graph.successors.link))
 
 
-def test_a_file_on_disk_is_the_message_on_the_wire(tmp_path: Path) -> None:
-    """The bytes of a file and the buffers of a dump are the same."""
-    codec.save(scatter(2), tmp_path / "graph.dfg")
-
-    assert (tmp_path / "graph.dfg").read_bytes() == SMALL
+def test_containers_are_recognised_by_their_first_bytes() -> None:
+    """The first eight bytes tell a container from other files."""
     assert codec.is_dfg(SMALL[:8])
     assert not codec.is_dfg(b"[{")
 
@@ -230,42 +223,3 @@ def test_rows_that_refer_nowhere_are_refused() -> None:
     strange = replace(graph, template=np.array([0, 1, 2, 9], dtype=np.int32))
     with pytest.raises(BadFileError, match="makes no sense: a drop has a template that does not exist"):
         codec.parse(_bytes(strange), where="x.dfg")
-
-
-@pytest.mark.parametrize("mmap", [False, True])
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda path: path.mkdir(), "not a regular file"),
-        (lambda path: path.parent, "No such file"),
-        (lambda path: path.write_bytes(b""), "empty|not a .dfg"),
-        (lambda path: path.write_text("[]"), "not a .dfg file"),
-        (lambda path: path.write_bytes(SMALL[:-1]), "cut off"),
-    ],
-    ids=["directory", "missing", "empty", "foreign", "cut off"],
-)
-def test_what_is_no_graph_file_is_refused_by_name(
-    tmp_path: Path, *, mmap: bool, make: Callable[[Path], object], text: str
-) -> None:
-    """A directory, nothing, an empty or a foreign file: one error that names the path."""
-    path = tmp_path / "graph.dfg"
-    make(path)
-    with pytest.raises(BadFileError, match=text) as caught:
-        codec.load(path, mmap=mmap)
-
-    assert caught.value.where == str(path)
-
-
-def test_saving_replaces_a_file_as_a_whole(tmp_path: Path) -> None:
-    """A graph that cannot be written leaves the old file alone, and no half file behind."""
-    path = tmp_path / "graph.dfg"
-    codec.save(scatter(2), path)
-    with pytest.raises(BadGraphError, match="Unicode"):
-        codec.save(GraphBuilder().data("\ud800").build(), path)
-    with pytest.raises(StorageError, match="cannot be written"):
-        codec.save(scatter(3), tmp_path / "missing" / "graph.dfg")
-
-    assert codec.load(path).drops == 7
-    assert [found.name for found in tmp_path.iterdir()] == ["graph.dfg"]
-    codec.save(scatter(3), path)
-    assert codec.load(path).drops == 10

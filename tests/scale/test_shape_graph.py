@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from dropflow.graph.builder import from_columns
-from dropflow.graph.codec import dump, load, parse, save
+from dropflow.graph.codec import dump, parse
 from dropflow.graph.digest import digest
 from dropflow.graph.interchange import read_pg_stream, write_pg
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_by_place
 from dropflow.graph.text_ids import oids
+from dropflow.graph_file import load, save
 from tests.graph.shapes import chain, scatter
 from translator.options import PartitionOptions
 from translator.partition.registry import partition

@@ -6,8 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dropflow import local
-from dropflow.graph import codec
+from dropflow import graph_file, local
 from dropflow.graph.interchange import write_pg
 from dropflow.graph.templates import Kind
 from dropflow.states import SessionState
@@ -58,7 +57,7 @@ def test_graphs_that_come_unrolled_are_rehearsed_too(tmp_path: Path, form: str) 
     graph = finish(examine(drawn(tmp_path / "a", tmp_path / "b"))).graph
     path = tmp_path / f"g.{form}"
     if form == "dfg":
-        codec.save(graph, path)
+        graph_file.save(graph, path)
     else:
         with path.open("wb") as file:
             write_pg(graph, file)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote, urlsplit
 
+from dropflow import graph_file
 from dropflow.errors import UsageError, WorldError
-from dropflow.graph import codec
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import NodeInfo, SessionInfo, SubmitQuery
 from translator.web.records import Deployed
@@ -105,7 +105,7 @@ class Deployer:
         address = self.known(manager)
         options = SubmitQuery(session=session, anew=True)
         with closing(self._connect(address)) as client:
-            started = client.submit(codec.load(graph), options)
+            started = client.submit(graph_file.load(graph), options)
         return Deployed(
             session=started.session,
             manager=address,

@@ -12,7 +12,7 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
-from dropflow.graph import codec
+from dropflow import graph_file
 from dropflow.graph.interchange import write_pg
 from dropflow.graph.order import roots
 from dropflow.graph.physical import PhysicalGraph
@@ -85,7 +85,7 @@ def main(folder: Path) -> int:
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=ExportOrder)
     leave_with_parent()
     restrict(order.memory, order.seconds)
-    write(codec.load(folder / GRAPH), order, sys.stdout.buffer)
+    write(graph_file.load(folder / GRAPH), order, sys.stdout.buffer)
     sys.stdout.buffer.flush()
     return 0
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from dropflow import __version__
+from dropflow.version import __version__
+
 from dropflow.rest.assets import STATIC, asset_routes
 from dropflow.rest.kit import Request, Response, Route, StreamSlots
 from dropflow.rest.openapi import openapi_document

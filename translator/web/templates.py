@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from dropflow import __version__
+from dropflow.version import __version__
+
 from dropflow.formatting import plural
 from dropflow.problems import Problem, Severity
 from dropflow.rest.pages import Layout, PageTemplates

@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from dropflow import graph_file
 from dropflow.errors import BadGraphError, DropflowError, UsageError, WorldError
-from dropflow.graph import codec
 from dropflow.graph.digest import digest
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import Adjacency, PhysicalGraph
@@ -114,7 +114,7 @@ def carry_out(order: TranslationOrder, folder: Path, tell: Callable[[str], objec
         tell("measuring the graph")
         report = _measured(graph, "an earlier translation" if cut_before else order.algorithm, report)
         tell(f"writing {report.bytes / 1e6:,.1f} MB")
-        codec.save(graph, folder / GRAPH)
+        graph_file.save(graph, folder / GRAPH)
     except DropflowError as error:
         return _refused(_renamed(error, order.name), report, problems)
     return _with_problems(report, problems)

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from dropflow import __version__
 from dropflow.cli.doctor.observations import Finding, Sight, Way
 from dropflow.cli.doctor.probes import Plan, label, labels, trouble_of, way_findings
 from dropflow.cli.tables import plural
 from dropflow.errors import ClockSkewError
 from dropflow.rest.schema import NodeInfo
+from dropflow.version import __version__
 
 __all__ = ["judge", "notes"]
 
