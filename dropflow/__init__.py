@@ -1,9 +1,13 @@
 """dropflow: a decentralised, event-driven dataflow runtime.
 
+This module is the public interface: everything in `__all__` is imported from here, and is loaded when it is first used.
+`dropflow.testing` has what tests of applications need. Other modules are internal and may change.
+
 The package is laid out in rings; an outer ring imports inner ones, never the other way::
 
     dropflow.cli                                 commands, everything imported lazily
-    dropflow.local                               one graph on this machine: catalogue + runner + session
+    dropflow.public                              translate, check and run a graph from Python
+    dropflow.local                               one graph on this machine: repository + runner + session
     dropflow.data | dropflow.apps                stores of data drops; applications, their execution
     dropflow.engine                              the sans-IO core, sessions, runners, journal
     dropflow.graph                               physical graphs as tables, their files and formats
@@ -13,6 +17,123 @@ The package is laid out in rings; an outer ring imports inner ones, never the ot
 Read `dropflow.graph.physical` first (what a graph is), then `dropflow.engine.core` (how it advances).
 """
 
-__all__ = ["__version__"]
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from dropflow.version import __version__
+
+if TYPE_CHECKING:
+    from dropflow import testing
+    from dropflow.apps.api import App, Context, InputData, OutputData
+    from dropflow.apps.declare import component
+    from dropflow.engine.component import Component, Parameter, Port
+    from dropflow.engine.reports import FailureReport
+    from dropflow.errors import (
+        AmbiguousError,
+        AppError,
+        BadFileError,
+        BadGraphError,
+        BadParameterError,
+        CancelledRunError,
+        ConflictError,
+        DropflowError,
+        InternalError,
+        MissingDependencyError,
+        NotFoundError,
+        StorageError,
+        UnknownComponentError,
+        UsageError,
+        WorldError,
+    )
+    from dropflow.graph.builder import GraphBuilder
+    from dropflow.graph.physical import PhysicalGraph
+    from dropflow.graph.templates import Argument, Kind, Link, Template
+    from dropflow.graph_file import load, save
+    from dropflow.problems import Problem, Severity
+    from dropflow.public import Content, RunResult, check, run, translate
+    from dropflow.states import DropState, SessionState
+    from translator.logical import LogicalGraph
+    from translator.pipeline import Translation
+
+__all__ = [
+    "AmbiguousError",
+    "App",
+    "AppError",
+    "Argument",
+    "BadFileError",
+    "BadGraphError",
+    "BadParameterError",
+    "CancelledRunError",
+    "Component",
+    "ConflictError",
+    "Content",
+    "Context",
+    "DropState",
+    "DropflowError",
+    "FailureReport",
+    "GraphBuilder",
+    "InputData",
+    "InternalError",
+    "Kind",
+    "Link",
+    "LogicalGraph",
+    "MissingDependencyError",
+    "NotFoundError",
+    "OutputData",
+    "Parameter",
+    "PhysicalGraph",
+    "Port",
+    "Problem",
+    "RunResult",
+    "SessionState",
+    "Severity",
+    "StorageError",
+    "Template",
+    "Translation",
+    "UnknownComponentError",
+    "UsageError",
+    "WorldError",
+    "__version__",
+    "check",
+    "component",
+    "load",
+    "run",
+    "save",
+    "testing",
+    "translate",
+]
+
+_MODULES = {
+    "dropflow.apps.api": ("App", "Context", "InputData", "OutputData"),
+    "dropflow.apps.declare": ("component",),
+    "dropflow.engine.component": ("Component", "Parameter", "Port"),
+    "dropflow.engine.reports": ("FailureReport",),
+    "dropflow.graph.builder": ("GraphBuilder",),
+    "dropflow.graph.physical": ("PhysicalGraph",),
+    "dropflow.graph.templates": ("Argument", "Kind", "Link", "Template"),
+    "dropflow.graph_file": ("load", "save"),
+    "dropflow.problems": ("Problem", "Severity"),
+    "dropflow.public": ("Content", "RunResult", "check", "run", "translate"),
+    "dropflow.states": ("DropState", "SessionState"),
+    "translator.logical": ("LogicalGraph",),
+    "translator.pipeline": ("Translation",),
+}
+_ORIGINS = {name: module for module, names in _MODULES.items() for name in names}
+_ERRORS = "dropflow.errors"
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used, so that ``import dropflow`` stays quick (PEP 562)."""
+        from importlib import import_module  # noqa: PLC0415 - not needed until then
+
+        if name not in __all__:
+            raise AttributeError(f"module 'dropflow' has no attribute {name!r}")
+        if name == "testing":
+            return import_module("dropflow.testing")
+        value = getattr(import_module(_ORIGINS.get(name, _ERRORS)), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        """List the public names."""
+        return __all__

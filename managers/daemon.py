@@ -15,7 +15,6 @@ from functools import partial
 from typing import Literal, get_args
 
 import msgspec
-from dropflow.version import __version__
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
@@ -23,6 +22,7 @@ from dropflow.rest.kit import Request, Response, Route
 from dropflow.rest.manager_info import manager_info
 from dropflow.rest.openapi import openapi_document
 from dropflow.rest.schema import ManagerInfo
+from dropflow.version import __version__
 from managers.messages import PROTOCOL
 from managers.supervisor import ChildProcess, Supervisor
 

@@ -7,8 +7,6 @@ again keeps the ports of the graphs that were drawn with it.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dropflow.version import __version__
-
 from dropflow.apps.registry import app_components
 from dropflow.data.data_parameters import IO
 from dropflow.data.data_parameters import common as data_parameters
@@ -16,6 +14,7 @@ from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.engine.time_limit import TIMEOUT
 from dropflow.graph.templates import Kind
+from dropflow.version import __version__
 from palettes.construct_entries import CONSTRUCTS, EMPTY, TEMPLATES, ConstructEntry
 from palettes.schema import EagleField, EagleFile, EagleNode, ModelData, category_type, encode, stable_id
 

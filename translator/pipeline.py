@@ -86,7 +86,7 @@ class Checked:
 
 
 def translate(
-    source: Path | bytes,
+    source: Path | bytes | LogicalGraph | PhysicalGraph,
     *,
     name: str | None = None,
     read_options: ReadOptions | None = None,
@@ -101,8 +101,8 @@ def translate(
 
     Parameters
     ----------
-    source : Path or bytes
-        A file, or its contents: a logical graph of any family, a list of drops, or a ``.dfg`` container.
+    source : Path, bytes, LogicalGraph or PhysicalGraph
+        A file, or its contents: a logical graph of any family, a list of drops, or a ``.dfg`` container. Or a graph.
     name : str, optional
         Name of the graph; by default the name of the file without its suffix.
     read_options, unroll_options : ReadOptions, UnrollOptions, optional
@@ -157,7 +157,7 @@ def finish(
 
 
 def check(
-    source: Path | bytes,
+    source: Path | bytes | LogicalGraph | PhysicalGraph,
     *,
     name: str | None = None,
     read_options: ReadOptions | None = None,
@@ -178,7 +178,7 @@ def check(
 
 
 def examine(
-    source: Path | bytes,
+    source: Path | bytes | LogicalGraph | PhysicalGraph,
     *,
     name: str | None = None,
     read_options: ReadOptions | None = None,
@@ -196,6 +196,11 @@ def examine(
     BadFileError
         The file cannot be opened, or is a damaged container.
     """
+    if isinstance(source, PhysicalGraph):
+        return _unrolled(Family.DFG, source, (), unroll_options, component_options)
+    if isinstance(source, LogicalGraph):
+        filled, problems = fill(source, configuration=configuration, settings=settings)
+        return _planned(filled, source.family, problems, unroll_options, component_options)
     name = name or (source.stem if isinstance(source, Path) else "graph")
     head = _head(source).removeprefix(_BOM).lstrip()
     if codec.is_dfg(head):
@@ -203,21 +208,31 @@ def examine(
         return _unrolled(Family.DFG, graph, (), unroll_options, component_options)
     if head.startswith(b"["):
         return _physical(source, name, read_options or ReadOptions(), unroll_options, component_options)
-    reading = read_logical(
-        read_file(source, read_options) if isinstance(source, Path) else source, name=name, options=read_options
-    )
+    document = read_file(source, read_options) if isinstance(source, Path) else source
+    reading = read_logical(document, name=name, options=read_options)
     if reading.graph is None:
         return Checked(reading.family.value, reading.problems)
-    logical, filled = fill(reading.graph, configuration=configuration, settings=settings)
+    filled, problems = fill(reading.graph, configuration=configuration, settings=settings)
+    return _planned(filled, reading.family.value, (*reading.problems, *problems), unroll_options, component_options)
+
+
+def _planned(
+    logical: LogicalGraph,
+    family: str,
+    found: Iterable[Problem],
+    unroll_options: UnrollOptions | None,
+    component_options: ComponentOptions | None,
+) -> Checked:
+    """Validate and plan a logical graph with its values filled in; `found` are the problems so far."""
     planned = plan(logical, unroll_options)
     notes: tuple[Problem, ...] = ()
     if unroll_options is not None and unroll_options.rehearsal:
         planned, notes = replace(planned, templates=rehearsed(planned.templates)), (REHEARSED,)
     places = {node.key or node.id: node.pointer for node in logical.nodes}
     shared = same_files(planned.templates, planned.links, places)
-    problems = _once([*notes, *reading.problems, *filled, *validate(logical), *planned.problems, *shared])
+    problems = _once([*notes, *found, *validate(logical), *planned.problems, *shared])
     problems = tuple(check_components(planned.templates, planned.links, component_options).once(problems, logical))
-    return Checked(reading.family.value, problems, logical, planned)
+    return Checked(family, problems, logical, planned)
 
 
 def _physical(

@@ -1,4 +1,32 @@
-"""For tests, ours and those of people who write applications: drawings, strict fakes, a virtual clock, strategies.
+"""Helpers for tests: of dropflow itself, and of applications.
+
+Tests of applications import what they need from here; it is loaded when it is first used. The modules of this package
+also hold strict fakes, a virtual clock and Hypothesis strategies for the tests of dropflow.
 
 May import everything of `dropflow` but the command line; nothing of the product may import it.
 """
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dropflow.testing.attempts import FAILED, SKIPPED, Attempted, Given, Wanted, try_app
+    from dropflow.testing.drawing import draw
+
+__all__ = ["FAILED", "SKIPPED", "Attempted", "Given", "Wanted", "draw", "try_app"]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used (PEP 562)."""
+        from importlib import import_module  # noqa: PLC0415 - not needed until then
+
+        if name not in __all__:
+            raise AttributeError(f"module 'dropflow.testing' has no attribute {name!r}")
+        module = "dropflow.testing.drawing" if name == "draw" else "dropflow.testing.attempts"
+        value = getattr(import_module(module), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        """List the public names."""
+        return __all__

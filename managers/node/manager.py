@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import psutil
-from dropflow.version import __version__
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.engine.api import Handle
@@ -51,6 +50,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.version import __version__
 from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import Deployment
 from managers.keys import ClusterKey

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import msgspec
-from dropflow.version import __version__
 from msgspec import Meta
 
 from dropflow.errors import BadFileError, HttpError
@@ -34,6 +33,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.version import __version__
 from managers.api import Manager
 from managers.deployment import MEDIA_TYPE, unpack
 from managers.probing import Prober

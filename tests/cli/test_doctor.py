@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
-from dropflow.version import __version__
 
 from dropflow.cli.doctor.checks import judge
 from dropflow.cli.doctor.observations import Sight
@@ -13,6 +12,7 @@ from dropflow.clock import SystemClock
 from dropflow.rest.client import Client
 from dropflow.rest.schema import Child, Load, ManagerInfo, NodeInfo
 from dropflow.testing.manager import FakeManager
+from dropflow.version import __version__
 from managers.service import Service
 
 

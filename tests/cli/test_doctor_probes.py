@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from dropflow.version import __version__
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from dropflow.cli.doctor.checks import judge, notes
 from dropflow.cli.doctor.observations import Finding, Sight, Way
 from dropflow.cli.doctor.probes import Plan, plan_ways
 from dropflow.rest.schema import Child, ManagerInfo, NodeInfo, ProbeResult
+from dropflow.version import __version__
 
 DARK = "it does not answer within 5 s"
 

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDES = ROOT / "docs" / "howto"
+DOCS = ROOT / "docs"
 _BLOCK = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("guide", "tests"), [("write-an-application.md", 5), ("streaming.md", 1)])
+@pytest.mark.parametrize(("guide", "tests"),
+    [("howto/write-an-application.md", 5), ("howto/streaming.md", 1), ("reference/python.md", 3)])
 def test_the_tests_in_the_guide_pass(guide: str, tests: int, tmp_path: Path) -> None:
     """Every Python block is a file, as its first line says; together they are a directory whose tests pass."""
-    text = (GUIDES / guide).read_text(encoding="utf-8")
+    text = (DOCS / guide).read_text(encoding="utf-8")
     blocks = _BLOCK.findall(text)
     for name, code in blocks:
         (tmp_path / name).write_text(code)

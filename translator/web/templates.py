@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from dropflow.version import __version__
-
 from dropflow.formatting import plural
 from dropflow.problems import Problem, Severity
 from dropflow.rest.pages import Layout, PageTemplates
+from dropflow.version import __version__
 
 __all__ = ["translator_templates"]
 

@@ -1,0 +1,398 @@
+"""The functions of the Python interface: translate, check and run a graph. `dropflow` exports them.
+
+They accept a graph in any form: the path of a file, its bytes, the decoded JSON of a file, a `LogicalGraph` or a
+`PhysicalGraph`.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from dropflow import local
+from dropflow.apps.encodings import decode
+from dropflow.data.read_content import open_content, read, view
+from dropflow.engine.api import Handle
+from dropflow.engine.reports import FailureReport
+from dropflow.engine.session import Session
+from dropflow.errors import BadFileError, NotFoundError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import find_drop, oid
+from dropflow.problems import Problem
+from dropflow.states import SessionState
+from translator.logical import LogicalGraph
+from translator.options import ComponentOptions, PartitionOptions, UnrollOptions
+from translator.pipeline import Translation, examine, finish
+
+__all__ = ["Content", "GraphSource", "RunResult", "check", "run", "translate"]
+
+GraphSource = str | os.PathLike[str] | bytes | Mapping[str, Any] | Sequence[Any] | LogicalGraph | PhysicalGraph
+"""A graph in any form: a path, the bytes of a file, decoded JSON, or a graph that was read or translated before."""
+
+Settings = Mapping[str, Any] | Sequence[str]
+"""Values of parameters: ``{"Scatter.num_of_copies": 4}``, or ``["Scatter.num_of_copies=4"]``."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """The content of a data drop after a run.
+
+    Attributes
+    ----------
+    drop : str
+        Text id of the drop.
+    name : str
+        Name of its node.
+    """
+
+    drop: str
+    name: str
+    _handle: Handle = field(repr=False)
+    _is_joint: bool = field(default=False, repr=False)
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return self._handle.size
+
+    @property
+    def path(self) -> Path:
+        """The file or directory that holds the content.
+
+        Raises
+        ------
+        NotFoundError
+            The content has no file: it is empty, or was small and lived in memory.
+        """
+        if not self._handle.location:
+            raise NotFoundError(f"the content of {self.drop} is in no file", hint="use read() or value()")
+        return Path(self._handle.location)
+
+    def read(self) -> bytes:
+        """Return the whole content.
+
+        Raises
+        ------
+        UsageError
+            The content is a directory.
+        StorageError
+            It cannot be read.
+        """
+        return read(self._handle)
+
+    def open(self) -> BinaryIO:
+        """Return a binary stream over the content; close it after use. Raises the errors of `read`."""
+        return open_content(self._handle)
+
+    def value(self, encoding: str | None = None) -> Any:
+        """Return the content as a Python value.
+
+        Parameters
+        ----------
+        encoding : str, optional
+            Such as ``json``, ``npy`` or ``utf-8``. By default text is returned as str, and a pickle is loaded.
+
+        Raises
+        ------
+        AppError
+            The content is not in this encoding.
+        BadParameterError
+            There is no such encoding.
+        """
+        return decode(encoding, _Decoded(self._handle, name=self.name, is_joint=self._is_joint))
+
+
+class _Decoded:
+    """A content as the decoders of `dropflow.apps.encodings` read it."""
+
+    port = ""
+    in_memory = False
+
+    def __init__(self, handle: Handle, *, name: str, is_joint: bool) -> None:
+        self._handle = handle
+        self.name = name
+        self.is_joint = is_joint
+        self.is_text = handle.text
+        self.size = handle.size
+        self.path = Path(handle.location)
+
+    @property
+    def url(self) -> str:
+        return self.path.absolute().as_uri()
+
+    def view(self) -> memoryview:
+        return view(self._handle)
+
+    def read(self) -> bytes:
+        return read(self._handle)
+
+    def open(self) -> BinaryIO:
+        return open_content(self._handle)
+
+    def warn(self, text: str) -> None:
+        """Ignore warnings: there is no log after the run."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended, and its contents.
+
+    Attributes
+    ----------
+    status : SessionState
+        FINISHED, FAILED or CANCELLED.
+    states : mapping of str to int
+        Number of drops by the name of their state.
+    failures : tuple of FailureReport
+        Root causes of drops in ERROR, the one with most victims first. A finished run can have failures that error
+        thresholds accepted.
+    notes : tuple of str
+        Other things that went wrong, such as a summary that could not be written.
+    seconds : float
+        Duration.
+    directory : Path
+        The session directory (``docs/reference/session-directory.md``).
+    graph : PhysicalGraph
+        The graph that ran.
+    """
+
+    status: SessionState
+    states: Mapping[str, int]
+    failures: tuple[FailureReport, ...]
+    notes: tuple[str, ...]
+    seconds: float
+    directory: Path
+    graph: PhysicalGraph
+    _contents: Mapping[int, Handle] = field(repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run finished: every leaf drop completed or was skipped."""
+        return self.status is SessionState.FINISHED
+
+    @cached_property
+    def results(self) -> tuple[Content, ...]:
+        """Contents of the leaf data drops, in the order of the graph."""
+        graph = self.graph
+        leaves = graph.successors.ptr[1:] == graph.successors.ptr[:-1]
+        return tuple(
+            self._content(drop, handle)
+            for drop, handle in sorted(self._contents.items())
+            if leaves[drop] and graph.kinds[graph.template[drop]] == Kind.DATA
+        )
+
+    def content(self, drop: str) -> Content:
+        """Return the content of one data drop.
+
+        Parameters
+        ----------
+        drop : str
+            Its text id or a unique end of it, or the name of a node that has a single drop.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such drop, or its content was released or never written.
+        AmbiguousError
+            Several drops have this name, or an id that ends so.
+        """
+        row = self._row(drop)
+        handle = self._contents.get(row)
+        if handle is None:
+            raise NotFoundError(
+                f"drop {oid(self.graph, row)} has no content",
+                hint="contents of drops in memory are released after their last consumer, unless 'persist' is set",
+            )
+        return self._content(row, handle)
+
+    def _row(self, drop: str) -> int:
+        graph = self.graph
+        nodes = [row for row, node in enumerate(graph.templates) if node.kind is Kind.DATA and node.name == drop]
+        if len(nodes) == 1:
+            rows = (graph.template == nodes[0]).nonzero()[0]
+            if len(rows) == 1:
+                return int(rows[0])
+        return find_drop(graph, drop)
+
+    def _content(self, drop: int, handle: Handle) -> Content:
+        node = self.graph.templates[self.graph.template[drop]]
+        return Content(oid(self.graph, drop), node.name, handle, bool(node.collects))
+
+
+def translate(
+    graph: GraphSource,
+    *,
+    name: str | None = None,
+    configuration: str | None = None,
+    settings: Settings = (),
+    parts: int | None = None,
+    algorithm: str = "metis",
+    nodes: Sequence[str] = (),
+) -> Translation:
+    """Translate a logical graph into a physical graph. A physical graph is only partitioned and placed.
+
+    Nothing of the graph is run or imported.
+
+    Parameters
+    ----------
+    graph : path, bytes, decoded JSON, LogicalGraph or PhysicalGraph
+        The graph.
+    name : str, optional
+        Name of the graph; by default the name of the file without its suffix.
+    configuration : str, optional
+        Id or name of a stored graph configuration, applied on top of the active one.
+    settings : mapping or sequence of str
+        Values of parameters: ``{"NODE.PARAM": value}`` or ``["NODE.PARAM=VALUE"]``; ``global.NAME`` sets a global
+        variable.
+    parts : int, optional
+        Number of parts; by default that of `nodes`. Without either the graph is not partitioned.
+    algorithm : str
+        The partitioner: ``metis``, ``blocks`` or ``none``.
+    nodes : sequence of str
+        Names of the nodes to place the parts on.
+
+    Returns
+    -------
+    Translation
+        With the physical graph as `graph`, and warnings as `problems`.
+
+    Raises
+    ------
+    BadFileError
+        The file cannot be read.
+    BadGraphError
+        The graph cannot be translated; `problems` holds everything found.
+    """
+    given, name = _given(graph, name)
+    found = examine(given, name=name, configuration=configuration, settings=settings)
+    wanted = parts or len(nodes)
+    options = PartitionOptions(parts=wanted, algorithm=algorithm) if wanted else None
+    return finish(found, partition_options=options, nodes=nodes)
+
+
+def check(
+    graph: GraphSource,
+    *,
+    name: str | None = None,
+    configuration: str | None = None,
+    settings: Settings = (),
+) -> tuple[Problem, ...]:
+    """Return all problems of a graph that is to run on this machine, its components included.
+
+    Nothing of the graph is run or imported. An empty result, or one with warnings only, means that the graph can run.
+
+    Parameters
+    ----------
+    graph, name, configuration, settings
+        As in `translate`.
+
+    Raises
+    ------
+    BadFileError
+        The file cannot be read.
+    """
+    given, name = _given(graph, name)
+    options = ComponentOptions()
+    return examine(given, name=name, configuration=configuration, settings=settings, component_options=options).problems
+
+
+def run(
+    graph: GraphSource,
+    *,
+    name: str | None = None,
+    configuration: str | None = None,
+    settings: Settings = (),
+    parts: int | None = None,
+    runner: str = "processes",
+    workers: int | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    on_session: Callable[[Session], None] | None = None,
+) -> RunResult:
+    """Run a graph on this machine to its end, as ``dropflow run`` does.
+
+    With worker processes, a script that calls this needs no ``if __name__ == "__main__"``: workers do not import it.
+
+    Parameters
+    ----------
+    graph, name, configuration, settings
+        As in `translate`.
+    parts : int, optional
+        Partition the graph first.
+    runner : str
+        Where applications run: ``processes`` (worker processes), ``threads`` or ``inline`` (in this thread, one after
+        the other).
+    workers : int, optional
+        Number of processes or threads; by default one per core that this process may use.
+    directory : path, optional
+        Session directory. An earlier session in it is replaced. By default a new directory below ``dropflow-runs``.
+    on_session : callable, optional
+        Called with the session before it starts. Its `cancel` may be called from any thread.
+
+    Returns
+    -------
+    RunResult
+        Also if the session failed: look at `ok`.
+
+    Raises
+    ------
+    BadFileError
+        The file cannot be read.
+    BadGraphError
+        The graph cannot be translated, or a component cannot be used; `problems` holds everything found.
+    ConflictError
+        `directory` holds something that no session wrote.
+    StorageError
+        The session directory cannot be made or written.
+    """
+    given, name = _given(graph, name)
+    found = examine(
+        given,
+        name=name,
+        unroll_options=UnrollOptions(),
+        configuration=configuration,
+        settings=settings,
+        component_options=ComponentOptions(),
+    )
+    options = PartitionOptions(parts=parts) if parts is not None else None
+    physical = finish(found, partition_options=options).graph
+    local.refuse_unusable(physical)
+    place = local.new_directory(physical) if directory is None else local.prepare_directory(Path(directory))
+    sessions: list[Session] = []
+
+    def started(session: Session) -> None:
+        sessions.append(session)
+        if on_session is not None:
+            on_session(session)
+
+    result = local.run(physical, directory=place, runner=runner, workers=workers, on_session=started)
+    return RunResult(
+        status=result.status,
+        states=result.states,
+        failures=result.failures,
+        notes=result.notes,
+        seconds=result.seconds,
+        directory=place,
+        graph=physical,
+        _contents=sessions[0].held(),
+    )
+
+
+def _given(graph: GraphSource, name: str | None) -> tuple[Path | bytes | LogicalGraph | PhysicalGraph, str | None]:
+    """Return a graph as the pipeline takes it, and its name."""
+    if isinstance(graph, LogicalGraph | PhysicalGraph):
+        return graph, name or graph.name
+    if isinstance(graph, bytes):
+        return graph, name
+    if isinstance(graph, str | os.PathLike):
+        return Path(graph), name
+    try:
+        return msgspec.json.encode(graph), name
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadFileError(
+            f"the graph cannot be written as JSON: {error}", hint="give what json.load returns"
+        ) from error

@@ -1,0 +1,5 @@
+"""The version of dropflow, in a module without imports of ours."""
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0"

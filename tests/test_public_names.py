@@ -1,0 +1,113 @@
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import dropflow
+from dropflow import errors, testing
+
+PUBLIC_NAMES = [
+    "AmbiguousError",
+    "App",
+    "AppError",
+    "Argument",
+    "BadFileError",
+    "BadGraphError",
+    "BadParameterError",
+    "CancelledRunError",
+    "Component",
+    "ConflictError",
+    "Content",
+    "Context",
+    "DropState",
+    "DropflowError",
+    "FailureReport",
+    "GraphBuilder",
+    "InputData",
+    "InternalError",
+    "Kind",
+    "Link",
+    "LogicalGraph",
+    "MissingDependencyError",
+    "NotFoundError",
+    "OutputData",
+    "Parameter",
+    "PhysicalGraph",
+    "Port",
+    "Problem",
+    "RunResult",
+    "SessionState",
+    "Severity",
+    "StorageError",
+    "Template",
+    "Translation",
+    "UnknownComponentError",
+    "UsageError",
+    "WorldError",
+    "__version__",
+    "check",
+    "component",
+    "load",
+    "run",
+    "save",
+    "testing",
+    "translate",
+]
+
+TESTING_NAMES = ["FAILED", "SKIPPED", "Attempted", "Given", "Wanted", "draw", "try_app"]
+
+
+@pytest.mark.parametrize(("module", "names"), [(dropflow, PUBLIC_NAMES), (testing, TESTING_NAMES)])
+def test_the_public_names_are_those_of_the_list(module: ModuleType, names: list[str]) -> None:
+    """The public interface changes only together with this list; every name exists, and `dir` lists it."""
+    assert sorted(module.__all__) == sorted(names)
+    assert list(module.__all__) == sorted(module.__all__, key=lambda name: (_rank(name), name))
+    assert dir(module) == sorted(module.__all__)
+    for name in names:
+        assert getattr(module, name) is not None, name
+
+
+def _rank(name: str) -> int:
+    """Sort constants first, then classes, then functions, as ruff does."""
+    return 0 if name.isupper() else 1 if name[0].isupper() else 2
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    """A misspelt name raises AttributeError with the name, as in any module."""
+    with pytest.raises(AttributeError, match="module 'dropflow' has no attribute 'rum'"):
+        _ = dropflow.rum  # type: ignore[attr-defined]
+
+
+def test_every_error_class_that_is_exported_is_the_one_of_the_package() -> None:
+    """`except dropflow.X` catches what the package raises."""
+    for name in errors.__all__:
+        if name in PUBLIC_NAMES:
+            assert getattr(dropflow, name) is getattr(errors, name)
+
+
+def test_importing_dropflow_is_quick() -> None:
+    """`import dropflow` loads neither numpy nor zmq nor any other package of dropflow."""
+    code = "import sys, dropflow; print(*sorted(m for m in sys.modules if m.split('.')[0] in sys.argv[1:]))"
+    wanted = ["numpy", "zmq", "msgspec", "translator", "managers", "dropflow"]
+    done = subprocess.run([sys.executable, "-c", code, *wanted], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["dropflow", "dropflow.version"]
+
+
+def test_the_reference_names_everything() -> None:
+    """docs/reference/python.md mentions every public name."""
+    page = (Path(__file__).parents[1] / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+
+    assert [
+        name for name in (*PUBLIC_NAMES, *TESTING_NAMES) if f"`{name}`" not in page and f"`{name}(" not in page
+    ] == []
+
+
+def test_public_names_come_from_modules_that_exist() -> None:
+    """The table of origins in `dropflow` has no module or name that is gone."""
+    for module, names in dropflow._MODULES.items():
+        found = import_module(module)
+        assert [name for name in names if not hasattr(found, name)] == []
