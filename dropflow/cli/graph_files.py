@@ -11,9 +11,10 @@ from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.output import Output
 from dropflow.cli.tables import plural
 from dropflow.errors import DropflowError, UsageError
-from dropflow.graph.codec import dump, save
+from dropflow.graph.codec import dump
 from dropflow.graph.interchange import write_pg
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph_file import save
 from dropflow.problems import Problem, Severity
 from translator.options import ComponentOptions, ReadOptions, UnrollOptions
 from translator.pipeline import Checked, Translation, examine, finish

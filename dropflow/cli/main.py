@@ -9,7 +9,6 @@ from typing import NoReturn
 import click
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.exits import Exit
 from dropflow.standard_output import reserve
 from dropflow.version import __version__
 

@@ -7,7 +7,6 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.exits import Exit
 from dropflow.cli.options import output_options
 from dropflow.cli.tables import columns
 from dropflow.version import __version__

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dropflow.cli.doctor.observations import Finding, Sight, Way
 from dropflow.cli.doctor.probes import Plan, label, labels, trouble_of, way_findings
-from dropflow.cli.sights import Finding, Sight, Way
 from dropflow.cli.tables import plural
 from dropflow.errors import ClockSkewError
 from dropflow.rest.schema import NodeInfo
