@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dropflow.cli.doctor.survey import DoctorReply
+from dropflow.cli.doctor import DoctorReply
 from dropflow.errors import StorageError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
@@ -195,13 +195,13 @@ def test_the_doctor_sees_what_one_host_hides_from_another(hosts: Hosts) -> None:
     ill, after = hosts.doctor(0, island)
 
     assert (healthy, before.findings) == (0, ())
-    assert before.notes == ("links between nodes: 2 of 2 ways tried are sound",)
+    assert before.notes == ("links between nodes: 2 of 2 connections succeeded",)
     assert ill == 1
     (finding,) = after.findings
     assert finding.where == nodes[0].ready["url"]
     assert finding.text == f"node a cannot reach the links of node b at {links}: it does not answer within 2 s"
     assert "firewall" in finding.hint
-    assert after.notes == ("links between nodes: 1 of 2 ways tried are sound",)
+    assert after.notes == ("links between nodes: 1 of 2 connections succeeded",)
 
 
 def test_a_full_disk_fails_the_session_that_filled_it(small_disk: Path, tmp_path: Path) -> None:

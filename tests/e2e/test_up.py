@@ -248,7 +248,7 @@ def test_a_second_one_in_the_same_place_is_refused(up: Running) -> None:
     done = run(up.home, "up", "--port", 0)
 
     assert done.returncode == 2
-    assert "another manager works in this directory" in done.stderr
+    assert "another manager uses this directory" in done.stderr
 
 
 def test_no_auth_asks_nobody(tmp_path: Path) -> None:

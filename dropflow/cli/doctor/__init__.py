@@ -1,17 +1,66 @@
-"""``dropflow doctor``: what is wrong between the hosts of a cluster, and what to do."""
+"""``dropflow doctor``: what is wrong between the hosts of a cluster, and what to do.
 
+`local` asks all managers from this host, `remote` makes them connect to each other, and `checks` lists the checks of
+the `evidence` from both. In the managers, `managers.probing` makes these connections.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
+from dropflow.cli.doctor.evidence import Connection, Evidence, Finding, ManagerReport
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import connection_options, output_options
+from dropflow.cli.tables import columns, plural
+from dropflow.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from dropflow.cli.connection import ConnectionOptions
     from dropflow.cli.output import Output
+    from dropflow.rest.client import Client
 
-__all__ = ["command"]
+__all__ = ["DoctorReply", "command", "examine_cluster"]
+
+_REQUESTS = 16
+"""Concurrent requests."""
+_PEERS = 32
+
+
+class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The findings, and everything that was found out."""
+
+    ok: bool
+    url: str
+    managers: tuple[ManagerReport, ...]
+    findings: tuple[Finding, ...]
+    connections: tuple[Connection, ...] = msgspec.field(default=(), name="ways")
+    notes: tuple[str, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """One line a manager, the notes, then the findings."""
+        rows = [
+            (
+                report.info.name if report.info else "?",
+                report.info.role if report.info else "?",
+                report.url,
+                report.info.version if report.info else "-",
+                (report.info.key if report.info else "") or "-",
+                f"{report.skew:+.2f} s" if report.info else "-",
+                f"{1000 * report.delay:.0f} ms" if report.info else "no answer",
+            )
+            for report in self.managers
+        ]
+        header = ("name", "role", "address", "version", "key", "clock", "answers in")
+        yield from columns(rows, header=header, indent="")
+        yield ""
+        yield from self.notes
+        for finding in self.findings:
+            yield f"wrong: {finding.where}: {finding.text}"
+            yield f"  {finding.hint}"
+        yield plural(len(self.findings), "finding") if self.findings else "nothing is wrong"
 
 
 @click.command("doctor")
@@ -28,10 +77,10 @@ __all__ = ["command"]
 @click.option(
     "--peers",
     type=click.IntRange(min=0),
-    default=32,
+    default=_PEERS,
     show_default=True,
     metavar="N",
-    help="How many other nodes each node tries: all of them in clusters of up to N + 1 nodes.",
+    help="How many other nodes each node connects to: all of them in clusters of up to N + 1 nodes.",
 )
 def command(output: "Output", *, manager: "ConnectionOptions", timeout: float, peers: int) -> Exit:
     """Check a manager, all managers below it, and the network between them.
@@ -41,19 +90,50 @@ def command(output: "Output", *, manager: "ConnectionOptions", timeout: float, p
     and what to do; exit status 1 if something is wrong.
     """
     from dropflow.cli.connection import connect_to, manager_url
-    from dropflow.cli.doctor.survey import DoctorReply, examine_cluster
 
     url = manager_url(manager)
-    found = examine_cluster(
+    reply = examine_cluster(
         url, lambda address: connect_to(address, manager, timeout=timeout), timeout=timeout, peers=peers
     )
-    reply = DoctorReply(
-        ok=not found.findings,
-        url=url,
-        managers=found.managers,
-        findings=found.findings,
-        ways=found.ways,
-        notes=found.notes,
-    )
     output.answer(reply)
-    return Exit.FINISHED if not found.findings else Exit.FAILED
+    return Exit.FINISHED if reply.ok else Exit.FAILED
+
+
+def examine_cluster(
+    url: str,
+    connect: "Callable[[str], Client]",
+    *,
+    timeout: float,
+    peers: int = _PEERS,
+    clock: Clock | None = None,
+) -> DoctorReply:
+    """Ask the manager at `url` and all managers below it, let them connect to each other, and check the results.
+
+    Parameters
+    ----------
+    connect : callable
+        Makes a client for an address.
+    timeout : float
+        Seconds to reach the port of a node's links, and for the connections that a manager makes.
+    peers : int
+        To how many other nodes each node connects at most.
+    """
+    from dropflow.cli.doctor.checks import findings, notes
+    from dropflow.cli.doctor.local import ask_managers
+    from dropflow.cli.doctor.remote import plan_probes, probe
+
+    with ThreadPoolExecutor(_REQUESTS, thread_name_prefix="doctor") as pool:
+        reports = ask_managers(url, connect, timeout=timeout, clock=clock or SystemClock(), pool=pool)
+        plan = plan_probes(reports, peers=peers)
+        connections, errors = probe(plan, connect, timeout=timeout, pool=pool)
+    managers = tuple(msgspec.structs.replace(report, probe_error=errors.get(report.url, "")) for report in reports)
+    evidence = Evidence(managers, connections)
+    found = tuple(findings(evidence))
+    return DoctorReply(
+        ok=not found,
+        url=url,
+        managers=managers,
+        findings=found,
+        connections=connections,
+        notes=tuple(notes(evidence, plan)),
+    )

@@ -1,203 +1,257 @@
-"""What is wrong with what the doctor saw. Pure: every finding has a test."""
+"""The checks of `dropflow doctor`. They take evidence and yield findings, without I/O."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from dropflow.cli.doctor.observations import Finding, Sight, Way
-from dropflow.cli.doctor.probes import Plan, label, labels, trouble_of, way_findings
+from dropflow.cli.doctor.connection_checks import connection_findings, failure
+from dropflow.cli.doctor.evidence import Connection, Evidence, Finding, ManagerReport
+from dropflow.cli.doctor.remote import ProbePlan
 from dropflow.cli.tables import plural
 from dropflow.errors import ClockSkewError
 from dropflow.rest.schema import NodeInfo
 from dropflow.version import __version__
 
-__all__ = ["judge", "notes"]
+__all__ = ["CHECKS", "findings", "notes"]
 
-_SKEW = 2.0
-"""Seconds by which clocks may differ before times in the pages confuse people."""
+_MAX_SKEW = 2.0
+"""Seconds by which clocks may differ; with more, the times of events on pages are confusing."""
 
-_FULL = 0.05
-"""A disk or memory with less than this share free is nearly full."""
+_MIN_FREE = 0.05
+"""The share of a disk or memory below which it is nearly full."""
 
 _SEVERAL = 2
 _KEY_HINT = "copy the key file to that host and start its manager again; compare with 'dropflow keys show'"
 _VERSION_HINT = "install the same version on all hosts"
-_CLOCK_HINT = "let both hosts set their clocks by NTP"
+_CLOCK_HINT = "set the clocks of both hosts by NTP"
 
 
-def judge(sights: Sequence[Sight], ways: Sequence[Way] = ()) -> Iterator[Finding]:
-    """Everything that is wrong with what was seen, the most basic first."""
-    names = labels(sights)
-    yield from _silent(sights, ways, names)
-    told = {sight.url: sight.trouble for sight in sights if sight.info is None}
-    tried = {way.far for way in ways if way.means == "links"}
-    yield from _clocks(sights, ways)
-    for sight in sights:
-        if sight.info is not None:
-            yield from _own_findings(sight, is_tried=sight.url in tried)
-            yield from _child_findings(sight, told)
-    links = [way for way in ways if way.means == "links"]
-    yield from way_findings(links, names, skip=_explained(links, sights))
-    # Between nodes, requests are not needed; see `notes`.
-    below = [way for way in ways if way.means == "rest" and not names.get(way.near, "").startswith("node ")]
-    yield from way_findings(below, names, skip=_explained(below, sights))
-    claims = _claims(sights, ways)
-    yield from _odd_ones(claims, "cluster key", 0, _KEY_HINT)
-    yield from _odd_ones(claims, "protocol of the links", 1, _VERSION_HINT)
-    yield from _odd_ones(claims, "version of dropflow", 2, _VERSION_HINT)
-    counts = Counter((sight.info.name, sight.info.role) for sight in sights if sight.info)
+def findings(evidence: Evidence) -> Iterator[Finding]:
+    """Yield everything that is wrong, the most basic first."""
+    for check in CHECKS:
+        yield from check(evidence)
+
+
+def _answers(evidence: Evidence) -> Iterator[Finding]:
+    """Managers that do not answer."""
+    unanswered = [report for report in evidence.managers if report.info is None]
+    skewed = [report for report in unanswered if report.code == ClockSkewError.code]
+    if len(skewed) >= _SEVERAL:
+        text = f"{len(skewed)} managers reject requests that are signed on this host: {skewed[0].trouble}"
+        yield Finding(where="this host", text=text, hint="set the clock of this host by NTP")
+        unanswered = [report for report in unanswered if report not in skewed]
+    for report in unanswered:
+        reached_by = [
+            evidence.label(connection.near)
+            for connection in evidence.connections
+            if connection.far == report.url and connection.means == "rest" and connection.result.ok
+        ]
+        more = f" from this host, but {', '.join(reached_by[:3])} can reach it" if reached_by else ""
+        yield Finding(where=report.url, text=f"{report.trouble}{more}", hint=report.hint or "is the manager running?")
+
+
+def _probe_errors(evidence: Evidence) -> Iterator[Finding]:
+    """Managers that did not report their connections."""
+    for report in evidence.managers:
+        # Another version may not know the request; that it is another version is a finding already.
+        if report.probe_error and report.info is not None and report.info.version == __version__:
+            hint = "run this again; if it stays so, look at the log of that manager"
+            text = f"it did not report what it can reach: {report.probe_error}"
+            yield Finding(where=report.url, text=text, hint=hint)
+
+
+def _clocks(evidence: Evidence) -> Iterator[Finding]:
+    """Clocks that differ from the clock of this host, or the clock of this host if it differs from all others."""
+    measured = {report.url: (report.skew, report.delay) for report in evidence.managers if report.info is not None}
+    for connection in evidence.connections:
+        result = connection.result
+        # A manager that did not answer this host may have answered another one, the clock of which is known.
+        if connection.far not in measured and connection.near in measured and result.ok and result.skew is not None:
+            skew, delay = measured[connection.near]
+            measured[connection.far] = (skew + result.skew, delay + result.seconds)
+    off = {url: skew for url, (skew, delay) in measured.items() if abs(skew) - delay > _MAX_SKEW}
+    if len(off) == len(measured) >= _SEVERAL and max(off.values()) - min(off.values()) <= _MAX_SKEW:
+        skew = next(iter(off.values()))
+        text = f"its clock is {_difference(-skew)} those of all {len(off)} managers"
+        yield Finding(where="this host", text=text, hint="set the clock of this host by NTP")
+        return
+    for url, skew in off.items():
+        yield Finding(where=url, text=f"its clock is {_difference(skew)} the clock of this host", hint=_CLOCK_HINT)
+
+
+def _managers(evidence: Evidence) -> Iterator[Finding]:
+    """Each manager by itself: its links, children, sessions, disk and memory."""
+    unanswered = {report.url: report.trouble for report in evidence.managers if report.info is None}
+    probed = {connection.far for connection in evidence.links}
+    for report in evidence.managers:
+        if report.info is None:
+            continue
+        if report.links and report.url not in probed:
+            hint = "open that port for the other nodes in the firewall, or advertise an address that they reach"
+            yield Finding(where=report.url, text=report.links, hint=hint)
+        if report.info.role in ("island", "master") and not report.children:
+            hint = "name its children with --nodes or --islands, or let it find them with --discover"
+            yield Finding(where=report.url, text=f"the {report.info.role} has no children", hint=hint)
+        for text in report.info.findings:
+            hint = "look at the files of that session, or delete it: 'dropflow delete SESSION'"
+            yield Finding(where=report.url, text=text, hint=hint)
+        for node in report.nodes if report.info.role == "node" else ():
+            yield from _load_findings(report, node)
+        for child in report.children:
+            # What the manager reports about the child may be what this host found, too.
+            if child.state != "alive" and not (child.text and child.text == unanswered.get(child.url)):
+                text = f"its child {child.name or child.url} is {child.state}{f': {child.text}' if child.text else ''}"
+                hint = "look at that manager's log, and at the network between"
+                yield Finding(where=report.url, text=text, hint=hint)
+
+
+def _links(evidence: Evidence) -> Iterator[Finding]:
+    """Connections between nodes."""
+    yield from connection_findings(evidence.links, evidence, skip=_explained(evidence.links, evidence))
+
+
+def _requests(evidence: Evidence) -> Iterator[Finding]:
+    """Connections from islands and masters to their children. Those between nodes are in `notes`."""
+    connections = evidence.requests_to_children
+    yield from connection_findings(connections, evidence, skip=_explained(connections, evidence))
+
+
+def _keys(evidence: Evidence) -> Iterator[Finding]:
+    """Cluster keys that differ."""
+    values = {url: identity.key for url, identity in _identities(evidence).items()}
+    yield from _differences("cluster key", values, _KEY_HINT)
+
+
+def _protocols(evidence: Evidence) -> Iterator[Finding]:
+    """Protocols of links that differ."""
+    values = {url: str(identity.protocol) for url, identity in _identities(evidence).items()}
+    yield from _differences("protocol of the links", values, _VERSION_HINT)
+
+
+def _versions(evidence: Evidence) -> Iterator[Finding]:
+    """Versions that differ from each other or from that of this command."""
+    values = {url: identity.version for url, identity in _identities(evidence).items()}
+    yield from _differences("version of dropflow", values, _VERSION_HINT)
+    first = next(iter(values), None)
+    if first is not None and values[first] != __version__:
+        text = f"its version of dropflow is {values[first]}, that of this host is {__version__}"
+        yield Finding(where=first, text=text, hint=_VERSION_HINT)
+
+
+def _names(evidence: Evidence) -> Iterator[Finding]:
+    """Managers of one role with the same name."""
+    counts = Counter((report.info.name, report.info.role) for report in evidence.managers if report.info)
     for (name, role), count in counts.items():
         if count > 1:
             hint = "give each a --name of its own: graphs name the nodes that they are placed on"
             yield Finding(where=name, text=f"{count} managers ({role}) have this name", hint=hint)
 
 
-def notes(sights: Sequence[Sight], ways: Sequence[Way], plan: Plan) -> Iterator[str]:
-    """What is not wrong, but worth knowing: how much was tried, and which ways are closed that no session needs."""
-    names = labels(sights)
-    links = [way for way in ways if way.means == "links"]
+CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
+    _answers,
+    _probe_errors,
+    _clocks,
+    _managers,
+    _links,
+    _requests,
+    _keys,
+    _protocols,
+    _versions,
+    _names,
+)
+"""All checks, in the order of their findings."""
+
+
+def notes(evidence: Evidence, plan: ProbePlan) -> Iterator[str]:
+    """Yield what is not wrong, but worth knowing: how much was tried, and failures that no session suffers from."""
     if plan.possible:
-        sound = sum(not trouble_of(way, names)[0] for way in links)
-        yield f"links between nodes: {sound} of {plural(len(links), 'way')} tried are sound"
-    untried = plan.possible - len(links)
+        good = sum(not failure(connection, evidence)[0] for connection in evidence.links)
+        yield f"links between nodes: {good} of {plural(len(evidence.links), 'connection')} succeeded"
+    untried = plan.possible - len(evidence.links)
+    of = f"{untried} of {plan.possible} connections between nodes were not tried"
     if untried and plan.is_bounded:
-        yield f"{untried} of {plan.possible} ways were not tried: each node tries {plan.peers} others at most (--peers)"
+        yield f"{of}: each node tries {plan.peers} others at most (--peers)"
     elif untried:
-        yield f"{untried} of {plan.possible} ways were not tried: some nodes do not answer, or nobody knows their links"
-    answers = {sight.url for sight in sights if sight.info is not None}
-    closed = [
-        way
-        for way in ways
-        if way.means == "rest"
-        and names.get(way.near, "").startswith("node ")
-        and not way.reach.ok
-        and way.far in answers
+        yield f"{of}: some nodes do not answer, or their links are unknown"
+    answering = {report.url for report in evidence.managers if report.info is not None}
+    failed = [
+        connection
+        for connection in evidence.requests_of_nodes
+        if not connection.result.ok and connection.far in answering
     ]
-    if closed:
-        first = closed[0]
+    if failed:
+        first = failed[0]
+        example = f"{evidence.label(first.near)} to {evidence.label(first.far)}"
         yield (
-            f"{plural(len(closed), 'way')} between the REST servers of nodes "
-            f"{'is' if len(closed) == 1 else 'are'} closed, which no session needs: {label(names, first.near)} to "
-            f"{label(names, first.far)}{' and others' if len(closed) > 1 else ''}: {trouble_of(first, names)[0]}"
+            f"{plural(len(failed), 'connection')} to REST servers of other nodes failed, which no session needs: "
+            f"{example}{' and others' if len(failed) > 1 else ''}: {failure(first, evidence)[0]}"
         )
-    tried = {way.far for way in links}
-    for sight in sights:
-        if sight.links and sight.url in tried:
-            yield f"{sight.url}: {sight.links}; only nodes need that"
+    probed = {connection.far for connection in evidence.links}
+    for report in evidence.managers:
+        if report.links and report.url in probed:
+            yield f"{report.url}: {report.links}; only nodes need that"
 
 
-def _silent(sights: Sequence[Sight], ways: Sequence[Way], names: Mapping[str, str]) -> Iterator[Finding]:
-    """Managers that do not answer, and those that do not say what they reach."""
-    silent = [sight for sight in sights if sight.info is None]
-    late = [sight for sight in silent if sight.code == ClockSkewError.code]
-    if len(late) >= _SEVERAL:
-        text = f"{len(late)} managers refuse what is signed here: {late[0].trouble}"
-        yield Finding(where="this host", text=text, hint="set the clock of this host (NTP)")
-    for sight in silent:
-        if len(late) >= _SEVERAL and sight in late:
-            continue
-        seen = [label(names, way.near) for way in ways if way.far == sight.url and way.means == "rest" and way.reach.ok]
-        more = f" from here, though {', '.join(seen[:3])} can reach it" if seen else ""
-        yield Finding(where=sight.url, text=f"{sight.trouble}{more}", hint=sight.hint or "is the manager running?")
-    for sight in sights:
-        # Another version may not know the question, and is told of as such.
-        if sight.mute and sight.info is not None and sight.info.version == __version__:
-            hint = "ask again; if it stays so, look at the log of that manager"
-            yield Finding(where=sight.url, text=f"it does not say what it reaches: {sight.mute}", hint=hint)
+class _Identity(NamedTuple):
+    """What all managers of a cluster must have in common."""
+
+    key: str
+    protocol: int
+    version: str
 
 
-def _clocks(sights: Sequence[Sight], ways: Sequence[Way]) -> Iterator[Finding]:
-    """Clocks that differ from the clock here; the clock here, where it is the odd one."""
-    seen = {sight.url: (sight.skew, sight.delay) for sight in sights if sight.info is not None}
-    for way in ways:
-        # Whoever cannot be asked from here was perhaps asked by somebody whose clock is known.
-        if way.far not in seen and way.near in seen and way.reach.ok and way.reach.skew is not None:
-            skew, delay = seen[way.near]
-            seen[way.far] = (skew + way.reach.skew, delay + way.reach.seconds)
-    off = {url: skew for url, (skew, delay) in seen.items() if abs(skew) - delay > _SKEW}
-    if len(off) == len(seen) >= _SEVERAL and max(off.values()) - min(off.values()) <= _SKEW:
-        skew = next(iter(off.values()))
-        text = f"its clock is {abs(skew):.1f} s {_way(-skew)} those of all {len(off)} managers"
-        yield Finding(where="this host", text=text, hint="let this host set its clock by NTP")
-        return
-    for url, skew in off.items():
-        text = f"its clock is {abs(skew):.1f} s {_way(skew)} the clock here"
-        yield Finding(where=url, text=text, hint=_CLOCK_HINT)
+def _identities(evidence: Evidence) -> dict[str, _Identity]:
+    """Return the identity of each manager, by URL; of managers that did not answer, as other managers report it."""
+    found = {
+        report.url: _Identity(report.info.key or "none", report.info.protocol, report.info.version)
+        for report in evidence.managers
+        if report.info is not None
+    }
+    for connection in evidence.connections:
+        result = connection.result
+        if result.ok and connection.means == "rest":
+            found.setdefault(connection.far, _Identity(result.key or "none", result.protocol, result.version))
+    return found
 
 
-def _way(skew: float) -> str:
-    return "ahead of" if skew > 0 else "behind"
+def _differences(what: str, values: dict[str, str], hint: str) -> Iterator[Finding]:
+    """Yield the managers whose value differs from that of the first, which is the manager that was asked first."""
+    (first, wanted), *others = values.items() or [("", "")]
+    for url, value in others:
+        if value != wanted:
+            yield Finding(where=url, text=f"its {what} is {value}, that of {first} is {wanted}", hint=hint)
 
 
-def _own_findings(sight: Sight, *, is_tried: bool) -> Iterator[Finding]:
-    if sight.links and not is_tried:
-        hint = "open that port for the other nodes in the firewall, or advertise an address that they reach"
-        yield Finding(where=sight.url, text=sight.links, hint=hint)
-    if sight.info is not None and sight.info.role in ("island", "master") and not sight.children:
-        hint = "name its children with --nodes or --islands, or let it find them with --discover"
-        yield Finding(where=sight.url, text=f"the {sight.info.role} has no children", hint=hint)
-    for finding in () if sight.info is None else sight.info.findings:
-        hint = "look at the files of that session, or delete it: 'dropflow delete SESSION'"
-        yield Finding(where=sight.url, text=finding, hint=hint)
-    if sight.info is not None and sight.info.role == "node":
-        for node in sight.nodes:
-            yield from _load_findings(sight, node)
+def _explained(connections: Sequence[Connection], evidence: Evidence) -> Iterator[Connection]:
+    """Yield connections whose failure other findings explain: managers without an answer, other keys or clocks."""
+    by_url = {report.url: report for report in evidence.managers}
+    reached = {connection.far for connection in connections if connection.result.ok}
+    missed = {
+        (report.url, child.url) for report in evidence.managers for child in report.children if child.state != "alive"
+    }
+    for connection in connections:
+        near, far = by_url.get(connection.near), by_url.get(connection.far)
+        if far is None or near is None or near.info is None:
+            is_explained = False
+        elif far.info is None:
+            is_explained = connection.far not in reached
+        else:
+            is_explained = (near.info.key, near.info.protocol) != (far.info.key, far.info.protocol)
+            is_skewed = max(abs(near.skew), abs(far.skew)) > _MAX_SKEW
+            is_explained |= connection.result.code == ClockSkewError.code and is_skewed
+        if is_explained or (connection.near, connection.far) in missed:
+            yield connection
 
 
-def _child_findings(sight: Sight, told: Mapping[str, str]) -> Iterator[Finding]:
-    """Children that a manager misses, unless the same was told of them already."""
-    for child in sight.children:
-        if child.state != "alive" and not (child.text and child.text == told.get(child.url)):
-            text = f"its child {child.name or child.url} is {child.state}{f': {child.text}' if child.text else ''}"
-            yield Finding(where=sight.url, text=text, hint="look at that manager's log, and at the network between")
-
-
-def _load_findings(sight: Sight, node: NodeInfo) -> Iterator[Finding]:
+def _load_findings(report: ManagerReport, node: NodeInfo) -> Iterator[Finding]:
     for what, free, whole in (
         ("disk", node.load.disk_free, node.load.disk),
         ("memory", node.load.memory_free, node.load.memory),
     ):
-        if whole and free < _FULL * whole:
+        if whole and free < _MIN_FREE * whole:
             text = f"only {100 * free / whole:.1f} % of its {what} is free"
-            yield Finding(where=sight.url, text=text, hint="delete sessions that nobody needs, or give it more")
+            yield Finding(where=report.url, text=text, hint="delete sessions that are not needed, or give it more")
 
 
-def _explained(ways: Sequence[Way], sights: Sequence[Sight]) -> Iterator[Way]:
-    """Ways whose fault is told of elsewhere: of managers that are down, or have another key, protocol or clock."""
-    by_url = {sight.url: sight for sight in sights}
-    reached = {way.far for way in ways if way.reach.ok}
-    missed = {(sight.url, child.url) for sight in sights for child in sight.children if child.state != "alive"}
-    for way in ways:
-        near, far = by_url.get(way.near), by_url.get(way.far)
-        if far is None or near is None or near.info is None:
-            is_told = False
-        elif far.info is None:
-            is_told = way.far not in reached
-        else:
-            is_told = (near.info.key, near.info.protocol) != (far.info.key, far.info.protocol)
-            is_told |= way.reach.code == ClockSkewError.code and max(abs(near.skew), abs(far.skew)) > _SKEW
-        if is_told or (way.near, way.far) in missed:
-            yield way
-
-
-def _claims(sights: Sequence[Sight], ways: Sequence[Way]) -> dict[str, tuple[str, str, str]]:
-    """Key, protocol and version of each manager, of those that cannot be asked from here as others saw them."""
-    found = {
-        sight.url: (sight.info.key or "none", str(sight.info.protocol), sight.info.version)
-        for sight in sights
-        if sight.info is not None
-    }
-    for way in ways:
-        if way.reach.ok and way.means == "rest":
-            reach = way.reach
-            found.setdefault(way.far, (reach.key or "none", str(reach.protocol), reach.version))
-    return found
-
-
-def _odd_ones(claims: Mapping[str, tuple[str, str, str]], what: str, column: int, hint: str) -> Iterator[Finding]:
-    """Those whose value differs from that of the first, which is the manager that was asked."""
-    values = [(url, claim[column]) for url, claim in claims.items()]
-    for url, other in values[1:]:
-        if other != values[0][1]:
-            yield Finding(where=url, text=f"its {what} is {other}, that of {values[0][0]} is {values[0][1]}", hint=hint)
-    if what == "version of dropflow" and values and values[0][1] != __version__:
-        yield Finding(where=values[0][0], text=f"its {what} is {values[0][1]}, here it is {__version__}", hint=hint)
+def _difference(skew: float) -> str:
+    return f"{abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'}"
