@@ -13,7 +13,7 @@ from typing import Protocol
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.rest.content_records import ContentsRequest
-from dropflow.rest.list_records import FailureList, ResultList
+from dropflow.rest.operation_records import FailureList, ResultList
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Child,

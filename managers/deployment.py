@@ -21,9 +21,8 @@ from dropflow.errors import BadFileError
 from dropflow.graph.codec import Buffer
 from dropflow.ids import SESSION_NAME, is_session_name
 
-__all__ = ["MEDIA_TYPE", "Deployment", "Place", "pack", "subset", "unpack"]
+__all__ = ["Deployment", "Place", "pack", "subset", "unpack"]
 
-MEDIA_TYPE = "application/vnd.dropflow.deployment"
 
 _MAGIC = b"\x89DFD\r\n\x1a\n"
 _LENGTH = struct.Struct("<I")

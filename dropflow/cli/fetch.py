@@ -33,7 +33,7 @@ from dropflow.rest.content_records import (
     read_records,
 )
 from dropflow.rest.error_body import from_body
-from dropflow.rest.list_records import ResultList
+from dropflow.rest.operation_records import ResultList
 from dropflow.rest.schema import ResultInfo
 
 if TYPE_CHECKING:

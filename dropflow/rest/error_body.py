@@ -8,7 +8,7 @@ from dropflow import errors
 from dropflow.errors import DropflowError, HttpError
 from dropflow.problems import Problem
 
-__all__ = ["ErrorBody", "HttpError", "from_body", "status_of", "to_body"]
+__all__ = ["ErrorBody", "HttpError", "from_body", "status_of", "status_of_class", "to_body"]
 
 
 class ErrorBody(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -56,10 +56,13 @@ _STATUS: dict[type[DropflowError], int] = {
 
 
 def status_of(error: DropflowError) -> int:
-    """The HTTP status that tells what kind of error this is."""
-    if isinstance(error, HttpError):
-        return error.status
-    return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+    """Return the HTTP status of an error."""
+    return error.status if isinstance(error, HttpError) else status_of_class(type(error))
+
+
+def status_of_class(kind: type[DropflowError]) -> int:
+    """Return the HTTP status of the errors of a class."""
+    return next(_STATUS[parent] for parent in kind.__mro__ if parent in _STATUS)
 
 
 def to_body(error: DropflowError) -> ErrorBody:

@@ -138,7 +138,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     original : bool
         One of DALiuGE's paths: errors carry its shape (``type``, ``args``) too.
     takes, gives : str
-        Media type of a body or answer that is no JSON, for the OpenAPI document.
+        Media types of a body and of an answer that are not JSON, for the OpenAPI document.
+    errors : tuple of types
+        What the handler raises besides refusals of the request itself, for the OpenAPI document.
     """
 
     method: str
@@ -157,6 +159,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     original: bool = False
     takes: str = ""
     gives: str = ""
+    errors: tuple[type[DropflowError], ...] = ()
     tag: str = "api"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from dropflow.rest.error_body import ErrorBody
+from dropflow.rest.error_body import ErrorBody, status_of_class
 from dropflow.rest.kit import Route
 
 __all__ = ["openapi_document"]
@@ -75,13 +75,7 @@ def _operation(route: Route, schemas: dict[type, Any], components: dict[str, Any
             ),
             *_query_parameters(route, components),
         ],
-        "responses": {
-            str(route.status): answer,
-            "default": {
-                "description": "Refused: what is wrong, where, and what to do.",
-                "content": {"application/json": {"schema": schemas[ErrorEnvelope]}},
-            },
-        },
+        "responses": {str(route.status): answer, **_error_responses(route, schemas[ErrorEnvelope])},
     }
     if route.body is not None:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas[route.body]}}}
@@ -90,6 +84,17 @@ def _operation(route: Route, schemas: dict[type, Any], components: dict[str, Any
     if route.public:
         operation["security"] = []
     return operation
+
+
+def _error_responses(route: Route, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a response for each status of the route's errors, and the default one."""
+    kinds: dict[str, list[str]] = {}
+    for error in route.errors:
+        kinds.setdefault(str(status_of_class(error)), []).append(error.__name__)
+    texts = {status: ", ".join(names) for status, names in sorted(kinds.items())}
+    texts["default"] = "Refused: what is wrong, where, and what to do."
+    content = {"application/json": {"schema": schema}}
+    return {status: {"description": text, "content": content} for status, text in texts.items()}
 
 
 def _query_parameters(route: Route, components: dict[str, Any]) -> list[dict[str, Any]]:

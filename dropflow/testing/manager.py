@@ -33,7 +33,7 @@ from dropflow.rest.content_records import (
 )
 from dropflow.rest.error_body import to_body
 from dropflow.rest.find_drop import find_drop
-from dropflow.rest.list_records import FailureList, ResultList
+from dropflow.rest.operation_records import FailureList, ResultList
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Child,

@@ -11,7 +11,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, join
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.find_drop import find_drop
-from dropflow.rest.list_records import FailureList, ResultList
+from dropflow.rest.operation_records import FailureList, ResultList
 from dropflow.rest.schema import Download, DropDetail, DropInfo, DropPage, DropQuery, FailureInfo, PageQuery
 from managers.api import Manager
 from managers.composite.archive import bundle, close

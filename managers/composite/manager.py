@@ -16,8 +16,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.rest.client import Client
 from dropflow.rest.content_records import ContentsRequest
-from dropflow.rest.list_records import FailureList, ResultList
 from dropflow.rest.manager_info import manager_info
+from dropflow.rest.operation_records import FailureList, ResultList
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Child,

@@ -32,8 +32,8 @@ from dropflow.ids import drop_file_name, session_directory_name
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS
 from dropflow.rest.content_records import ContentsRequest, write_records
 from dropflow.rest.find_drop import find_drop
-from dropflow.rest.list_records import FailureList, ResultList
 from dropflow.rest.manager_info import manager_info
+from dropflow.rest.operation_records import FailureList, ResultList
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Child,

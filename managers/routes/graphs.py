@@ -11,9 +11,8 @@ from dropflow.graph.interchange import read_pg_stream, write_pg
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.request_body import check_depth
 
-__all__ = ["GRAPH_MEDIA_TYPE", "pg_json", "read_graph"]
+__all__ = ["pg_json", "read_graph"]
 
-GRAPH_MEDIA_TYPE = "application/vnd.dropflow.graph"
 
 _GZIP = b"\x1f\x8b"
 _LARGEST = 1 << 30

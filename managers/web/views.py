@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.errors import DropflowError
-from dropflow.rest.list_records import FailureList, ResultList
+from dropflow.rest.operation_records import FailureList, ResultList
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Child,

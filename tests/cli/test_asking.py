@@ -13,7 +13,7 @@ from dropflow.cli.main import main
 from dropflow.cli.manager_records import write_record
 from dropflow.cli.output import TableOutput
 from dropflow.errors import LinkError
-from dropflow.rest.list_records import ResultList
+from dropflow.rest.operation_records import ResultList
 from dropflow.rest.schema import SessionDetail
 from dropflow.testing.manager import FakeManager, made_up
 from managers.service import Service

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from dropflow.rest.kit import Request, Response, Route
-from dropflow.rest.list_records import Done
+from dropflow.rest.operation_records import Done
 from translator.web.downloads import dfg_file, pg_json, source_file
 from translator.web.records import (
     Deployed,

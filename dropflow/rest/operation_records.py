@@ -1,0 +1,137 @@
+"""Queries, bodies and answers of single operations (`dropflow.rest.operations`).
+
+JSON answers are always objects, so each answer that is a list has a struct with one field for it.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from dropflow.rest.schema import Child, FailureInfo, NodeInfo, PageQuery, ProbeResult, ResultInfo, SessionInfo
+
+__all__ = [
+    "CancelRequest",
+    "ChildList",
+    "ChildQuery",
+    "DeploymentQuery",
+    "Done",
+    "EpochRequest",
+    "FailureList",
+    "GraphQuery",
+    "NodeList",
+    "ProbeResultList",
+    "Readiness",
+    "ResultList",
+    "SessionList",
+    "WatchQuery",
+]
+
+
+class WatchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Wait at most `seconds` until the version of a session differs from `version`; 0 does not wait."""
+
+    version: Annotated[int, Meta(ge=-1, le=2**53)] = -1
+    seconds: Annotated[float, Meta(ge=0, le=300)] = 0.0
+
+
+class DeploymentQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long the preparation of a deployment may take."""
+
+    seconds: Annotated[float, Meta(gt=0, le=3600)] = 60.0
+
+
+class ChildQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The URL of a child."""
+
+    url: Annotated[str, Meta(min_length=1, max_length=1024)]
+
+
+class GraphQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The format of a graph: `dfg` (ours) or `json` (DALiuGE's)."""
+
+    format: Annotated[str, Meta(pattern="^(dfg|json)$")] = "dfg"
+
+
+class CancelRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why a session is cancelled."""
+
+    reason: Annotated[str, Meta(max_length=1000)] = ""
+
+
+class EpochRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Start or undo the deployment of a session with this epoch; `reason` says why it is undone."""
+
+    epoch: int
+    reason: str = ""
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    """A manager answers requests."""
+
+    ready: bool = True
+
+
+class NodeList(msgspec.Struct, frozen=True, kw_only=True):
+    """All node managers at or below a manager."""
+
+    nodes: tuple[NodeInfo, ...]
+
+
+class ChildList(msgspec.Struct, frozen=True, kw_only=True):
+    """The direct children of a manager."""
+
+    children: tuple[Child, ...]
+
+
+class ProbeResultList(msgspec.Struct, frozen=True, kw_only=True):
+    """What a manager found at the addresses that it tried, in the order of the request."""
+
+    reaches: tuple[ProbeResult, ...]
+
+
+class SessionList(msgspec.Struct, frozen=True, kw_only=True):
+    """All sessions, the youngest first."""
+
+    sessions: tuple[SessionInfo, ...]
+
+
+class FailureList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the root causes of a session, the most harmful first.
+
+    Attributes
+    ----------
+    total : int
+        Number of all root causes.
+    missing : tuple of str
+        Nodes that did not answer. Their causes are those that they reported last.
+    """
+
+    failures: tuple[FailureInfo, ...]
+    total: int
+    offset: int = 0
+    limit: int = 100
+    missing: tuple[str, ...] = ()
+
+    @classmethod
+    def page(cls, failures: Sequence[FailureInfo], query: PageQuery, *, missing: Sequence[str] = ()) -> "FailureList":
+        """Return the page of `failures` that `query` selects."""
+        return cls(
+            failures=tuple(failures[query.offset : query.offset + query.limit]),
+            total=len(failures),
+            offset=query.offset,
+            limit=query.limit,
+            missing=tuple(missing),
+        )
+
+
+class ResultList(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a session. `missing` names the nodes that did not answer."""
+
+    results: tuple[ResultInfo, ...]
+    missing: tuple[str, ...] = ()
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """The operation is done and has no result."""

@@ -1,0 +1,435 @@
+"""The operations of a manager's API: one table with verb, path, types and errors of each.
+
+Everything else derives from it: the routes (`managers.routes.api_v1`), the client (`dropflow.rest.client`), the OpenAPI
+document, and the fake manager of tests (`dropflow.testing.fake_manager`). A test compares the table with
+`managers.api.Manager` and with ``docs/reference/rest.md``. To add an operation, add it here, to the protocol and to the
+client.
+"""
+
+import re
+from typing import Generic, TypeVar
+
+import msgspec
+
+from dropflow.errors import (
+    AmbiguousError,
+    BadFileError,
+    BadGraphError,
+    ConflictError,
+    DropflowError,
+    GoneError,
+    LinkError,
+    NotFoundError,
+    UsageError,
+    WorldError,
+)
+from dropflow.graph.slice_codec import MEDIA_TYPE as SLICES_MEDIA_TYPE
+from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS_MEDIA_TYPE
+from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.operation_records import (
+    CancelRequest,
+    ChildList,
+    ChildQuery,
+    DeploymentQuery,
+    Done,
+    EpochRequest,
+    FailureList,
+    GraphQuery,
+    NodeList,
+    ProbeResultList,
+    Readiness,
+    ResultList,
+    SessionList,
+    WatchQuery,
+)
+from dropflow.rest.schema import (
+    Child,
+    ChildRequest,
+    Download,
+    DropDetail,
+    DropPage,
+    DropQuery,
+    ManagerInfo,
+    PageQuery,
+    ProbeRequest,
+    SessionDetail,
+    SessionInfo,
+    SubmitQuery,
+)
+
+__all__ = ["DEPLOYMENT_MEDIA_TYPE", "GRAPH_MEDIA_TYPE", "OPERATIONS", "Operation"]
+
+GRAPH_MEDIA_TYPE = "application/vnd.dropflow.graph"
+DEPLOYMENT_MEDIA_TYPE = "application/vnd.dropflow.deployment"
+EVENTS_MEDIA_TYPE = "text/event-stream"
+_BYTES = "application/octet-stream"
+
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+_VARIABLE = re.compile(r"\{(\w+)\}")
+_SESSION = "/api/v1/sessions/{session}"
+_DROP = _SESSION + "/drops/{drop}"
+
+
+class Operation(msgspec.Struct, Generic[Answer_co], frozen=True, kw_only=True):
+    """One operation.
+
+    Attributes
+    ----------
+    name : str
+        The method of `managers.api.Manager` and of `dropflow.rest.client.Client`.
+    method, path : str
+        Verb and path of the request. Variables of the path are arguments of the method.
+    answer : type
+        A struct, sent as JSON, or `Download` for anything else.
+    summary : str
+        One line for the OpenAPI document.
+    tag : str
+        Its group there.
+    query, body : type or None
+        Structs of the query string and of a JSON body. One of them at most.
+    by_field : bool
+        Whether the fields of `query` or `body` are arguments of the method, rather than the struct.
+    field : str
+        The field of `answer` that holds what the method returns; empty if it returns the answer.
+    also : str
+        Another method that is served by the same route.
+    takes, gives : str
+        Media types of a body and of an answer that are not JSON.
+    status : int
+        Of a success.
+    public : bool
+        Whether it needs no credential.
+    for_managers : bool
+        Whether `managers.api.Manager` has the method. The server itself answers the other operations.
+    patience : float
+        Seconds that the answer may take to begin, beyond the timeout of the client.
+    repeatable : bool
+        Whether a client may send it again if a kept connection turns out to be closed.
+    errors : tuple of types
+        What it may raise besides refusals of the request itself.
+    """
+
+    name: str
+    method: str
+    path: str
+    answer: type[Answer_co]
+    summary: str
+    tag: str
+    query: type[msgspec.Struct] | None = None
+    body: type[msgspec.Struct] | None = None
+    by_field: bool = False
+    field: str = ""
+    also: str = ""
+    takes: str = ""
+    gives: str = ""
+    status: int = 200
+    public: bool = False
+    for_managers: bool = True
+    patience: float = 0.0
+    repeatable: bool = True
+    errors: tuple[type[DropflowError], ...] = ()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables in the path."""
+        return tuple(_VARIABLE.findall(self.path))
+
+
+READY = Operation(
+    name="ready",
+    method="GET",
+    path="/ready",
+    answer=Readiness,
+    summary="Whether a manager answers",
+    tag="managers",
+    public=True,
+    for_managers=False,
+)
+INFO = Operation(
+    name="info", method="GET", path="/api/v1/info", answer=ManagerInfo, summary="About the manager", tag="managers"
+)
+NODES = Operation(
+    name="nodes",
+    method="GET",
+    path="/api/v1/nodes",
+    answer=NodeList,
+    field="nodes",
+    summary="All node managers at or below it",
+    tag="managers",
+)
+CHILDREN = Operation(
+    name="children",
+    method="GET",
+    path="/api/v1/children",
+    answer=ChildList,
+    field="children",
+    summary="Its direct children",
+    tag="managers",
+)
+ADD_CHILD = Operation(
+    name="add_child",
+    method="POST",
+    path="/api/v1/children",
+    answer=Child,
+    body=ChildRequest,
+    by_field=True,
+    summary="Add a child",
+    tag="managers",
+    status=201,
+    errors=(UsageError,),
+)
+REMOVE_CHILD = Operation(
+    name="remove_child",
+    method="DELETE",
+    path="/api/v1/children",
+    answer=Done,
+    query=ChildQuery,
+    by_field=True,
+    summary="Remove a child",
+    tag="managers",
+    errors=(UsageError, NotFoundError),
+)
+PROBE = Operation(
+    name="probe",
+    method="POST",
+    path="/api/v1/probe",
+    answer=ProbeResultList,
+    field="reaches",
+    body=ProbeRequest,
+    summary="Which other managers it can reach",
+    tag="managers",
+    for_managers=False,
+)
+
+SESSIONS = Operation(
+    name="sessions",
+    method="GET",
+    path="/api/v1/sessions",
+    answer=SessionList,
+    field="sessions",
+    summary="All sessions, the youngest first",
+    tag="sessions",
+)
+SUBMIT = Operation(
+    name="submit",
+    method="POST",
+    path="/api/v1/sessions",
+    answer=SessionInfo,
+    query=SubmitQuery,
+    takes=GRAPH_MEDIA_TYPE,
+    summary="Deploy a graph and start it",
+    tag="sessions",
+    status=201,
+    patience=120.0,
+    repeatable=False,
+    errors=(BadFileError, BadGraphError, ConflictError, WorldError),
+)
+SESSION = Operation(
+    name="session",
+    also="watch",
+    method="GET",
+    path=_SESSION,
+    answer=SessionDetail,
+    query=WatchQuery,
+    summary="One session; may wait until it changes",
+    tag="sessions",
+    errors=(NotFoundError, LinkError),
+)
+DELETE = Operation(
+    name="delete",
+    method="DELETE",
+    path=_SESSION,
+    answer=Done,
+    summary="Delete a session and its files",
+    tag="sessions",
+    errors=(NotFoundError, LinkError),
+)
+CANCEL = Operation(
+    name="cancel",
+    method="POST",
+    path=_SESSION + "/cancel",
+    answer=SessionInfo,
+    body=CancelRequest,
+    by_field=True,
+    summary="Cancel a session",
+    tag="sessions",
+    errors=(NotFoundError, LinkError),
+)
+EVENTS = Operation(
+    name="events",
+    method="GET",
+    path=_SESSION + "/events",
+    answer=Download,
+    gives=EVENTS_MEDIA_TYPE,
+    summary="Changes of a session as they happen",
+    tag="sessions",
+    for_managers=False,
+    errors=(NotFoundError,),
+)
+FAILURES = Operation(
+    name="failures",
+    method="GET",
+    path=_SESSION + "/failures",
+    answer=FailureList,
+    query=PageQuery,
+    summary="Root causes",
+    tag="sessions",
+    errors=(NotFoundError,),
+)
+RESULTS = Operation(
+    name="results",
+    method="GET",
+    path=_SESSION + "/results",
+    answer=ResultList,
+    summary="Results of the session",
+    tag="sessions",
+    errors=(NotFoundError,),
+)
+CONTENTS = Operation(
+    name="contents",
+    method="POST",
+    path=_SESSION + "/contents",
+    answer=Download,
+    body=ContentsRequest,
+    gives=CONTENTS_MEDIA_TYPE,
+    summary="Download contents",
+    tag="sessions",
+    errors=(NotFoundError, LinkError),
+)
+JOURNAL = Operation(
+    name="journal",
+    method="GET",
+    path=_SESSION + "/journal",
+    answer=Download,
+    gives=_BYTES,
+    summary="Download the journal",
+    tag="sessions",
+    errors=(NotFoundError, LinkError),
+)
+GRAPH = Operation(
+    name="graph",
+    method="GET",
+    path=_SESSION + "/graph",
+    answer=Download,
+    query=GraphQuery,
+    gives=GRAPH_MEDIA_TYPE,
+    summary="Download the graph",
+    tag="sessions",
+    errors=(NotFoundError, LinkError),
+)
+SLICES = Operation(
+    name="slices",
+    method="GET",
+    path=_SESSION + "/slices",
+    answer=Download,
+    gives=SLICES_MEDIA_TYPE,
+    summary="Slices of the graph, for a manager above",
+    tag="sessions",
+    errors=(NotFoundError, LinkError),
+)
+PREPARE = Operation(
+    name="prepare",
+    method="PUT",
+    path=_SESSION + "/deployment",
+    answer=Done,
+    query=DeploymentQuery,
+    takes=DEPLOYMENT_MEDIA_TYPE,
+    summary="First half of a deployment, by a manager above",
+    tag="sessions",
+    errors=(BadFileError, BadGraphError, ConflictError, WorldError),
+)
+START = Operation(
+    name="start",
+    method="POST",
+    path=_SESSION + "/start",
+    answer=Done,
+    body=EpochRequest,
+    summary="Second half of a deployment",
+    tag="sessions",
+    patience=30.0,
+    errors=(NotFoundError, ConflictError, WorldError),
+)
+UNDO = Operation(
+    name="undo",
+    method="POST",
+    path=_SESSION + "/undo",
+    answer=Done,
+    body=EpochRequest,
+    by_field=True,
+    summary="Undo a deployment",
+    tag="sessions",
+    patience=30.0,
+    errors=(WorldError,),
+)
+
+DROPS = Operation(
+    name="drops",
+    method="GET",
+    path=_SESSION + "/drops",
+    answer=DropPage,
+    query=DropQuery,
+    summary="A page of the drops that match",
+    tag="drops",
+    errors=(NotFoundError, UsageError),
+)
+DROP = Operation(
+    name="drop",
+    method="GET",
+    path=_DROP,
+    answer=DropDetail,
+    query=PageQuery,
+    summary="One drop, and a page of its neighbours",
+    tag="drops",
+    errors=(NotFoundError, AmbiguousError, LinkError),
+)
+LOG = Operation(
+    name="log",
+    method="GET",
+    path=_DROP + "/log",
+    answer=Download,
+    gives="text/plain",
+    summary="Download the log of a drop",
+    tag="drops",
+    errors=(NotFoundError, AmbiguousError, LinkError),
+)
+DATA = Operation(
+    name="data",
+    method="GET",
+    path=_DROP + "/data",
+    answer=Download,
+    gives=_BYTES,
+    summary="Download the content of a data drop",
+    tag="drops",
+    errors=(NotFoundError, AmbiguousError, GoneError, LinkError),
+)
+
+OPERATIONS: tuple[Operation[object], ...] = (
+    READY,
+    INFO,
+    NODES,
+    CHILDREN,
+    ADD_CHILD,
+    REMOVE_CHILD,
+    PROBE,
+    SESSIONS,
+    SUBMIT,
+    SESSION,
+    DELETE,
+    CANCEL,
+    EVENTS,
+    FAILURES,
+    RESULTS,
+    CONTENTS,
+    JOURNAL,
+    GRAPH,
+    SLICES,
+    PREPARE,
+    START,
+    UNDO,
+    DROPS,
+    DROP,
+    LOG,
+    DATA,
+)
+"""All of them, in the order of the OpenAPI document."""
