@@ -13,21 +13,19 @@ from typing import Any
 import msgspec
 
 from dropflow.apps.registry import check
-from dropflow.apps.runner_factory import RUNNERS, make_runner
-from dropflow.apps.streaming_links import streaming_links
+from dropflow.apps.runner_factory import RUNNERS
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_error
-from dropflow.engine.journal import Journal, JournalHeader
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import ConflictError, StorageError
-from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph_file import save
 from dropflow.ids import safe_name
 from dropflow.problems import refuse_errors
+from dropflow.session_factory import make_session
 from dropflow.states import SessionState
 
 __all__ = ["RUNNERS", "new_directory", "placement_notes", "prepare_directory", "refuse_unusable", "run", "summary"]
@@ -77,17 +75,12 @@ def run(
     repository = LocalRepository(directory, directory.name, time, graph)
     try:
         save(graph, directory / "graph.dfg")
-        streams = streaming_links(graph)
-        header = JournalHeader(directory.name, digest(graph), time.now(), streams)
-        session = Session(
+        session = make_session(
             graph,
             repository,
-            make_runner(graph, directory, runner, workers),
-            session=directory.name,
-            directory=str(directory),
             clock=time,
-            streams=streams,
-            journal=Journal(directory / "journal.dfj", header),
+            runner=runner,
+            workers=workers,
             on_statistics=on_statistics,
             check_invariants=check_invariants,
         )
