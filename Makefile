@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 # Tests wait for processes and browsers more than they compute, so that there may be more of them than processors.
 JOBS ?= 4
 
-.PHONY: demo test check lint format bench clean
+.PHONY: demo test check lint format changelog clean
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "dropflow needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
@@ -35,6 +35,9 @@ check: lint test  ## lint, types, layers, tests
 format: $(VENV)/.installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+changelog: $(VENV)/.installed  ## print what the next release changes; with VERSION=1.2.3, write it to CHANGELOG.md
+	$(BIN)/towncrier build $(if $(VERSION),--yes --version $(VERSION),--draft --version next)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output
