@@ -2,10 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-# Tests wait for processes and browsers more than they compute, so that there may be more of them than processors.
+# Tests mostly wait for processes and browsers, so that more of them than processors can run in parallel.
 JOBS ?= 4
 
-.PHONY: demo test check lint format changelog clean
+.PHONY: demo quick test check lint format changelog clean
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "dropflow needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
@@ -18,7 +18,10 @@ demo: $(VENV)/.installed  ## translate and run a small radio-imaging pipeline, a
 	@cat demo-output/files/catalogue.txt
 	@echo "Look at the picture: $(CURDIR)/demo-output/files/sky.png"
 
-test: $(VENV)/.installed  ## every test; brings a browser and network tools where it may
+quick: $(VENV)/.installed  ## the tests that take under a minute: no browser, no clusters, nothing installed on the system
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "not (slow or corpus or browser or netns)" --hypothesis-profile=quick
+
+test: $(VENV)/.installed  ## all tests; installs a browser and network tools if it can
 	@tests/bring_tools.sh
 	$(BIN)/python -m pytest -q -n $(JOBS)
 

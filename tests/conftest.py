@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A shell that starts the tests in the background has them, and all processes that they start, ignore Ctrl-C; nohup does
-# the same to hang-ups. Tests that send them need them heard.
+# A shell that starts the tests in the background makes them, and all processes that they start, ignore SIGINT; nohup
+# does the same with SIGHUP. Some tests send these signals.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# Tests assert no times, and neither does Hypothesis: the machines of a continuous integration are slow when they like.
+# Tests do not assert times, and neither does Hypothesis: machines of continuous integration are sometimes slow.
 settings.register_profile("dropflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", deadline=None, suppress_health_check=list(HealthCheck), max_examples=10)
 settings.load_profile("dropflow")
 
 

@@ -29,6 +29,8 @@ from dropflow.testing.strategies import graphs, pipelines
 from tests.processes import gone
 from tests.streaming_apps import fields
 
+pytestmark = pytest.mark.slow
+
 FILE = "dlg.data.drops.file.FileDROP"
 MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 RUNNERS = ("threads", "processes")
@@ -393,7 +395,6 @@ def test_ctrl_c_in_mid_stream(tmp_path: Path, meet: Path) -> None:
     wait_for_end(meet / "a", meet / "b")
 
 
-@pytest.mark.slow
 def test_large_streams_take_no_memory(tmp_path: Path) -> None:
     """Of 300 MB no process holds more than a few."""
     builder = GraphBuilder("flood")

@@ -1,20 +1,22 @@
 """Tests that expect an error check its text."""
 
 import ast
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.architecture.sources import TESTS, files, parsed
+
+
+def _is_raises(call: ast.Call) -> bool:
+    function = call.func
+    return isinstance(function, ast.Attribute) and function.attr == "raises"
 
 
 def test_every_expected_error_has_a_text() -> None:
     """Each `pytest.raises` has `match`, so that another error of the same class does not pass for the expected one."""
     found = [
-        f"{path.relative_to(ROOT)}:{call.lineno}"
-        for path in sorted((ROOT / "tests").rglob("*.py"))
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call)
-        and ast.unparse(call.func) == "pytest.raises"
-        and "match" not in {keyword.arg for keyword in call.keywords}
+        f"{path}:{node.lineno}"
+        for path in files(*TESTS)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and _is_raises(node) and "match" not in {each.arg for each in node.keywords}
     ]
 
     assert found == []

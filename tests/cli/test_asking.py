@@ -272,6 +272,7 @@ def test_people_are_told_at_once_that_the_state_is_not_known(ask: Ask, manager: 
     assert answer.text.startswith("FINISHED")
 
 
+@pytest.mark.slow
 def test_a_manager_that_stays_away_is_no_failure_of_the_session(
     ask: Ask, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

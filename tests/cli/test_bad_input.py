@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Dropflow = Callable[..., Any]
 
 
@@ -123,7 +125,6 @@ def test_files_that_are_none_are_refused(dropflow: Dropflow, command: str, tmp_p
         assert path.name in done.out.decode()
 
 
-@pytest.mark.slow
 def test_two_hundred_megabytes_of_braces_are_refused_quickly(dropflow: Dropflow, tmp_path: Path) -> None:
     """A huge file of nothing but braces neither hangs nor fills the memory."""
     path = tmp_path / "braces.graph"

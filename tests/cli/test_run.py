@@ -12,6 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Dropflow = Callable[..., Any]
 
 FAILING = """def f():

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.slow
 def test_streams_are_measured_on_one_node_and_on_two() -> None:
     """`streams.py --quick` tells of all ways that it compares; every record and every byte has come."""
     command = [sys.executable, str(ROOT / "benchmarks" / "streams.py"), "--quick"]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.slow
 def test_the_latency_of_a_hop_is_the_sum_of_its_parts() -> None:
     """`latency.py --quick` times every part of every hop, and their means add up to that of the whole."""
     command = [sys.executable, str(ROOT / "benchmarks" / "latency.py"), "--quick"]

@@ -19,7 +19,7 @@ from dropflow.rest.client import Client
 from tests.browser import needs_chromium, open_browser
 from tests.processes import Running
 
-pytestmark = [pytest.mark.slow, needs_chromium]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = (ROOT / "examples" / "hello.graph").read_text(encoding="utf-8")

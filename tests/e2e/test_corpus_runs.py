@@ -17,6 +17,8 @@ from dropflow.states import SessionState
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus
 from translator.pipeline import translate
 
+pytestmark = pytest.mark.slow
+
 _RUNS = [path for path in corpus_files() if path.name in daliuge_runs()]
 _CLEAN = [path for path in _RUNS if daliuge_runs()[path.name]["runs_clean"] == "yes"]
 _OTHERS = [path for path in _RUNS if path not in _CLEAN]
@@ -47,7 +49,6 @@ def run(path: Path, directory: Path) -> SessionResult:
     return local.run(awake, directory=local.prepare_directory(directory / "run"), workers=2)
 
 
-@pytest.mark.slow
 @needs_corpus
 @pytest.mark.parametrize("path", _CLEAN, ids=lambda path: path.stem)
 def test_what_daliuge_runs_clean_runs_clean(path: Path, tmp_path: Path) -> None:
@@ -65,7 +66,6 @@ def test_what_daliuge_runs_clean_runs_clean(path: Path, tmp_path: Path) -> None:
     assert result.states["ERROR"] == 0
 
 
-@pytest.mark.slow
 @needs_corpus
 @pytest.mark.parametrize("path", _OTHERS, ids=lambda path: path.stem)
 def test_the_others_end_with_a_reason(path: Path, tmp_path: Path) -> None:

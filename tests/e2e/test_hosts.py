@@ -97,6 +97,7 @@ def _client(running: Running) -> Client:
     return Client(running.ready["url"], token=running.ready["token"])
 
 
+@pytest.mark.netns
 @needs_network
 @pytest.mark.parametrize("trouble", ["a cable pulled for 5 s", "20 % of packets lost"])
 def test_a_network_that_fails_for_a_while_loses_nothing(trouble: str, hosts: Hosts, tmp_path: Path) -> None:
@@ -131,6 +132,7 @@ def test_a_network_that_fails_for_a_while_loses_nothing(trouble: str, hosts: Hos
         assert min(hosts.network.lost(1), hosts.network.lost(2)) > 20
 
 
+@pytest.mark.netns
 @needs_network
 def test_a_host_that_is_cut_off_fails_what_needs_it(hosts: Hosts) -> None:
     """A cable that stays out: the session fails on both sides by the deadline, each naming the other."""
@@ -156,6 +158,7 @@ def test_a_host_that_is_cut_off_fails_what_needs_it(hosts: Hosts) -> None:
     assert "node a is lost" in cut_off.text
 
 
+@pytest.mark.netns
 @needs_network
 def test_hosts_find_each_other(hosts: Hosts, tmp_path: Path) -> None:
     """By zeroconf alone: a master finds two islands, and they their nodes, and a session runs over both."""
@@ -182,6 +185,7 @@ def test_hosts_find_each_other(hosts: Hosts, tmp_path: Path) -> None:
     assert end == expected_end(tmp_path / "alone")
 
 
+@pytest.mark.netns
 @needs_network
 def test_the_doctor_sees_what_one_host_hides_from_another(hosts: Hosts) -> None:
     """A firewall between two nodes that this host does not meet: both ends are named, once, with what to do."""

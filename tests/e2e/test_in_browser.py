@@ -10,7 +10,7 @@ import pytest
 from tests.browser import needs_chromium, open_browser
 from tests.processes import Running, run
 
-pytestmark = [pytest.mark.slow, needs_chromium]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = ROOT / "examples" / "nested-scatter-gather.graph"

@@ -34,6 +34,8 @@ from managers.node.manager import NodeManager
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus
 from translator.pipeline import translate
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 _RUNNABLE = [path for path in corpus_files() if path.name in daliuge_runs()]
 _EXAMPLES = sorted((ROOT / "examples").glob("*.graph"))
@@ -205,7 +207,6 @@ def test_examples_end_alike_on_any_number_of_nodes(path: Path, count: int, nodes
     _compare(path, nodes, tmp_path, count)
 
 
-@pytest.mark.slow
 @needs_corpus
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("path", _RUNNABLE, ids=lambda path: path.stem)

@@ -18,6 +18,8 @@ from dropflow.problems import Severity
 from dropflow.states import SessionState
 from translator.pipeline import check, translate
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 GRAPHS = sorted(EXAMPLES.glob("*.graph"))
 

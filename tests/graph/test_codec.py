@@ -29,6 +29,7 @@ def _same(one: PhysicalGraph, other: PhysicalGraph) -> bool:
 SMALL = _bytes(scatter(2))
 
 
+@pytest.mark.slow
 @given(graphs(detailed=True))
 @settings(max_examples=30)
 def test_a_graph_survives_its_container(graph: PhysicalGraph) -> None:

@@ -15,6 +15,7 @@ from tests.graph.shapes import graphs, scatter
 GRAPH = scatter(2)
 
 
+@pytest.mark.slow
 @given(graphs(detailed=True))
 @settings(max_examples=30)
 def test_a_copy_has_the_same_digest(graph: PhysicalGraph) -> None:

@@ -51,6 +51,7 @@ def _meaning(graph: PhysicalGraph) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 @given(graphs(detailed=True))
 @settings(max_examples=60)
 def test_a_graph_survives_the_way_out_and_back(graph: PhysicalGraph) -> None:

@@ -20,6 +20,8 @@ from dropflow.rest.waitress_server import WaitressServer
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.serving import ask, serve
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "a-token"  # noqa: S105 - guards nothing
 BEARER = f"Authorization: Bearer {TOKEN}"
 MEGABYTE = 2**20

@@ -3,11 +3,15 @@
 import gc
 from pathlib import Path
 
+import pytest
+
 from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
 from dropflow.engine.api import ExecutorSpec, Handle, Input, Output, Task
 from dropflow.graph.templates import Kind, Link, Template
 from dropflow.states import DropState
+
+pytestmark = pytest.mark.slow
 
 SIZES = (1_000, 10_000, 50_000)
 FACTOR = 4.0

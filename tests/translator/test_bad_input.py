@@ -75,6 +75,7 @@ def _mutated(content: Any, path: tuple[Any, ...], how: str, junk: Any) -> None:
         return
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(_CHANGES)
 def test_a_mangled_graph_gives_findings_and_never_an_exception(changes: list[tuple[tuple[Any, ...], str, Any]]) -> None:
@@ -94,6 +95,7 @@ def test_a_mangled_graph_gives_findings_and_never_an_exception(changes: list[tup
             _follow(content, finding.where)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(_CHANGES)
 def test_a_mangled_graph_that_has_no_errors_can_be_unrolled(changes: list[tuple[tuple[Any, ...], str, Any]]) -> None:

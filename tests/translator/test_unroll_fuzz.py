@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,6 +10,8 @@ from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, No
 from translator.options import UnrollOptions
 from translator.problems import CODES, Severity
 from translator.unroll import plan, unroll
+
+pytestmark = pytest.mark.slow
 
 IDS = [f"n{number}" for number in range(7)]
 CATEGORIES = {

@@ -4,6 +4,7 @@ import re
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from tests.translator.random_graphs import logical_graphs
 from translator.logical import Field, LogicalGraph
 from translator.problems import Severity
 from translator.unroll import plan, unroll
+
+pytestmark = pytest.mark.slow
 
 Drop = tuple[str, tuple[int, ...]]
 _REPEATING = ("Scatter", "Loop", "Gather", "GroupBy")

@@ -76,6 +76,7 @@ def test_every_place_gives_the_same_result(kind: str, tmp_path: Path) -> None:
     assert [(failure.drop, failure.attempts) for failure in result.failures] == [("drawing_B7_0", 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("script", "said"), [("kill", "SIGKILL"), ("exit", "ended with status 7")])
 def test_the_death_of_a_worker_fails_only_its_attempt(script: str, said: str, tmp_path: Path) -> None:
     """A worker that is killed, or leaves, fails the attempt it was at; all others complete on its replacement."""
@@ -87,6 +88,7 @@ def test_the_death_of_a_worker_fails_only_its_attempt(script: str, said: str, tm
     assert result.failures[0].code == "DF202"
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_each_time_uses_up_the_tries(tmp_path: Path) -> None:
     """The death of a worker may be retried, and ends after the last try."""
     graph = draw("A -> b", A={"component": "kill", "tries": 3})

@@ -19,6 +19,8 @@ from dropflow.engine.runners.starts import Starts
 from dropflow.graph.templates import Argument, Kind, Template
 from tests.engine.runners.test_pool import Answers, seen, until
 
+pytestmark = pytest.mark.slow
+
 MEGABYTE = 1 << 20
 
 

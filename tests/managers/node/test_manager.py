@@ -90,6 +90,7 @@ def test_directories_cross_nodes(make_cluster: Make, in_place: bool) -> None:  #
     assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("content", [FILE, "dlg.data.drops.memory.InMemoryDROP"])
 @pytest.mark.parametrize("size", [5, 200_000])

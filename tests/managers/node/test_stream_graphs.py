@@ -21,6 +21,8 @@ from managers.node.manager import NodeManager
 from tests.managers.node.conftest import Cluster
 from tests.streaming_graphs import random_graph, scattered, unstreamed
 
+pytestmark = pytest.mark.slow
+
 Picture = tuple[dict[str, str], dict[str, int]]
 """State of every drop, and CRC-32 of the content of every leaf that has one."""
 
@@ -91,7 +93,6 @@ def test_streams_change_no_result(seed: int, make: Make, tmp_path: Path, monkeyp
     assert together(make(nodes), scattered(graphs[1], nodes, seed), f"s{seed}") == expected
 
 
-@pytest.mark.slow
 def test_two_hundred_drops_on_three_nodes(make: Make, tmp_path: Path) -> None:
     """Many streams at once, each across other nodes, end as in one process without streams."""
     graph = random_graph(1000, 100, marks=tmp_path)

@@ -12,6 +12,8 @@ from managers.messages import Events, StreamUpdate
 from tests.managers.node.conftest import Cluster, until
 from tests.streaming_graphs import content, line, settled
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., Cluster]
 
 MAKE, DATA, TAKE, RESULT = range(4)

@@ -35,6 +35,8 @@ from tests.streaming_graphs import (
     written,
 )
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., Cluster]
 
 PLACES = [(0, 0, 1), (0, 1, 1), (1, 0, 1), (0, 1, 0), (0, 1, 2)]

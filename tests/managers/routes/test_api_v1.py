@@ -96,6 +96,7 @@ def _as_it_is(_: Any, value: Any) -> dict[str, Any]:
     return {"data": value if isinstance(value, bytes) else repr(value).encode()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", _OPERATIONS, ids=[operation.label for operation in _OPERATIONS])
 def test_no_request_breaks_the_server(operation: Any, server: RestServer) -> None:
     """Whatever is sent by a machine that read the document, the answer is one that the document tells."""

@@ -12,7 +12,7 @@ from dropflow.testing.shapes import fan
 from tests.browser import needs_chromium
 
 expect = pytest.importorskip("playwright.sync_api").expect
-pytestmark = [needs_chromium, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]
 
 PAGES = (
     "/",

@@ -32,6 +32,7 @@ def test_a_translation_by_api(served: Served, nested: Path) -> None:
     assert served.ask("GET", one, token=True).status == 404
 
 
+@pytest.mark.slow
 def test_all_families_enter(served: Served, nested: Path) -> None:
     """A list of drops and a container are taken as the logical graph is, and give the same graph."""
     info = served.translate(nested, name="nested")

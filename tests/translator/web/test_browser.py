@@ -23,6 +23,7 @@ _EXPECTED = "the server responded with a status of 40"
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.browser,
     pytest.mark.skipif(_CHROMIUM is None, reason="Chromium is absent: install the package chromium"),
 ]
 

@@ -21,6 +21,7 @@ from translator.web.records import DeployRequest, TranslateQuery
 _SECRET = b"s" * 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("secret", "enters"), [(_SECRET, True), (b"x" * 32, False), (None, False)])
 def test_the_cluster_key_opens_the_manager(tmp_path: Path, secret: bytes | None, *, enters: bool) -> None:
     """Only who has it deploys; the session is the manager's, with the graph that was translated."""

@@ -17,6 +17,8 @@ from tests.cli import test_bad_input as drawn
 from tests.translator.web.served import COOKIE, EAGLE, LINKED, TOKEN, Served
 from translator.web.records import TranslatorLimits
 
+pytestmark = pytest.mark.slow
+
 _HOSTILE = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>.graph',
@@ -55,7 +57,6 @@ def test_the_test_button_of_eagle_gives_a_rehearsal(served: Served) -> None:
     assert "dlg.apps.simple.SleepApp" in page
 
 
-@pytest.mark.slow
 def test_a_form_of_twenty_megabytes_is_translated(served: Served, hello: Path) -> None:
     """Large graphs come in forms that are three times as large; all of it arrives."""
     document = json.loads(hello.read_text())
@@ -152,7 +153,6 @@ def test_forms_beyond_the_limit_are_refused(serve: Callable[..., Served], hello:
     assert "5000 bytes" in reply.text
 
 
-@pytest.mark.slow
 def test_a_page_that_waits_looks_again(serve: Callable[..., Served], nested: Path) -> None:
     """Without a script: the browser asks again, until the translation has ended."""
     served = serve(TranslatorLimits(workers=1))

@@ -16,6 +16,8 @@ from dropflow.testing.manager import FakeManager
 from translator.web.records import DeployRequest, RepartitionRequest, TranslateQuery, TranslationInfo, TranslatorLimits
 from translator.web.service import TranslatorService
 
+pytestmark = pytest.mark.slow
+
 _MEGABYTE = 1024 * 1024
 
 
@@ -96,7 +98,6 @@ def test_a_graph_that_would_be_too_large_is_refused_before_it_is_unrolled(start:
     assert "unrolling" not in info.report.seconds
 
 
-@pytest.mark.slow
 def test_a_translation_that_needs_too_much_memory_ends_alone(start: Start, nested: Path) -> None:
     """It fails with words about the limit, and the next one is served."""
     service = start(memory=700 * _MEGABYTE, drops=10**8, edges=10**9)
@@ -166,7 +167,6 @@ def test_the_oldest_go(start: Start, hello: Path) -> None:
         service.get(ids[0])
 
 
-@pytest.mark.slow
 def test_the_disk_is_not_filled(start: Start, hello: Path, tmp_path: Path) -> None:
     """The bytes on disk stay within the limit, however many graphs come."""
     limit = 12 * hello.stat().st_size
