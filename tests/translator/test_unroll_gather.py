@@ -31,7 +31,7 @@ def test_a_width_that_does_not_divide_is_mentioned() -> None:
     assert codes(scattered(6, 2)) == []
 
 
-@pytest.mark.parametrize("width", [None, 0, "0", 7])
+@pytest.mark.parametrize("width", [None, 0, "0", 7, 2**31])
 def test_without_width_a_gather_takes_everything(width: object) -> None:
     """No width, zero, and a width beyond the number of inputs give one gather."""
     assert counts(scattered(5, width))[0] == 1 + 1 + 5 + 1 + 1

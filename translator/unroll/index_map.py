@@ -102,7 +102,7 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
         if self.chunk is not None:
             flat = np.zeros(len(target), dtype=np.int32)
             _count(flat, 0, sizes, [counter.flat for counter in counters])
-            flat //= self.width
+            flat //= min(self.width, np.iinfo(np.int32).max)  # a number of inputs in a graph has no upper bound
             flat *= self.chunk_stride
             target += flat
 
