@@ -9,7 +9,7 @@ import msgspec
 from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import elsewhere_option, graph_argument, output_options, setting_options
-from dropflow.cli.tables import plural
+from dropflow.formatting import plural
 from dropflow.problems import Problem, Severity
 
 if TYPE_CHECKING:

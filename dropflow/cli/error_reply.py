@@ -7,10 +7,20 @@ from http import HTTPStatus
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.errors import BadGraphError, ClockSkewError, DropflowError, HttpError, LinkError, UsageError
+from dropflow.errors import (
+    BadGraphError,
+    ClockSkewError,
+    DropflowError,
+    HttpError,
+    InternalError,
+    LinkError,
+    StorageError,
+    UsageError,
+)
+from dropflow.formatting import plural
 from dropflow.problems import Problem, Severity
 
-__all__ = ["ErrorReply", "ErrorText", "error_reply", "exit_for_error", "problem_lines"]
+__all__ = ["ErrorReply", "ErrorText", "error_reply", "exit_for_error", "graph_problems", "problem_lines"]
 
 _SHOWN = 50
 
@@ -37,7 +47,7 @@ class ErrorReply(msgspec.Struct, frozen=True, kw_only=True):
         if self.problems:
             yield from problem_lines(self.problems)
             errors = sum(found.severity is Severity.ERROR for found in self.problems)
-            yield f"not usable: {errors} error{'s' if errors != 1 else ''}"
+            yield f"not usable: {plural(errors, 'error')}"
             return
         where = f"{self.error.where}: " if self.error.where else ""
         yield f"error {self.error.code}: {where}{self.error.text}"
@@ -58,23 +68,31 @@ def problem_lines(problems: Iterable[Problem], *, least: Severity = Severity.INF
         yield f"... and {len(wanted) - _SHOWN} more (--output json has them all)"
 
 
+def graph_problems(error: DropflowError) -> tuple[Problem, ...]:
+    """Return the problems of a graph that an error carries."""
+    found = error.problems if isinstance(error, BadGraphError) else ()
+    return tuple(problem for problem in found if isinstance(problem, Problem))
+
+
 def error_reply(error: BaseException, *, debug: bool = False) -> ErrorReply:
     """Return the reply for `error`; with `debug`, that for an internal error has the traceback."""
     if isinstance(error, DropflowError):
-        problems = tuple(found for found in getattr(error, "problems", ()) if isinstance(found, Problem))
         text = ErrorText(
             code=error.code, kind=type(error).__name__, text=error.text, where=error.where, hint=error.hint
         )
-        return ErrorReply(error=text, problems=problems if isinstance(error, BadGraphError) else ())
+        return ErrorReply(error=text, problems=graph_problems(error))
     if isinstance(error, OSError):
         text = ErrorText(
-            code="DF201", kind=type(error).__name__, text=error.strerror or str(error), where=str(error.filename or "")
+            code=StorageError.code,
+            kind=type(error).__name__,
+            text=error.strerror or str(error),
+            where=str(error.filename or ""),
         )
         return ErrorReply(error=text)
     trace = "".join(traceback.format_exception(error)) if debug else f"{type(error).__name__}: {error}"
     return ErrorReply(
         error=ErrorText(
-            code="DF900",
+            code=InternalError.code,
             kind=type(error).__name__,
             text=f"internal error: {trace}",
             hint="this is a bug of dropflow: please report it with the graph and the output of the same command "

@@ -17,9 +17,10 @@ from dropflow.cli.incoming_files import IncomingFile, ResultDirectory, result_pa
 from dropflow.cli.options import connection_options, output_options, session_argument
 from dropflow.cli.output import OutputKind
 from dropflow.cli.progress import CountFile, transfer_progress
-from dropflow.cli.tables import plural, readable_bytes, shell_command
+from dropflow.cli.tables import shell_command
 from dropflow.data.storage_errors import storage_error
 from dropflow.errors import DropflowError, NotFoundError, ProtocolError, StorageError
+from dropflow.formatting import format_size, plural
 from dropflow.ids import drop_file_name, safe_name
 from dropflow.rest.content_records import (
     ContentBegin,
@@ -125,7 +126,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """The files, then what is missing and why."""
         there = f", {self.were_there:,} were there already" if self.were_there else ""
-        yield f"{plural(self.fetched, 'result')} ({readable_bytes(self.bytes)}) in {self.output}{there}"
+        yield f"{plural(self.fetched, 'result')} ({format_size(self.bytes)}) in {self.output}{there}"
         shown = [file for file in self.files if not file.was_there]
         yield from (f"  {file.path}" for file in shown[:_SHOWN_FILES])
         if len(shown) > _SHOWN_FILES:

@@ -7,10 +7,10 @@ from typing import Literal, TypedDict
 
 import msgspec
 
-from dropflow.cli.error_reply import problem_lines
+from dropflow.cli.error_reply import graph_problems, problem_lines
 from dropflow.cli.output import Output
-from dropflow.cli.tables import plural
 from dropflow.errors import DropflowError, UsageError
+from dropflow.formatting import plural
 from dropflow.graph.codec import dump
 from dropflow.graph.interchange import write_pg
 from dropflow.graph.physical import PhysicalGraph
@@ -106,9 +106,8 @@ def note_warnings(output: Output, problems: tuple[Problem, ...]) -> None:
 
 def as_problems(error: DropflowError) -> tuple[Problem, ...]:
     """Return the problems that an error carries, or the error itself as the only problem."""
-    found = tuple(item for item in getattr(error, "problems", ()) if isinstance(item, Problem))
     only = Problem(code=error.code, severity=Severity.ERROR, where=error.where, text=error.text, hint=error.hint)
-    return found or (only,)
+    return graph_problems(error) or (only,)
 
 
 class GraphTarget(msgspec.Struct, frozen=True):

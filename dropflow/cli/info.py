@@ -8,7 +8,8 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import graph_argument, output_options
-from dropflow.cli.tables import columns, plural, readable_bytes
+from dropflow.cli.tables import columns
+from dropflow.formatting import format_size, plural
 
 if TYPE_CHECKING:
     from dropflow.cli.output import Output
@@ -54,7 +55,7 @@ class InfoReply(msgspec.Struct, frozen=True, kw_only=True):
         )
         where = f" on {', '.join(self.places)}" if self.places else ""
         yield f"  {plural(self.parts, 'part')}{where}, critical path {self.critical_path:,.6g}"
-        yield f"  {readable_bytes(self.bytes)} in memory, digest {self.digest[:16]}"
+        yield f"  {format_size(self.bytes)} in memory, digest {self.digest[:16]}"
         rows = [
             (node.name, node.category, " x ".join(map(str, node.shape)) or "1", node.drops, node.component)
             for node in self.nodes

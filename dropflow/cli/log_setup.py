@@ -1,6 +1,6 @@
-"""Logs of the processes that stay: one line a record, for people or as JSON, with session, drop and attempt.
+"""Logs of server processes: one line a record, as text or JSON, with session, drop, attempt and node.
 
-Product code logs with ``extra={"session": ..., "drop": ..., "attempt": ...}`` as far as they are known.
+These come from ``extra={"session": ..., "drop": ..., "attempt": ...}`` of a logging call, as far as they are known.
 """
 
 import logging
@@ -14,14 +14,13 @@ import msgspec
 
 from dropflow.errors import StorageError
 
-__all__ = ["LEVELS", "start_logging"]
+__all__ = ["start_logging"]
 
-LEVELS = ("debug", "info", "warning", "error")
 _FIELDS = ("session", "drop", "attempt", "node")
 
 
 class _Formatter(logging.Formatter):
-    """One line a record; whatever is secret is struck out, wherever it came from."""
+    """One line a record, with secrets replaced by asterisks."""
 
     def __init__(self, *, as_json: bool, secrets: Collection[str]) -> None:
         super().__init__()
@@ -29,17 +28,17 @@ class _Formatter(logging.Formatter):
         self._secrets = tuple(secret for secret in secrets if secret)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as a line."""
+        """Return the record as a line."""
         fields = {name: value for name in _FIELDS if (value := getattr(record, name, None)) is not None}
         moment = strftime("%Y-%m-%dT%H:%M:%S", gmtime(record.created)) + f".{int(record.msecs):03d}Z"
         text = record.getMessage()
         trouble = self.formatException(record.exc_info) if record.exc_info else ""
         line = self._json(record, moment, text, trouble, fields) if self._as_json else ""
         if not self._as_json:
-            told = "".join(f" {name}={value}" for name, value in fields.items())
-            # A record is one line: what comes from outside must not be able to forge another one.
+            extra = "".join(f" {name}={value}" for name, value in fields.items())
+            # Text from outside must not look like another record, so its further lines are indented.
             flat = text.replace("\r", " ").replace("\n", "\n    ")
-            line = f"{moment} {record.levelname:<7} {record.name}: {flat}{told}"
+            line = f"{moment} {record.levelname:<7} {record.name}: {flat}{extra}"
             line += "".join(f"\n    {row}" for row in trouble.splitlines())
         for secret in self._secrets:
             line = line.replace(secret, "***")
@@ -47,8 +46,8 @@ class _Formatter(logging.Formatter):
 
     def _json(self, record: logging.LogRecord, moment: str, text: str, trouble: str, fields: dict[str, Any]) -> str:
         content = {"time": moment, "level": record.levelname.lower(), "logger": record.name, "text": text}
-        told = {name: value if isinstance(value, int) else str(value) for name, value in fields.items()}
-        return msgspec.json.encode(content | told | ({"trouble": trouble} if trouble else {})).decode()
+        extra = {name: value if isinstance(value, int) else str(value) for name, value in fields.items()}
+        return msgspec.json.encode(content | extra | ({"trouble": trouble} if trouble else {})).decode()
 
 
 def start_logging(*, level: str, file: str | None, as_json: bool, secrets: Collection[str] = ()) -> None:
@@ -57,9 +56,9 @@ def start_logging(*, level: str, file: str | None, as_json: bool, secrets: Colle
     Parameters
     ----------
     level : str
-        One of `LEVELS`.
+        The least severe level that is logged.
     secrets : collection of str
-        Never written, whatever a record says.
+        Replaced by asterisks in all records.
 
     Raises
     ------
@@ -73,7 +72,7 @@ def start_logging(*, level: str, file: str | None, as_json: bool, secrets: Colle
         except OSError as error:
             raise StorageError(f"the log cannot be opened: {error.strerror}", where=file) from error
     handler.setFormatter(_Formatter(as_json=as_json, secrets=secrets))
-    logging.raiseExceptions = False  # a log on a full disk must not print a traceback for each record that is lost
+    logging.raiseExceptions = False  # with a log on a full disk, logging would print a traceback for each record
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     for noisy in ("waitress", "zeroconf", "asyncio"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))

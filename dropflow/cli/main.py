@@ -114,6 +114,7 @@ def _print_usage_error(error: click.UsageError, given: Sequence[str]) -> None:
     if "--output=json" in wanted or ("--output", "json") in pairs:
         from dropflow.cli.error_reply import ErrorReply, ErrorText
         from dropflow.cli.output import JsonOutput
+        from dropflow.errors import UsageError
 
-        text = ErrorText(code="DF100", kind=type(error).__name__, text=error.format_message())
+        text = ErrorText(code=UsageError.code, kind=type(error).__name__, text=error.format_message())
         JsonOutput().error(ErrorReply(error=text))

@@ -8,7 +8,8 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import connection_options, output_options
-from dropflow.cli.tables import columns, readable_bytes
+from dropflow.cli.tables import columns
+from dropflow.formatting import format_size
 from dropflow.rest.schema import NodeInfo
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ class NodesReply(msgspec.Struct, frozen=True, kw_only=True):
                 node.island or "-",
                 f"{node.load.busy}/{node.load.workers}",
                 f"{node.load.processor:.0f} %",
-                f"{readable_bytes(node.load.memory_free)} of {readable_bytes(node.load.memory)}",
-                readable_bytes(node.load.disk_free),
+                f"{format_size(node.load.memory_free)} of {format_size(node.load.memory)}",
+                format_size(node.load.disk_free),
                 node.sessions,
                 node.text or node.url,
             )

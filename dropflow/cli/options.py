@@ -78,15 +78,15 @@ def connection_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
         metavar="URL",
         envvar="DROPFLOW_URL",
         show_envvar=True,
-        help="The manager to ask; the one that runs on this host by default.",
+        help="The manager; by default the one that runs on this host.",
     )
     @click.option(
         "--token",
         metavar="TOKEN",
         envvar="DROPFLOW_TOKEN",
         show_envvar=True,
-        help="Its token, better given by the environment; found by itself on the manager's host, else the cluster key "
-        "signs.",
+        help="Its token, which other users see unless it is in the environment. By default it is read on the manager's "
+        "host, and elsewhere the cluster key signs requests.",
     )
     @click.option("--key", metavar="FILE", help="The cluster key; in the user's configuration by default.")
     @functools.wraps(function)
@@ -106,7 +106,7 @@ patience_option = click.option(
     metavar="SECONDS",
     envvar="DROPFLOW_PATIENCE",
     show_envvar=True,
-    help="How long to keep asking while the manager is away or does not know how the session is.",
+    help="How long to keep asking while the manager is away or does not know the state of the session.",
 )
 
 session_argument = click.argument("session", metavar="SESSION")
@@ -124,7 +124,7 @@ def setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "settings",
         multiple=True,
         metavar="NODE.PARAM=VALUE",
-        help="Give a parameter of a node (by name or id) another value. May be repeated.",
+        help="Set a parameter of a node (by name or id). May be repeated.",
     )(function)
 
 
@@ -136,7 +136,7 @@ target_option = click.option(
     "-o",
     "target",
     metavar="FILE",
-    help="Write the graph to FILE; - is standard output. The suffix says the format: .dfg, .json, .pg or .pgt.",
+    help="Write the graph to FILE; - is standard output. The suffix gives the format: .dfg, .json, .pg or .pgt.",
 )
 
 elsewhere_option = click.option(

@@ -9,7 +9,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
-from dropflow.cli.tables import plural
+from dropflow.formatting import plural
 
 if TYPE_CHECKING:
     from dropflow.cli.output import Output

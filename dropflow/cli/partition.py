@@ -15,7 +15,8 @@ from dropflow.cli.options import (
     setting_options,
     target_option,
 )
-from dropflow.cli.tables import columns, plural
+from dropflow.cli.tables import columns
+from dropflow.formatting import plural
 
 if TYPE_CHECKING:
     from dropflow.cli.graph_files import GraphFormat, GraphTarget

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dropflow.cli.tables import readable_bytes
 from dropflow.clock import SystemClock
+from dropflow.formatting import format_duration, format_rate, format_size
 from dropflow.states import DropState
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def session_progress(*, quiet: bool) -> "Iterator[Callable[[Statistics], None]]"
                 share = 100 * statistics.settled / max(1, statistics.drops)
                 sys.stderr.write(
                     f"{statistics.seconds:6.0f} s  {statistics.settled:,} of {statistics.drops:,} drops "
-                    f"({share:.0f} %), {_attempts(statistics)}, {statistics.rate:,.0f} a second\n"
+                    f"({share:.0f} %), {_attempts(statistics)}, {format_rate(statistics.rate)}\n"
                 )
                 sys.stderr.flush()
 
@@ -73,14 +73,14 @@ def transfer_progress(total: int, *, quiet: bool) -> Iterator[CountFile]:
         columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "{task.fields[size]}")
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task("fetching", total=total, size="")
-            yield _Sum(lambda files, size: progress.update(task, completed=files, size=readable_bytes(size))).add
+            yield _Sum(lambda files, size: progress.update(task, completed=files, size=format_size(size))).add
     else:
         due = _Due()
 
         def print_line(files: int, size: int) -> None:
             if due():
-                rate = files / due.elapsed
-                sys.stderr.write(f"{files:,} of {total:,} files, {readable_bytes(size)}, {rate:,.0f} a second\n")
+                rate = format_rate(files / due.elapsed)
+                sys.stderr.write(f"{files:,} of {total:,} files, {format_size(size)}, {rate}\n")
                 sys.stderr.flush()
 
         yield _Sum(print_line).add
@@ -138,7 +138,7 @@ def _table(statistics: "Statistics") -> "Group":
     table = Table(box=None, padding=(0, 1), show_header=False)
     caption = (
         f"{statistics.settled:,} of {statistics.drops:,} drops, {_attempts(statistics)}, "
-        f"{statistics.rate:,.0f} a second, {statistics.seconds:.1f} s"
+        f"{format_rate(statistics.rate)}, {format_duration(statistics.seconds)}"
     )
     rows, hidden = _rows(statistics)
     for node in rows:

@@ -13,7 +13,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import graph_argument, output_options, setting_options
 from dropflow.cli.output import OutputKind
 from dropflow.cli.session_replies import cause_lines, headline
-from dropflow.cli.tables import plural
+from dropflow.formatting import plural
 from dropflow.states import SessionState
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ __all__ = [
     "DiscoverOptions",
     "ServeOptions",
     "discover_options",
+    "log_level_option",
     "lost_option",
     "serve_options",
     "suspect_option",
@@ -63,13 +64,19 @@ def _seconds_option(
     return click.option(name, type=kind, default=default, show_default=True, metavar="SECONDS", help=text)
 
 
+def log_level_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option for the least severe level that is logged; `text` is its help."""
+    levels = click.Choice(["debug", "info", "warning", "error"])
+    return click.option("--log-level", type=levels, default="info", show_default=True, help=text)
+
+
 _SHARED = (
     click.option(
         "--host",
         default="127.0.0.1",
         show_default=True,
         metavar="ADDRESS",
-        help="Address to listen on. Beyond loopback a cluster key must be there (dropflow keys).",
+        help="Address to listen on. A cluster key is needed beyond loopback (dropflow keys).",
     ),
     click.option(
         "--advertise", default="", metavar="HOST", help="Name or address by which other hosts reach this one."
@@ -79,19 +86,22 @@ _SHARED = (
     click.option(
         "--key", metavar="FILE", help="The cluster key; in the user's configuration by default, made when needed."
     ),
-    click.option("--no-auth", is_flag=True, help="Ask for no token. On loopback only: every user of this host enters."),
-    click.option("--token-file", metavar="FILE", help="Take the token from FILE (mode 0600) instead of a fresh one."),
     click.option(
-        "--allow-host", multiple=True, metavar="HOST", help="Answer under this name, too (a proxy's). Repeatable."
+        "--no-auth", is_flag=True, help="Need no token: every user of this host has access. Only on loopback."
     ),
-    click.option("--allow-origin", multiple=True, metavar="URL", help="Let pages of this site call, too. Repeatable."),
     click.option(
-        "--log-level",
-        type=click.Choice(["debug", "info", "warning", "error"]),
-        default="info",
-        show_default=True,
-        help="The least severe records that are logged.",
+        "--token-file", metavar="FILE", help="Read the token from FILE (mode 0600) instead of making a new one."
     ),
+    click.option(
+        "--allow-host",
+        multiple=True,
+        metavar="HOST",
+        help="Accept requests with this host name, for example that of a proxy. Repeatable.",
+    ),
+    click.option(
+        "--allow-origin", multiple=True, metavar="URL", help="Accept requests from pages of this site. Repeatable."
+    ),
+    log_level_option("The least severe records that are logged."),
     click.option("--log-file", metavar="FILE", help="Log to FILE instead of standard error."),
     click.option("--log-json", is_flag=True, help="Log one JSON object a line."),
     click.option(
@@ -99,7 +109,7 @@ _SHARED = (
         type=int,
         metavar="FD",
         hidden=True,
-        help="End when the pipe with this file descriptor is closed by who started this.",
+        help="End when the pipe with this file descriptor is closed by the process that started this one.",
     ),
     click.option("--group", default="", hidden=True, help="Name of the managers that are started together."),
 )
@@ -140,9 +150,10 @@ def discover_options(*, finds: str, daliuge: bool = True) -> Callable[[Callable[
         wrapped: Callable[..., Exit] = command
         if daliuge:
             wrapped = click.option(
-                "--daliuge-names", is_flag=True, help="Announce it by zeroconf under DALiuGE's name, too."
+                "--daliuge-names", is_flag=True, help="Announce it by zeroconf also under DALiuGE's name."
             )(wrapped)
-        help_text = f"Announce it by zeroconf{f', and take {finds} with the same key that are found' if finds else ''}."
+        adopts = f", and use the {finds} with the same key that are found" if finds else ""
+        help_text = f"Announce it by zeroconf{adopts}."
         return click.option("--discover/--no-discover", default=False, show_default=True, help=help_text)(wrapped)
 
     return decorate

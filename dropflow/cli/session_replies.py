@@ -7,8 +7,9 @@ from urllib.parse import quote
 import msgspec
 
 from dropflow.cli.exit_status import Exit, exit_for_status
-from dropflow.cli.tables import columns, few, plural, readable_seconds, shell_command
+from dropflow.cli.tables import columns, few, shell_command
 from dropflow.errors import BadFileError, StorageError
+from dropflow.formatting import format_duration, format_rate, plural
 from dropflow.rest.schema import FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
 from dropflow.states import DropState
 
@@ -42,9 +43,9 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
         text = "" if detail.failures else detail.text
         yield headline(detail.status, detail.drops, detail.seconds, shown_states(detail), text)
         if not detail.is_over:
-            left = f", about {readable_seconds(detail.remaining)} left" if detail.remaining is not None else ""
+            left = f", about {format_duration(detail.remaining)} left" if detail.remaining is not None else ""
             waiting = detail.queued + detail.ready
-            yield f"  {detail.running:,} running, {waiting:,} waiting for a worker, {detail.rate:,.0f} drops/s{left}"
+            yield f"  {detail.running:,} running, {waiting:,} waiting for a worker, {format_rate(detail.rate)}{left}"
         if detail.nodes:
             yield f"  on {few(detail.nodes)}"
         shown = [node for node in detail.logical if not node.artificial]
@@ -87,7 +88,7 @@ def headline(status: str, drops: int, seconds: float, states: Mapping[str, int],
     """Return the first line about a session: its status, time, and drops by state."""
     counts = ", ".join(f"{count:,} {state}" for state, count in states.items() if count)
     why = f"  {text}" if text else ""
-    return f"{status}  {plural(drops, 'drop')} in {readable_seconds(seconds)}  ({counts or 'nothing to do'}){why}"
+    return f"{status}  {plural(drops, 'drop')} in {format_duration(seconds)}  ({counts or 'nothing to do'}){why}"
 
 
 def failure_lines(failures: Sequence[FailureInfo], session: str, *, unlisted: int = 0, url: str = "") -> Iterator[str]:

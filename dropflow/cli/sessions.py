@@ -9,7 +9,8 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import connection_options, output_options
-from dropflow.cli.tables import columns, few, readable_seconds
+from dropflow.cli.tables import columns, few
+from dropflow.formatting import format_duration
 from dropflow.rest.schema import SessionInfo
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class SessionsReply(msgspec.Struct, frozen=True, kw_only=True):
                 info.status,
                 f"{100 * info.settled / max(info.drops, 1):.0f} %",
                 info.drops,
-                readable_seconds(info.seconds),
+                format_duration(info.seconds),
                 strftime("%Y-%m-%d %H:%M:%S", localtime(info.created)),
                 few(info.nodes),
             )

@@ -10,8 +10,9 @@ import msgspec
 from dropflow.cli.exit_status import Exit, exit_for_status
 from dropflow.cli.options import connection_options, graph_argument, output_options, patience_option, setting_options
 from dropflow.cli.session_replies import failure_lines, headline, session_url, shown_states
-from dropflow.cli.tables import few, plural, shell_command
+from dropflow.cli.tables import few, shell_command
 from dropflow.errors import UsageError
+from dropflow.formatting import plural
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
 from dropflow.rest.schema import FailureInfo, SessionDetail, SessionInfo, SubmitQuery
 from dropflow.states import SessionState

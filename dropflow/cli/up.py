@@ -19,7 +19,7 @@ import msgspec
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
 from dropflow.cli.paths import default_key, default_root
-from dropflow.cli.server_options import lost_option
+from dropflow.cli.server_options import log_level_option, lost_option
 from dropflow.cli.server_process import announce, browser_url, claim_root, cluster_key
 from dropflow.cli.stop_signal import StopSignal
 from dropflow.private import private_directory
@@ -71,20 +71,16 @@ class UpReady(msgspec.Struct, frozen=True, kw_only=True):
     help="First of consecutive ports: translator, master, island, nodes; 0 takes any that are free. By default 8084, "
     "8002, 8001, and any for the nodes.",
 )
-@click.option("--no-auth", is_flag=True, help="Ask for no token: every user of this host enters.")
+@click.option("--no-auth", is_flag=True, help="Need no token: every user of this host has access.")
 @click.option("--root", metavar="DIR", help="Directory to work in; one in the user's state by default.")
-@click.option("--workers", type=click.IntRange(min=1), help="Worker processes of each node; the cores, shared.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Worker processes of each node; by default the nodes share the cores."
+)
 @click.option(
     "--key", metavar="FILE", help="The cluster key; in the user's configuration by default, made when needed."
 )
-@lost_option("A node that is silent for so long is lost, and its sessions fail.")
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="The least severe records in the log files of the managers.",
-)
+@lost_option("A node that does not answer for this long is lost, and its sessions fail.")
+@log_level_option("The least severe records in the log files of the managers.")
 def command(
     _: "Output",
     *,

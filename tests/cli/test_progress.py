@@ -73,7 +73,7 @@ def test_bars_are_full_and_hide_nothing(counts: list[int]) -> None:
 def test_the_caption_tells_rate_and_time() -> None:
     """The last line sums up the session."""
     assert (
-        "6 of 8 drops, 1 running, 0 waiting for a worker, 3 a second, 2.0 s"
+        "6 of 8 drops, 1 running, 0 waiting for a worker, 3.0/s, 2.00 s"
         in shown(picture(node("Grid", COMPLETED=6, WRITING=1, INITIALIZED=1)))[-1]
     )
 

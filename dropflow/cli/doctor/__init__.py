@@ -14,8 +14,9 @@ import msgspec
 from dropflow.cli.doctor.evidence import Connection, Evidence, Finding, ManagerReport
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import connection_options, output_options
-from dropflow.cli.tables import columns, plural
+from dropflow.cli.tables import columns
 from dropflow.clock import Clock, SystemClock
+from dropflow.formatting import plural
 
 if TYPE_CHECKING:
     from dropflow.cli.connection import ConnectionOptions

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from dropflow.cli.doctor.connection_checks import connection_findings, failure
 from dropflow.cli.doctor.evidence import Connection, Evidence, Finding, ManagerReport
 from dropflow.cli.doctor.remote import ProbePlan
-from dropflow.cli.tables import plural
 from dropflow.errors import ClockSkewError
+from dropflow.formatting import plural
 from dropflow.rest.schema import NodeInfo
 from dropflow.version import __version__
 

@@ -21,7 +21,7 @@ def failure(connection: Connection, evidence: Evidence) -> tuple[str, str]:
     result = connection.result
     if not result.ok:
         return result.trouble or "it does not answer", result.hint or "look at the network between the hosts"
-    expected = evidence.labels.get(connection.far, "").partition(" ")[2]
+    _, expected = evidence.identities.get(connection.far, ("", ""))
     if result.name and expected and expected not in (result.name, connection.far):
         hint = "let each manager advertise an address by which all hosts reach it and no other manager"
         return f"{result.name} answers there", hint

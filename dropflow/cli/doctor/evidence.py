@@ -83,15 +83,15 @@ class Evidence:
     connections: tuple[Connection, ...] = ()
 
     @cached_property
-    def labels(self) -> Mapping[str, str]:
-        """Role and name of the manager at each URL."""
-        found: dict[str, str] = {}
+    def identities(self) -> Mapping[str, tuple[str, str]]:
+        """Role and name of the manager at each URL; what a manager reports about itself has precedence."""
+        found: dict[str, tuple[str, str]] = {}
         for report in self.managers:
             for child in report.children:
-                found.setdefault(child.url, f"{child.role} {child.name or child.url}")
+                found.setdefault(child.url, (child.role, child.name or child.url))
             for node in report.nodes:
-                found.setdefault(node.url, f"node {node.name}")
-        own = {report.url: f"{report.info.role} {report.info.name}" for report in self.managers if report.info}
+                found.setdefault(node.url, ("node", node.name))
+        own = {report.url: (report.info.role, report.info.name) for report in self.managers if report.info}
         return found | own
 
     @cached_property
@@ -111,11 +111,11 @@ class Evidence:
 
     def label(self, url: str) -> str:
         """Return the role and name of the manager at `url`."""
-        return self.labels.get(url, url)
+        return " ".join(self.identities.get(url, (url,)))
 
     @property
     def _requests(self) -> tuple[Connection, ...]:
         return tuple(connection for connection in self.connections if connection.means == "rest")
 
     def _is_node(self, url: str) -> bool:
-        return self.label(url).startswith("node ")
+        return url in self.identities and self.identities[url][0] == "node"
