@@ -260,9 +260,7 @@ def daemon_routes(daemon: Daemon) -> list[Route]:
 
     def original(method: str, path: str, handler: Callable[[Request], object], summary: str) -> Route:
         body = StartRequest if path.endswith("/start") else None
-        return Route(
-            method=method, path=path, handler=handler, summary=summary, body=body, original=True, tag="DALiuGE"
-        )
+        return Route(method=method, path=path, handler=handler, summary=summary, body=body, daliuge=True, tag="DALiuGE")
 
     one = "/managers/{role}"
     routes = [

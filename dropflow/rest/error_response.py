@@ -33,7 +33,7 @@ class ErrorResponse(msgspec.Struct, frozen=True):
 
 
 def error_response(
-    error: DropflowError, headers: Mapping[str, str], *, target: str, original: bool = False, login: bool = False
+    error: DropflowError, headers: Mapping[str, str], *, target: str, daliuge: bool = False, login: bool = False
 ) -> ErrorResponse:
     """The answer that tells `error` to whoever asked.
 
@@ -45,7 +45,7 @@ def error_response(
         ``Accept`` decides between JSON and a page.
     target : str
         What was asked for, to come back to after the login.
-    original : bool
+    daliuge : bool
         Whether DALiuGE's fields are in the body too.
     login : bool
         Whether the server has a login page, which is where people without a token are sent.
@@ -59,7 +59,7 @@ def error_response(
             return ErrorResponse(303, "text/plain", (("Location", f"/login?next={quote(target, safe='')}"),), b"")
         return ErrorResponse(status, "text/html; charset=utf-8", more, error_page(error).encode(errors="replace"))
     body: dict[str, object] = {"ok": False, "error": to_body(error)}
-    if original:
+    if daliuge:
         body |= {"type": "DaliugeException", "args": [str(error)]}
     return ErrorResponse(status, "application/json", more, _encoded(body))
 

@@ -33,7 +33,7 @@ __all__ = ["Limits", "Request", "Response", "RestApp", "Route", "StreamSlots", "
 
 _LOG = logging.getLogger("dropflow.rest")
 _JSON = "application/json"
-_ORIGINAL_CLIENT = "http://dlg-tm.localhost"
+_DALIUGE_CLIENT = "http://dlg-tm.localhost"
 """What DALiuGE's own client calls its origin, though it is no page. A browser would say more (``Sec-Fetch-Site``)."""
 _BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
 _IGNORED = 64 * 1024
@@ -135,7 +135,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     form : bool
         A form of our own pages posts here and changes something, ``application/x-www-form-urlencoded``. With the
         cookie it must bring the page key (`dropflow.rest.auth`); a browser without the key is asked for the token.
-    original : bool
+    daliuge : bool
         One of DALiuGE's paths: errors carry its shape (``type``, ``args``) too.
     takes, gives : str
         Media types of a body and of an answer that are not JSON, for the OpenAPI document.
@@ -156,7 +156,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     public: bool = False
     cross_site: bool = False
     form: bool = False
-    original: bool = False
+    daliuge: bool = False
     takes: str = ""
     gives: str = ""
     errors: tuple[type[DropflowError], ...] = ()
@@ -332,9 +332,9 @@ class _Dispatcher:
                     question = self._unconfirmed(route, call)
                     return _respond(route, route.handler(call) if question is None else question)
             except DropflowError as error:
-                return self._refuse(error, original=route.original)
+                return self._refuse(error, daliuge=route.daliuge)
             except Exception:  # noqa: BLE001 - the last resort: whatever happens, the client gets an answer
-                return self._refuse(_our_fault(route), original=route.original)
+                return self._refuse(_our_fault(route), daliuge=route.daliuge)
 
         return serve
 
@@ -347,7 +347,7 @@ class _Dispatcher:
     def check_head(self, route: Route, environ: Mapping[str, Any]) -> HeadCheck:
         """What is decided about a request on this route from its head. Never raises."""
         headers = headers_of(environ)
-        if route.original and headers.get("Origin") == _ORIGINAL_CLIENT and "Sec-Fetch-Site" not in headers:
+        if route.daliuge and headers.get("Origin") == _DALIUGE_CLIENT and "Sec-Fetch-Site" not in headers:
             del headers["Origin"]
         own = {"public": route.public, "cross_site": route.cross_site, "form": route.form}
         limit = _IGNORED if _is_bodiless(route) else route.limit or self._limits.body
@@ -374,7 +374,7 @@ class _Dispatcher:
         except DropflowError as stranger:
             refused = stranger
             bottle.response.headers.pop("Allow", None)
-        return self._refuse(refused, original=False)
+        return self._refuse(refused, daliuge=False)
 
     def _call(self, route: Route, path: Mapping[str, str], check: HeadCheck, account: Account) -> Request:
         environ = bottle.request.environ
@@ -405,13 +405,13 @@ class _Dispatcher:
             403, "the form has no page key: the cookie of a browser only lets it read", hint="post it from our own page"
         )
 
-    def _refuse(self, error: DropflowError, *, original: bool) -> bytes:
+    def _refuse(self, error: DropflowError, *, daliuge: bool) -> bytes:
         environ = bottle.request.environ
         try:
             target = target_of(environ)
         except HttpError:
             target = "/"
-        answer = error_response(error, headers_of(environ), target=target, original=original, login=self._login)
+        answer = error_response(error, headers_of(environ), target=target, daliuge=daliuge, login=self._login)
         _head(answer.status, answer.content_type, answer.headers)
         return answer.body
 

@@ -1,7 +1,7 @@
 """DALiuGE's shapes: addresses of nodes, states as integers, drops as dictionaries, and its exceptions by name."""
 
 import html
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,7 +23,16 @@ from dropflow.rest.schema import DropInfo, NodeInfo
 from dropflow.states import AppState, DropState
 from managers.routes.graphs import pg_json
 
-__all__ = ["drop_status", "expanded", "log_records", "node_string", "refused", "specifications", "url_of"]
+__all__ = [
+    "drop_status",
+    "expanded",
+    "find_node",
+    "log_records",
+    "node_string",
+    "refused",
+    "specifications",
+    "url_of",
+]
 
 _PORTS = ("8000", "5555", "6666")
 _APP_STATES = {
@@ -56,6 +65,18 @@ def url_of(node: str, *, port: int = 8000) -> str:
     """Address of the REST server of a node or island; `port` is the one that is meant when none is given."""
     host, given = expanded(node)
     return f"http://{host}:{given if ':' in node else port}"
+
+
+def find_node(nodes: Sequence[NodeInfo], spelled: str) -> NodeInfo | None:
+    """Return the node with this name, or with this host and REST port; None if there is none."""
+    by_name = next((node for node in nodes if node.name == spelled), None)
+    if by_name is not None:
+        return by_name
+    try:
+        wanted = expanded(spelled)
+        return next((node for node in nodes if node.url and expanded(node.url.partition("//")[2]) == wanted), None)
+    except UsageError:
+        return None
 
 
 def node_string(node: NodeInfo) -> str:

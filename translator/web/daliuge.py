@@ -77,7 +77,7 @@ def daliuge_routes(service: TranslatorService, streams: StreamSlots) -> list[Rou
             summary=summary,
             limit=service.limits.body,
             public=True,
-            original=True,
+            daliuge=True,
             takes="application/x-www-form-urlencoded",
             gives="application/json",
             tag="DALiuGE",
@@ -92,7 +92,7 @@ def daliuge_routes(service: TranslatorService, streams: StreamSlots) -> list[Rou
             summary=summary,
             query=query,
             public=public,
-            original=True,
+            daliuge=True,
             tag="DALiuGE",
         )
 
@@ -115,7 +115,7 @@ def daliuge_routes(service: TranslatorService, streams: StreamSlots) -> list[Rou
             summary="Deploy a translation.",
             query=_GenPg,
             limit=_SMALL,
-            original=True,
+            daliuge=True,
             tag="DALiuGE",
         ),
         Route(
@@ -125,7 +125,7 @@ def daliuge_routes(service: TranslatorService, streams: StreamSlots) -> list[Rou
             summary="The physical graph of a translation and its roots, as JSON inside a JSON text.",
             body=_GenPgSpec,
             public=True,
-            original=True,
+            daliuge=True,
             tag="DALiuGE",
         ),
         get("/api/submission_method", handlers.methods, "How graphs can be deployed from here.", public=True),
@@ -189,7 +189,7 @@ class _DaliugeHandlers:
             "a GET deploys only for a program that sends the token",
             hint="send Authorization: Bearer TOKEN, or POST to the same address",
         )
-        told = error_response(error, call.headers, target="/gen_pg", original=True)
+        told = error_response(error, call.headers, target="/gen_pg", daliuge=True)
         headers = (*told.headers, ("Allow", "POST"))
         return Response(status=told.status, content_type=told.content_type, headers=headers, body=told.body)
 
