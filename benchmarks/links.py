@@ -30,7 +30,7 @@ import numpy as np
 import zmq
 
 from managers.keys import ClusterKey, create
-from managers.links import BufferSource, Links, LinkSettings, ReceivedMessage
+from managers.links import BufferSource, Links, LinkSettings, ReceivedMessage, WantedContent
 from managers.messages import Events
 
 _CHUNK = LinkSettings().chunk_most
@@ -69,7 +69,7 @@ def _links_peer(pipe: Connection, key: ClusterKey | None, size: int) -> None:
             elif message.epoch == 3:
                 done.set()
 
-    links = Links("peer", key=key, on_message=take, reader=lambda *_: BufferSource(content))
+    links = Links("peer", key=key, on_message=take, open_content=lambda *_: BufferSource(content))
     pipe.send((links.address, zlib.crc32(content)))
     while (order := pipe.recv()) != "stop":
         if order == "count":
@@ -223,7 +223,8 @@ def fetch(key: ClusterKey | None, size: int, repeats: int) -> dict[str, float]:
             seconds["bare"].append(time.perf_counter() - start)
             for name, expected in (("checked", checksum), ("unchecked", None)):
                 start = time.perf_counter()
-                links.fetch("peer", "bench", 1, lambda *_: None, size=size, checksum=expected, check=False)
+                wanted = WantedContent(session="bench", drop=1, size=size, checksum=expected, check=False)
+                links.fetch("peer", wanted, lambda *_: None)
                 seconds[name].append(time.perf_counter() - start)
     report: dict[str, float] = {f"{name}_MB_s": round(size / min(times) / 1e6) for name, times in seconds.items()}
     medians = {name: statistics.median(times) for name, times in seconds.items()}

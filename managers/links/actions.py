@@ -1,4 +1,4 @@
-"""What the two state machines of a link want done, as data; sockets or a fake wire do it."""
+"""What the state machines of links want done, as frozen data; a `LinkDriver` carries it out."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -6,14 +6,18 @@ from typing import Protocol
 
 import msgspec
 
-from managers.links.wire import Frames
+from dropflow.errors import DropflowError
+from managers.links.wire import Buffer, Frames
 from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, Message, Reject
 
 __all__ = [
     "CloseConnection",
     "DataReceived",
     "DeliverMessage",
+    "FailSenders",
+    "FailTransfer",
     "InboundAction",
+    "LinkAction",
     "LinkChange",
     "LinkEvent",
     "LogRejection",
@@ -21,8 +25,10 @@ __all__ = [
     "NotifyChange",
     "OpenConnection",
     "OutboundAction",
+    "PassChunk",
     "PeerRefused",
     "ReceivedMessage",
+    "RemovePeer",
     "ReturnCredit",
     "SendPacket",
     "SendReply",
@@ -34,35 +40,35 @@ class LinkEvent(Enum):
     """What can happen to the link to a peer."""
 
     INTRODUCED = "introduced"
-    """The peer opened a link to us: first contact, or after it started again or was out of reach."""
+    """The peer opened a link to this process: at first contact, and after a restart or a lost connection."""
     UP = "up"
-    """Our link to the peer is open."""
+    """The link to the peer is open."""
     DOWN = "down"
-    """Our link to the peer broke, or cannot be opened; it is tried again by itself."""
+    """The link to the peer is broken or cannot be opened; it is reopened automatically."""
     RESTARTED = "restarted"
-    """The peer's process is another one now: what was on its way to the old one is lost."""
+    """The peer runs in another process now; what was in flight to the old one is lost."""
     REFUSED = "refused"
-    """The peer will not talk to us; `Links.connect` tries again."""
+    """The peer rejects this process; `Links.connect` tries again."""
 
 
 class LinkChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Something happened to a link.
+    """A change of the state of a link.
 
     Attributes
     ----------
     peer : str
         Name of the other process.
     event : LinkEvent
-        What.
+        What happened.
     incarnation : int
-        Of the peer, as far as it is known; 0 otherwise.
+        Incarnation of the peer; 0 if it is unknown.
     address : str
-        Where the peer listens, if it says so (INTRODUCED).
+        Address that the peer listens on, if it sent one (INTRODUCED).
     text, hint : str
-        Why, and what to do about it.
+        The reason, and what to do about it.
     undelivered : int
-        Messages that were not acknowledged and will not be sent again: meant for the old process (RESTARTED), which
-        may have had some of them, or thrown away (REFUSED).
+        Unacknowledged messages that are not sent again: those for the old process (RESTARTED), which may have received
+        some of them, or those discarded (REFUSED).
     """
 
     peer: str
@@ -75,18 +81,18 @@ class LinkChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageOrigin(Protocol):
-    """Where a delivery came from: one stream of packets of one incarnation of a peer."""
+    """The numbered stream of one incarnation of a peer that a message came in."""
 
     peer: str
     incarnation: int
 
 
 class ReceivedMessage:
-    """A message that has arrived: who sent it, the message, and the raw frames beside it.
+    """A message that has arrived, with its sender and its raw frames.
 
-    By default a message counts as dealt with when the function it was given to returns, and its sender may send more.
-    A receiver that cannot deal with it at once calls `hold` in that function, and `release` (from any thread) when it
-    is done: until then the message counts against the sender's window.
+    By default, a message counts as processed when the function that received it returns, and its sender gets the
+    credit back. A receiver that needs longer calls `hold` in that function, and `release` (from any thread) when it is
+    done; until then the message counts against the window of its sender.
 
     Attributes
     ----------
@@ -96,10 +102,10 @@ class ReceivedMessage:
         Raw frames, read-only.
     """
 
-    __slots__ = ("_on_release", "frames", "held", "message", "number", "stream")
+    __slots__ = ("_on_release", "frames", "held", "message", "number", "origin")
 
-    def __init__(self, stream: MessageOrigin, number: int, message: Message, frames: tuple[memoryview, ...]) -> None:
-        self.stream = stream
+    def __init__(self, origin: MessageOrigin, number: int, message: Message, frames: tuple[memoryview, ...]) -> None:
+        self.origin = origin
         self.number = number
         self.message = message
         self.frames = frames
@@ -109,31 +115,35 @@ class ReceivedMessage:
     @property
     def peer(self) -> str:
         """Name of the sender."""
-        return self.stream.peer
+        return self.origin.peer
 
     @property
     def incarnation(self) -> int:
         """Incarnation of the sender."""
-        return self.stream.incarnation
+        return self.origin.incarnation
 
     def bind(self, on_release: "Callable[[ReceivedMessage], None]") -> None:
-        """Say who is to hear of `release`; the owner of the link does."""
+        """Set the function that `release` calls; for the owner of the link."""
         self._on_release = on_release
 
     def hold(self) -> None:
-        """Count the message against the sender's window until `release`."""
+        """Count the message against the window of its sender until `release`."""
         self.held = True
 
     def release(self) -> None:
-        """The message is dealt with. Idempotent."""
+        """Mark the message as processed. Idempotent."""
         if self.held and self._on_release is not None:
             self.held = False
             self._on_release(self)
 
 
-class OpenConnection(msgspec.Struct, frozen=True):
-    """Open connection number `generation` to the peer; whatever came before it is void."""
+# Of the sending end ---------------------------------------------------------------------------------------------------
 
+
+class OpenConnection(msgspec.Struct, frozen=True):
+    """Open connection number `generation` to the peer, in place of any earlier one."""
+
+    peer: str
     generation: int
     address: str
 
@@ -141,66 +151,119 @@ class OpenConnection(msgspec.Struct, frozen=True):
 class CloseConnection(msgspec.Struct, frozen=True):
     """Close the connection to the peer."""
 
+    peer: str
+
 
 class SendPacket(msgspec.Struct, frozen=True):
-    """SendPacket on the connection to the peer."""
+    """Send on the connection to the peer."""
 
+    peer: str
     frames: Frames
 
 
 class ReturnCredit(msgspec.Struct, frozen=True):
-    """The peer has dealt with so many bytes."""
+    """The peer has processed this many bytes: they do not count against its window any more."""
 
+    peer: str
     cost: int
 
 
 class PeerRefused(msgspec.Struct, frozen=True):
-    """Nothing more can be sent to the peer: `LinkChange` says why."""
+    """The peer rejects this process; `change` has the reason."""
 
     change: LinkChange
 
 
 class NotifyChange(msgspec.Struct, frozen=True):
-    """NotifyChange whoever wants to know."""
+    """Report a change of a link."""
 
     change: LinkChange
 
 
 class DataReceived(msgspec.Struct, frozen=True):
-    """A packet of the data plane came back on our connection to the peer."""
+    """A packet of the data plane arrived on the connection to the peer."""
 
     packet: Chunk | ContentGone | FetchFailed
     raw: Frames
 
 
+# Of the receiving end -------------------------------------------------------------------------------------------------
+
+
 class SendReply(msgspec.Struct, frozen=True):
-    """SendPacket to the connecting end known by `route`."""
+    """Send to the connecting end with this route."""
 
     route: bytes
     frames: Frames
 
 
 class DeliverMessage(msgspec.Struct, frozen=True):
-    """Hand a message on."""
+    """Pass a message to the application."""
 
-    delivery: ReceivedMessage
+    message: ReceivedMessage
 
 
 class ServeFetch(msgspec.Struct, frozen=True):
-    """The connecting end known by `route` wants content."""
+    """Answer a request for content from the connecting end with this route."""
 
     route: bytes
-    peer: str
     fetch: Fetch
 
 
 class LogRejection(msgspec.Struct, frozen=True):
-    """A connecting end was refused: for the log."""
+    """Log that a connecting end was rejected."""
 
-    refusal: Reject
+    rejection: Reject
+
+
+# Of the link manager --------------------------------------------------------------------------------------------------
+
+
+class FailSenders(msgspec.Struct, frozen=True):
+    """Raise `error` in everything that sends to the peer, until the next connect."""
+
+    peer: str
+    error: DropflowError
+
+
+class RemovePeer(msgspec.Struct, frozen=True):
+    """The link to the peer was closed: raise `error` in what waits for it, and forget the peer."""
+
+    peer: str
+    error: DropflowError
+
+
+class PassChunk(msgspec.Struct, frozen=True):
+    """Pass the next bytes of a transfer to its reader."""
+
+    request: int
+    chunk: Chunk
+    data: Buffer
+
+
+class FailTransfer(msgspec.Struct, frozen=True):
+    """End a transfer with an error."""
+
+    request: int
+    error: DropflowError
 
 
 OutboundAction = (
     OpenConnection | CloseConnection | SendPacket | ReturnCredit | PeerRefused | NotifyChange | DataReceived
 )
 InboundAction = SendReply | DeliverMessage | ServeFetch | NotifyChange | LogRejection
+LinkAction = (
+    OpenConnection
+    | CloseConnection
+    | SendPacket
+    | ReturnCredit
+    | FailSenders
+    | RemovePeer
+    | NotifyChange
+    | SendReply
+    | DeliverMessage
+    | ServeFetch
+    | LogRejection
+    | PassChunk
+    | FailTransfer
+)

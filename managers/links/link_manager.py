@@ -1,364 +1,222 @@
-"""All links of one process, without sockets: binds the state machines to a wire, and to whoever receives.
-
-One thread owns a `LinkManager`. The real wire is in `endpoint`, the fake one in `memory`.
-"""
+"""The state of all links of one process, as a pure state machine over `outbound`, `inbound` and `transfer`."""
 
 import itertools
-import logging
 import math
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
-from dropflow.errors import LinkError, ProtocolError
+from dropflow.errors import DropflowError, LinkError, ProtocolError
 from managers.links.actions import (
     CloseConnection,
     DataReceived,
-    DeliverMessage,
+    FailSenders,
+    FailTransfer,
     InboundAction,
-    LinkChange,
+    LinkAction,
     LinkEvent,
-    LogRejection,
     NotifyChange,
-    OpenConnection,
     OutboundAction,
     PeerRefused,
     ReceivedMessage,
-    ReturnCredit,
+    RemovePeer,
     SendPacket,
-    SendReply,
-    ServeFetch,
 )
 from managers.links.inbound import Inbound
 from managers.links.outbound import LinkIdentity, Outbound, OutboundState
-from managers.links.send_window import SendWindow
 from managers.links.settings import LinkSettings
-from managers.links.statistics import LinkStatistics, PeerStatistics
-from managers.links.transfer import Transfer
-from managers.links.wire import Buffer, Frames, OutgoingMessage
-from managers.messages import Fetch, decode_packet, encode
+from managers.links.transfer import Transfer, TransferTable
+from managers.links.wire import Buffer, OutgoingMessage
+from managers.messages import decode_packet, encode
 
-__all__ = ["LinkManager", "Transport"]
-
-_log = logging.getLogger(__name__)
-
-
-class Transport(Protocol):
-    """What carries frames between processes. A frame that cannot be sent is dropped; the links notice."""
-
-    def open_connection(self, peer: str, generation: int, address: str) -> None:
-        """Open a new connection to `peer`, in place of any before it."""
-        ...
-
-    def close_connection(self, peer: str) -> None:
-        """Close the connection to `peer`."""
-        ...
-
-    def send(self, peer: str, frames: Frames) -> None:
-        """SendPacket on the connection that was dialled to `peer`."""
-        ...
-
-    def reply(self, route: bytes, frames: Frames) -> None:
-        """SendPacket to the connecting end known by `route`."""
-        ...
-
-    def serve(self, route: bytes, peer: str, fetch: Fetch) -> None:
-        """Answer a request for content."""
-        ...
+__all__ = ["LinkManager"]
 
 
 class LinkManager:
-    """The state of all links of one process.
+    """The links of one process.
 
-    `due` is when `tick` must be called at the latest. It may be too early (what happens meanwhile puts most deadlines
-    off, and they are not all looked at each time), never too late.
+    Methods return the actions to carry out, in order. Times are seconds of one monotonic clock. One thread owns it;
+    only the methods that say so may be called from other threads.
+
+    `due` is when `tick` must be called at the latest. It may be too early, since most deadlines move on while packets
+    arrive and are not all looked at each time; it is never too late.
 
     Parameters
     ----------
-    me : LinkIdentity
-        The process, as it introduces itself.
+    identity : LinkIdentity
+        This process.
     settings : LinkSettings
         Times and sizes.
-    wire : Transport
-        Carries frames.
-    on_message, on_change : callable
-        Take a `ReceivedMessage` and a `LinkChange`. What they raise is logged and counted, and changes nothing.
-    on_release : callable
-        Takes a `ReceivedMessage` that was held, from any thread; must lead to `done` in the owning thread.
     """
 
-    def __init__(
-        self,
-        me: LinkIdentity,
-        settings: LinkSettings,
-        *,
-        wire: Transport,
-        on_message: Callable[[ReceivedMessage], object],
-        on_change: Callable[[LinkChange], object],
-        on_release: Callable[[ReceivedMessage], None],
-    ) -> None:
-        self.me = me
-        self.inbound = Inbound(me.name, me.incarnation, settings)
-        self.windows: dict[str, SendWindow] = {}
-        self._settings = settings
-        self._wire = wire
-        self._on_message = on_message
-        self._on_change = on_change
-        self._on_release = on_release
-        self._outbounds: dict[str, Outbound] = {}
-        self._transfers: dict[int, Transfer] = {}
-        self._streams = itertools.count(1)
-        self._heard: dict[str, float] = {}
+    def __init__(self, identity: LinkIdentity, settings: LinkSettings) -> None:
+        self.identity = identity
         self.due = math.inf
-        self._delivered = self._errors = self._garbage = 0
+        self.unreadable = 0
+        """Packets from listening ends that could not be decoded."""
+        self.transfers = TransferTable()
+        self.inbound = Inbound(identity.name, identity.incarnation, settings)
+        self._settings = settings
+        self._outbounds: dict[str, Outbound] = {}
+        self._streams = itertools.count(1)
+        self._last_received: dict[str, float] = {}
 
-    def register(self, peer: str) -> SendWindow:
-        """The window to `peer`, a new one if it has none. The one method for any thread, under a lock of its caller."""
-        window = self.windows.get(peer)
-        if window is None:
-            window = self.windows[peer] = SendWindow(peer, self._settings.window)
-        return window
+    @property
+    def outbounds(self) -> dict[str, Outbound]:
+        """The sending ends by peer, as a copy. For any thread."""
+        return self._outbounds.copy()
 
-    def connect(self, peer: str, address: str, now: float) -> None:
+    # Requests of this process.
+
+    def connect(self, peer: str, address: str, now: float) -> list[LinkAction]:
         """Open the link to `peer`."""
-        self.register(peer).open()
-        self._do(peer, self._outbound(peer).connect(address, now), now)
+        outbound = self._outbound(peer)
+        return self._outbound_actions(outbound, outbound.connect(address, now), now)
 
-    def disconnect(self, peer: str) -> None:
-        """Forget `peer`: what is not delivered is thrown away."""
+    def disconnect(self, peer: str) -> list[LinkAction]:
+        """Close the link to `peer` and discard what it did not acknowledge."""
         error = LinkError(f"the link to node {peer!r} was closed")
-        window = self.windows.pop(peer, None)
-        if window is not None:
-            window.shut(error)
+        actions: list[LinkAction] = [RemovePeer(peer, error)]
         if self._outbounds.pop(peer, None) is not None:
-            self._wire.close_connection(peer)
-        for transfer in [transfer for transfer in self._transfers.values() if transfer.peer == peer]:
-            transfer.fail(error)
+            actions.append(CloseConnection(peer))
+        return actions + self.transfers.fail(error, peer)
 
-    def offer(self, peer: str, messages: Sequence[OutgoingMessage], now: float) -> None:
-        """SendPacket messages for which the window had room; opens the link if it is not open."""
+    def send(self, peer: str, messages: Sequence[OutgoingMessage], now: float) -> list[LinkAction]:
+        """Send messages; opens the link if it is not open."""
         outbound = self._outbounds.get(peer)
         if outbound is None:
-            return
-        if outbound.state is OutboundState.IDLE and outbound.address:
-            self._do(peer, outbound.connect(outbound.address, now), now)
-        self._do(peer, outbound.offer(messages, now), now)
+            return []
+        actions = self._open_idle(outbound, now)
+        return actions + self._outbound_actions(outbound, outbound.enqueue(messages, now), now)
 
-    def begin(self, transfer: Transfer, now: float) -> None:
-        """Ask for the ranges of a transfer, the first or more of them."""
+    def start_transfer(self, transfer: Transfer, now: float) -> list[LinkAction]:
+        """Request the first ranges of a transfer."""
         outbound = self._outbounds.get(transfer.peer)
         if outbound is None:
-            transfer.fail(LinkError(f"the link to node {transfer.peer!r} was closed"))
-            return
-        if transfer.request not in self._transfers:
-            self._transfers[transfer.request] = transfer
-            transfer.nudge()  # whoever nudged all before this did not reach it
-        if outbound.state is OutboundState.IDLE and outbound.address:
-            self._do(transfer.peer, outbound.connect(outbound.address, now), now)
-        elif outbound.state is OutboundState.REFUSED:
-            transfer.fail(ProtocolError(outbound.trouble))
-        elif outbound.state is OutboundState.UP:
-            for fetch in transfer.asks(now):
-                self._wire.send(transfer.peer, (encode(fetch),))
+            return [FailTransfer(transfer.request, LinkError(f"the link to node {transfer.peer!r} was closed"))]
+        if outbound.state is OutboundState.REFUSED:
+            return [FailTransfer(transfer.request, ProtocolError(outbound.problem))]
+        self.transfers.add(transfer)
+        return self._open_idle(outbound, now) or self._request(transfer, now)
 
-    def end(self, transfer: Transfer) -> None:
-        """Forget a transfer."""
-        self._transfers.pop(transfer.request, None)
+    def continue_transfer(self, request: int, now: float) -> list[LinkAction]:
+        """Request more ranges after a chunk was consumed."""
+        transfer = self.transfers.find(request)
+        if transfer is None:
+            return []
+        transfer.consumed()
+        return self._request(transfer, now)
 
-    def arrived(self, route: bytes, header: Buffer, raw: Sequence[Buffer], now: float) -> None:
-        """Take a ZeroMQ message that came in at our listening end."""
-        for action in self.inbound.receive(route, header, raw, now):
-            self._do_inbound(action, now)
+    def close(self, error: DropflowError) -> list[LinkAction]:
+        """Fail everything that waits."""
+        senders: list[LinkAction] = [FailSenders(peer, error) for peer in self._outbounds]
+        return senders + self.transfers.fail(error)
+
+    # Events of the transport.
+
+    def receive_request(self, route: bytes, header: Buffer, raw: Sequence[Buffer], now: float) -> list[LinkAction]:
+        """Handle a ZeroMQ message that arrived at the listening end."""
+        actions = self._inbound_actions(self.inbound.receive(route, header, raw, now), now)
         self.due = min(self.due, self.inbound.deadline())
+        return actions
 
-    def returned(self, peer: str, generation: int, header: Buffer, raw: Sequence[Buffer], now: float) -> None:
-        """Take a ZeroMQ message that came back on connection `generation` to `peer`."""
+    def receive_answer(
+        self, peer: str, generation: int, header: Buffer, raw: Sequence[Buffer], now: float
+    ) -> list[LinkAction]:
+        """Handle a ZeroMQ message that arrived on connection `generation` to `peer`."""
         outbound = self._outbounds.get(peer)
         if outbound is None or outbound.generation != generation:
-            return
+            return []
         try:
             packet = decode_packet(header)
         except ProtocolError as error:
-            self._garbage += 1
-            self._do(peer, outbound.broken(str(error), now), now)
-            return
-        self._heard[peer] = now
-        self._do(peer, outbound.receive(packet, raw, now), now)
+            self.unreadable += 1
+            return self._outbound_actions(outbound, outbound.connection_lost(str(error), now), now)
+        self._last_received[peer] = now
+        return self._outbound_actions(outbound, outbound.receive(packet, raw, now), now)
 
-    def broken(self, peer: str, generation: int, why: str, now: float) -> None:
-        """Note that connection `generation` to `peer` is gone."""
+    def connection_lost(self, peer: str, generation: int, why: str, now: float) -> list[LinkAction]:
+        """Handle the loss of connection `generation` to `peer`."""
         outbound = self._outbounds.get(peer)
-        if outbound is not None and outbound.generation == generation:
-            self._do(peer, outbound.broken(why, now), now)
+        if outbound is None or outbound.generation != generation:
+            return []
+        return self._outbound_actions(outbound, outbound.connection_lost(why, now), now)
 
-    def done(self, delivery: ReceivedMessage, now: float) -> None:
-        """Note that a held message is dealt with."""
-        self.inbound.done(delivery, now)
+    def message_processed(self, message: ReceivedMessage, now: float) -> None:
+        """Note that a delivered message is processed; once for each message."""
+        self.inbound.message_processed(message, now)
         self.due = min(self.due, self.inbound.deadline())
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float) -> list[LinkAction]:
         """Do what is due at `now`."""
-        for action in self.inbound.tick(now):
-            self._do_inbound(action, now)
-        for peer, outbound in list(self._outbounds.items()):
-            actions = outbound.tick(now)
-            if actions:
-                self._do(peer, actions, now)
-        self.due = self.inbound.deadline()
-        for outbound in self._outbounds.values():
-            self.due = min(self.due, outbound.deadline())
+        actions = self._inbound_actions(self.inbound.tick(now), now)
+        for outbound in list(self._outbounds.values()):
+            found = outbound.tick(now)
+            if found:
+                actions += self._outbound_actions(outbound, found, now)
+        self.due = min([self.inbound.deadline(), *(outbound.deadline() for outbound in self._outbounds.values())])
+        return actions
 
-    def close(self, error: LinkError) -> None:
-        """Let everybody who waits know that there is nothing more to wait for."""
-        for window in list(self.windows.values()):
-            window.shut(error)
-        for transfer in list(self._transfers.values()):
-            transfer.fail(error)
-
-    def nudge(self) -> None:
-        """Let everybody who waits ask again whether to give up. For any thread."""
-        for window in list(self.windows.values()):
-            window.nudge()
-        for transfer in list(self._transfers.values()):
-            transfer.nudge()
+    # What is known of the links.
 
     def is_settled(self) -> bool:
-        """Whether all peers have all that was offered."""
-        return all(outbound.is_settled for outbound in list(self._outbounds.values()))
+        """Whether all peers have acknowledged everything that was sent."""
+        return all(outbound.is_settled for outbound in self._outbounds.values())
 
-    def heard(self) -> dict[str, tuple[int, float]]:
-        """Incarnation of each peer, and when anything last came from it. For any thread."""
-        times = self.inbound.heard()
-        for peer, moment in list(self._heard.items()):
+    def last_seen(self) -> dict[str, tuple[int, float]]:
+        """Return the incarnation of each peer and when its last packet came. For any thread."""
+        seen = self.inbound.last_seen()
+        for peer, moment in list(self._last_received.items()):
             outbound = self._outbounds.get(peer)
             incarnation = 0 if outbound is None else outbound.remote_incarnation
-            if (incarnation, moment) > times.get(peer, (0, 0.0)):
-                times[peer] = (incarnation, moment)
-        return times
-
-    def statistics(self, refused: int = 0) -> LinkStatistics:
-        """How the links are doing; `refused` counts what the wire refused. For any thread."""
-        peers = []
-        for peer, outbound in sorted(self._outbounds.copy().items()):
-            window = self.windows.get(peer)
-            peers.append(
-                PeerStatistics(
-                    peer=peer,
-                    state=outbound.state.value,
-                    address=outbound.address,
-                    incarnation=outbound.remote_incarnation,
-                    pending=0 if window is None else window.taken,
-                    waiting=0 if window is None else window.waiting,
-                    resent=outbound.resent,
-                    trouble=outbound.trouble,
-                )
-            )
-        return LinkStatistics(
-            name=self.me.name,
-            incarnation=self.me.incarnation,
-            address=self.me.address,
-            peers=tuple(peers),
-            delivered=self._delivered,
-            duplicates=self.inbound.duplicates,
-            refused=self.inbound.refused + self._garbage + refused,
-            transfers=len(self._transfers),
-            errors=self._errors,
-        )
+            if (incarnation, moment) > seen.get(peer, (0, 0.0)):
+                seen[peer] = (incarnation, moment)
+        return seen
 
     def _outbound(self, peer: str) -> Outbound:
         outbound = self._outbounds.get(peer)
         if outbound is None:
-            outbound = Outbound(self.me, peer, self._settings, self._streams)
-            self._outbounds[peer] = outbound
+            outbound = self._outbounds[peer] = Outbound(self.identity, peer, self._settings, self._streams)
         return outbound
 
-    def _do(self, peer: str, actions: Sequence[OutboundAction], now: float) -> None:
+    def _open_idle(self, outbound: Outbound, now: float) -> list[LinkAction]:
+        if outbound.state is OutboundState.IDLE and outbound.address:
+            return self._outbound_actions(outbound, outbound.connect(outbound.address, now), now)
+        return []
+
+    def _request(self, transfer: Transfer, now: float) -> list[LinkAction]:
+        outbound = self._outbounds.get(transfer.peer)
+        if outbound is None or outbound.state is not OutboundState.UP:
+            return []  # requested when the link is up, see `_outbound_actions`
+        return [SendPacket(transfer.peer, (encode(fetch),)) for fetch in transfer.next_ranges(now)]
+
+    def _outbound_actions(self, outbound: Outbound, actions: Sequence[OutboundAction], now: float) -> list[LinkAction]:
+        """Handle here what concerns transfers; return the rest."""
+        peer = outbound.peer
+        found: list[LinkAction] = []
         for action in actions:
-            match action:
-                case SendPacket():
-                    self._wire.send(peer, action.frames)
-                case ReturnCredit():
-                    self._give(peer, action.cost)
-                case DataReceived():
-                    self._arrived(action, now)
-                case OpenConnection():
-                    self._wire.open_connection(peer, action.generation, action.address)
-                case CloseConnection():
-                    self._wire.close_connection(peer)
-                case PeerRefused():
-                    self._shut(peer, action.change)
-                case NotifyChange():
-                    self._told(peer, action.change, now)
-        outbound = self._outbounds.get(peer)
-        if outbound is not None:
-            self.due = min(self.due, outbound.deadline())
+            if isinstance(action, DataReceived):
+                progress = self.transfers.receive(action.packet, action.raw[0] if action.raw else b"", now)
+                if progress is not None:
+                    found.append(progress)
+            elif isinstance(action, PeerRefused):
+                text = f"node {peer!r} refuses this one: {action.change.text}"
+                error = ProtocolError(text, hint=action.change.hint)
+                found += [FailSenders(peer, error), *self.transfers.fail(error, peer)]
+            else:
+                if isinstance(action, NotifyChange) and action.change.event is LinkEvent.UP:
+                    found += [SendPacket(peer, (encode(fetch),)) for fetch in self.transfers.restart(peer, now)]
+                found.append(action)
+        self.due = min(self.due, outbound.deadline())
+        return found
 
-    def _told(self, peer: str, change: LinkChange, now: float) -> None:
-        if change.event is LinkEvent.UP:
-            self._resume(peer, now)
-        self._tell(change)
-
-    def _give(self, peer: str, cost: int) -> None:
-        window = self.windows.get(peer)
-        if window is not None:
-            window.give(cost)
-
-    def _do_inbound(self, action: InboundAction, now: float) -> None:
-        match action:
-            case DeliverMessage():
-                self._deliver(action.delivery, now)
-            case SendReply():
-                self._wire.reply(action.route, action.frames)
-            case ServeFetch():
-                self._wire.serve(action.route, action.peer, action.fetch)
-            case NotifyChange():
-                self._meet(action.change, now)
-            case LogRejection():
-                _log.warning("%s refused a connection: %s", self.me.name, action.refusal.text)
-
-    def _deliver(self, delivery: ReceivedMessage, now: float) -> None:
-        delivery.bind(self._on_release)
-        self._delivered += 1
-        try:
-            self._on_message(delivery)
-        except Exception:  # noqa: BLE001 - the receiver's mistake must not stop the links; it is logged and counted
-            self._errors += 1
-            _log.exception("%s: a %s message was not handled", self.me.name, type(delivery.message).__name__)
-        if not delivery.held:
-            self.inbound.done(delivery, now)
-
-    def _meet(self, change: LinkChange, now: float) -> None:
-        """A peer introduced itself: from now on it can be answered, at the address it gave."""
-        if change.address:
-            self.register(change.peer)
-            outbound = self._outbound(change.peer)
-            outbound.address = outbound.address or change.address
-            self._do(change.peer, outbound.met(change.incarnation, change.address, now), now)
-        self._tell(change)
-
-    def _resume(self, peer: str, now: float) -> None:
-        for transfer in [transfer for transfer in self._transfers.values() if transfer.peer == peer]:
-            transfer.again()
-            for fetch in transfer.asks(now):
-                self._wire.send(peer, (encode(fetch),))
-
-    def _arrived(self, action: DataReceived, now: float) -> None:
-        transfer = self._transfers.get(action.packet.request)
-        if transfer is not None:
-            transfer.take(action.packet, action.raw[0] if action.raw else b"", now)
-
-    def _shut(self, peer: str, change: LinkChange) -> None:
-        error = ProtocolError(f"node {peer!r} refuses this one: {change.text}", hint=change.hint)
-        window = self.windows.get(peer)
-        if window is not None:
-            window.shut(error)
-        for transfer in [transfer for transfer in self._transfers.values() if transfer.peer == peer]:
-            transfer.fail(error)
-
-    def _tell(self, change: LinkChange) -> None:
-        level = logging.INFO if change.event in (LinkEvent.UP, LinkEvent.INTRODUCED) else logging.WARNING
-        _log.log(level, "%s: link to %s %s: %s", self.me.name, change.peer, change.event.value, change.text)
-        try:
-            self._on_change(change)
-        except Exception:  # noqa: BLE001 - as above
-            self._errors += 1
-            _log.exception("%s: a change of the link to %s was not handled", self.me.name, change.peer)
+    def _inbound_actions(self, actions: Sequence[InboundAction], now: float) -> list[LinkAction]:
+        found: list[LinkAction] = []
+        for action in actions:
+            if isinstance(action, NotifyChange) and action.change.address:
+                # The peer introduced itself: from now on it can be answered, at the address that it sent.
+                change = action.change
+                outbound = self._outbound(change.peer)
+                outbound.address = outbound.address or change.address
+                introduced = outbound.peer_introduced(change.incarnation, change.address, now)
+                found += self._outbound_actions(outbound, introduced, now)
+            found.append(action)
+        return found

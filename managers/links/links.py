@@ -1,7 +1,7 @@
 """`Links`: the links of one process over ZeroMQ. One thread owns all sockets and all state of the links.
 
-Other threads hand over messages and orders in a queue and wake that thread by an eventfd; they wait only where a peer
-is too far behind (`window`). The thread sleeps until a socket, the eventfd or the next deadline wakes it.
+Other threads queue messages and calls and wake that thread by an eventfd; they wait only while a peer has too much
+unprocessed data (`send_window`). The thread sleeps until a socket, the eventfd or the next deadline wakes it.
 """
 
 import itertools
@@ -10,22 +10,29 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
 from typing import Self
 
+import msgspec
+
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import LinkError, UsageError
+from dropflow.errors import DropflowError, LinkError, UsageError
 from managers.keys import ClusterKey
-from managers.links.actions import LinkChange, ReceivedMessage
-from managers.links.content_server import ContentOpener, ContentServer
+from managers.links.actions import LinkChange, PassChunk, ReceivedMessage
+from managers.links.content_server import ContentServer
+from managers.links.content_source import ContentOpener
+from managers.links.link_driver import LinkDriver
 from managers.links.link_manager import LinkManager
 from managers.links.outbound import LinkIdentity
+from managers.links.send_window import SendWindow
 from managers.links.settings import LinkSettings
 from managers.links.sockets import check_address
 from managers.links.statistics import LinkStatistics
-from managers.links.transfer import Sink, Transfer, TransferResult
+from managers.links.transfer import ChunkReader, Sink, Transfer, TransferResult, WantedContent
 from managers.links.wire import Frames, OutgoingMessage, outgoing_message
 from managers.links.zmq_transport import ZmqTransport
-from managers.messages import Fetch, Message
+from managers.messages import Message
 
 __all__ = ["Links"]
 
@@ -35,25 +42,25 @@ _log = logging.getLogger(__name__)
 class Links:
     """The links of one process to its peers.
 
-    Listens at once; `address` says where. Loopback unless told otherwise; beyond loopback only with a cluster key.
+    Listens from the start on; `address` is where. Only on loopback by default; beyond loopback only with a cluster key.
 
     Parameters
     ----------
     name : str
-        Of this process, one of its own in the cluster.
+        Name of this process, unique in the cluster.
     bind : str
-        Where to listen, ``tcp://HOST:PORT``; port 0 takes any that is free.
+        Address to listen on, ``tcp://HOST:PORT``; port 0 is any free port.
     advertise : str
-        Where others reach this process, if that is not where it listens; port 0 stands for the actual one.
+        Address at which others reach this process, if that is another one; port 0 stands for the actual port.
     key : ClusterKey or None
-        Encrypts, and proves at both ends who belongs to the cluster.
+        Encrypts the connections and authenticates both ends.
     on_message : callable
         Takes each `ReceivedMessage`, once and in the order of its sender. Called in the links' thread; must not block
         (see `ReceivedMessage.hold`).
     on_change : callable
         Takes each `LinkChange`. Called in the links' thread too.
-    reader : callable
-        Opens the content that others fetch, of (session, drop, attempt, producer); called in a thread of its own.
+    open_content : callable
+        Opens the content that peers fetch, of (session, drop, attempt, producer); called in a thread of its own.
     incarnation : int
         Grows with each start of the process. The present time in microseconds by default, for processes that are not
         started again under their name; nodes count their starts (`managers.node.incarnation`).
@@ -79,7 +86,7 @@ class Links:
         key: ClusterKey | None = None,
         on_message: Callable[[ReceivedMessage], object],
         on_change: Callable[[LinkChange], object] = lambda _: None,
-        reader: ContentOpener | None = None,
+        open_content: ContentOpener | None = None,
         incarnation: int | None = None,
         settings: LinkSettings | None = None,
         clock: Clock | None = None,
@@ -87,44 +94,29 @@ class Links:
         self._clock = clock or SystemClock()
         self._settings = settings or LinkSettings()
         self._key = key
-        self._carrier = ZmqTransport(
-            bind, advertise=advertise, key=key, patience=self._settings.silence, on_fetch=self._serve
+        self._server = ContentServer(name, open_content, self._post_reply, self._settings, self._clock)
+        self._transport = ZmqTransport(
+            bind, advertise=advertise, key=key, timeout=self._settings.receive_timeout, on_fetch=self._server.serve
         )
-        self._me = LinkIdentity(name, incarnation or int(self._clock.now() * 1e6), self._carrier.address)
-        self._lock = threading.Lock()
-        self._orders: deque[Callable[[float], None]] = deque()
-        self._outgoing: deque[tuple[str, OutgoingMessage]] = deque()
-        self._replies: deque[tuple[bytes, Frames]] = deque()
-        self._settled = threading.Condition()
-        self._flushing = 0
-        self._requests = itertools.count(1)
-        self._closing = self._closed = False
-        self._server = ContentServer(name, reader, self._post_reply, self._settings, self._clock)
-        self._board = LinkManager(
-            self._me,
+        identity = LinkIdentity(name, incarnation or int(self._clock.now() * 1e6), self._transport.address)
+        self.name, self.incarnation, self.address = identity.name, identity.incarnation, identity.address
+        self._manager = LinkManager(identity, self._settings)
+        self._driver = LinkDriver(
+            self._manager,
             self._settings,
-            wire=self._carrier,
+            transport=self._transport,
             on_message=on_message,
             on_change=on_change,
-            on_release=self._released,
+            on_release=self._post_processed,
         )
+        self._calls: deque[Callable[[float], None]] = deque()
+        self._messages: deque[tuple[str, OutgoingMessage]] = deque()
+        self._replies: deque[tuple[bytes, Frames]] = deque()
+        self._flushes: deque[Future[None]] = deque()
+        self._requests = itertools.count(1)
+        self._closing = self._ended = False
         self._thread = threading.Thread(target=self._run, name=f"links-{name}", daemon=True)
         self._thread.start()
-
-    @property
-    def name(self) -> str:
-        """Name of this process."""
-        return self._me.name
-
-    @property
-    def incarnation(self) -> int:
-        """Incarnation of this process."""
-        return self._me.incarnation
-
-    @property
-    def address(self) -> str:
-        """Where others reach this process."""
-        return self._me.address
 
     def __enter__(self) -> Self:
         return self
@@ -141,13 +133,12 @@ class Links:
             The address is malformed, or leaves this host and there is no key.
         """
         check_address(address, self._key, binding=False)
-        with self._lock:
-            self._board.register(peer)
-        self._post(lambda now: self._board.connect(peer, address, now))
+        self._driver.add_window(peer)
+        self._post(lambda now: self._connect(peer, address, now))
 
     def disconnect(self, peer: str) -> None:
-        """Close the link to `peer`. What it did not acknowledge is thrown away; who waits for room hears of it."""
-        self._post(lambda _: self._board.disconnect(peer))
+        """Close the link to `peer` and discard what it did not acknowledge; senders that wait for room fail."""
+        self._post(lambda now: self._driver.carry_out(self._manager.disconnect(peer), now))
 
     def send(
         self,
@@ -159,18 +150,19 @@ class Links:
         give_up: Callable[[], bool] | None = None,
         urgent: bool = False,
     ) -> None:
-        """SendPacket a message, with raw `frames` (anything with the buffer protocol) beside it. For any thread.
+        """Send a message, with raw `frames` (anything with the buffer protocol) beside it. For any thread.
 
-        Waits while `peer` is too far behind. The frames are not copied and must not change until they have arrived.
+        Waits while `peer` has too much unprocessed data. The frames are not copied and must not change until they have
+        arrived.
 
         Parameters
         ----------
         timeout : float or None
-            Seconds to wait for room at most; 0 does not wait, None waits for ever.
+            Maximum seconds to wait for room; 0 does not wait, None waits without limit.
         give_up : callable or None
-            Asked after each `nudge` whether to stop waiting.
+            Whether to stop waiting; evaluated again after each `wake_waiting`.
         urgent : bool
-            Do not wait for room: for small messages without which the peer would wait in vain.
+            Do not wait for room; see `wait_for_room`.
 
         Raises
         ------
@@ -182,50 +174,36 @@ class Links:
             The peer refuses this process.
         """
         item = outgoing_message(message, frames)
-        window = self._board.windows.get(peer)
-        if window is None:
-            self._check_open()
-            raise UsageError(f"there is no link to node {peer!r}", hint="connect to it first")
-        window.take(item.cost, timeout=timeout, give_up=give_up, urgent=urgent)
-        self._outgoing.append((peer, item))
+        self._window(peer).acquire(item.cost, timeout=timeout, give_up=give_up, urgent=urgent)
+        self._messages.append((peer, item))
         self._wake()
+
+    def wait_for_room(self, peer: str, *, give_up: Callable[[], bool]) -> None:
+        """Wait while `peer` has more unprocessed data than its window; also returns when its link fails."""
+        window = self._driver.windows.get(peer)
+        if window is not None:
+            window.wait_for_room(give_up=give_up)
 
     def fetch(
         self,
         peer: str,
-        session: str,
-        drop: int,
+        wanted: WantedContent,
         sink: Sink,
         *,
-        attempt: int = 0,
-        producer: int = -1,
-        size: int | None = None,
-        checksum: int | None = None,
-        check: bool | None = None,
         timeout: float | None = None,
         give_up: Callable[[], bool] | None = None,
     ) -> TransferResult:
-        """Fetch the content of a drop from `peer` and pass it to `sink`, in order, as it arrives. For any thread.
+        """Fetch a content from `peer` and pass it to `sink`, in order, as it arrives. For any thread.
 
-        Goes on by itself after a reconnect. Content that is still growing is followed to its end.
+        Continues after a reconnect. Content that is still growing is followed to its end. Chunks are checked only
+        without a cluster key, since a key authenticates every frame.
 
         Parameters
         ----------
-        attempt : int
-            Which attempt's content; 0 for whichever was committed.
-        producer : int
-            The application of `peer` whose part of the drop is wanted; -1 for the content of the drop.
-        size : int or None
-            Bytes, if they are known: then the first ranges are asked for at once.
-        checksum : int or None
-            CRC-32 of the whole, if it is known: what arrives is checked against it at the end.
-        check : bool or None
-            Whether to check each chunk by a CRC-32 of its own when that of the whole is not known; by default only
-            without a cluster key, with which every frame is authenticated anyway.
         timeout : float or None
-            Seconds to wait for the next bytes at most.
+            Maximum seconds to wait for the next bytes.
         give_up : callable or None
-            Asked after each `nudge` whether to stop waiting.
+            Whether to stop waiting; evaluated again after each `wake_waiting`.
 
         Raises
         ------
@@ -234,61 +212,66 @@ class Links:
         LinkError
             Nothing came in time, it came damaged, or the link was closed.
         DropflowError
-            Whatever the other end met with when it read the content.
+            The error that the other end had when it read the content.
         """
-        if peer not in self._board.windows:
-            self._check_open()
-            raise UsageError(f"there is no link to node {peer!r}", hint="connect to it first")
-        transfer = Transfer(
-            next(self._requests),
-            peer=peer,
-            session=session,
-            drop=drop,
-            attempt=attempt,
-            producer=producer,
-            size=size,
-            checksum=checksum,
-            check=self._key is None if check is None else check,
-            settings=self._settings,
-        )
-        self._more(transfer)
+        self._window(peer)
+        wanted = msgspec.structs.replace(wanted, check=wanted.check and self._key is None)
+        request = next(self._requests)
+        inbox: SimpleQueue[PassChunk | DropflowError | None] = SimpleQueue()
+        self._driver.receivers[request] = inbox.put
+        transfer = Transfer(request, peer, wanted, self._settings)
+        self._post(lambda now: self._driver.carry_out(self._manager.start_transfer(transfer, now), now))
         try:
-            return transfer.run(sink, more=self._more, timeout=timeout, give_up=give_up)
+            self._check_open()
+            reader = ChunkReader(peer, wanted, sink)
+            while True:
+                chunk = self._next_chunk(inbox, reader, peer, timeout, give_up)
+                result = reader.accept(chunk.chunk, chunk.data)
+                if result is not None:
+                    return result
+                self._post(lambda now: self._driver.carry_out(self._manager.continue_transfer(request, now), now))
         finally:
-            self._post(lambda _: self._board.end(transfer))
+            del self._driver.receivers[request]
+            self._post(lambda _: self._manager.transfers.remove(request))
 
-    def grown(self, session: str, drop: int) -> None:
-        """Content that others may be following has grown, or ended."""
-        self._server.grown(session, drop)
+    def content_grew(self, session: str, drop: int) -> None:
+        """Answer the peers that wait for content that has grown, or ended."""
+        self._server.content_grew(session, drop)
 
-    def forget(self, session: str, drop: int | None = None) -> None:
-        """Content was released or replaced: close what is open of it."""
-        self._server.forget(session, drop)
+    def close_content(self, session: str, drop: int | None = None) -> None:
+        """Close content that was released or replaced."""
+        self._server.close_content(session, drop)
 
-    def nudge(self) -> None:
-        """Let all that wait in `send` and `fetch` ask again whether to give up."""
-        self._board.nudge()
+    def wake_waiting(self) -> None:
+        """Make everything that waits in `send`, `wait_for_room` and `fetch` evaluate `give_up` again."""
+        for window in list(self._driver.windows.values()):
+            window.wake_waiting()
+        for receiver in list(self._driver.receivers.values()):
+            receiver(None)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until all peers have all that was sent; whether they have, within `timeout` seconds."""
-        with self._settled:
-            self._flushing += 1
-            try:
-                self._wake()
-                return self._settled.wait_for(self._is_settled, timeout)
-            finally:
-                self._flushing -= 1
+        """Wait until all peers have everything that was sent; return whether they do, within `timeout` seconds."""
+        done: Future[None] = Future()
+        self._flushes.append(done)
+        self._wake()
+        if self._ended:
+            return True
+        try:
+            done.result(timeout)
+        except TimeoutError:
+            return False
+        return True
 
-    def heard(self) -> dict[str, tuple[int, float]]:
-        """Incarnation of each peer, and when (by the monotonic clock) anything last came from it."""
-        return self._board.heard()
+    def last_seen(self) -> dict[str, tuple[int, float]]:
+        """Return the incarnation of each peer, and the monotonic time when its last packet came."""
+        return self._manager.last_seen()
 
     def statistics(self) -> LinkStatistics:
-        """How the links are doing."""
-        return self._board.statistics(self._carrier.refused)
+        """Return counts and states of the links."""
+        return self._driver.statistics(self._transport.refused)
 
     def close(self) -> None:
-        """Close all links at once; what was not delivered is lost (see `flush`). Idempotent."""
+        """Close all links now; what was not delivered is lost (see `flush`). Idempotent."""
         self._closing = True
         self._wake()
         if threading.current_thread() is not self._thread:
@@ -297,52 +280,68 @@ class Links:
 
     # For other threads.
 
-    def _post(self, order: Callable[[float], None]) -> None:
-        self._orders.append(order)
-        self._wake()
+    def _window(self, peer: str) -> SendWindow:
+        window = self._driver.windows.get(peer)
+        if window is None:
+            self._check_open()
+            raise UsageError(f"there is no link to node {peer!r}", hint="connect to it first")
+        return window
 
-    def _serve(self, route: bytes, fetch: Fetch) -> None:
-        self._server.put(route, fetch)
+    def _next_chunk(
+        self,
+        inbox: "SimpleQueue[PassChunk | DropflowError | None]",
+        reader: ChunkReader,
+        peer: str,
+        timeout: float | None,
+        give_up: Callable[[], bool] | None,
+    ) -> PassChunk:
+        while True:
+            if give_up is not None and give_up() and inbox.empty():
+                raise reader.timed_out(peer, "the reader stopped waiting")
+            try:
+                item = inbox.get(timeout=timeout)
+            except Empty:
+                raise reader.timed_out(peer, f"nothing came for {timeout:g} s") from None
+            if isinstance(item, DropflowError):
+                raise item
+            if item is not None:
+                return item
+
+    def _post(self, call: Callable[[float], None]) -> None:
+        self._calls.append(call)
+        self._wake()
 
     def _post_reply(self, route: bytes, frames: Frames) -> None:
         self._replies.append((route, frames))
         self._wake()
 
-    def _released(self, delivery: ReceivedMessage) -> None:
-        self._post(lambda now: self._board.done(delivery, now))
-
-    def _more(self, transfer: Transfer) -> None:
-        self._post(lambda now: self._board.begin(transfer, now))
+    def _post_processed(self, message: ReceivedMessage) -> None:
+        self._post(lambda now: self._manager.message_processed(message, now))
 
     def _wake(self) -> None:
-        if threading.get_ident() == self._thread.ident:
-            return  # it looks at the queues before it sleeps
-        with self._lock:
-            if not self._closed:
-                self._carrier.wake()
+        if threading.get_ident() != self._thread.ident:  # that thread looks at the queues before it sleeps
+            self._transport.wake()
 
     def _check_open(self) -> None:
         if self._closing:
             raise LinkError(f"the links of {self.name!r} are closed")
-
-    def _is_settled(self) -> bool:
-        return self._closed or (not self._outgoing and self._board.is_settled())
 
     # The thread.
 
     def _run(self) -> None:
         try:
             while not self._closing:
-                self._carrier.wait(self._patience())
+                self._transport.wait(self._patience())
                 now = self._clock.monotonic()
-                self._take(now)  # before reading: what was sent to a process belongs to that one, not to its successor
-                self._carrier.read(self._board, now)
+                self._take(now)  # first: what was sent to a process must not reach a successor that is met now
+                for actions in self._transport.read(self._manager, now):
+                    self._driver.carry_out(actions, now)
                 self._take(now)
-                if now >= self._board.due:
-                    self._board.tick(now)
-                if self._flushing:
-                    with self._settled:
-                        self._settled.notify_all()
+                if now >= self._manager.due:
+                    self._driver.carry_out(self._manager.tick(now), now)
+                flushes = len(self._flushes)  # counted first: messages that are queued later belong to later flushes
+                if flushes and not self._messages and self._manager.is_settled():
+                    self._end_flushes(flushes)
         except Exception:
             _log.exception("the links of %s stopped: this is a bug of dropflow", self.name)
             raise
@@ -350,29 +349,39 @@ class Links:
             self._end()
 
     def _patience(self) -> float | None:
-        if self._orders or self._outgoing:
+        if self._calls or self._messages:
             return 0.0
-        due = self._board.due
+        due = self._manager.due
         return None if due == math.inf else max(0.0, due - self._clock.monotonic())
 
     def _take(self, now: float) -> None:
-        """What other threads queued: orders, messages by peer, replies of the data plane."""
-        while self._orders:
-            self._orders.popleft()(now)
-        if self._outgoing:
+        """Handle what other threads queued: calls, messages by peer, replies of the data plane."""
+        while self._calls:
+            self._calls.popleft()(now)
+        if self._messages:
             by_peer: dict[str, list[OutgoingMessage]] = {}
-            for _ in range(len(self._outgoing)):
-                peer, item = self._outgoing.popleft()
+            for _ in range(len(self._messages)):
+                peer, item = self._messages.popleft()
                 by_peer.setdefault(peer, []).append(item)
             for peer, items in by_peer.items():
-                self._board.offer(peer, items, now)
+                self._driver.carry_out(self._manager.send(peer, items, now), now)
         for _ in range(len(self._replies)):
-            self._carrier.reply(*self._replies.popleft())
+            self._transport.reply(*self._replies.popleft())
+
+    def _connect(self, peer: str, address: str, now: float) -> None:
+        self._driver.add_window(peer).reset()
+        self._driver.carry_out(self._manager.connect(peer, address, now), now)
+
+    def _end_flushes(self, count: int) -> None:
+        for _ in range(count):
+            self._flushes.popleft().set_result(None)
 
     def _end(self) -> None:
-        with self._lock:
-            self._closing = self._closed = True
-            self._carrier.close()
-        self._board.close(LinkError(f"the links of {self.name!r} are closed"))
-        with self._settled:
-            self._settled.notify_all()
+        self._closing = self._ended = True
+        self._transport.close()
+        error = LinkError(f"the links of {self.name!r} are closed")
+        for window in list(self._driver.windows.values()):
+            window.fail(error)
+        for receiver in list(self._driver.receivers.values()):
+            receiver(error)
+        self._end_flushes(len(self._flushes))

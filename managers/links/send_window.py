@@ -1,4 +1,4 @@
-"""Room for what a peer has not dealt with: senders wait here, and nowhere else."""
+"""Flow control of sending: senders wait here while a peer has too much unprocessed data, and nowhere else."""
 
 import threading
 from collections.abc import Callable
@@ -9,93 +9,105 @@ __all__ = ["SendWindow"]
 
 
 class SendWindow:
-    """Bytes that may be on their way to one peer. Thread-safe.
+    """Bytes that may be unprocessed by one peer. Thread-safe.
 
     Parameters
     ----------
     peer : str
         Name, for messages.
     limit : int
-        Bytes. A message larger than that may pass when nothing else is on its way.
+        Bytes. A larger message may pass when nothing else is unprocessed.
     """
 
     def __init__(self, peer: str, limit: int) -> None:
         self._peer = peer
         self._limit = limit
+        # Guards the counts below: any thread sends, the I/O thread returns credit. A queue would not do, because a
+        # sender must stop before it hands over more than the limit.
         self._changed = threading.Condition()
-        self._taken = 0
+        self._used = 0
         self._waiting = 0
         self._error: DropflowError | None = None
 
     @property
-    def taken(self) -> int:
-        """Bytes on their way."""
-        return self._taken
+    def used(self) -> int:
+        """Bytes that are unprocessed."""
+        return self._used
 
     @property
     def waiting(self) -> int:
-        """Senders that wait for room."""
+        """Number of senders that wait for room."""
         return self._waiting
 
-    def take(
+    def acquire(
         self, size: int, *, timeout: float | None, give_up: Callable[[], bool] | None, urgent: bool = False
     ) -> None:
-        """Wait for room for `size` bytes, and take it; who is `urgent` takes it whether it is there or not.
+        """Wait for room for `size` bytes, and take it; an `urgent` message takes it without waiting.
 
         Raises
         ------
         LinkError
-            There was no room within `timeout` seconds, or `give_up` said so after a `nudge`.
+            There was no room within `timeout` seconds, or `give_up` returned true.
         DropflowError
-            The error with which the window was shut.
+            The error that `fail` was called with.
         """
         with self._changed:
-            if self._error is None and (urgent or self._fits(size)):
-                self._taken += size
-                return
+            if not (urgent and self._error is None):
+                self._wait(lambda: self._fits(size), timeout, give_up)
+            self._used += size
+
+    def wait_for_room(self, *, give_up: Callable[[], bool] | None) -> None:
+        """Wait while more than the limit is unprocessed; also returns on an error and when `give_up` returns true."""
+        if self._used <= self._limit:
+            return
+        with self._changed:
             self._waiting += 1
             try:
-                done = self._changed.wait_for(lambda: self._may_go(size, give_up), timeout)
+                self._changed.wait_for(lambda: self._error is not None or self._used <= self._limit or _is(give_up))
             finally:
                 self._waiting -= 1
-            if self._error is not None:
-                raise self._error
-            if not self._fits(size):
-                why = "the sender gave up waiting" if done else f"it took nothing for {timeout:g} s"
-                hint = "look whether that node is overloaded, stopped or out of reach"
-                raise LinkError(f"node {self._peer!r} is {self._taken:,} bytes behind: {why}", hint=hint)
-            self._taken += size
 
-    def give(self, size: int) -> None:
-        """Give back room."""
+    def release(self, size: int) -> None:
+        """Return room for `size` bytes."""
         with self._changed:
-            self._taken -= size
+            self._used -= size
             if self._waiting:
                 self._changed.notify_all()
 
-    def fits(self, size: int) -> bool:
-        """Whether `take` would not wait."""
-        with self._changed:
-            return self._error is not None or self._fits(size)
-
-    def nudge(self) -> None:
-        """Let all waiting senders ask again whether to give up."""
+    def wake_waiting(self) -> None:
+        """Make all waiting senders evaluate `give_up` again."""
         with self._changed:
             self._changed.notify_all()
 
-    def shut(self, error: DropflowError) -> None:
-        """From now on, raise `error` at every sender."""
+    def fail(self, error: DropflowError) -> None:
+        """Raise `error` in all senders from now on."""
         with self._changed:
             self._error = error
             self._changed.notify_all()
 
-    def open(self) -> None:
-        """Undo `shut`."""
+    def reset(self) -> None:
+        """Undo `fail`."""
         with self._changed:
             self._error = None
 
-    def _fits(self, size: int) -> bool:
-        return self._taken == 0 or self._taken + size <= self._limit
+    def _wait(self, has_room: Callable[[], bool], timeout: float | None, give_up: Callable[[], bool] | None) -> None:
+        if self._error is None and has_room():
+            return
+        self._waiting += 1
+        try:
+            done = self._changed.wait_for(lambda: self._error is not None or has_room() or _is(give_up), timeout)
+        finally:
+            self._waiting -= 1
+        if self._error is not None:
+            raise self._error
+        if not has_room():
+            why = "the sender stopped waiting" if done else f"it processed nothing for {timeout:g} s"
+            hint = "check whether that node is overloaded, stopped or out of reach"
+            raise LinkError(f"node {self._peer!r} is {self._used:,} bytes behind: {why}", hint=hint)
 
-    def _may_go(self, size: int, give_up: Callable[[], bool] | None) -> bool:
-        return self._error is not None or self._fits(size) or (give_up is not None and give_up())
+    def _fits(self, size: int) -> bool:
+        return self._used == 0 or self._used + size <= self._limit
+
+
+def _is(give_up: Callable[[], bool] | None) -> bool:
+    return give_up is not None and give_up()

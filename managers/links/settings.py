@@ -1,52 +1,52 @@
-"""The numbers by which links behave. The defaults suit a cluster; tests shorten the times."""
+"""Settings of links. The defaults suit a cluster; tests shorten the times."""
 
 import msgspec
 
 __all__ = ["FRAME_LIMIT", "INLINE", "MESSAGE_LIMIT", "LinkSettings"]
 
 INLINE = 16_384
-"""Bytes up to which messages travel in one frame; above, a copy costs more than another frame does."""
+"""Bytes up to which a message travels in one frame; above, copying it costs more than another frame."""
 
 FRAME_LIMIT = 8 << 20
-"""Bytes of the largest frame that anybody may send; ZeroMQ drops a connection that brings a larger one."""
+"""Bytes of the largest frame that may be sent; ZeroMQ closes a connection that brings a larger one."""
 
 MESSAGE_LIMIT = 1 << 30
-"""Bytes of the largest message, body and raw frames together. Larger things go through the data plane."""
+"""Bytes of the largest message, body and raw frames together. Larger contents go through the data plane."""
 
 
 class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How patient and how greedy links are. Times in seconds, sizes in bytes.
+    """Times (in seconds) and sizes (in bytes) of links.
 
     Attributes
     ----------
-    beat : float
-        A link on which nothing was sent for so long sends a heartbeat.
-    silence : float
-        A link on which nothing was heard for so long is torn down and opened again.
+    heartbeat : float
+        A link that sent nothing for this long sends a heartbeat.
+    receive_timeout : float
+        A link that received nothing for this long is closed and opened again.
     reconnect_delay, reconnect_delay_limit : float
-        Wait before the first attempt to open a broken link again, and the longest wait; it doubles in between.
+        Delay before a broken link is opened again, and the longest delay; it doubles in between.
     ack_delay : float
-        Acknowledgements wait so long for company.
+        An acknowledgement waits this long, so that one packet acknowledges several.
     ack_bytes : int
-        But not beyond so many bytes received.
+        An acknowledgement is sent at once after this many bytes.
     window : int
-        A sender waits while its peer has not dealt with so much. Bounds the memory of both ends.
+        A sender waits while this much of what it sent is unprocessed by its peer. Bounds the memory of both ends.
     flight : int
-        Bytes sent and not yet acknowledged; smaller than `window`, so that a heartbeat is not stuck behind it all.
+        Bytes sent and not yet acknowledged; smaller than `window`, so that a heartbeat does not wait behind them all.
     fragment : int
-        Large messages are cut into packets of this size.
+        Large messages are split into packets of this size.
     chunk_first, chunk_least, chunk_most : int
-        A fetch asks for ranges of these sizes: larger while they arrive quickly, smaller when they do not arrive.
+        Sizes of the ranges that a fetch asks for: larger while they arrive quickly, smaller while they do not.
     ahead : int
-        Ranges that a fetch asks for ahead.
+        Number of ranges that a fetch asks for ahead.
     peers : int
-        Most peers that may connect.
+        Maximum number of peers that may connect.
     source_idle : float
-        Content that nobody fetched for so long is closed.
+        Content that was not fetched for this long is closed.
     """
 
-    beat: float = 1.0
-    silence: float = 4.0
+    heartbeat: float = 1.0
+    receive_timeout: float = 4.0
     reconnect_delay: float = 0.05
     reconnect_delay_limit: float = 1.0
     ack_delay: float = 0.02

@@ -1,4 +1,4 @@
-"""How the links of a process are doing, as frozen records."""
+"""Counts and states of the links of a process, as frozen records."""
 
 import msgspec
 
@@ -13,18 +13,18 @@ class PeerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     peer : str
         Its name.
     state : str
-        ``idle``, ``dialing``, ``up``, ``waiting`` or ``refused``.
+        ``idle``, ``connecting``, ``up``, ``waiting`` or ``refused``.
     address : str
-        Where it listens.
+        Address that it listens on.
     incarnation : int
-        Of the peer; 0 if it never answered.
+        Incarnation of the peer; 0 if it never answered.
     pending : int
-        Bytes sent, or to be sent, that it has not dealt with.
+        Bytes sent or queued that it has not processed.
     waiting : int
-        Senders that wait for room.
+        Number of senders that wait for room.
     resent : int
-        Packets that had to be sent again.
-    trouble : str
+        Number of packets that were sent again.
+    problem : str
         Why the link is not up.
     """
 
@@ -35,7 +35,7 @@ class PeerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     pending: int
     waiting: int
     resent: int
-    trouble: str
+    problem: str
 
 
 class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,15 +48,15 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
     peers : tuple of PeerStatistics
         By name.
     delivered : int
-        Messages handed on.
+        Number of messages passed on.
     duplicates : int
-        Packets that came twice and were dropped.
+        Number of duplicate packets that were dropped.
     refused : int
-        Connections that were refused: wrong key, wrong version, or garbage.
+        Number of connections that were refused: wrong key, wrong version, or not packets.
     transfers : int
-        Fetches under way.
+        Number of fetches that are running.
     errors : int
-        Messages on which the receiving function raised.
+        Number of messages and changes whose receiver raised an exception.
     """
 
     name: str

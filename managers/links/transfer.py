@@ -1,223 +1,271 @@
-"""The asking end of the data plane: one transfer of the content of a drop.
+"""The requesting end of the data plane: transfers of the contents of drops, as pure state machines.
 
-A transfer asks for ranges, a few ahead of what has arrived; what it asked for and has not been used yet is its credit,
-so that it needs no more memory than that however slow its user is. The size of the ranges follows the speed at which
-they arrive. After a reconnect it asks again for what is missing.
+A transfer requests ranges, a few ahead of what has arrived. Ranges that were requested and are not consumed yet are its
+credit, so a slow consumer needs no more memory than that. The size of the ranges follows the speed at which they
+arrive. After a reconnect, the transfer requests what is missing again.
 """
 
-import threading
 import zlib
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from dropflow.errors import DropflowError, GoneError, LinkError
+from managers.links.actions import FailTransfer, PassChunk
 from managers.links.settings import LinkSettings
 from managers.links.wire import Buffer, view
 from managers.messages import Chunk, ContentGone, Fetch, FetchFailed
 
-__all__ = ["Sink", "Transfer", "TransferResult"]
+__all__ = ["ChunkReader", "Sink", "Transfer", "TransferResult", "TransferTable", "WantedContent"]
 
 _QUICK, _SLOW = 0.05, 0.5
-"""Seconds for one range: below, ask for larger ones; above, for smaller ones."""
+"""Seconds for one range: below, request larger ones; above, smaller ones."""
 
 
 class Sink(Protocol):
-    """Where fetched bytes go; called in order, by the thread that fetches."""
+    """Consumer of fetched bytes; called in order."""
 
     def __call__(self, offset: int, data: memoryview, /) -> object:
         """Take the bytes from `offset` on; `data` is read-only and may be kept."""
         ...
 
 
+class WantedContent(msgspec.Struct, frozen=True, kw_only=True):
+    """A content to fetch.
+
+    Attributes
+    ----------
+    session, drop :
+        Which drop.
+    attempt : int
+        Which attempt's content; 0 for the committed one.
+    producer : int
+        The application of the peer whose part of the drop is wanted; -1 for the content of the drop.
+    size : int or None
+        Bytes, if they are known: then the first ranges are requested at once.
+    checksum : int or None
+        CRC-32 of the whole, if it is known: it is checked at the end.
+    check : bool
+        Whether to check the CRC-32 of each chunk when that of the whole is not known.
+    """
+
+    session: str
+    drop: int
+    attempt: int = 0
+    producer: int = -1
+    size: int | None = None
+    checksum: int | None = None
+    check: bool = True
+
+
 class TransferResult(msgspec.Struct, frozen=True):
-    """A transfer that is complete: bytes, and the CRC-32 of them all (0 if none was expected)."""
+    """A complete transfer: bytes, and their CRC-32 (0 if none was expected)."""
 
     size: int
     checksum: int
 
 
 class Transfer:
-    """One transfer. `asks`, `take` and `again` belong to the I/O thread, `run` to the thread that wants the bytes.
+    """The state of one transfer.
 
     Parameters
     ----------
     request : int
-        Names the transfer.
-    peer, session, drop, attempt, producer :
-        Which content, and who has it.
-    size : int or None
-        Bytes of the content, if they are known.
-    checksum : int or None
-        CRC-32 of the content, if it is known: then it is checked at the end.
-    check : bool
-        Whether to check the CRC-32 of each chunk when that of the whole is not known.
+        Identifies the transfer.
+    peer : str
+        The node that has the content.
+    wanted : WantedContent
+        Which content.
     settings : LinkSettings
-        Sizes.
+        Sizes of ranges.
     """
 
-    def __init__(
-        self,
-        request: int,
-        *,
-        peer: str,
-        session: str,
-        drop: int,
-        attempt: int,
-        producer: int,
-        size: int | None,
-        checksum: int | None,
-        check: bool,
-        settings: LinkSettings,
-    ) -> None:
+    def __init__(self, request: int, peer: str, wanted: WantedContent, settings: LinkSettings) -> None:
         self.request = request
         self.peer = peer
-        self._what = (session, drop, attempt, producer)
-        self._size = size
-        self._checksum = checksum
-        self._check = check and checksum is None
+        self._wanted = wanted
+        self._size = wanted.size
         self._settings = settings
         self._length = settings.chunk_first
-        self._asked = 0
+        self._requested = 0
         self._outstanding: deque[tuple[int, int, float]] = deque()
-        self._arrived: deque[tuple[Chunk, Buffer]] = deque()
+        self._unconsumed = 0
         self._position = 0
         self._ended = False
-        self._error: DropflowError | None = None
-        self._changed = threading.Condition()
 
-    def asks(self, now: float) -> list[Fetch]:
-        """The ranges to ask for now."""
-        session, drop, attempt, producer = self._what
+    def next_ranges(self, now: float) -> list[Fetch]:
+        """Return the ranges to request now."""
+        wanted = self._wanted
+        check = wanted.check and wanted.checksum is None
         fetches = []
-        with self._changed:
-            while not self._ended and len(self._outstanding) + len(self._arrived) < self._ahead():
-                fetch = Fetch(self.request, session, drop, attempt, self._asked, self._length, self._check, producer)
-                if self._size is not None and self._size > self._asked:
-                    fetch = msgspec.structs.replace(fetch, length=min(self._length, self._size - self._asked))
-                self._outstanding.append((self._asked, fetch.length, now))
-                self._asked += fetch.length
-                fetches.append(fetch)
-                if self._size is not None and self._asked >= self._size:
-                    break
+        while not self._ended and len(self._outstanding) + self._unconsumed < self._ahead():
+            length = self._length
+            if self._size is not None and self._size > self._requested:
+                length = min(length, self._size - self._requested)
+            fetches.append(
+                Fetch(
+                    self.request,
+                    wanted.session,
+                    wanted.drop,
+                    wanted.attempt,
+                    self._requested,
+                    length,
+                    check,
+                    wanted.producer,
+                )
+            )
+            self._outstanding.append((self._requested, length, now))
+            self._requested += length
+            if self._size is not None and self._requested >= self._size:
+                break
         return fetches
 
-    def again(self) -> None:
-        """Note that what was asked for will not come: the connection broke."""
-        with self._changed:
-            if self._outstanding:  # a range that is longer than the connections live would never arrive
-                self._length = max(self._length // 2, self._settings.chunk_least)
-            self._outstanding.clear()
-            if not self._ended:
-                self._asked = self._position
+    def consumed(self) -> None:
+        """Note that one chunk was consumed: its credit is free again."""
+        self._unconsumed -= 1
 
-    def take(self, packet: Chunk | ContentGone | FetchFailed, raw: Buffer, now: float) -> None:
-        """Take what the other end sent."""
-        with self._changed:
-            match packet:
-                case ContentGone():
-                    self._error = GoneError(packet.reason, where=self._where())
-                case FetchFailed():
-                    self._error = packet.failure.as_error()
-                case Chunk():
-                    self._take_chunk(packet, raw, now)
-            self._changed.notify_all()
+    def connection_lost(self) -> None:
+        """Note that the outstanding ranges will not arrive."""
+        if self._outstanding:  # a range that takes longer than connections live would never arrive
+            self._length = max(self._length // 2, self._settings.chunk_least)
+        self._outstanding.clear()
+        if not self._ended:
+            self._requested = self._position
 
-    def fail(self, error: DropflowError) -> None:
-        """End the transfer with `error`."""
-        with self._changed:
-            self._error = self._error or error
-            self._changed.notify_all()
+    def receive(
+        self, packet: Chunk | ContentGone | FetchFailed, raw: Buffer, now: float
+    ) -> PassChunk | FailTransfer | None:
+        """Handle an answer of the other end; an answer to an outdated request gives None."""
+        match packet:
+            case ContentGone():
+                return FailTransfer(self.request, GoneError(packet.reason, where=_where(self._wanted, self.peer)))
+            case FetchFailed():
+                return FailTransfer(self.request, packet.failure.as_error())
+            case Chunk():
+                return self._receive_chunk(packet, raw, now)
 
-    def nudge(self) -> None:
-        """Let the waiting thread ask again whether to give up."""
-        with self._changed:
-            self._changed.notify_all()
-
-    def run(
-        self,
-        sink: Sink,
-        *,
-        more: Callable[["Transfer"], None],
-        timeout: float | None,
-        give_up: Callable[[], bool] | None,
-        wait: Callable[[Callable[[], bool], float | None], bool] | None = None,
-    ) -> TransferResult:
-        """Pass the content to `sink` as it arrives, to its end.
-
-        `more` is called whenever there is credit to ask for more. `wait` replaces waiting for another thread.
-        """
-        running = size = 0
-        while True:
-            chunk, raw = self._next(timeout, give_up, wait)
-            data = view(raw).toreadonly()
-            if chunk.checksum >= 0 and zlib.crc32(data) != chunk.checksum:
-                raise LinkError(f"bytes from {chunk.offset:,} on arrived damaged", where=self._where())
-            if self._checksum is not None:
-                running = zlib.crc32(data, running)
-            sink(chunk.offset, data)
-            size += len(data)
-            if chunk.last:
-                break
-            more(self)
-        if self._checksum is not None and running != self._checksum:
-            text = f"the content has CRC-32 {running:08x}, not {self._checksum:08x}"
-            raise LinkError(text, where=self._where(), hint="it was changed after it was committed, or in memory")
-        return TransferResult(size, running)
-
-    def _next(
-        self,
-        timeout: float | None,
-        give_up: Callable[[], bool] | None,
-        wait: Callable[[Callable[[], bool], float | None], bool] | None,
-    ) -> tuple[Chunk, Buffer]:
-        def ready() -> bool:
-            return bool(self._arrived or self._error) or (give_up is not None and give_up())
-
-        if wait is not None:
-            wait(ready, timeout)
-        with self._changed:
-            if wait is None:
-                self._changed.wait_for(ready, timeout)
-            if self._arrived:
-                return self._arrived.popleft()
-            if self._error is not None:
-                raise self._error
-            gave_up = give_up is not None and give_up()
-        why = "the reader gave up waiting" if gave_up else f"nothing came for {timeout or 0:g} s"
-        raise LinkError(f"node {self.peer!r} does not send: {why}", where=self._where())
-
-    def _take_chunk(self, chunk: Chunk, raw: Buffer, now: float) -> None:
+    def _receive_chunk(self, chunk: Chunk, raw: Buffer, now: float) -> PassChunk | FailTransfer | None:
         if not self._outstanding or chunk.offset != self._outstanding[0][0]:
-            return  # an answer to what was asked before a reconnect
-        offset, length, asked = self._outstanding.popleft()
+            return None  # an answer to a request from before a reconnect
+        offset, length, requested = self._outstanding.popleft()
         if len(raw) > length or (not raw and not chunk.last):
-            self._error = LinkError(f"{len(raw):,} bytes came for {length:,}", where=self._where())
-            return
-        self._arrived.append((chunk, raw))
+            text = f"{len(raw):,} bytes came for {length:,}"
+            return FailTransfer(self.request, LinkError(text, where=_where(self._wanted, self.peer)))
+        self._unconsumed += 1
         self._position = offset + len(raw)
         self._ended = chunk.last
         if chunk.total >= 0:
             self._size = chunk.total
         if self._ended:
             self._outstanding.clear()
-        elif len(raw) < length:  # still growing, or the other end keeps its ranges short
+        elif len(raw) < length:  # the content is growing, or the other end keeps its ranges short
             self._outstanding.clear()
-            self._asked = self._position
-        elapsed = now - asked
+            self._requested = self._position
+        elapsed = now - requested
         if elapsed < _QUICK:
             self._length = min(2 * self._length, self._settings.chunk_most)
         elif elapsed > _SLOW:
             self._length = max(self._length // 2, self._settings.chunk_least)
+        return PassChunk(self.request, chunk, raw)
 
     def _ahead(self) -> int:
-        """Ranges to have on their way: one until the size is known, for the answer may be shorter than the range."""
+        """Return how many ranges to have in flight: one until the size is known, since the answer may be shorter."""
         if self._size is None:
             return 1
-        return self._settings.ahead if self._asked < self._size else 0 if self._asked else 1
+        return self._settings.ahead if self._requested < self._size else 0 if self._requested else 1
 
-    def _where(self) -> str:
-        session, drop, *_ = self._what
-        return f"drop {drop} of session {session} on node {self.peer}"
+
+class TransferTable:
+    """All transfers of one process. Methods return the requests to send, or the actions to carry out."""
+
+    def __init__(self) -> None:
+        self._transfers: dict[int, Transfer] = {}
+
+    def __len__(self) -> int:
+        return len(self._transfers)
+
+    def add(self, transfer: Transfer) -> None:
+        """Add a transfer."""
+        self._transfers[transfer.request] = transfer
+
+    def find(self, request: int) -> Transfer | None:
+        """Return a transfer; None if it has ended."""
+        return self._transfers.get(request)
+
+    def remove(self, request: int) -> None:
+        """Remove a transfer that has ended."""
+        self._transfers.pop(request, None)
+
+    def receive(
+        self, packet: Chunk | ContentGone | FetchFailed, raw: Buffer, now: float
+    ) -> PassChunk | FailTransfer | None:
+        """Handle an answer of the other end."""
+        transfer = self._transfers.get(packet.request)
+        return None if transfer is None else transfer.receive(packet, raw, now)
+
+    def restart(self, peer: str, now: float) -> list[Fetch]:
+        """Return the requests that repeat what was outstanding when the connection to `peer` was lost."""
+        fetches: list[Fetch] = []
+        for transfer in self._of(peer):
+            transfer.connection_lost()
+            fetches += transfer.next_ranges(now)
+        return fetches
+
+    def fail(self, error: DropflowError, peer: str | None = None) -> list[FailTransfer]:
+        """Fail all transfers, or those from one peer."""
+        return [FailTransfer(transfer.request, error) for transfer in self._of(peer)]
+
+    def _of(self, peer: str | None) -> list[Transfer]:
+        return [transfer for transfer in self._transfers.values() if peer in (None, transfer.peer)]
+
+
+class ChunkReader:
+    """Passes the chunks of one transfer to a sink and checks them.
+
+    Parameters
+    ----------
+    peer : str
+        The node that sends them.
+    wanted : WantedContent
+        What is fetched.
+    sink : Sink
+        Takes the bytes.
+    """
+
+    def __init__(self, peer: str, wanted: WantedContent, sink: Sink) -> None:
+        self._expected = wanted.checksum
+        self._where = _where(wanted, peer)
+        self._sink = sink
+        self._size = 0
+        self._checksum = 0
+
+    def accept(self, chunk: Chunk, raw: Buffer) -> TransferResult | None:
+        """Pass on a chunk; return the result after the last one.
+
+        Raises
+        ------
+        LinkError
+            The chunk, or the whole, was damaged.
+        """
+        data = view(raw).toreadonly()
+        if chunk.checksum >= 0 and zlib.crc32(data) != chunk.checksum:
+            raise LinkError(f"bytes from {chunk.offset:,} on arrived damaged", where=self._where)
+        if self._expected is not None:
+            self._checksum = zlib.crc32(data, self._checksum)
+        self._sink(chunk.offset, data)
+        self._size += len(data)
+        if not chunk.last:
+            return None
+        if self._expected is not None and self._checksum != self._expected:
+            text = f"the content has CRC-32 {self._checksum:08x}, not {self._expected:08x}"
+            raise LinkError(text, where=self._where, hint="it was changed after it was committed, or in memory")
+        return TransferResult(self._size, self._checksum)
+
+    def timed_out(self, peer: str, why: str) -> LinkError:
+        """Return the error for a transfer that is not waited for any longer."""
+        return LinkError(f"node {peer!r} does not send: {why}", where=self._where)
+
+
+def _where(wanted: WantedContent, peer: str) -> str:
+    return f"drop {wanted.drop} of session {wanted.session} on node {peer}"

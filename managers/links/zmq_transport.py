@@ -1,9 +1,10 @@
-"""The real wire: all ZeroMQ sockets of a process, owned by one thread."""
+"""The transport of the product: all ZeroMQ sockets of a process, owned by one thread."""
 
 import os
 import socket as names
+import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ import zmq
 
 from dropflow.errors import DropflowError
 from managers.keys import ClusterKey
+from managers.links.actions import LinkAction
 from managers.links.link_manager import LinkManager
 from managers.links.sockets import (
     CONNECTION_FAILURES,
@@ -28,17 +30,17 @@ from managers.messages import Fetch
 __all__ = ["ZmqTransport"]
 
 _BUDGET = 256
-"""ZeroMQ messages read from one socket before the others have their turn."""
+"""ZeroMQ messages read from one socket before the others are read."""
 
 _COPY = 96 << 10
-"""Bytes below which copying a frame costs less than not copying it."""
+"""Bytes below which copying a frame costs less than sending it without a copy."""
 
 _Socket = zmq.Socket[bytes]
-_Handler = Callable[[LinkManager, float], None]
+_Handler = Callable[[LinkManager, float], Iterable[list[LinkAction]]]
 
 
 class _Connection:
-    """The sockets of one dialled connection."""
+    """The sockets of one connection to a peer."""
 
     def __init__(self, generation: int, socket: _Socket, watch: _Socket) -> None:
         self.generation = generation
@@ -47,16 +49,16 @@ class _Connection:
 
 
 class ZmqTransport:
-    """Carries frames over ZeroMQ. All but `wake` belongs to the thread that polls.
+    """Sends and receives frames over ZeroMQ. All methods but `wake` belong to the thread that polls.
 
     Parameters
     ----------
     bind, advertise, key :
         As `managers.links.links.Links` takes them.
-    patience : float
+    timeout : float
         Seconds that opening a connection may take.
     on_fetch : callable
-        Takes the route and the request of a peer that wants content.
+        Takes the route and the request of a peer that fetches content.
 
     Raises
     ------
@@ -72,17 +74,17 @@ class ZmqTransport:
         *,
         advertise: str,
         key: ClusterKey | None,
-        patience: float,
+        timeout: float,
         on_fetch: Callable[[bytes, Fetch], None],
     ) -> None:
         check_address(bind, key, binding=True)
         self._key = key
-        self._patience = patience
+        self._timeout = timeout
         self._on_fetch = on_fetch
         self._context: zmq.Context[_Socket] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 65_000)
         try:
-            self._guard = None if key is None else KeyAuthenticator(self._context, key)
+            self._authenticator = None if key is None else KeyAuthenticator(self._context, key)
             self._router = router(self._context, bind, key)
         except DropflowError:
             self._context.destroy(0)
@@ -95,25 +97,31 @@ class ZmqTransport:
         self._failures: deque[tuple[str, int, str]] = deque()
         self._connections: dict[str, _Connection] = {}
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._woken = False
+        self._woken = self._closed = False
+        # Guards the eventfd: another thread could write to it while the owner closes it, and its number could belong to
+        # another file then. A queue would not wake a thread that polls sockets.
+        self._wake_lock = threading.Lock()
         self._poller = zmq.Poller()
         self._handlers: dict[object, _Handler] = {}
         self._register(self._router, self._read_router)
-        self._register(self._watch, self._read_watch)
-        if self._guard is not None:
-            self._register(self._guard.socket, self._read_guard)
+        self._register(self._watch, self._read_router_events)
+        if self._authenticator is not None:
+            self._register(self._authenticator.socket, self._read_authenticator)
         self._poller.register(self._wake_fd, zmq.POLLIN)
 
     def wake(self) -> None:
-        """End the present or the next `wait`. For any thread, until `close`."""
-        if not self._woken:
-            self._woken = True
-            os.eventfd_write(self._wake_fd, 1)
+        """End the current or the next `wait`. For any thread."""
+        if self._woken:
+            return
+        with self._wake_lock:
+            if not self._closed:
+                self._woken = True
+                os.eventfd_write(self._wake_fd, 1)
 
     def wait(self, timeout: float | None) -> None:
-        """Sleep until a socket or `wake` has something to do, at most `timeout` seconds.
+        """Sleep until a socket is readable or `wake` is called, for `timeout` seconds at most.
 
-        Whatever another thread queued before its `wake` is to be read after this returns.
+        What another thread queued before it called `wake` must be read after this returns.
         """
         milliseconds = None if timeout is None else max(0, int(timeout * 1000) + (timeout > 0))
         self._ready = dict(self._poller.poll(0 if self._failures else milliseconds))
@@ -121,41 +129,48 @@ class ZmqTransport:
             os.eventfd_read(self._wake_fd)
             self._woken = False
 
-    def read(self, board: LinkManager, now: float) -> None:
-        """Give `board` what has come."""
+    def read(self, manager: LinkManager, now: float) -> Iterator[list[LinkAction]]:
+        """Pass what has arrived to `manager`; yield the actions that follow, which must be carried out one by one."""
         for socket in self._ready:
             handler = self._handlers.get(socket)
             if handler is not None:
-                handler(board, now)
+                yield from handler(manager, now)
         while self._failures:
-            board.broken(*self._failures.popleft(), now)
+            yield manager.connection_lost(*self._failures.popleft(), now)
         while self._lost:
-            board.inbound.lost(self._lost.popleft())
+            manager.inbound.route_lost(self._lost.popleft())
 
-    def _read_router(self, board: LinkManager, now: float) -> None:
+    def _read_router(self, manager: LinkManager, now: float) -> Iterator[list[LinkAction]]:
         for route, header, *raw in _receive(self._router, 2):
-            board.arrived(bytes(route), header, raw, now)
+            yield manager.receive_request(bytes(route), header, raw, now)
 
-    def _read_watch(self, board: LinkManager, now: float) -> None:
-        del board, now
+    def _read_router_events(self, manager: LinkManager, now: float) -> tuple[()]:
+        del manager, now
         while (event := next_event(self._watch)) is not None:
             self.refused += event in REFUSALS
+        return ()
 
-    def _read_guard(self, board: LinkManager, now: float) -> None:
-        del board, now
-        if self._guard is not None:
-            self._guard.answer()
+    def _read_authenticator(self, manager: LinkManager, now: float) -> tuple[()]:
+        del manager, now
+        if self._authenticator is not None:
+            self._authenticator.answer()
+        return ()
 
-    def _read_line(self, peer: str, connection: _Connection, board: LinkManager, now: float) -> None:
+    def _read_connection(
+        self, peer: str, connection: _Connection, manager: LinkManager, now: float
+    ) -> Iterator[list[LinkAction]]:
         if not connection.socket.closed:
             for header, *raw in _receive(connection.socket, 1):
-                board.returned(peer, connection.generation, header, raw, now)
+                yield manager.receive_answer(peer, connection.generation, header, raw, now)
 
-    def _read_line_watch(self, peer: str, connection: _Connection, board: LinkManager, now: float) -> None:
-        del board, now
+    def _read_connection_events(
+        self, peer: str, connection: _Connection, manager: LinkManager, now: float
+    ) -> tuple[()]:
+        del manager, now
         event = None if connection.watch.closed else next_event(connection.watch)
         if event is not None:
             self._failures.append((peer, connection.generation, CONNECTION_FAILURES[event]))
+        return ()
 
     def _register(self, socket: _Socket, handler: _Handler) -> None:
         self._poller.register(socket, zmq.POLLIN)
@@ -166,26 +181,28 @@ class ZmqTransport:
         del self._handlers[socket]
 
     def close(self) -> None:
-        """Close all sockets. Whoever still calls `wake` must not any more."""
+        """Close all sockets."""
         for peer in list(self._connections):
             self.close_connection(peer)
         self._router.disable_monitor()
         self._watch.close(0)
         self._context.destroy(0)
-        os.close(self._wake_fd)
+        with self._wake_lock:
+            self._closed = True
+            os.close(self._wake_fd)
 
-    # What a switchboard asks of its wire.
+    # What `managers.links.link_driver.Transport` requires.
 
     def open_connection(self, peer: str, generation: int, address: str) -> None:
-        """Open a new connection to `peer`, in place of any before it."""
+        """Open a new connection to `peer`, in place of any earlier one."""
         self.close_connection(peer)
         try:
             check_address(address, self._key, binding=False)
-            socket = dealer(self._context, address, self._key, self._patience)
+            socket = dealer(self._context, address, self._key, self._timeout)
             watch = monitor(socket)
             self._connections[peer] = connection = _Connection(generation, socket, watch)
-            self._register(socket, partial(self._read_line, peer, connection))
-            self._register(watch, partial(self._read_line_watch, peer, connection))
+            self._register(socket, partial(self._read_connection, peer, connection))
+            self._register(watch, partial(self._read_connection_events, peer, connection))
             socket.connect(address)
         except (DropflowError, zmq.ZMQError) as error:
             self._failures.append((peer, generation, str(error)))
@@ -201,33 +218,32 @@ class ZmqTransport:
             connection.socket.close(0)
 
     def send(self, peer: str, frames: Frames) -> None:
-        """SendPacket on the connection that was dialled to `peer`."""
+        """Send on the connection to `peer`."""
         connection = self._connections.get(peer)
         if connection is None:
             return
         try:
             _send(connection.socket, frames)
         except zmq.ZMQError as error:
-            # Queues to peers have no limit, so the connection is gone already, and ZeroMQ has said why beforehand.
+            # Queues to peers have no limit, so the connection is already gone, and its monitor has the reason.
             event = next_event(connection.watch) or zmq.Event.DISCONNECTED
             why = CONNECTION_FAILURES[event] if isinstance(error, zmq.Again) else str(error)
             self._failures.append((peer, connection.generation, why))
 
     def reply(self, route: bytes, frames: Frames) -> None:
-        """SendPacket to the connecting end known by `route`; one that has gone, or does not read, is given up."""
+        """Send to the connecting end with this route; one that is gone, or does not read, is forgotten."""
         try:
             _send(self._router, (route, *frames))
         except zmq.ZMQError:
             self._lost.append(route)
 
-    def serve(self, route: bytes, peer: str, fetch: Fetch) -> None:
+    def serve(self, route: bytes, fetch: Fetch) -> None:
         """Answer a request for content."""
-        del peer
         self._on_fetch(route, fetch)
 
 
 def _send(socket: _Socket, frames: Frames) -> None:
-    """SendPacket the frames of one message; large ones without a copy."""
+    """Send the frames of one message; large ones without a copy."""
     last = len(frames) - 1
     for index, frame in enumerate(frames):
         flags = zmq.NOBLOCK | (zmq.SNDMORE if index < last else 0)

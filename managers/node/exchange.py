@@ -21,7 +21,7 @@ from dropflow.errors import DropflowError, LinkError, ProtocolError, UsageError
 from dropflow.failure import Failure
 from dropflow.graph.slices import Slice
 from dropflow.states import DropState
-from managers.links import ContentSource, Links, Sink, TransferResult
+from managers.links import ContentSource, Links, Sink, TransferResult, WantedContent
 from managers.messages import Content, Events, StopSession, StreamUpdate
 from managers.node.content_exchange import ContentExchange, Fetch
 from managers.node.fetch_pool import FetchPool
@@ -153,7 +153,7 @@ class NodeExchange:
             return
         self._streams.withdraw(row)
         if self._contents.withdraw(row) is not None:
-            self._links.forget(self._session, row)
+            self._links.close_content(self._session, row)
 
     def reclaim(self, drop: int) -> Sequence[Handle]:
         """The parts written here of a drop elsewhere that is settled."""
@@ -184,7 +184,7 @@ class NodeExchange:
     def hurry(self) -> None:
         """Wait for no other node any more: the session is to end. For any thread."""
         self._hurried = True
-        self._links.nudge()
+        self._links.wake_waiting()
 
     def close(self) -> None:
         """Pass on nothing more; idempotent."""
@@ -192,7 +192,7 @@ class NodeExchange:
             self._deliver = _nowhere
         self.hurry()
         self._streams.close()
-        self._links.forget(self._session)
+        self._links.close_content(self._session)
 
     # The links' side.
 
@@ -229,7 +229,7 @@ class NodeExchange:
                 arrivals.append(Arrival(event))
             elif any(self._contents.needs_fetching(content) for content in contents):
                 job = partial(self._fetch_and_pass, peer, event, row, contents, fetch)
-                self._streams.once_copied(contents, partial(self._fetch_pool.submit, peer, job))
+                self._streams.once_copied(contents, partial(self._fetch_pool.run, peer, job))
             else:
                 arrivals.append(self._arrival(peer, event, row, contents, fetch))
         return arrivals
@@ -381,14 +381,17 @@ class NodeExchange:
     def _fetcher(self, peer: str) -> Fetch:
         def fetch(content: Content, sink: Sink) -> TransferResult:
             handle = content.handle
-            return self._links.fetch(
-                peer,
-                self._session,
-                content.drop,
-                sink,
+            wanted = WantedContent(
+                session=self._session,
+                drop=content.drop,
                 producer=content.producer,
                 size=None if handle.kind == "directory" else handle.size,
                 checksum=handle.checksum or None,
+            )
+            return self._links.fetch(
+                peer,
+                wanted,
+                sink,
                 timeout=_FETCH_SECONDS,
                 give_up=self._is_hurried,
             )

@@ -1,61 +1,117 @@
-"""Threads that fetch contents from other nodes: no peer can keep all of them waiting."""
+"""Threads that fetch contents from other nodes."""
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Protocol
 
-__all__ = ["FetchPool"]
+import msgspec
+
+from dropflow.errors import DropflowError
+from managers.links import Sink, TransferResult, WantedContent
+
+__all__ = ["ContentFetcher", "FetchJob", "FetchPool", "PendingFetch"]
+
+
+class PendingFetch(msgspec.Struct, frozen=True):
+    """A fetch that a job waits for: which content, where its bytes go, and how many seconds to wait for the next."""
+
+    wanted: WantedContent
+    sink: Sink
+    timeout: float
+    give_up: Callable[[], bool]
+
+
+FetchJob = Generator[PendingFetch, TransferResult, None]
+"""Yields fetches, and continues with the result of each, or with its error. Does not raise errors of its own."""
+
+
+class ContentFetcher(Protocol):
+    """Carries out fetches, as `managers.links.Links` does."""
+
+    def fetch(
+        self, peer: str, wanted: WantedContent, sink: Sink, /, *, timeout: float, give_up: Callable[[], bool]
+    ) -> TransferResult:
+        """Fetch a content and pass it to `sink`."""
+        ...
 
 
 class FetchPool:
-    """Runs jobs that wait for a peer, a few for each peer at a time, in the order in which they came.
+    """Carries out jobs that fetch from a peer, a few for each peer at a time, in their order.
+
+    No peer can occupy all threads.
 
     Parameters
     ----------
+    links : ContentFetcher
+        Fetches.
     threads : int
-        Most threads in all; they are started when they are needed.
+        Maximum number of threads; they are started when they are needed.
     per_peer : int
-        Most of them for one peer.
+        Maximum number of them for one peer.
     """
 
-    def __init__(self, threads: int = 16, per_peer: int = 4) -> None:
+    def __init__(self, links: ContentFetcher, threads: int = 16, per_peer: int = 4) -> None:
+        self._links = links
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="fetch")
         self._per_peer = per_peer
+        # Guards the counts below, which sessions and the pool's threads change. A queue would need a thread of its own
+        # that does nothing but count.
         self._lock = threading.Lock()
         self._busy: Counter[str] = Counter()
-        self._waiting: dict[str, deque[Callable[[], None]]] = {}
+        self._waiting: dict[str, deque[Callable[[], object]]] = {}
         self._closed = False
 
-    def submit(self, peer: str, job: Callable[[], None]) -> None:
-        """Run `job`, which waits for `peer` and does not raise, as soon as may be; after `close`, never."""
+    def submit(self, peer: str, job: FetchJob) -> None:
+        """Carry out `job`, which fetches from `peer`, when a thread is free; after `close`, never."""
+        self.run(peer, partial(self._carry_out, peer, job))
+
+    def run(self, peer: str, call: Callable[[], object]) -> None:
+        """Call `call`, which waits for `peer`, when a thread is free; after `close`, never."""
         with self._lock:
             if self._closed:
                 return
             if self._busy[peer] >= self._per_peer:
-                self._waiting.setdefault(peer, deque()).append(job)
+                self._waiting.setdefault(peer, deque()).append(call)
                 return
             self._busy[peer] += 1
-            self._pool.submit(self._run, peer, job)
+            self._pool.submit(self._run, peer, call)
 
     def close(self) -> None:
-        """Begin nothing more; what runs ends by itself. Idempotent."""
+        """Begin no more jobs; running ones end by themselves. Idempotent."""
         with self._lock:
             self._closed = True
             self._waiting.clear()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, peer: str, job: Callable[[], None]) -> None:
+    def _run(self, peer: str, call: Callable[[], object]) -> None:
         try:
-            job()
+            call()
         finally:
             with self._lock:
                 waiting = self._waiting.get(peer)
                 if waiting:
-                    # Behind the jobs for others that wait for a thread: peers take turns.
+                    # Behind the calls for other peers that wait for a thread, so that peers take turns.
                     self._pool.submit(self._run, peer, waiting.popleft())
                 else:
                     self._waiting.pop(peer, None)
                     self._busy[peer] -= 1
                     if not self._busy[peer]:
                         del self._busy[peer]
+
+    def _carry_out(self, peer: str, job: FetchJob) -> None:
+        try:
+            pending = next(job)
+            while True:
+                try:
+                    result = self._links.fetch(
+                        peer, pending.wanted, pending.sink, timeout=pending.timeout, give_up=pending.give_up
+                    )
+                except DropflowError as error:
+                    pending = job.throw(error)
+                else:
+                    pending = job.send(result)
+        except StopIteration:
+            pass

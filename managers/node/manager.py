@@ -148,7 +148,6 @@ class NodeManager:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self._root)) from error
         incarnation = next_incarnation(self._root, self._clock)
         self._pool = WorkerPool(self._workers, logs=self._root)
-        self._fetch_pool = FetchPool()
         self._file_watcher = FileWatcher()
         self._links = Links(
             name,
@@ -157,11 +156,12 @@ class NodeManager:
             key=key,
             on_message=self._on_message,
             on_change=self._on_change,
-            reader=self._open,
+            open_content=self._open,
             incarnation=incarnation,
             settings=link_settings,
             clock=self._clock,
         )
+        self._fetch_pool = FetchPool(self._links)
         self._watch = PeerWatch(
             self._links, self._lost, suspect_after=suspect_after, lost_after=lost_after, clock=self._clock
         )
@@ -537,7 +537,7 @@ class NodeManager:
         with self._lock:
             if self._sessions.get(hosted.name) is hosted:
                 del self._sessions[hosted.name]
-        self._links.forget(hosted.name)
+        self._links.close_content(hosted.name)
 
     def _known(self, session: str) -> HostedSession | FinishedSession | DamagedSession | None:
         return self._sessions.get(session) or self._past.get(session)

@@ -96,7 +96,7 @@ class NodeStreams:
         for offer in self._offered.get(drop, {}).values():
             self._file_watcher.forget(offer.bell)
             offer.complete(content)
-            self._links.grown(self._session, drop)
+            self._links.content_grew(self._session, drop)
 
     def withdraw(self, drop: int, attempt: int | None = None) -> None:
         """StreamOffer no longer what this attempt writes, or any attempt; who waits for more of it is told so."""
@@ -111,8 +111,8 @@ class NodeStreams:
             self._file_watcher.forget(offer.bell)
             offer.end()
         if offers:
-            self._links.forget(self._session, drop)
-            self._links.grown(self._session, drop)
+            self._links.close_content(self._session, drop)
+            self._links.content_grew(self._session, drop)
 
     def source(self, drop: int, attempt: int, producer: int) -> StreamOffer:
         """Read what is offered, for the data plane.
@@ -130,7 +130,7 @@ class NodeStreams:
 
     def _heard(self, drop: int, reader: StreamReader) -> None:
         reader.hear()
-        self._links.grown(self._session, drop)
+        self._links.content_grew(self._session, drop)
 
     # From others.
 
@@ -189,7 +189,7 @@ class NodeStreams:
                 return
             del self._copies[drop]
         copy.give_up()
-        self._links.nudge()
+        self._links.wake_waiting()
 
     def once_copied(self, contents: Sequence[Content], then: Callable[[], None]) -> None:
         """Call `then`, which does not wait, when nothing more comes of those contents that are followed: perhaps now.

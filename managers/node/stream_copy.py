@@ -13,7 +13,7 @@ from dropflow.data.streams import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import CancelledRunError, GoneError
-from managers.links import Links
+from managers.links import Links, WantedContent
 from managers.messages import StreamUpdate
 
 __all__ = ["StreamCopy"]
@@ -145,14 +145,17 @@ class StreamCopy:
 
     def _copy(self, links: Links, peer: str, session: str) -> None:
         stream = self._stream
-        links.fetch(
-            peer,
-            session,
-            stream.drop,
-            lambda _, data: self._part.write(data, text=self._text),
+        wanted = WantedContent(
+            session=session,
+            drop=stream.drop,
             attempt=stream.attempt,
             producer=stream.producer,
             check=False,  # see take
+        )
+        links.fetch(
+            peer,
+            wanted,
+            lambda _, data: self._part.write(data, text=self._text),
             give_up=lambda: self._given_up,
         )
         self._content = self._part.finish()

@@ -118,7 +118,7 @@ class PeerWatch:
     def _wait(self, owner: Hashable, places: Mapping[str, Place], seconds: float) -> None:
         deadline = self._clock.monotonic() + seconds
         while True:
-            lives = {name: incarnation for name, (incarnation, _) in self._links.heard().items()}
+            lives = {name: incarnation for name, (incarnation, _) in self._links.last_seen().items()}
             missing = {name: place for name, place in places.items() if lives.get(name, 0) != place.incarnation}
             later = sorted(name for name, place in missing.items() if lives.get(name, 0) > place.incarnation)
             if later:
@@ -187,7 +187,7 @@ class PeerWatch:
         """Tell the members what was heard, and say who is lost."""
         now = self._now()
         changes, self._judged = self._judged, []
-        for peer, (incarnation, moment) in self._links.heard().items():
+        for peer, (incarnation, moment) in self._links.last_seen().items():
             if peer in self._wanted and self._heard.get(peer) != moment:
                 self._heard[peer] = moment
                 changes += self._members.handle(Heard(peer, incarnation), now)

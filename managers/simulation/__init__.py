@@ -1,1 +1,22 @@
-"""Links over a simulated network, in one thread on virtual time. Only tests import this package."""
+"""Processes, links and faults in one thread on virtual time, for tests. Product code does not import this package.
+
+`virtual_time` has the clock and the events, `network` carries packets between the `simulated_links` of processes, and
+`disturbances` draws cuts, pauses and crashes. Everything is drawn from one seed: the same seed gives the same run, byte
+by byte.
+"""
+
+from managers.simulation.disturbances import DisturbanceRates, Disturbances
+from managers.simulation.network import NetworkFaults, SimulatedNetwork
+from managers.simulation.simulated_links import SimulatedFetchPool, SimulatedLinks
+from managers.simulation.virtual_time import SimulatedProcess, Simulation
+
+__all__ = [
+    "DisturbanceRates",
+    "Disturbances",
+    "NetworkFaults",
+    "SimulatedFetchPool",
+    "SimulatedLinks",
+    "SimulatedNetwork",
+    "SimulatedProcess",
+    "Simulation",
+]

@@ -1,226 +1,221 @@
-"""The fake network under `memory`: one thread, a clock of its own, and faults drawn from a seed."""
+"""A simulated network: connections between processes, with delays and faults drawn from a seed."""
 
 import itertools
-import math
-import random
-from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
-from dropflow.errors import InternalError
-from managers.links.link_manager import LinkManager
 from managers.links.wire import Frames
 from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, decode_packet
+from managers.simulation.virtual_time import SimulatedProcess, Simulation
 
-__all__ = ["PATIENCE", "Faults", "Node", "SimulatedNetwork"]
-
-PATIENCE = 100_000
-"""Steps after which a network that does not come to rest is a bug."""
+__all__ = ["Endpoint", "NetworkFaults", "SimulatedNetwork"]
 
 
-class Node(Protocol):
-    """A process of the network."""
+class Endpoint(Protocol):
+    """The links of one process, as the network sees them."""
 
-    @property
-    def name(self) -> str:
-        """Its name."""
+    name: str
+    address: str
+    process: SimulatedProcess
+
+    def packet_from_client(self, route: bytes, frames: Frames) -> None:
+        """Handle a packet that arrived at the listening end."""
         ...
 
-    @property
-    def address(self) -> str:
-        """Where it listens."""
+    def packet_from_server(self, peer: str, generation: int, frames: Frames) -> None:
+        """Handle a packet that arrived on the connection to `peer`."""
         ...
 
-    @property
-    def board(self) -> LinkManager:
-        """Its links."""
+    def connection_lost(self, peer: str, generation: int, why: str) -> None:
+        """Handle the loss of the connection to `peer`."""
+        ...
+
+    def is_settled(self) -> bool:
+        """Whether everything that was sent has been acknowledged."""
         ...
 
 
-class Faults(msgspec.Struct, frozen=True, kw_only=True):
-    """How bad the network is: the chance of a packet to be lost, doubled, overtaken, or to take its line along.
+class NetworkFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """Delays in seconds, and chances of faults for each packet.
 
-    Worse than TCP, which neither loses nor reorders within a line. The data plane relies on that, so its packets
-    are only cut off; the numbered stream relies on nothing.
+    TCP neither loses nor reorders within a connection; this network does, to test the numbered stream, which relies on
+    nothing. The data plane relies on TCP, so its packets can be duplicated and their connection cut, but no more.
+
+    Attributes
+    ----------
+    delay, jitter : float
+        A packet takes between `delay` and `delay + jitter`.
+    lose, duplicate, reorder, cut : float
+        Chances that a packet is lost, arrives twice, may overtake others, or arrives never because its connection is
+        cut.
     """
 
+    delay: float = 0.0002
+    jitter: float = 0.0003
     lose: float = 0.0
-    double: float = 0.0
-    overtake: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
     cut: float = 0.0
 
 
-class _Line:
-    """One line, from the end that dialled to the end that listens."""
+class _Direction:
+    """One direction of a connection; `last` is when its last packet arrives."""
 
-    def __init__(self, route: bytes, dialler: Node, peer: str, listener: Node | None, generation: int) -> None:
+    def __init__(self) -> None:
+        self.last = 0.0
+
+
+class _Connection:
+    """A connection from a client to a server, which is None where no process listens."""
+
+    def __init__(self, route: bytes, client: Endpoint, peer: str, server: Endpoint | None, generation: int) -> None:
         self.route = route
-        self.dialler = dialler
+        self.client = client
         self.peer = peer
-        self.listener = listener
+        self.server = server
         self.generation = generation
-        self.there: deque[Frames] = deque()
-        self.back: deque[Frames] = deque()
+        self.forward = _Direction()
+        self.back = _Direction()
+
+    def joins(self, *names: str) -> bool:
+        """Whether all these processes are its ends."""
+        ends = {self.client.name, "" if self.server is None else self.server.name}
+        return ends.issuperset(names)
 
 
 class SimulatedNetwork:
-    """A network of processes that are none, with a clock of its own.
+    """The network between simulated processes.
 
     Parameters
     ----------
-    seed : int
-        Everything that happens is drawn from it; `repr` shows it.
-    faults : Faults
-        How bad the network is; may be replaced at any time.
+    simulation : Simulation
+        Time and chance.
+    faults : NetworkFaults
+        Delays and faults; may be replaced at any time.
     """
 
-    def __init__(self, seed: int, faults: Faults | None = None) -> None:
-        self.seed = seed
-        self.faults = faults or Faults()
-        self.time = 0.0
-        self.down: set[frozenset[str]] = set()
-        self._random = random.Random(seed)  # noqa: S311 - a fake network, not a secret
-        self._nodes: dict[str, Node] = {}
-        self._lines: dict[bytes, _Line] = {}
+    def __init__(self, simulation: Simulation, faults: NetworkFaults | None = None) -> None:
+        self.simulation = simulation
+        self.faults = faults or NetworkFaults()
+        self._endpoints: dict[str, Endpoint] = {}
+        self._connections: dict[bytes, _Connection] = {}
+        self._blocked: set[frozenset[str]] = set()
         self._routes = itertools.count(1)
         self._ports = itertools.count(1)
 
     def __repr__(self) -> str:
-        return f"SimulatedNetwork(seed={self.seed}, time={self.time:g}, faults={self.faults})"
+        return f"SimulatedNetwork({self.simulation!r}, {self.faults})"
 
-    def now(self) -> float:
-        """Seconds since the network began; also `monotonic`."""
-        return self.time
+    @property
+    def names(self) -> list[str]:
+        """Names of the processes, in the order in which they joined."""
+        return list(self._endpoints)
 
-    monotonic = now
+    def new_address(self, name: str) -> str:
+        """Return an address for a new process."""
+        return f"tcp://{name}:{next(self._ports)}"
 
-    def cut(self, a: str, b: str) -> None:
-        """Break all lines between two processes; what is on its way is lost, and both ends hear of it."""
-        for line in [line for line in self._lines.values() if _between(line, a, b)]:
-            self._break(line, "the connection was closed")
+    def join(self, endpoint: Endpoint) -> None:
+        """Add a process."""
+        self._endpoints[endpoint.name] = endpoint
 
-    def set_down(self, a: str, b: str, *, down: bool = True) -> None:
-        """Swallow all packets between two processes without a word, or stop doing so."""
-        (self.down.add if down else self.down.discard)(frozenset((a, b)))
+    def leave(self, endpoint: Endpoint) -> None:
+        """Remove a process that has ended; its peers lose their connections."""
+        if self._endpoints.get(endpoint.name) is endpoint:
+            del self._endpoints[endpoint.name]
+            self.cut(endpoint.name)
 
-    def step(self) -> bool:
-        """Let one thing happen; whether there was anything but waiting for the next heartbeat."""
-        loaded = [(line, queue) for line in self._lines.values() for queue in (line.there, line.back) if queue]
-        if loaded:
-            self._carry(*self._random.choice(loaded))
-            return True
-        due = min((node.board.due for node in self._nodes.values()), default=math.inf)
-        if due == math.inf:
-            return False
-        busy = not self.is_settled()
-        self.time = max(self.time, due)
-        for node in list(self._nodes.values()):
-            node.board.tick(self.time)
-        return busy
+    def cut(self, *names: str) -> None:
+        """Cut the connections that all of these processes are ends of; what is in flight is lost."""
+        for connection in [connection for connection in self._connections.values() if connection.joins(*names)]:
+            self._break(connection, "the connection was closed")
 
-    def run(self, until: Callable[[], bool] | None = None) -> None:
-        """Step until `until` holds, or, without it, until all messages have arrived.
+    def block(self, a: str, b: str) -> None:
+        """Drop all packets between two processes, without an error, until `unblock`."""
+        self._blocked.add(frozenset((a, b)))
 
-        Raises
-        ------
-        InternalError
-            That does not happen.
-        """
-        done = until or self.is_settled
-        for _ in range(PATIENCE):
-            if done():
-                return
-            self.step()
-        raise InternalError(f"{self!r} does not come to rest")
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass."""
-        end = self.time + seconds
-        for _ in range(PATIENCE):
-            due = min((node.board.due for node in self._nodes.values()), default=math.inf)
-            if due > end and not any(line.there or line.back for line in self._lines.values()):
-                self.time = end
-                return
-            self.step()
-        raise InternalError(f"{self!r} does not come to rest")
+    def unblock(self, a: str, b: str) -> None:
+        """Undo `block`."""
+        self._blocked.discard(frozenset((a, b)))
 
     def is_settled(self) -> bool:
-        """Whether all messages have arrived and been acknowledged."""
-        return all(node.board.is_settled() for node in self._nodes.values())
+        """Whether all messages have arrived."""
+        return all(endpoint.is_settled() for endpoint in self._endpoints.values())
 
-    # What memory links ask of the network.
+    def run(self) -> None:
+        """Let events happen until all messages have arrived."""
+        self.simulation.run(self.is_settled)
 
-    def address(self, name: str) -> str:
-        """An address for a process, another one each time."""
-        return f"memory://{name}:{next(self._ports)}"
+    # For the transports of the processes.
 
-    def join(self, node: Node) -> None:
-        """Take in a process, in place of any of that name."""
-        self.leave(node.name)
-        self._nodes[node.name] = node
-
-    def leave(self, name: str) -> None:
-        """Remove a process, as if it were killed."""
-        if self._nodes.pop(name, None) is not None:
-            for line in [line for line in self._lines.values() if _between(line, name)]:
-                self._break(line, "the connection was closed")
-
-    def open_connection(self, dialler: Node, peer: str, generation: int, address: str) -> bytes:
-        """Open a line; its route."""
-        listener = next((node for node in self._nodes.values() if node.address == address), None)
+    def open(self, client: Endpoint, peer: str, generation: int, address: str) -> bytes:
+        """Open a connection; return its route."""
+        server = next((endpoint for endpoint in self._endpoints.values() if endpoint.address == address), None)
         route = b"route-%d" % next(self._routes)
-        self._lines[route] = line = _Line(route, dialler, peer, listener, generation)
-        if listener is None:
-            line.back.append(())
+        connection = self._connections[route] = _Connection(route, client, peer, server, generation)
+        self.simulation.record(f"open {client.name} {peer} {generation} {address}")
+        if server is None:
+            self.simulation.call_later(self._delay(), lambda: self._break(connection, "no process answers there"))
         return route
 
-    def close_connection(self, route: bytes) -> None:
-        """Close a line; what is on its way is lost."""
-        self._lines.pop(route, None)
+    def close(self, route: bytes) -> None:
+        """Close a connection; what is in flight is lost."""
+        self._connections.pop(route, None)
 
-    def send(self, route: bytes, frames: Frames, *, back: bool) -> bool:
-        """Put frames on their way; whether the line is there."""
-        line = self._lines.get(route)
-        if line is not None:
-            (line.back if back else line.there).append(frames)
-        return line is not None
+    def send_to_server(self, route: bytes, frames: Frames) -> bool:
+        """Send from the client; return whether the connection exists."""
+        connection = self._connections.get(route)
+        if connection is not None and connection.server is not None:
+            self._send(connection, connection.forward, frames)
+        return connection is not None
 
-    def _carry(self, line: _Line, queue: deque[Frames]) -> None:
-        draw, faults = self._random.random, self.faults
-        is_stream = not any(_is_data(frames) for frames in queue)
-        if draw() < faults.overtake and is_stream:
-            queue.rotate(-1)
-        frames = queue.popleft()
-        if not frames or line.listener is None:
-            self._break(line, "nobody answers there")
-            return
+    def send_to_client(self, route: bytes, frames: Frames) -> bool:
+        """Send from the server; return whether the connection exists."""
+        connection = self._connections.get(route)
+        if connection is not None:
+            self._send(connection, connection.back, frames)
+        return connection is not None
+
+    def _send(self, connection: _Connection, direction: _Direction, frames: Frames) -> None:
+        draw, faults = self.simulation.random.random, self.faults
+        is_data = isinstance(decode_packet(frames[0]), Fetch | Chunk | ContentGone | FetchFailed)
+        # What arrives is a copy: another process does not share the sender's memory.
+        copies = tuple(bytes(frame) for frame in frames)
         if draw() < faults.cut:
-            self._break(line, "the connection was closed")
+            self.simulation.call_later(self._delay(), lambda: self._break(connection, "the connection was closed"))
             return
-        if frozenset((line.dialler.name, line.listener.name)) in self.down or (is_stream and draw() < faults.lose):
+        if draw() < faults.lose and not is_data:
+            self.simulation.record(f"lose {connection.route.decode()}")
             return
-        for _ in range(2 if draw() < faults.double else 1):
-            if queue is line.there:
-                line.listener.board.arrived(line.route, _copied(frames)[0], _copied(frames)[1:], self.time)
-            else:
-                line.dialler.board.returned(line.peer, line.generation, frames[0], _copied(frames)[1:], self.time)
+        for _ in range(2 if draw() < faults.duplicate else 1):
+            may_overtake = draw() < faults.reorder and not is_data
+            arrival = self.simulation.time + self._delay()
+            if not may_overtake:
+                arrival = direction.last = max(arrival, direction.last)
+            self.simulation.call_at(arrival, lambda: self._arrive(connection, direction, copies))
 
-    def _break(self, line: _Line, why: str) -> None:
-        if self._lines.pop(line.route, None) is not None:
-            line.dialler.board.broken(line.peer, line.generation, why, self.time)
+    def _delay(self) -> float:
+        return self.faults.delay + self.simulation.random.random() * self.faults.jitter
 
+    def _arrive(self, connection: _Connection, direction: _Direction, frames: Frames) -> None:
+        client, server = connection.client, connection.server
+        if self._connections.get(connection.route) is not connection or server is None:
+            return
+        if frozenset((client.name, server.name)) in self._blocked:
+            return
+        is_forward = direction is connection.forward
+        receiver = server if is_forward else client
+        process = receiver.process
+        size = sum(map(len, frames))
+        self.simulation.record(f"packet {connection.route.decode()} {'>' if is_forward else '<'} {size}")
+        if is_forward:
+            process.call_later(0.0, lambda: server.packet_from_client(connection.route, frames))
+        else:
+            process.call_later(0.0, lambda: client.packet_from_server(connection.peer, connection.generation, frames))
 
-def _between(line: _Line, *names: str) -> bool:
-    ends = {line.dialler.name, "" if line.listener is None else line.listener.name}
-    return ends.issuperset(names)
-
-
-def _is_data(frames: Frames) -> bool:
-    return bool(frames) and isinstance(decode_packet(frames[0]), Fetch | Chunk | ContentGone | FetchFailed)
-
-
-def _copied(frames: Frames) -> Frames:
-    """Frames as another process would get them: not the sender's own memory."""
-    return tuple(bytes(frame) for frame in frames)
+    def _break(self, connection: _Connection, why: str) -> None:
+        if self._connections.pop(connection.route, None) is not None:
+            client = connection.client
+            self.simulation.record(f"break {connection.route.decode()} {why}")
+            client.process.call_later(0.0, lambda: client.connection_lost(connection.peer, connection.generation, why))

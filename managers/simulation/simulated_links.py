@@ -1,78 +1,80 @@
-"""Links over a fake wire in this process, for tests: same state machines, same API, no sockets, no threads, no clock.
-
-Nothing happens by itself. `SimulatedNetwork.step` lets one thing happen, drawn from a seed: a packet arrives, perhaps
-twice or out of order or not at all, or, if nothing is on its way, time passes to the next deadline. Where real links
-would wait, memory links step the network; where waiting would never end, they say so instead of hanging.
-"""
+"""Links over a simulated network: the state machines of the product, without sockets, threads and waiting."""
 
 import itertools
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from dropflow.errors import InternalError, LinkError, UsageError
-from managers.links.actions import LinkChange, ReceivedMessage
-from managers.links.content_server import ContentOpener, SourceCache
+from dropflow.errors import DropflowError, LinkError, UsageError
+from managers.links.actions import LinkAction, LinkChange, PassChunk, ReceivedMessage
+from managers.links.content_server import RangeServer
+from managers.links.content_source import ContentOpener
+from managers.links.link_driver import LinkDriver, Receiver
 from managers.links.link_manager import LinkManager
 from managers.links.outbound import LinkIdentity
+from managers.links.send_window import SendWindow
 from managers.links.settings import LinkSettings
+from managers.links.source_cache import SourceCache
 from managers.links.statistics import LinkStatistics
-from managers.links.transfer import Sink, Transfer, TransferResult
+from managers.links.transfer import ChunkReader, Sink, Transfer, TransferResult, WantedContent
 from managers.links.wire import Frames, outgoing_message
 from managers.messages import Fetch, Message
-from managers.simulation.network import PATIENCE, Faults, SimulatedNetwork
+from managers.node.fetch_pool import FetchJob, PendingFetch
+from managers.simulation.network import SimulatedNetwork
+from managers.simulation.virtual_time import SimulatedProcess, Timer
 
-__all__ = ["Faults", "SimulatedLinks", "SimulatedNetwork"]
+__all__ = ["SimulatedFetchPool", "SimulatedLinks"]
 
 
-class _SimulatedTransport:
-    """What the switchboard of one process asks of the network."""
+class _Transport:
+    """`managers.links.link_driver.Transport` of one process."""
 
-    def __init__(self, node: "SimulatedLinks", network: SimulatedNetwork, cache: SourceCache) -> None:
-        self._node = node
+    def __init__(self, links: "SimulatedLinks", network: SimulatedNetwork, server_cache: SourceCache) -> None:
+        self._links = links
         self._network = network
-        self._cache = cache
         self._routes: dict[str, bytes] = {}
-        self._parked: list[tuple[bytes, Fetch]] = []
+        self.server = RangeServer(server_cache, self.reply)
 
     def open_connection(self, peer: str, generation: int, address: str) -> None:
-        """Open a new connection to `peer`, in place of any before it."""
+        """Open a new connection to `peer`, in place of any earlier one."""
         self.close_connection(peer)
-        self._routes[peer] = self._network.open_connection(self._node, peer, generation, address)
+        self._routes[peer] = self._network.open(self._links, peer, generation, address)
 
     def close_connection(self, peer: str) -> None:
         """Close the connection to `peer`."""
-        self._network.close_connection(self._routes.pop(peer, b""))
+        self._network.close(self._routes.pop(peer, b""))
 
     def send(self, peer: str, frames: Frames) -> None:
-        """SendPacket on the connection that was dialled to `peer`."""
-        self._network.send(self._routes.get(peer, b""), frames, back=False)
+        """Send on the connection to `peer`."""
+        self._network.send_to_server(self._routes.get(peer, b""), frames)
 
     def reply(self, route: bytes, frames: Frames) -> None:
-        """SendPacket to the connecting end known by `route`."""
-        if not self._network.send(route, frames, back=True):
-            self._node.board.inbound.lost(route)
+        """Send to the connecting end with this route."""
+        if not self._network.send_to_client(route, frames):
+            self._links.manager.inbound.route_lost(route)
 
-    def serve(self, route: bytes, peer: str, fetch: Fetch) -> None:
+    def serve(self, route: bytes, fetch: Fetch) -> None:
         """Answer a request for content."""
-        del peer
-        frames = self._cache.answer(fetch)
-        if frames is None:
-            self._parked.append((route, fetch))
-        else:
-            self.reply(route, frames)
-
-    def grown(self, session: str, drop: int) -> None:
-        """Answer again what waited for content to grow."""
-        parked, self._parked = self._parked, []
-        for route, fetch in parked:
-            if (fetch.session, fetch.drop) == (session, drop):
-                self.serve(route, "", fetch)
-            else:
-                self._parked.append((route, fetch))
+        self.server.serve(route, fetch)
 
 
 class SimulatedLinks:
-    """As `managers.links.Links`, over a `SimulatedNetwork`. `close` is like kill -9."""
+    """As `managers.links.Links`, over a `SimulatedNetwork`. No method waits; a crash of the process closes it.
+
+    Parameters
+    ----------
+    name, incarnation, on_message, on_change, open_content, settings :
+        As for `managers.links.Links`.
+    network : SimulatedNetwork
+        Carries the packets.
+    process : SimulatedProcess or None
+        The process that these links belong to; a new one by default.
+    on_room : callable
+        Takes the name of a peer that has returned credit, see `has_room`.
+    address : str
+        Address to listen on; a new one by default.
+    """
 
     def __init__(
         self,
@@ -81,35 +83,51 @@ class SimulatedLinks:
         *,
         on_message: Callable[[ReceivedMessage], object],
         on_change: Callable[[LinkChange], object] = lambda _: None,
-        reader: ContentOpener | None = None,
+        on_room: Callable[[], object] = lambda: None,
+        open_content: ContentOpener | None = None,
         incarnation: int = 1,
         settings: LinkSettings | None = None,
+        process: SimulatedProcess | None = None,
+        address: str = "",
     ) -> None:
         self.name = name
         self.incarnation = incarnation
+        self.address = address or network.new_address(name)
+        self.process = process or SimulatedProcess(network.simulation, name)
+        self._simulation = network.simulation
         self._network = network
         self._settings = settings or LinkSettings()
+        self._on_room = on_room
         self._requests = itertools.count(1)
-        self._cache = SourceCache(reader, self._settings, network)
-        self._wire = _SimulatedTransport(self, network, self._cache)
-        self.address = network.address(name)
-        self.board = LinkManager(
-            LinkIdentity(name, incarnation, self.address),
+        self.manager = LinkManager(LinkIdentity(name, incarnation, self.address), self._settings)
+        self._transport = _Transport(self, network, SourceCache(open_content, self._settings, self._simulation))
+        self._driver = LinkDriver(
+            self.manager,
             self._settings,
-            wire=self._wire,
+            transport=self._transport,
             on_message=on_message,
             on_change=on_change,
-            on_release=lambda delivery: self.board.done(delivery, network.time),
+            on_release=self._message_processed,
         )
+        self._tick: Timer | None = None
+        self._actions: deque[LinkAction] = deque()
+        self._is_busy = self._is_closed = False
         network.join(self)
+        self.process.on_crash(self.close)
+
+    @property
+    def receivers(self) -> dict[int, Receiver]:
+        """Receivers of the chunks of transfers, by request."""
+        return self._driver.receivers
 
     def connect(self, peer: str, address: str) -> None:
-        """Open the link to `peer`."""
-        self.board.connect(peer, address, self._network.time)
+        """Open the link to `peer`, and keep it open."""
+        self._driver.add_window(peer).reset()
+        self.carry_out(self.manager.connect(peer, address, self._simulation.time))
 
     def disconnect(self, peer: str) -> None:
         """Close the link to `peer`."""
-        self.board.disconnect(peer)
+        self.carry_out(self.manager.disconnect(peer))
 
     def send(
         self,
@@ -119,91 +137,205 @@ class SimulatedLinks:
         *,
         timeout: float | None = None,
         give_up: Callable[[], bool] | None = None,
+        urgent: bool = True,
     ) -> None:
-        """SendPacket a message; steps the network while `peer` is too far behind."""
+        """Queue a message; never waits. The owner looks at `has_room` before it sends more."""
+        del timeout, give_up, urgent
         item = outgoing_message(message, frames)
-        window = self.board.windows.get(peer)
-        if window is None:
-            raise UsageError(f"there is no link to node {peer!r}", hint="connect to it first")
-        end = math.inf if timeout is None else self._network.time + timeout
-        for _ in range(PATIENCE):
-            if window.fits(item.cost) or self._network.time >= end or (give_up is not None and give_up()):
-                break
-            self._network.step()
-        else:
-            raise InternalError(f"{self.name!r} would wait for {peer!r} for ever, in {self._network!r}")
-        window.take(item.cost, timeout=0, give_up=None)
-        self.board.offer(peer, [item], self._network.time)
+        self._window(peer).acquire(item.cost, timeout=0, give_up=None, urgent=True)
+        self.carry_out(self.manager.send(peer, [item], self._simulation.time))
+
+    def has_room(self, peer: str) -> bool:
+        """Whether `peer` has no more unprocessed data than its window."""
+        window = self._driver.windows.get(peer)
+        return window is None or window.used <= self._settings.window
+
+    def wait_for_room(self, peer: str, *, give_up: Callable[[], bool]) -> None:
+        """Do nothing: there is one thread. See `has_room`."""
 
     def fetch(
         self,
         peer: str,
-        session: str,
-        drop: int,
+        wanted: WantedContent,
         sink: Sink,
+        on_end: Callable[[TransferResult | DropflowError], None],
         *,
-        attempt: int = 0,
-        producer: int = -1,
-        size: int | None = None,
-        checksum: int | None = None,
-        check: bool = True,
-        timeout: float | None = None,
-        give_up: Callable[[], bool] | None = None,
-    ) -> TransferResult:
-        """Fetch the content of a drop; steps the network until it is here."""
-        transfer = Transfer(
-            next(self._requests),
-            peer=peer,
-            session=session,
-            drop=drop,
-            attempt=attempt,
-            producer=producer,
-            size=size,
-            checksum=checksum,
-            check=check,
-            settings=self._settings,
-        )
-        self._more(transfer)
-        try:
-            return transfer.run(sink, more=self._more, timeout=timeout, give_up=give_up, wait=self._wait)
-        finally:
-            self.board.end(transfer)
+        timeout: float = math.inf,
+    ) -> None:
+        """Fetch a content and pass it to `sink` as it arrives; call `on_end` with the result, or with the error."""
+        self._window(peer)
+        download = _Download(self, next(self._requests), ChunkReader(peer, wanted, sink), on_end, timeout)
+        download.start(Transfer(download.request, peer, wanted, self._settings))
 
-    def grown(self, session: str, drop: int) -> None:
-        """Content has grown, or ended."""
-        self._wire.grown(session, drop)
+    def content_grew(self, session: str, drop: int) -> None:
+        """Answer the peers that wait for content that has grown, or ended."""
+        self._transport.server.content_grew(session, drop)
 
-    def forget(self, session: str, drop: int | None = None) -> None:
-        """Close what is open of content."""
-        self._cache.forget(session, drop)
+    def close_content(self, session: str, drop: int | None = None) -> None:
+        """Close content that was released or replaced."""
+        self._transport.server.close_content(session, drop)
 
-    def flush(self, timeout: float | None = None) -> bool:
-        """Step the network until all peers have all that was sent."""
-        return self._wait(self.board.is_settled, timeout)
+    def wake_waiting(self) -> None:
+        """Do nothing: there is one thread."""
 
-    def heard(self) -> dict[str, tuple[int, float]]:
-        """Incarnation of each peer, and when anything last came from it."""
-        return self.board.heard()
+    def last_seen(self) -> dict[str, tuple[int, float]]:
+        """Return the incarnation of each peer, and when its last packet came."""
+        return self.manager.last_seen()
 
     def statistics(self) -> LinkStatistics:
-        """How the links are doing."""
-        return self.board.statistics()
+        """Return counts and states of the links."""
+        return self._driver.statistics()
 
-    def nudge(self) -> None:
-        """Nobody waits: there is one thread."""
+    def is_settled(self) -> bool:
+        """Whether all peers have acknowledged everything that was sent."""
+        return self.manager.is_settled()
 
     def close(self) -> None:
-        """End, as a killed process does."""
-        self._network.leave(self.name)
-        self.board.close(LinkError(f"the links of {self.name!r} are closed"))
+        """Close all links now, as the end of a process does. Idempotent."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._actions.clear()
+            self._network.leave(self)
+            error = LinkError(f"the links of {self.name!r} are closed")
+            self._driver.carry_out(self.manager.close(error), self._simulation.time)
 
-    def _more(self, transfer: Transfer) -> None:
-        self.board.begin(transfer, self._network.time)
+    # Of the network.
 
-    def _wait(self, done: Callable[[], bool], timeout: float | None) -> bool:
-        end = math.inf if timeout is None else self._network.time + timeout
-        for _ in range(PATIENCE):
-            if done() or self._network.time >= end:
-                return done()
-            self._network.step()
-        raise InternalError(f"{self.name!r} would wait for ever, in {self._network!r}")
+    def packet_from_client(self, route: bytes, frames: Frames) -> None:
+        """Handle a packet that arrived at the listening end."""
+        self.carry_out(self.manager.receive_request(route, frames[0], frames[1:], self._simulation.time))
+
+    def packet_from_server(self, peer: str, generation: int, frames: Frames) -> None:
+        """Handle a packet that arrived on the connection to `peer`."""
+        now = self._simulation.time
+        self.carry_out(self.manager.receive_answer(peer, generation, frames[0], frames[1:], now))
+        self._on_room()
+
+    def connection_lost(self, peer: str, generation: int, why: str) -> None:
+        """Handle the loss of the connection to `peer`."""
+        self.carry_out(self.manager.connection_lost(peer, generation, why, self._simulation.time))
+
+    def _window(self, peer: str) -> SendWindow:
+        window = self._driver.windows.get(peer)
+        if window is None:
+            raise UsageError(f"there is no link to node {peer!r}", hint="connect to it first")
+        return window
+
+    def carry_out(self, actions: Sequence[LinkAction]) -> None:
+        """Carry out actions in the order in which they were decided, also when a receiver sends."""
+        if self._is_closed:
+            return
+        self._actions.extend(actions)
+        if self._is_busy:
+            return
+        self._is_busy = True
+        try:
+            while self._actions:
+                self._driver.carry_out([self._actions.popleft()], self._simulation.time)
+        finally:
+            self._is_busy = False
+        self._schedule_tick()
+
+    def _message_processed(self, message: ReceivedMessage) -> None:
+        self.manager.message_processed(message, self._simulation.time)
+        self._schedule_tick()
+
+    def _schedule_tick(self) -> None:
+        due = self.manager.due
+        if due < math.inf and (self._tick is None or self._tick.is_cancelled or due < self._tick.time):
+            if self._tick is not None:
+                self._tick.cancel()
+            self._tick = self.process.call_at(due, self._on_tick)
+
+    def _on_tick(self) -> None:
+        now = self._simulation.time
+        self.carry_out(self.manager.tick(now) if now >= self.manager.due else ())
+
+
+class _Download:
+    """One fetch of `SimulatedLinks`."""
+
+    def __init__(
+        self,
+        links: SimulatedLinks,
+        request: int,
+        reader: ChunkReader,
+        on_end: Callable[[TransferResult | DropflowError], None],
+        timeout: float,
+    ) -> None:
+        self.request = request
+        self._links = links
+        self._reader = reader
+        self._on_end = on_end
+        self._timeout = timeout
+        self._peer = ""
+        self._timer: Timer | None = None
+
+    def start(self, transfer: Transfer) -> None:
+        """Request the first ranges."""
+        links = self._links
+        self._peer = transfer.peer
+        links.receivers[self.request] = self._receive
+        self._restart_timer()
+        links.carry_out(links.manager.start_transfer(transfer, links.process.simulation.time))
+
+    def _receive(self, item: PassChunk | DropflowError | None) -> None:
+        outcome: TransferResult | DropflowError | None
+        if isinstance(item, PassChunk):
+            try:
+                outcome = self._reader.accept(item.chunk, item.data)
+            except DropflowError as error:
+                outcome = error
+        else:
+            outcome = item
+        if outcome is not None:
+            self._end(outcome)
+            return
+        self._restart_timer()
+        links = self._links
+        links.carry_out(links.manager.continue_transfer(self.request, links.process.simulation.time))
+
+    def _restart_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._timeout < math.inf:
+            self._timer = self._links.process.call_later(self._timeout, self._on_timeout)
+
+    def _on_timeout(self) -> None:
+        self._end(self._reader.timed_out(self._peer, f"nothing came for {self._timeout:g} s"))
+
+    def _end(self, outcome: TransferResult | DropflowError) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._links.receivers.pop(self.request, None) is not None:
+            self._links.manager.transfers.remove(self.request)
+            self._on_end(outcome)
+
+
+class SimulatedFetchPool:
+    """As `managers.node.fetch_pool.FetchPool`, without threads."""
+
+    def __init__(self, links: SimulatedLinks) -> None:
+        self._links = links
+
+    def submit(self, peer: str, job: FetchJob) -> None:
+        """Carry out the fetches of a job one after the other."""
+        self._resume(peer, job, partial(next, job))
+
+    def _resume(self, peer: str, job: FetchJob, advance: Callable[[], PendingFetch]) -> None:
+        try:
+            pending = advance()
+        except StopIteration:
+            return
+        try:
+            self._links.fetch(
+                peer, pending.wanted, pending.sink, partial(self._continue, peer, job), timeout=pending.timeout
+            )
+        except DropflowError as error:
+            self._continue(peer, job, error)
+
+    def _continue(self, peer: str, job: FetchJob, outcome: TransferResult | DropflowError) -> None:
+        if isinstance(outcome, DropflowError):
+            self._resume(peer, job, partial(job.throw, outcome))
+        else:
+            self._resume(peer, job, partial(job.send, outcome))

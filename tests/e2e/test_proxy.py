@@ -36,7 +36,7 @@ from tests.e2e.cluster import pipeline, scattered
 pytestmark = pytest.mark.slow
 
 _NAMES = ("a", "b", "c")
-_QUICK = LinkSettings(beat=0.2, silence=1.0, reconnect_delay=0.02, reconnect_delay_limit=0.1)
+_QUICK = LinkSettings(heartbeat=0.2, receive_timeout=1.0, reconnect_delay=0.02, reconnect_delay_limit=0.1)
 _SECONDS = 60.0
 _SIZES = {"small": 10, "inline": 3_000, "large": 300_000, "huge": 3_000_000}
 _SEEDS = 10 if os.environ.get("DROPFLOW_SOAK") else 1

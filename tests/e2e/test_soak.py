@@ -165,12 +165,12 @@ def _segments(managers: Sequence[Running]) -> list[Path]:
 def _sizes(node: NodeManager) -> dict[str, int]:
     """How many things a node remembers, by what they are."""
     links, pool, watch = node._links, node._pool, node._watch
-    shelf = links._server._shelf
+    cache = links._server._cache
     return {
         "sessions": len(node._sessions),
         "transfers": links.statistics().transfers,
         "pending": sum(peer.pending for peer in links.statistics().peers),
-        "sources": len(shelf._sources),
+        "sources": len(cache._sources),
         "runners": len(pool._runners) + len(pool._turns),
         "watched": len(watch._wanted),
         "members": len(watch._members.members),

@@ -158,4 +158,4 @@ def test_the_question_is_answered_whatever_the_protocol(monkeypatch: pytest.Monk
 
     assert decode_packet(reply.frames[0]) == HandshakeReply(7, "b", 5)  # type: ignore[union-attr]
     assert decode_packet(refused.frames[0]).code == "protocol"  # type: ignore[union-attr]
-    assert inbound.heard() == {}
+    assert inbound.last_seen() == {}

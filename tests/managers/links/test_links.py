@@ -13,6 +13,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -30,12 +31,17 @@ from managers.links import (
     Links,
     LinkSettings,
     ReceivedMessage,
+    WantedContent,
 )
 from managers.messages import Events, Shutdown, StopSession
 
-HASTY = LinkSettings(beat=0.1, silence=0.6, reconnect_delay=0.02, reconnect_delay_limit=0.1)
+HASTY = LinkSettings(heartbeat=0.1, receive_timeout=0.6, reconnect_delay=0.02, reconnect_delay_limit=0.1)
 SMALL = LinkSettings(window=200_000, flight=50_000, fragment=20_000, chunk_first=20_000, chunk_most=100_000)
 CONTENT = random.Random(1).randbytes(3_000_000)  # noqa: S311 - no secret
+
+
+def _content(drop: int, **options: Any) -> WantedContent:
+    return WantedContent(session="s", drop=drop, **options)
 
 
 def until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
@@ -122,9 +128,9 @@ def warm() -> None:
     """Lets pyzmq and multiprocessing start what they keep for the whole process, lest it look like a leak."""
     resource_tracker.ensure_running()
     a = Links("a", on_message=print)
-    b = Links("b", on_message=print, reader=lambda *_: BufferSource(CONTENT))
+    b = Links("b", on_message=print, open_content=lambda *_: BufferSource(CONTENT))
     a.connect("b", b.address)
-    a.fetch("b", "s", 1, lambda *_: None)
+    a.fetch("b", _content(1), lambda *_: None)
     for links in (a, b):
         links.close()
 
@@ -215,7 +221,7 @@ def test_a_slow_receiver_makes_the_sender_wait(office: Office) -> None:
     for _ in range(10):
         a.send("b", Shutdown(), [bytes(19_000)])
     assert full.wait(30)
-    with pytest.raises(LinkError, match="bytes behind: it took nothing"):
+    with pytest.raises(LinkError, match="bytes behind: it processed nothing"):
         a.send("b", Shutdown(), [bytes(19_000)], timeout=0.05)
     assert a.statistics().peers[0].pending <= SMALL.window
     for delivery in held:
@@ -245,14 +251,14 @@ def test_a_sender_can_stop_waiting(office: Office) -> None:
     thread.start()
     assert asked.wait(30)
     cancelled.set()
-    a.nudge()
+    a.wake_waiting()
     thread.join(30)
 
-    assert "gave up" in str(errors[0])
+    assert "stopped waiting" in str(errors[0])
 
 
 def test_closing_wakes_whoever_waits(office: Office) -> None:
-    """Senders and fetch_pool that wait are told when the links are closed; later calls say so too."""
+    """Senders and fetches that wait are told when the links are closed; later calls say so too."""
     a, _ = office.open("a", settings=SMALL)
     a.connect("b", "tcp://127.0.0.1:1")
     a.send("b", Shutdown(), [bytes(190_000)])
@@ -264,7 +270,7 @@ def test_closing_wakes_whoever_waits(office: Office) -> None:
         except LinkError as error:
             errors.append(error.text)
 
-    calls = (lambda: a.send("b", Shutdown(), [bytes(190_000)]), lambda: a.fetch("b", "s", 1, lambda *_: None))
+    calls = (lambda: a.send("b", Shutdown(), [bytes(190_000)]), lambda: a.fetch("b", _content(1), lambda *_: None))
     threads = [threading.Thread(target=work, args=(call,)) for call in calls]
     for thread in threads:
         thread.start()
@@ -313,7 +319,7 @@ def test_events_and_data_do_not_wait_for_each_other(office: Office) -> None:
     """Messages arrive while a large fetch is under way."""
     arrived = threading.Event()
     a, _ = office.open("a", settings=SMALL)
-    b, at_b = office.open("b", reader=lambda *_: BufferSource(CONTENT), settings=SMALL)
+    b, at_b = office.open("b", open_content=lambda *_: BufferSource(CONTENT), settings=SMALL)
     a.connect("b", b.address)
     got: list[int] = []
 
@@ -324,7 +330,7 @@ def test_events_and_data_do_not_wait_for_each_other(office: Office) -> None:
             at_b.wait(lambda: at_b.texts() == ["in the middle"])
             arrived.set()
 
-    a.fetch("b", "s", 1, sink, size=len(CONTENT), checksum=zlib.crc32(CONTENT))
+    a.fetch("b", _content(1, size=len(CONTENT), checksum=zlib.crc32(CONTENT)), sink)
 
     assert arrived.is_set()
     assert got[-1] == len(CONTENT)
@@ -343,10 +349,10 @@ def test_a_slow_reader_bounds_what_is_on_its_way(office: Office) -> None:
             return super().read(offset, length)
 
     a, _ = office.open("a", settings=SMALL)
-    b, _ = office.open("b", reader=lambda *_: Watched(CONTENT))
+    b, _ = office.open("b", open_content=lambda *_: Watched(CONTENT))
     a.connect("b", b.address)
     ahead: list[int] = []
-    a.fetch("b", "s", 1, lambda offset, _: ahead.append(max(asked) - offset), size=len(CONTENT))
+    a.fetch("b", _content(1, size=len(CONTENT)), lambda offset, _: ahead.append(max(asked) - offset))
 
     assert max(ahead) <= (SMALL.ahead + 1) * SMALL.chunk_most
 
@@ -356,16 +362,16 @@ def test_files_are_fetched_from_disk(office: Office, tmp_path: Path) -> None:
     (tmp_path / "1").write_bytes(CONTENT)
     (tmp_path / "2").write_bytes(b"")
     a, _ = office.open("a")
-    b, _ = office.open("b", reader=lambda _, drop, *__: FileSource(tmp_path / str(drop)))
+    b, _ = office.open("b", open_content=lambda _, drop, *__: FileSource(tmp_path / str(drop)))
     a.connect("b", b.address)
     got = bytearray()
 
-    a.fetch("b", "s", 1, lambda _, data: got.extend(data))
+    a.fetch("b", _content(1), lambda _, data: got.extend(data))
     assert got == CONTENT
-    assert a.fetch("b", "s", 2, lambda *_: None).size == 0
+    assert a.fetch("b", _content(2), lambda *_: None).size == 0
     with pytest.raises(StorageError, match="cannot be read"):
-        a.fetch("b", "s", 3, lambda *_: None)
-    b.forget("s")
+        a.fetch("b", _content(3), lambda *_: None)
+    b.close_content("s")
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "curve"])
@@ -379,13 +385,13 @@ def test_chunks_carry_checksums_only_where_nothing_else_proves_them(
         computed.append(len(data))
         return zlib.crc32(data)
 
-    monkeypatch.setattr("managers.links.content_server.zlib", SimpleNamespace(crc32=crc32))
+    monkeypatch.setattr("managers.links.source_cache.zlib", SimpleNamespace(crc32=crc32))
     options = {"key": key if secure else None}
     a, _ = office.open("a", **options)
-    b, _ = office.open("b", reader=lambda *_: BufferSource(CONTENT), **options)
+    b, _ = office.open("b", open_content=lambda *_: BufferSource(CONTENT), **options)
     a.connect("b", b.address)
 
-    assert a.fetch("b", "s", 1, lambda *_: None).size == len(CONTENT)
+    assert a.fetch("b", _content(1), lambda *_: None).size == len(CONTENT)
     assert sum(computed) == (0 if secure else len(CONTENT))
 
 
@@ -394,7 +400,7 @@ def test_content_that_nobody_serves_is_gone(office: Office) -> None:
     (a, _), (b, _) = office.open("a"), office.open("b")
     a.connect("b", b.address)
     with pytest.raises(GoneError, match="not here"):
-        a.fetch("b", "s", 1, lambda *_: None)
+        a.fetch("b", _content(1), lambda *_: None)
 
 
 # A hostile network ----------------------------------------------------------------------------------------------------
@@ -418,16 +424,21 @@ def test_a_hostile_network_loses_nothing(office: Office, key: ClusterKey, cruelt
     print(f"seed {seed}")  # noqa: T201 - shown when the test fails
     draw = random.Random(seed)  # noqa: S311 - no secret
     settings = LinkSettings(
-        beat=0.1, silence=1.0, reconnect_delay=0.01, reconnect_delay_limit=0.05, window=400_000, flight=200_000
+        heartbeat=0.1,
+        receive_timeout=1.0,
+        reconnect_delay=0.01,
+        reconnect_delay_limit=0.05,
+        window=400_000,
+        flight=200_000,
     )
     options = {"key": key if secure else None, "settings": settings}
     a, _ = office.open("a", **options)
-    b, at_b = office.open("b", reader=lambda *_: BufferSource(CONTENT), **options)
+    b, at_b = office.open("b", open_content=lambda *_: BufferSource(CONTENT), **options)
     port = int(b.address.rpartition(":")[2])
     with HostileProxy(("127.0.0.1", port), seed, cruelty) as proxy:
         a.connect("b", f"tcp://127.0.0.1:{proxy.port}")
         fetched = bytearray()
-        fetcher = threading.Thread(target=lambda: a.fetch("b", "s", 1, lambda _, data: fetched.extend(data)))
+        fetcher = threading.Thread(target=lambda: a.fetch("b", _content(1), lambda _, data: fetched.extend(data)))
         fetcher.start()
         sent = []
         for number in range(120):
@@ -654,7 +665,7 @@ def _echo(pipe: Connection) -> None:
     def take(delivery: ReceivedMessage) -> None:
         links.send(delivery.peer, delivery.message, timeout=0)
 
-    links = Links("b", on_message=take, reader=read)
+    links = Links("b", on_message=take, open_content=read)
     pipe.send(links.address)
     pipe.recv()
     links.close()
@@ -698,7 +709,7 @@ def test_processes_talk(office: Office, other: tuple[str, multiprocessing.proces
 
     assert done.wait(30)
     assert arrived == sent
-    assert a.fetch("b", "s", 1, lambda *_: None, checksum=zlib.crc32(CONTENT)).size == len(CONTENT)
+    assert a.fetch("b", _content(1, checksum=zlib.crc32(CONTENT)), lambda *_: None).size == len(CONTENT)
 
 
 @pytest.mark.slow
@@ -711,7 +722,7 @@ def test_a_killed_process_is_noticed_and_a_stopped_one_too(
     a.connect("b", address)
     at_a.wait_event(LinkEvent.UP)
     psutil.Process(process.pid).suspend()
-    assert "nothing was heard" in at_a.wait_event(LinkEvent.DOWN).text
+    assert "nothing was received" in at_a.wait_event(LinkEvent.DOWN).text
     at_a.changes.clear()
     psutil.Process(process.pid).resume()
     at_a.wait_event(LinkEvent.UP)
@@ -725,7 +736,7 @@ def test_a_sender_to_a_stopped_process_keeps_its_memory(
     office: Office, other: tuple[str, multiprocessing.process.BaseProcess]
 ) -> None:
     """Whatever is sent to a process that takes nothing, no more than the window is kept; the rest waits."""
-    a, at_a = office.open("a", settings=LinkSettings(window=4 << 20, silence=0.5, beat=0.1))
+    a, at_a = office.open("a", settings=LinkSettings(window=4 << 20, receive_timeout=0.5, heartbeat=0.1))
     a.connect("b", other[0])
     at_a.wait_event(LinkEvent.UP)
     psutil.Process(other[1].pid).suspend()

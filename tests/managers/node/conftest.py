@@ -76,7 +76,7 @@ def until(node: NodeManager, session: str, is_so: Callable[[SessionDetail], bool
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     """Starts clusters of so many nodes."""
-    quick = LinkSettings(beat=0.1, silence=1.0, reconnect_delay_limit=0.1)
+    quick = LinkSettings(heartbeat=0.1, receive_timeout=1.0, reconnect_delay_limit=0.1)
     with ExitStack() as stack:
 
         def make(count: int, *, in_place: bool = False, lost_after: float = 10.0, workers: int = 2) -> Cluster:

@@ -1,18 +1,34 @@
 """Threads that fetch: peers do not stand in each other's way."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
 
-from managers.node.fetch_pool import FetchPool
+from dropflow.errors import LinkError
+from managers.links import Sink, TransferResult, WantedContent
+from managers.node.fetch_pool import FetchJob, FetchPool, PendingFetch
+
+
+class Echo:
+    """Fetches contents that are their own drop's number; drop 0 is out of reach."""
+
+    def fetch(
+        self, peer: str, wanted: WantedContent, sink: Sink, /, *, timeout: float, give_up: Callable[[], bool]
+    ) -> TransferResult:
+        """Pass one byte to `sink`."""
+        del timeout, give_up
+        if not wanted.drop:
+            raise LinkError(f"node {peer!r} does not send")
+        sink(0, memoryview(bytes([wanted.drop])))
+        return TransferResult(1, wanted.drop)
 
 
 @pytest.fixture
 def fetch_pool() -> Iterator[FetchPool]:
     """Four threads, two of them for each peer."""
-    with closing(FetchPool(4, 2)) as made:
+    with closing(FetchPool(Echo(), 4, 2)) as made:
         yield made
 
 
@@ -20,9 +36,9 @@ def test_a_peer_that_does_not_answer_holds_up_nobody_else(fetch_pool: FetchPool)
     """However much is to be fetched from it, what others have comes."""
     stuck, come = threading.Event(), threading.Semaphore(0)
     for _ in range(100):
-        fetch_pool.submit("stuck", lambda: bool(stuck.wait(30)) and None)
+        fetch_pool.run("stuck", lambda: bool(stuck.wait(30)) and None)
     for _ in range(100):
-        fetch_pool.submit("quick", come.release)
+        fetch_pool.run("quick", come.release)
     arrived = [come.acquire(timeout=10) for _ in range(100)]
     stuck.set()
 
@@ -32,12 +48,12 @@ def test_a_peer_that_does_not_answer_holds_up_nobody_else(fetch_pool: FetchPool)
 def test_everything_is_fetched_once_and_forgotten(fetch_pool: FetchPool) -> None:
     """What had to wait for its turn comes too, in its order for each peer; nothing is remembered of it."""
     got: list[int] = []
-    done, alone = threading.Semaphore(0), FetchPool(4, 1)
+    done, alone = threading.Semaphore(0), FetchPool(Echo(), 4, 1)
     with closing(alone):
         for number in range(50):
-            alone.submit("a", lambda number=number: (got.append(number), done.release())[0])  # type: ignore[misc]
+            alone.run("a", lambda number=number: (got.append(number), done.release())[0])  # type: ignore[misc]
         for number in range(50):
-            fetch_pool.submit(f"peer-{number % 5}", done.release)
+            fetch_pool.run(f"peer-{number % 5}", done.release)
         arrived = [done.acquire(timeout=10) for _ in range(100)]
 
     assert all(arrived)
@@ -50,8 +66,8 @@ def test_a_job_that_raises_does_not_cost_a_place(fetch_pool: FetchPool) -> None:
     """The next ones for that peer still have their turn."""
     done = threading.Event()
     for _ in range(5):
-        fetch_pool.submit("a", lambda: int("x") and None)
-    fetch_pool.submit("a", done.set)
+        fetch_pool.run("a", lambda: int("x") and None)
+    fetch_pool.run("a", done.set)
 
     assert done.wait(10)
 
@@ -60,12 +76,34 @@ def test_after_the_end_nothing_begins(fetch_pool: FetchPool) -> None:
     """Jobs that come late, or wait for their turn, are left out."""
     begun, go, late = threading.Event(), threading.Event(), threading.Event()
     for _ in range(2):
-        fetch_pool.submit("a", lambda: (begun.set(), go.wait(30))[0])
-    fetch_pool.submit("a", late.set)
+        fetch_pool.run("a", lambda: (begun.set(), go.wait(30))[0])
+    fetch_pool.run("a", late.set)
     assert begun.wait(10)
     fetch_pool.close()
-    fetch_pool.submit("b", late.set)
+    fetch_pool.run("b", late.set)
     go.set()
     fetch_pool._pool.shutdown(wait=True)
 
     assert not late.is_set()
+
+
+def test_a_job_continues_with_the_result_or_the_error_of_each_fetch(fetch_pool: FetchPool) -> None:
+    """Contents arrive one after the other; an error is raised in the job where it waits."""
+    got: list[object] = []
+    done = threading.Event()
+
+    def job() -> FetchJob:
+        for drop in (7, 0, 8):
+            wanted = WantedContent(session="s", drop=drop)
+            try:
+                result = yield PendingFetch(wanted, lambda _, data: got.append(bytes(data)), 1.0, lambda: False)
+            except LinkError as error:
+                got.append(error.text)
+            else:
+                got.append(result.checksum)
+        done.set()
+
+    fetch_pool.submit("a", job())
+
+    assert done.wait(10)
+    assert got == [b"\x07", 7, "node 'a' does not send", b"\x08", 8]

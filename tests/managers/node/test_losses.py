@@ -196,7 +196,7 @@ def test_who_deployed_and_died_leaves_no_session_behind(make_cluster: Make, monk
 @pytest.fixture
 def stuck(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
     """Two nodes with a session in which a has told b more than b takes: what goes to b does not arrive any more."""
-    settings = LinkSettings(beat=0.1, silence=1000.0, window=20_000, flight=10_000)
+    settings = LinkSettings(heartbeat=0.1, receive_timeout=1000.0, window=20_000, flight=10_000)
     with ExitStack() as stack:
 
         def make() -> Cluster:
@@ -226,7 +226,7 @@ def stuck(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
             cluster.prepare(deployment)
             proxy.cruelty = STUCK
             cluster["a"].start("s", deployment.epoch)
-            windows = cluster["a"]._links._board.windows
+            windows = cluster["a"]._links._driver.windows
             assert _until(lambda: windows["b"].waiting > 0)
             return cluster
 
@@ -266,7 +266,7 @@ class _FakeLinks:
     def __init__(self) -> None:
         self.moments: dict[str, tuple[int, float]] = {}
 
-    def heard(self) -> dict[str, tuple[int, float]]:
+    def last_seen(self) -> dict[str, tuple[int, float]]:
         """As told."""
         return dict(self.moments)
 

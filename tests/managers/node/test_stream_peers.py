@@ -8,6 +8,7 @@ import pytest
 
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError
+from managers.links import WantedContent
 from managers.messages import Events, StreamUpdate
 from tests.managers.node.conftest import Cluster, until
 from tests.streaming_graphs import content, line, settled
@@ -89,8 +90,9 @@ def test_a_peer_gets_nothing_that_is_not_offered(
 ) -> None:
     """Who asks for the stream of another drop, attempt or producer is told that it is gone."""
     cluster, _ = _begun(make_cluster, tmp_path)
+    wanted = WantedContent(session="s", drop=drop, attempt=attempt, producer=producer)
     with pytest.raises(GoneError, match=f"drop {drop} of session s"):
-        cluster["b"]._links.fetch("a", "s", drop, lambda *_: None, attempt=attempt, producer=producer, timeout=10.0)
+        cluster["b"]._links.fetch("a", wanted, lambda *_: None, timeout=10.0)
     (tmp_path / "go").touch()
 
     assert {detail.status for detail in cluster.end().values()} == {"FINISHED"}

@@ -317,7 +317,8 @@ def test_a_session_ends_in_mid_stream(
     for name, node in cluster.nodes.items():
         assert not list((tmp_path / name).glob("sessions/s/tmp/*"))
         assert (how == "delete" and name == where) != (tmp_path / name / "sessions" / "s").exists()
-        assert not node._links._server._parked
+        waiting = node._links._server._server._waiting
+        assert settled(waiting.__len__, threading.Event().wait, least=0) == 0
     assert {detail.status for detail in again.values()} == {"FINISHED"}
 
 

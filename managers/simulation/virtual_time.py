@@ -1,0 +1,188 @@
+"""Virtual time: a clock and a heap of events, in one thread."""
+
+import heapq
+import itertools
+import random
+import zlib
+from collections.abc import Callable
+from functools import partial
+
+from dropflow.errors import InternalError
+
+__all__ = ["SimulatedProcess", "Simulation", "Timer"]
+
+_MOST_EVENTS = 1_000_000
+"""Number of events after which a simulation that does not reach its end is a bug."""
+
+
+class Timer:
+    """An event that has not happened yet."""
+
+    __slots__ = ("_call", "time")
+
+    def __init__(self, time: float, call: Callable[[], object]) -> None:
+        self.time = time
+        self._call: Callable[[], object] | None = call
+
+    def cancel(self) -> None:
+        """Prevent the event. Idempotent."""
+        self._call = None
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it was cancelled, or has happened."""
+        return self._call is None
+
+    def fire(self) -> None:
+        """Let it happen."""
+        call, self._call = self._call, None
+        if call is not None:
+            call()
+
+
+class Simulation:
+    """A clock that moves from event to event. Implements `dropflow.clock.Clock`.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of `random`, from which everything that happens by chance is drawn.
+    keep_trace : bool
+        Whether to keep the lines of `record` in `trace`; `digest` has their CRC-32 in any case.
+    """
+
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)  # noqa: S311 - not for secrets
+        self.time = 0.0
+        self.events = 0
+        self.digest = 0
+        self.trace: list[str] | None = [] if keep_trace else None
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._order = itertools.count()
+
+    def __repr__(self) -> str:
+        return f"Simulation(seed={self.seed}, time={self.time:g}, events={self.events})"
+
+    def now(self) -> float:
+        """Return the seconds since the simulation began."""
+        return self.time
+
+    def monotonic(self) -> float:
+        """Return the seconds since the simulation began."""
+        return self.time
+
+    def record(self, text: str) -> None:
+        """Add a line to the trace."""
+        line = f"{self.time:.9f} {text}"
+        self.digest = zlib.crc32(line.encode(), self.digest)
+        if self.trace is not None:
+            self.trace.append(line)
+
+    def call_at(self, time: float, call: Callable[[], object]) -> Timer:
+        """Call `call` at `time`; events of the same time happen in the order of their `call_at`."""
+        timer = Timer(max(time, self.time), call)
+        heapq.heappush(self._heap, (timer.time, next(self._order), timer))
+        return timer
+
+    def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
+        """Call `call` after `seconds`."""
+        return self.call_at(self.time + seconds, call)
+
+    def step(self) -> bool:
+        """Let the next event happen; return whether there was one."""
+        while self._heap:
+            time, _, timer = heapq.heappop(self._heap)
+            if timer.is_cancelled:
+                continue
+            self.time = time
+            self.events += 1
+            timer.fire()
+            return True
+        return False
+
+    def run(self, until: Callable[[], bool], *, most_events: int = _MOST_EVENTS) -> None:
+        """Let events happen until `until` returns true.
+
+        Raises
+        ------
+        InternalError
+            There are no more events, or it does not become true within `most_events`.
+        """
+        last = self.events + most_events
+        while not until():
+            if self.events >= last or not self.step():
+                raise InternalError(f"the end of the simulation was not reached: {self!r}")
+
+    def wait(self, seconds: float) -> None:
+        """Let everything happen that happens in `seconds`."""
+        end = self.time + seconds
+        while self._heap and self._heap[0][0] <= end:
+            self.step()
+        self.time = end
+
+
+class SimulatedProcess:
+    """A process whose events can be delayed by a pause (as SIGSTOP does) and ended by a crash (as SIGKILL does).
+
+    Parameters
+    ----------
+    simulation : Simulation
+        Its time.
+    name : str
+        For the trace.
+    """
+
+    def __init__(self, simulation: Simulation, name: str) -> None:
+        self.simulation = simulation
+        self.name = name
+        self.is_alive = True
+        self.is_paused = False
+        self._delayed: list[Timer] = []
+        self._on_crash: list[Callable[[], None]] = []
+
+    def call_at(self, time: float, call: Callable[[], object]) -> Timer:
+        """Call `call` at `time`, after a pause that lasts until then, and not at all after a crash."""
+        timer = Timer(time, call)
+        self.simulation.call_at(time, partial(self._fire, timer))
+        return timer
+
+    def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
+        """Call `call` after `seconds`, see `call_at`."""
+        return self.call_at(self.simulation.time + seconds, call)
+
+    def on_crash(self, call: Callable[[], None]) -> None:
+        """Call `call` when the process crashes, for what the rest of the world notices of it."""
+        self._on_crash.append(call)
+
+    def pause(self) -> None:
+        """Stop handling events until `resume`."""
+        if self.is_alive and not self.is_paused:
+            self.simulation.record(f"pause {self.name}")
+            self.is_paused = True
+
+    def resume(self) -> None:
+        """Handle the events that were delayed, now and in their order."""
+        if not self.is_paused:
+            return
+        self.simulation.record(f"resume {self.name}")
+        self.is_paused = False
+        delayed, self._delayed = self._delayed, []
+        for timer in delayed:
+            self.simulation.call_at(self.simulation.time, partial(self._fire, timer))
+
+    def crash(self) -> None:
+        """End the process. Idempotent."""
+        if not self.is_alive:
+            return
+        self.simulation.record(f"crash {self.name}")
+        self.is_alive = False
+        self._delayed.clear()
+        for call in self._on_crash:
+            call()
+
+    def _fire(self, timer: Timer) -> None:
+        if self.is_paused:
+            self._delayed.append(timer)
+        elif self.is_alive:
+            timer.fire()
