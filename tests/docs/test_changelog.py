@@ -17,7 +17,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]*\.(added|changed|fixed|removed)\.md")
     "fragment", [each for each in FRAGMENTS if each.name != "README.md"], ids=lambda fragment: fragment.name
 )
 def test_fragments_are_one_paragraph_with_a_known_kind(fragment: Path) -> None:
-    """towncrier ignores files ."""
+    """A file with another kind would be missing from the changelog."""
     assert _NAME.fullmatch(fragment.name)
     text = fragment.read_text(encoding="utf-8")
     assert text.strip()

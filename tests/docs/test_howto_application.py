@@ -14,8 +14,9 @@ _BLOCK = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOT
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("guide", "tests"),
-    [("howto/write-an-application.md", 5), ("howto/streaming.md", 1), ("reference/python.md", 3)])
+@pytest.mark.parametrize(
+    ("guide", "tests"), [("howto/write-an-application.md", 5), ("howto/streaming.md", 1), ("reference/python.md", 3)]
+)
 def test_the_tests_in_the_guide_pass(guide: str, tests: int, tmp_path: Path) -> None:
     """Every Python block is a file, as its first line says; together they are a directory whose tests pass."""
     text = (DOCS / guide).read_text(encoding="utf-8")
