@@ -13,19 +13,18 @@ _LARGE_CLASSES = {
     "dropflow/engine/runners/pool.py:WorkerPool",
     "dropflow/testing/manager.py:FakeManager",
     "managers/composite/manager.py:Composite",
-    "managers/links/link_manager.py:LinkManager",
     "managers/links/links.py:Links",
     "managers/node/exchange.py:NodeExchange",
     "managers/node/hosted_session.py:HostedSession",
     "managers/node/manager.py:NodeManager",
-    "managers/routes/daliuge.py:_DaliugeHandlers",
 }
 _SHARED_CLASS_NAMES = {
     "Content",
     "Layout",
     "Output",
     "Transport",
-    "_DaliugeHandlers",
+    "_Connection",
+    "_Handlers",
 }
 _SIMILAR_FILES = {
     # Two commands, each in the file of its name.
