@@ -157,8 +157,8 @@ def test_a_session_goes_on_where_an_attempt_cannot_be_stopped(
     runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Code that computes outside of Python: a thread is given up, a worker process killed; each try counts."""
-    monkeypatch.setattr("dropflow.engine.runners.pool._OVERDUE_SECONDS", 0.1)
-    monkeypatch.setattr("dropflow.engine.runners.pool._LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._OVERDUE_SECONDS", 0.1)
+    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
     # With PyDLL the call holds the interpreter: no thread of the worker can do anything.
     library, seconds = ("CDLL", 3) if runner == "threads" else ("PyDLL", 98765)
     code = f"import ctypes\ndef f():\n    ctypes.{library}(None).sleep({seconds})"

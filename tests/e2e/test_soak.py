@@ -171,7 +171,7 @@ def _sizes(node: NodeManager) -> dict[str, int]:
         "transfers": links.statistics().transfers,
         "pending": sum(peer.pending for peer in links.statistics().peers),
         "sources": len(cache._sources),
-        "runners": len(pool._runners) + len(pool._turns),
+        "runners": len(pool._dispatcher._runners) + len(pool._dispatcher._turns),
         "watched": len(watch._wanted),
         "members": len(watch._members.members),
         "threads": len([each for each in threading.enumerate() if each.name.startswith("session-")]),

@@ -1,10 +1,10 @@
 """A worker process: ``python -m dropflow.engine.runners.worker SOCKET MARKER`` (two inherited file descriptors).
 
-It runs attempts of several sessions, whose executors it keeps until it is told that nothing follows. The main thread
-runs attempts one after another. A second thread reads the socket, so that an abort gets through while an attempt runs;
-a third sends the results of short attempts that wait behind a long one; a fourth beats in the marker, so that the pool
-can tell a process that is stopped. The marker is a page of memory shared with the pool, where the number of the current
-attempt stands: when this process dies, the pool knows which attempt to blame, even though results are sent in batches.
+It runs attempts of several sessions, with one executor for each. The main thread runs attempts one after another. A
+second thread reads the socket, so that an abort is processed while an attempt runs; a third sends the results of short
+attempts that wait behind a long one; a fourth writes heartbeats to the marker, by which the pool recognises a process
+that is stopped. The marker is a page of memory shared with the pool, with the number of the current attempt: when this
+process dies, the pool knows which attempt it was at, although results are sent in batches.
 
 Descriptors 1 and 2 are a pipe that the pool reads. An attempt ends when its output has been read, so that the pool
 knows which attempt wrote it.
@@ -54,16 +54,16 @@ __all__ = ["main"]
 
 _READ = 1 << 20
 _FLUSH_SECONDS = 0.002
-_HELD_SECONDS = 0.02
-_LEAVE_SECONDS = 0.8
-_BEAT_SECONDS = 1.0
+_DELAY_SECONDS = 0.02
+_EXIT_SECONDS = 0.8
+_HEARTBEAT_SECONDS = 1.0
 _UNREAD_SECONDS = (0.0, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
-"""How long the pool is given to read the output of an attempt, again and again: 0.2 s in all."""
+"""Pauses in which the pool reads the output of an attempt: 0.2 s in all."""
 _LINE_BUFFERED = 1  # _IOLBF of C
 _NOTHING = (-1, -1, -1)
 
 _Attempt = tuple[int, int, Task]
-"""Number, runner, and what to do."""
+"""Number of the attempt, number of the runner, and task."""
 
 
 class _Worker:
@@ -86,14 +86,14 @@ class _Worker:
         self._flushing = threading.Lock()
         self._has_unsent = threading.Event()
         self._pause = threading.Event()
-        self._leaving = threading.Event()
+        self._exiting = threading.Event()
         self._stopped = threading.Event()
         self._clock = SystemClock()
 
     def run(self) -> None:
-        for work in (self._read, self._send_held, self._beat):
+        for work in (self._read, self._send_delayed, self._heartbeat):
             threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True).start()
-        self._tell(WorkerReady())
+        self._send_message(WorkerReady())
         flushed = self._clock.monotonic()
         while True:
             if not self._queue:
@@ -103,7 +103,7 @@ class _Worker:
                 continue
             with self._queueing:
                 if not self._queue:
-                    continue  # it was given back
+                    continue  # the item was recalled
                 item = self._queue[0]
                 if not isinstance(item, CloseExecutor):
                     # Current before it leaves the queue: `_abort` finds it in one of the two places.
@@ -111,7 +111,7 @@ class _Worker:
                     self._current = (runner, task.drop, task.attempt)
                 self._queue.popleft()
             if isinstance(item, CloseExecutor):
-                self._say_goodbye(item.runner)
+                self._close_executor(item.runner)
                 continue
             self._unsent.append(self._execute(item))
             now = self._clock.monotonic()
@@ -125,7 +125,7 @@ class _Worker:
         number, runner, task = attempt
         key = self._current
         executor = self._executors.get(runner)
-        if executor is None or key in self._aborted or self._leaving.is_set():
+        if executor is None or key in self._aborted or self._exiting.is_set():
             self._current = _NOTHING
             self._aborted.discard(key)
             return aborted(task)
@@ -133,17 +133,17 @@ class _Worker:
         failure = self._enter(self._folders[runner])
         result = executor.execute(task) if failure is None else AttemptResult(task.drop, task.attempt, failure=failure)
         self._current = _NOTHING
-        if self._leaving.is_set():
+        if self._exiting.is_set():
             self._stopped.set()
-        self._settle_output()
+        self._await_output_read()
         self._marker.current = IDLE
         return result
 
     def _enter(self, folder: str) -> Failure | None:
-        """Make `folder` the working directory, or return why it cannot be: somebody removed the session directory."""
+        """Make `folder` the working directory, or return why it cannot be: the session directory may be gone."""
         if folder != self._folder:
             try:
-                # One attempt at a time runs here, and this process is ours alone: the directory is the attempt's.
+                # One attempt at a time runs in this process, so the working directory belongs to the attempt.
                 os.chdir(folder)  # noqa: TID251
             except OSError as error:
                 reason = f"the working directory of the session cannot be entered: {error.strerror}"
@@ -151,7 +151,7 @@ class _Worker:
             self._folder = folder
         return None
 
-    def _settle_output(self) -> None:
+    def _await_output_read(self) -> None:
         """Wait until the pool has read what was written to descriptors 1 and 2, and reopen closed ones."""
         for seconds in _UNREAD_SECONDS:
             fcntl.ioctl(self._output, termios.FIONREAD, self._unread)
@@ -161,50 +161,50 @@ class _Worker:
         os.dup2(self._output, 1)
         os.dup2(self._output, 2)
 
-    def _beat(self) -> None:
-        """Show that this process runs, and end it when the pool's has ended without closing the socket."""
+    def _heartbeat(self) -> None:
+        """Show that this process runs. End it when the process of the pool has ended without closing the socket."""
         parent = os.getppid()
         while os.getppid() == parent:
             self._marker.beat()
-            self._pause.wait(_BEAT_SECONDS)
-        self._leave()
+            self._pause.wait(_HEARTBEAT_SECONDS)
+        self._exit()
 
-    def _say_goodbye(self, runner: int) -> None:
+    def _close_executor(self, runner: int) -> None:
         executor = self._executors.pop(runner, None)
         if executor is None:
             return
         if self._folders.pop(runner) == self._folder:
-            os.chdir("/")  # noqa: TID251 - what is to be removed must not be anybody's working directory
+            os.chdir("/")  # noqa: TID251 - a directory that is to be removed must not be in use
             self._folder = ""
         for key in tuple(self._aborted):  # the other thread adds to it
             if key[0] == runner:
                 self._aborted.discard(key)
         executor.close()
 
-    def _send_held(self) -> None:
-        """Send results that the main thread does not come to send, because it is at a long attempt."""
+    def _send_delayed(self) -> None:
+        """Send results that wait because the main thread is at a long attempt."""
         while True:
             self._has_unsent.wait()
-            self._pause.wait(_HELD_SECONDS)
+            self._pause.wait(_DELAY_SECONDS)
             self._has_unsent.clear()
             self._flush()
 
     def _flush(self) -> None:
-        with self._flushing:  # until they are sent: their order says what they are the results of
+        with self._flushing:  # until they are sent: results are matched with tasks by their order
             results = []
             while self._unsent:
                 results.append(self._unsent.popleft())
             if results:
-                self._send(results)
+                self._send_results(results)
 
-    def _send(self, results: list[AttemptResult]) -> None:
+    def _send_results(self, results: list[AttemptResult]) -> None:
         try:
             message = frame(TaskResults(tuple(results)))
-        except Exception:  # noqa: BLE001 - whatever an application put into its result that cannot be sent
+        except Exception:  # noqa: BLE001 - an application put something into its result that cannot be sent
             message = frame(TaskResults(tuple(_sendable(result) for result in results)))
         self._put(message)
 
-    def _tell(self, message: FromWorker) -> None:
+    def _send_message(self, message: FromWorker) -> None:
         self._put(frame(message))
 
     def _put(self, message: bytes) -> None:
@@ -213,7 +213,7 @@ class _Worker:
                 self._link.sendall(message)
         except OSError:
             # A session can be over before this process has finished starting.
-            self._leave()
+            self._exit()
 
     def _read(self) -> None:
         buffer = Buffer()
@@ -223,14 +223,14 @@ class _Worker:
             except OSError:
                 data = b""
             if not data:
-                self._leave()
+                self._exit()
             buffer.add(data)
             for body in buffer.frames():
-                self._take(self._decode(body))
+                self._on_message(self._decode(body))
 
-    def _take(self, message: ToWorker) -> None:
+    def _on_message(self, message: ToWorker) -> None:
         if isinstance(message, OpenExecutor):
-            self._build(message)
+            self._open_executor(message)
         elif isinstance(message, Tasks):
             runner = message.runner
             self._queue.extend((number, runner, task) for number, task in enumerate(message.tasks, message.first))
@@ -239,12 +239,12 @@ class _Worker:
             self._queue.append(message)
             self._filled.set()
         elif isinstance(message, Recall):
-            self._give_back(message.most)
+            self._return_tasks(message.most)
         else:
             self._abort(message)
 
-    def _give_back(self, most: int) -> None:
-        """Attempts that wait behind a long one are run by another worker."""
+    def _return_tasks(self, most: int) -> None:
+        """Return attempts from the end of the queue: they wait behind a long one, and another worker runs them."""
         numbers: list[int] = []
         with self._queueing:
             kept: list[CloseExecutor] = []
@@ -256,11 +256,11 @@ class _Worker:
                     numbers.append(item[0])
                     self._aborted.discard((item[1], item[2].drop, item[2].attempt))
             self._queue.extend(reversed(kept))
-        self._tell(Returned(tuple(numbers)))
+        self._send_message(Returned(tuple(numbers)))
 
     def _abort(self, message: AbortTask) -> None:
         key = (message.runner, message.drop, message.attempt)
-        # Noted first: what leaves the queue from here on sees it, and what has left before is current or over.
+        # Added first: an attempt that leaves the queue later sees it, and one that has left it is current or over.
         self._aborted.add(key)
         queued = (item for item in tuple(self._queue) if not isinstance(item, CloseExecutor))
         if any((runner, task.drop, task.attempt) == key for _, runner, task in queued):
@@ -270,26 +270,26 @@ class _Worker:
             executor.abort(message.drop, message.attempt)
         self._aborted.discard(key)
 
-    def _build(self, message: OpenExecutor) -> None:
+    def _open_executor(self, message: OpenExecutor) -> None:
         try:
             module, _, function = message.factory.partition(":")
             executor = getattr(importlib.import_module(module), function)(message.spec)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the runner has to be told
-            self._tell(ExecutorFailed(message.runner, summary_of(error)))
+        except BaseException as error:  # noqa: BLE001 - the pool fails the attempts of this runner
+            self._send_message(ExecutorFailed(message.runner, summary_of(error)))
             return
-        executor.on_stream_opened = lambda opened: self._tell(OutputOpened(message.runner, opened))
+        executor.on_stream_opened = lambda opened: self._send_message(OutputOpened(message.runner, opened))
         self._folders[message.runner] = os.path.join(message.spec.directory, "files")  # noqa: PTH118 - for chdir
         self._executors[message.runner] = executor
-        self._tell(ExecutorReady(message.runner))
+        self._send_message(ExecutorReady(message.runner))
 
-    def _leave(self) -> None:
-        """End soon: the pool is gone, or has closed the socket to say that it is done with us."""
-        self._leaving.set()
+    def _exit(self) -> None:
+        """End this process: the pool has ended, or has closed the socket."""
+        self._exiting.set()
         runner, drop, attempt = self._current
         executor = self._executors.get(runner)
         if executor is not None:
             executor.abort(drop, attempt)
-            self._stopped.wait(_LEAVE_SECONDS)
+            self._stopped.wait(_EXIT_SECONDS)
         end_descendants()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -309,7 +309,7 @@ def _sendable(result: AttemptResult) -> AttemptResult:
 
 def main() -> None:
     """Serve the runner at the other end of the socket until it closes it."""
-    # Ctrl-C goes to everybody in the terminal's process group; what to do about it is the session's decision.
+    # Ctrl-C signals the whole process group of the terminal; the session decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     link, page = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     link.set_inheritable(False)  # programs that attempts start must not hold it
@@ -321,7 +321,7 @@ def main() -> None:
 
 
 def _buffer_lines() -> None:
-    """Let C's standard output pass on each line: an attempt may end, or die, before a buffer is full."""
+    """Buffer C's standard output by line: an attempt may end, or die, before a whole buffer is full."""
     with contextlib.suppress(AttributeError, OSError, ValueError):  # another C library has another name for it
         libc = ctypes.CDLL(None)
         libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, _LINE_BUFFERED, 0)

@@ -1,4 +1,4 @@
-"""One worker process, as the thread of its pool sees it."""
+"""One worker process, as seen by the thread of its pool."""
 
 import contextlib
 import itertools
@@ -21,14 +21,16 @@ from dropflow.engine.runners.output import WorkerOutput
 from dropflow.engine.runners.wire import Buffer, Recall, Tasks, frame
 from dropflow.errors import DropflowError
 
-__all__ = ["MOST_AHEAD", "SLOW_SECONDS", "Assigned", "WorkerProcess", "lasts"]
+__all__ = ["MOST_AHEAD", "SLOW_SECONDS", "Assigned", "WorkerProcess", "needs_own_worker"]
 
 _AHEAD_SECONDS = 0.02
+_GRACE_SECONDS = 2.0
+"""How long an aborted attempt may go on before its worker is killed."""
 _LONG_SECONDS = 0.05
 SLOW_SECONDS = 0.25
-"""How long an attempt may take before others do not wait behind it, if there is another worker for them."""
+"""How long an attempt may take before others no longer wait behind it, if another worker is idle."""
 MOST_AHEAD = 512
-"""Attempts that a worker is given ahead at most."""
+"""The most attempts that a worker is given ahead."""
 
 Assigned = tuple[int, Task]
 """An attempt, and the number of the runner that it is for."""
@@ -51,9 +53,10 @@ class WorkerProcess:
     def __init__(self, number: int) -> None:
         self.number = number
         self.is_started = False
-        """Whether it has said that it takes attempts."""
+        """Whether its first message has come: it takes attempts."""
         self.assigned: dict[int, Assigned] = {}
-        self.known: set[int] = set()
+        self.executors: set[int] = set()
+        """Numbers of the runners whose executors it has."""
         self.seconds: float | None = None
         self.deadline: float | None = None
         self.buffer = Buffer()
@@ -61,14 +64,14 @@ class WorkerProcess:
         self.next_number = 0
         self.since = 0.0
         self.is_recalled = False
-        self._unwanted: set[int] = set()
+        self._aborted: set[int] = set()
         self._suspect = IDLE
         self.since_current = 0.0
         """When it was first seen at its current attempt."""
         self.stopped_since: float | None = None
-        """When it was first seen stopped by a signal, if it was so at the last look."""
-        self.verdict: DropflowError | None = None
-        """Why it is being killed."""
+        """When it was first seen stopped by a signal, if it was stopped at the last check."""
+        self.kill_reason: DropflowError | None = None
+        """Why it is killed, if the pool decided that."""
         self._seen, self._beats = IDLE, 0
         self._name = f"{os.getpid()}-{number}-{secrets.token_hex(8)}"
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
@@ -104,8 +107,8 @@ class WorkerProcess:
             self._open = ours.pop_all()
 
     def room(self, now: float) -> int:
-        """How many more attempts it should be given now, by any runner."""
-        is_alone = any(lasts(task) for _, task in itertools.islice(self.assigned.values(), 1))
+        """Return how many more attempts it should be given now, by all runners together."""
+        is_alone = any(needs_own_worker(task) for _, task in itertools.islice(self.assigned.values(), 1))
         if is_alone or self.deadline is not None or self.stopped_since is not None:
             return 0
         if self.seconds is None or self.seconds >= _LONG_SECONDS or self.is_slow(now):
@@ -115,16 +118,16 @@ class WorkerProcess:
         return ahead - len(self.assigned)
 
     def is_slow(self, now: float) -> bool:
-        """Whether it has been at an attempt for so long that others should not wait behind it."""
+        """Return whether it has been at an attempt for so long that others should not wait behind it."""
         return bool(self.assigned) and now - self.since >= SLOW_SECONDS
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has nothing to do and could do something."""
+        """Whether it has no attempts, and can be given some."""
         return not self.assigned and self.deadline is None and self.stopped_since is None
 
-    def give(self, runner: int, tasks: Sequence[Task], now: float) -> None:
-        """Send it attempts of a runner that it knows."""
+    def assign(self, runner: int, tasks: Sequence[Task], now: float) -> None:
+        """Send it attempts of a runner whose executor it has."""
         if not self.assigned:
             self.since = now
         self.outgoing += frame(Tasks(runner, self.next_number, tuple(tasks)))
@@ -132,90 +135,94 @@ class WorkerProcess:
             self.assigned[self.next_number] = (runner, task)
             self.next_number += 1
 
-    def take(self, results: Sequence[AttemptResult], now: float) -> Iterator[tuple[int, AttemptResult]]:
-        """Cross off what it has done, which comes in the order of the tasks; each with the number of its runner."""
+    def take_results(self, results: Sequence[AttemptResult], now: float) -> Iterator[tuple[int, AttemptResult]]:
+        """Remove the attempts that it has run, and yield each result with the number of its runner.
+
+        Results come in the order of the tasks.
+        """
         self.since = now
         for result, number in zip(results, list(self.assigned), strict=False):
-            self._unwanted.discard(number)
+            self._aborted.discard(number)
             yield self.assigned.pop(number)[0], result
             spent = result.seconds
             self.seconds = spent if self.seconds is None else 0.7 * self.seconds + 0.3 * spent
-        if not self._unwanted:
+        if not self._aborted:
             self.deadline = None
 
     def recall(self) -> None:
-        """Ask for the attempts that it has not begun; it does not answer for the one that it is at."""
+        """Ask it to give back the attempts that it has not begun."""
         if len(self.assigned) > 1 and not self.is_recalled:
             self.is_recalled = True
             self.outgoing += frame(Recall(len(self.assigned)))
 
-    def lose(self, number: int) -> Assigned:
-        """Take an attempt away that it has not begun, and will not."""
-        self._unwanted.discard(number)
-        if not self._unwanted:
+    def unassign(self, number: int) -> Assigned:
+        """Remove an attempt that it has not begun, and return it."""
+        self._aborted.discard(number)
+        if not self._aborted:
             self.deadline = None
         return self.assigned.pop(number)
 
-    def doom(self, numbers: Iterable[int], deadline: float) -> None:
-        """These attempts were aborted: if it is at the same one of them then as now, it `is_stuck`."""
-        self._unwanted.update(numbers)
+    def mark_aborted(self, numbers: Iterable[int], now: float, *, seconds: float | None = None) -> None:
+        """Note that attempts were aborted. If it is at the same one of them at `deadline` as now, it `is_stuck`."""
+        deadline = now + (_GRACE_SECONDS if seconds is None else seconds)
+        self._aborted.update(numbers)
         self._suspect = self.current()
         if self.deadline is None or deadline < self.deadline:
             self.deadline = deadline
 
-    def is_unwanted(self, number: int) -> bool:
-        """Whether an attempt that it was given has been aborted."""
-        return number in self._unwanted
+    def is_aborted(self, number: int) -> bool:
+        """Return whether an attempt that it was given has been aborted."""
+        return number in self._aborted
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it has been at an attempt that was aborted since it was last told so."""
-        return self.current() == self._suspect and self._suspect in self._unwanted
+        """Whether it is still at the aborted attempt that it was at when that was last noted."""
+        return self.current() == self._suspect and self._suspect in self._aborted
 
     def current(self) -> int:
-        """Number of the attempt that it is at, or was at when it died."""
+        """Return the number of the attempt that it is at, or was at when it died."""
         return self.marker.current
 
-    def look(self, now: float) -> None:
-        """Note which attempt it is at, and whether it runs. For every second or so in which there are attempts."""
+    def check(self, now: float) -> None:
+        """Note which attempt it is at, and whether it is stopped. To be called about once a second."""
         current, beats = self.current(), self.marker.beats
         if current != self._seen:
             self._seen, self.since_current = current, now
         if not self._is_stopped():
             self.stopped_since = None
         elif self.stopped_since is None or beats != self._beats:
-            # If it has beaten since the last look, it was continued, and then stopped again.
+            # A heartbeat since the last check means that it was continued, and then stopped again.
             self.stopped_since = now
         self._beats = beats
 
     def _is_stopped(self) -> bool:
-        """Whether a signal has stopped it; computing outside of Python, which stops the heartbeat too, is not that."""
+        """Return whether a signal has stopped it. Heartbeats do not show that: compiled code holds them up, too."""
         try:
             return bool(psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED)
         except psutil.Error:
             return False
 
     def kill(self) -> None:
-        """End the process and all that it started. It is not reaped: `exit` tells when it has ended."""
-        if self.process.returncode is None:  # else its id may be that of another process by now
+        """End the process and all that it started. It is not reaped: `exit` becomes readable when it has ended."""
+        if self.process.returncode is None:  # otherwise its id may belong to another process
             end_worker(self.process.pid, self._name)
 
-    def how_it_ended(self) -> str:
-        """Exit status or signal, and the end of what it printed."""
+    def exit_text(self) -> str:
+        """Return its exit status or signal in words, and the end of what it printed."""
         status = self.process.wait()
         text = f"was killed by {_signal_name(-status)}" if status < 0 else f"ended with status {status}"
         return f"{text}; it printed last: {self.output.end}" if self.output.end else text
 
-    def dispose(self) -> None:
-        """End it if it has not ended, and give back what belongs to it."""
+    def close(self) -> None:
+        """End the process if it has not ended, and close its socket, pipe and memory."""
         self._open.close()
 
 
-def lasts(task: Task) -> bool:
-    """Whether an attempt takes part in a stream: it may last as long as that, and nothing is to wait behind it."""
+def needs_own_worker(task: Task) -> bool:
+    """Return whether an attempt takes part in a stream: it may last as long as that, so no other may wait behind it."""
     if task.is_ahead:
         return True
-    for output in task.outputs:  # noqa: SIM110 - asked of every attempt: a generator would treble the price
+    for output in task.outputs:  # noqa: SIM110 - called for every attempt: a generator takes three times as long
         if output.streams:
             return True
     return False

@@ -134,7 +134,7 @@ def test_a_broken_pool_fails_its_sessions(
 ) -> None:
     """Whatever goes wrong in the pool itself, nobody waits for ever: sessions fail and say why, later ones too."""
     fine = _session(draw(WIDE), pool, tmp_path / "fine").run()
-    monkeypatch.setattr(pool, "_assign", lambda _: 1 // 0)
+    monkeypatch.setattr(pool._dispatcher, "assign", lambda _: 1 // 0)
     results: list[SessionResult] = []
     for name in ("first", "second"):
         _start(_session(draw("A -> b"), pool, tmp_path / name), results).join(30)
@@ -220,9 +220,9 @@ def seen(pool: WorkerPool, what: Callable[[WorkerPool], T]) -> T:
     """Look at the pool in its own thread, after it has worked off what it was told before."""
     answer: SimpleQueue[T] = SimpleQueue()
     turned = threading.Event()
-    pool.command(turned.set)
+    pool.command(lambda _: turned.set())
     assert turned.wait(60)
-    pool.command(lambda: answer.put(what(pool)))
+    pool.command(lambda _: answer.put(what(pool)))
     return answer.get(timeout=60)
 
 
@@ -306,7 +306,7 @@ def test_no_worker_is_kept_for_what_does_not_wait_any_more(
     """When the one that is next is aborted, or its session leaves, the others go on."""
     busy(pool, others, 1, 2)
     attempts.submit(("hang", 3), ahead=True)
-    assert seen(pool, lambda pool: pool._next is attempts.runner)
+    assert seen(pool, lambda pool: pool._dispatcher._next is attempts.runner._queue)
     if how == "aborted":
         attempts.abort(3)
         (result,) = attempts.answers.wait(3)
@@ -317,7 +317,7 @@ def test_no_worker_is_kept_for_what_does_not_wait_any_more(
     others.abort(1)
     others.answers.wait(4)
 
-    assert seen(pool, lambda pool: pool._next) is None
+    assert seen(pool, lambda pool: pool._dispatcher._next) is None
     others.abort(2)
 
 
@@ -336,7 +336,7 @@ def test_what_was_aborted_does_not_begin_again(
     pool: WorkerPool, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An attempt that was aborted while it waited in a worker is not run by another when that worker dies."""
-    monkeypatch.setattr("dropflow.engine.runners.pool._GRACE_SECONDS", 0.05)
+    monkeypatch.setattr("dropflow.engine.runners.worker_process._GRACE_SECONDS", 0.05)
     warm(attempts)
     seen(pool, lambda pool: setattr(pool._workers[0], "seconds", 1e9))
     attempts.submit(("deaf", 1), ("deaf", 2), ("short", 3), ("short", 4), ("short", 5))
@@ -437,6 +437,6 @@ def test_a_runner_leaves_though_another_is_at_long_attempts(
         pass
     attempts.runner.close()
 
-    assert attempts.runner.gone.is_set()  # type: ignore[attr-defined]
+    assert attempts.runner._queue.has_left.is_set()  # type: ignore[attr-defined]
     others.abort(1, 2)
     others.answers.wait(1, 2)

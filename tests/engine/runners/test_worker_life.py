@@ -15,7 +15,7 @@ from dropflow.engine.api import AttemptResult, ExecutorSpec, Task
 from dropflow.engine.drop_log import DropLog
 from dropflow.engine.runners.descendants import WORKER_VARIABLE
 from dropflow.engine.runners.pool import WorkerPool
-from dropflow.engine.runners.starts import Starts
+from dropflow.engine.runners.start_backoff import StartBackoff
 from dropflow.graph.templates import Argument, Kind, Template
 from tests.engine.runners.test_pool import Answers, seen, until
 
@@ -167,7 +167,7 @@ def test_starts_that_fail_are_told_and_tried_again(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempts fail with what the process printed; once a start succeeds, all is forgotten."""
-    monkeypatch.setattr("dropflow.engine.runners.starts._LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr("dropflow.engine.runners.start_backoff._LONGEST_PAUSE", 0.1)
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
     work = Functions(pool, tmp_path / "s", fine="pass")
     text = text_of(work.run("fine")[0])
@@ -183,7 +183,7 @@ def test_failed_starts_do_not_fail_later_attempts(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempts that come after failed starts wait for the next start, and fail only if that fails too."""
-    monkeypatch.setattr("dropflow.engine.runners.starts._FIRST_PAUSE", 10.0)
+    monkeypatch.setattr("dropflow.engine.runners.start_backoff._FIRST_PAUSE", 10.0)
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
     work = Functions(pool, tmp_path / "s", fine="pass")
     texts = [text_of(work.run("fine", first=number)[0]) for number in range(2)]
@@ -225,7 +225,7 @@ def test_a_process_that_the_system_refuses_is_a_failed_start(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No process, memory or descriptor to be had does not end the pool."""
-    monkeypatch.setattr("dropflow.engine.runners.starts._LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr("dropflow.engine.runners.start_backoff._LONGEST_PAUSE", 0.1)
     refusals = iter(range(4))
 
     def refuse(*_: object, **__: object) -> None:
@@ -254,7 +254,7 @@ def _after(check: Callable[..., None]) -> Callable[..., object]:
 
 def test_failed_starts_wait_longer_each_time() -> None:
     """The pause doubles up to a limit; three failures in a row are told; a success forgets them."""
-    starts = Starts()
+    starts = StartBackoff()
     pauses = []
     for _ in range(12):
         assert (starts.failure is None) == (starts.failed < 3)
@@ -269,7 +269,7 @@ def test_failed_starts_wait_longer_each_time() -> None:
 
 def test_attempts_that_wait_shorten_the_pause() -> None:
     """While attempts wait and there is no process, the next start is tried within a second, and not put off."""
-    starts = Starts()
+    starts = StartBackoff()
     for _ in range(12):
         starts.note_failure("ended with status 1", 100.0)
     for now in (100.5, 101.0):
@@ -379,8 +379,8 @@ def test_a_stopped_worker_is_ended(
     where: str, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The attempt of a worker that a signal has stopped fails with that reason; the others go on."""
-    monkeypatch.setattr("dropflow.engine.runners.pool._STOPPED_SECONDS", 0.2)
-    monkeypatch.setattr("dropflow.engine.runners.pool._LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._STOPPED_SECONDS", 0.2)
+    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
     # The second holds the interpreter while it is stopped.
     body = (
         "os.kill(os.getpid(), 19)" if where == "python" else "import ctypes\ngetattr(ctypes.PyDLL(None), 'raise')(19)"
@@ -436,8 +436,8 @@ def test_workers_stopped_without_attempts_are_replaced(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempts that wait for stopped workers run in their replacements."""
-    monkeypatch.setattr("dropflow.engine.runners.pool._STOPPED_SECONDS", 0.2)
-    monkeypatch.setattr("dropflow.engine.runners.pool._LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._STOPPED_SECONDS", 0.2)
+    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
     work = Functions(pool, tmp_path / "s", fine="pass")
     pids = _started(pool)
     _stop(*pids)
@@ -448,8 +448,8 @@ def test_workers_stopped_without_attempts_are_replaced(
 
 def test_a_busy_worker_is_not_ended(pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that holds the interpreter for long shows no heartbeat either, but was not stopped."""
-    monkeypatch.setattr("dropflow.engine.runners.pool._STOPPED_SECONDS", 0.1)
-    monkeypatch.setattr("dropflow.engine.runners.pool._LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._STOPPED_SECONDS", 0.1)
+    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
     work = Functions(pool, tmp_path / "s", busy="import ctypes\nctypes.PyDLL(None).usleep(900_000)")
 
     assert work.run("busy")[0].failure is None
@@ -461,12 +461,12 @@ def test_the_pool_does_not_count_its_own_sleep(pool: WorkerPool, tmp_path: Path)
     work.run("fine")
 
     def sleep(pool: WorkerPool) -> tuple[float, float]:
-        before = pool._now
-        pool._read_clock -= 3600.0  # as if the clock had gone on for an hour
-        pool._advance(1.0)
-        slept = pool._now - before
-        pool._advance(None)
-        return slept, pool._now - before
+        before = pool._time.now
+        pool._time._read -= 3600.0  # as if the clock had gone on for an hour
+        pool._time.advance(1.0)
+        slept = pool._time.now - before
+        pool._time.advance(None)
+        return slept, pool._time.now - before
 
     slept, _ = seen(pool, sleep)
     assert slept < 2.0

@@ -3,7 +3,7 @@
 from dropflow.errors import WorkerDiedError
 from dropflow.failure import Failure
 
-__all__ = ["Starts"]
+__all__ = ["StartBackoff"]
 
 _MOST = 3
 _FIRST_PAUSE = 0.1
@@ -12,7 +12,7 @@ _LONGEST_WAIT = 1.0
 """The longest pause while attempts wait and there is no process."""
 
 
-class Starts:
+class StartBackoff:
     """Counts the starts that failed in a row: processes that ended before they ran an attempt. Does no I/O.
 
     The end of a process that was ready and had no attempt is no failed start, however many end.
@@ -26,7 +26,7 @@ class Starts:
         """Why worker processes cannot be started, once enough starts have failed."""
 
     def note_failure(self, how: str, now: float) -> None:
-        """A start failed: the next one waits twice as long."""
+        """Count a failed start: the next one waits twice as long."""
         self.not_before = now + min(_FIRST_PAUSE * 2**self.failed, _LONGEST_PAUSE)
         self.failed += 1
         if self.failed >= _MOST:
@@ -38,9 +38,9 @@ class Starts:
             )
 
     def shorten_pause(self, now: float) -> None:
-        """Attempts wait and there is no process: the next start is tried soon."""
+        """Try the next start soon, because attempts wait and there is no process."""
         self.not_before = min(self.not_before, now + _LONGEST_WAIT)
 
     def note_success(self) -> None:
-        """A process has run an attempt: what failed before is forgotten."""
+        """Forget the failed starts: a process has run an attempt."""
         self.failed, self.not_before, self.failure = 0, 0.0, None

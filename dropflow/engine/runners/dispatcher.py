@@ -1,0 +1,205 @@
+"""Which worker of a pool gets which attempts, and which runner gets their results.
+
+A worker gets as many attempts ahead as it works off in a few milliseconds, and one at a time when they are long, so
+that small ones cost little and long ones are spread evenly. Runners take turns. What waits behind an attempt that turns
+out to be long is taken back as soon as another worker is idle. An attempt that takes part in a stream waits for an idle
+worker, and has it to itself; while it waits, no worker is given anything ahead.
+"""
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Sequence
+from operator import itemgetter
+
+from dropflow.engine.api import AttemptResult, StreamOpened, Task
+from dropflow.engine.runners.aborted import aborted
+from dropflow.engine.runners.marker import IDLE
+from dropflow.engine.runners.pool_clock import PoolClock
+from dropflow.engine.runners.runner_queue import RunnerQueue
+from dropflow.engine.runners.wire import AbortTask, CloseExecutor, OpenExecutor, frame
+from dropflow.engine.runners.worker_process import WorkerProcess
+from dropflow.errors import WorkerDiedError
+from dropflow.failure import Failure
+
+__all__ = ["Dispatcher"]
+
+_CLOSE_SECONDS = 1.0
+"""How long the attempts of a runner that is closed may go on before their workers are killed."""
+
+
+class Dispatcher:
+    """The runners of a pool, and their attempts. Used by the pool's thread.
+
+    Parameters
+    ----------
+    workers : sequence of WorkerProcess
+        The workers, as they are at any time.
+    clock : PoolClock
+        The time of the pool.
+    factory : str
+        ``package.module:function`` that makes an `Executor` from a spec.
+    """
+
+    def __init__(self, workers: Sequence[WorkerProcess], clock: PoolClock, factory: str) -> None:
+        self._workers = workers
+        self._clock = clock
+        self._factory = factory
+        self._runners: dict[int, RunnerQueue] = {}
+        self._turns: deque[RunnerQueue] = deque()
+        self._next: RunnerQueue | None = None
+        """The runner whose first attempt waits for a worker to itself."""
+
+    # Runners.
+
+    def enter(self, runner: RunnerQueue) -> None:
+        """Add a runner."""
+        self._runners[runner.number] = runner
+        self._turns.append(runner)
+
+    def find(self, number: int) -> RunnerQueue | None:
+        """Return the runner with this number, or None."""
+        return self._runners.get(number)
+
+    def abort(self, runner: RunnerQueue, drop: int, attempt: int) -> None:
+        """Stop an attempt, wherever it is; its worker is killed later if it does not stop."""
+
+        def is_that(number: int, task: Task) -> bool:
+            return (number, task.drop, task.attempt) == (runner.number, drop, attempt)
+
+        for task in [task for task in runner.pending if is_that(runner.number, task)]:
+            runner.pending.remove(task)
+            runner.deliver([aborted(task)])
+        for worker in self._workers:
+            found = [at for at, (number, task) in worker.assigned.items() if is_that(number, task)]
+            if found:
+                worker.outgoing += frame(AbortTask(runner.number, drop, attempt))
+                worker.mark_aborted(found, self._clock.now)
+
+    def leave(self, runner: RunnerQueue) -> None:
+        """Start none of the attempts of a runner any more, stop those that run, and remove it when they have ended."""
+        runner.pending.clear()
+        runner.is_leaving = True
+        for worker in self._workers:
+            mine = {at: task for at, (number, task) in worker.assigned.items() if number == runner.number}
+            for task in mine.values():
+                worker.outgoing += frame(AbortTask(runner.number, task.drop, task.attempt))
+            if mine:
+                worker.mark_aborted(mine, self._clock.now, seconds=_CLOSE_SECONDS)
+                worker.recall()  # what waits behind an attempt of another runner would wait for the end of that
+            if runner.number in worker.executors:
+                worker.executors.discard(runner.number)
+                worker.outgoing += frame(CloseExecutor(runner.number))
+        self.remove_left()
+
+    def remove_left(self) -> None:
+        """Remove the runners that are leaving and have no attempts with workers any more."""
+        for runner in [runner for runner in self._turns if runner.is_leaving]:
+            if not any(number == runner.number for worker in self._workers for number, _ in worker.assigned.values()):
+                self._turns.remove(runner)
+                del self._runners[runner.number]
+                runner.has_left.set()
+
+    def close(self) -> None:
+        """Let all runners go: the pool ends."""
+        for runner in self._runners.values():
+            runner.has_left.set()
+
+    # Attempts to workers.
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether attempts wait for a worker."""
+        return any(runner.pending for runner in self._turns)
+
+    def assign(self, now: float) -> None:
+        """Give attempts that wait to the workers that have room for them."""
+        if not self._workers:
+            return
+        if self._next is not None and not self._next.needs_own_worker:
+            self._next = None  # what waited for a worker was aborted, or its runner has left
+        waiting = sum(bool(runner.pending) for runner in self._turns)
+        while waiting:
+            runner = self._next or self._take_turn()
+            if not runner.pending:
+                continue
+            if runner.needs_own_worker:
+                worker = next((worker for worker in self._workers if worker.is_idle), None)
+                self._next = runner if worker is None else None
+                room, count = int(worker is not None), 1
+            else:
+                room, worker = max(((one.room(now), one) for one in self._workers), key=itemgetter(0))
+                # What is waiting is spread over the workers, and none of the runners fills them all.
+                share = -(-len(runner.pending) // len(self._workers))
+                count = min(max(room // waiting, 1), share)
+            if worker is None or room <= 0:
+                return
+            if runner.number not in worker.executors:
+                worker.executors.add(runner.number)
+                worker.outgoing += frame(OpenExecutor(runner.number, self._factory, runner.spec))
+            worker.assign(runner.number, runner.take(count), now)
+            waiting -= not runner.pending
+
+    def recall(self, now: float) -> None:
+        """If a worker is idle, recall what waits behind a long attempt of another one."""
+        if any(worker.is_idle for worker in self._workers) and not self.has_waiting:
+            for worker in self._workers:
+                if worker.is_slow(now):
+                    worker.recall()
+
+    def requeue(self, worker: WorkerProcess, number: int) -> None:
+        """Put an attempt that a worker was given first in its runner's queue, unless it was aborted."""
+        was_aborted = worker.is_aborted(number)
+        at, task = worker.unassign(number)
+        runner = self._runners.get(at)
+        if was_aborted:
+            self.deliver([(at, aborted(task))])
+        elif runner is not None and not runner.is_leaving:
+            runner.pending.appendleft(task)
+
+    def limit_of(self, worker: WorkerProcess) -> float:
+        """Return the time limit of the attempt that a worker is at; 0 for none."""
+        number, task = worker.assigned.get(worker.current(), (IDLE, None))
+        runner = self._runners.get(number)
+        return 0.0 if runner is None or task is None else runner.limits[task.template]
+
+    def count_busy(self) -> None:
+        """Set for each runner how many workers are at an attempt of it: the first of those that they were given."""
+        busy = Counter(next(iter(worker.assigned.values()))[0] for worker in self._workers if worker.assigned)
+        for number, runner in self._runners.items():
+            runner.busy = busy[number]
+
+    def _take_turn(self) -> RunnerQueue:
+        self._turns.rotate(-1)
+        return self._turns[-1]
+
+    # Results to runners.
+
+    def deliver(self, results: Sequence[tuple[int, AttemptResult]]) -> None:
+        """Deliver results, each with the number of its runner."""
+        for number, group in itertools.groupby(results, key=itemgetter(0)):
+            runner = self._runners.get(number)
+            if runner is not None and not runner.is_leaving:
+                found = [result for _, result in group]
+                if runner.broken is not None:
+                    found = [AttemptResult(one.drop, one.attempt, failure=runner.broken) for one in found]
+                runner.deliver(found)
+
+    def deliver_stream(self, number: int, opened: StreamOpened) -> None:
+        """Deliver what a running attempt has opened."""
+        runner = self._runners.get(number)
+        if runner is not None and not runner.is_leaving:
+            runner.deliver([opened])
+
+    def fail_waiting(self, failure: Failure) -> None:
+        """Answer all attempts that wait with a failure."""
+        for runner in self._turns:
+            runner.fail_pending(failure)
+
+    def fail_runner(self, number: int, why: str) -> None:
+        """Answer all attempts of a runner with a failure, now and later: its executor cannot be built."""
+        runner = self._runners.get(number)
+        if runner is not None:
+            runner.broken = Failure.of(
+                WorkerDiedError(f"worker processes cannot be started: {why}", hint="--runner threads does without them")
+            )
+            runner.fail_pending(runner.broken)

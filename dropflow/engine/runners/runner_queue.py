@@ -1,0 +1,64 @@
+"""The attempts of one session that wait for a worker of a pool."""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, Task
+from dropflow.engine.runners.worker_process import needs_own_worker
+from dropflow.engine.time_limit import time_limit
+from dropflow.failure import Failure
+
+__all__ = ["RunnerQueue"]
+
+
+class RunnerQueue:
+    """What the pool's thread has of a runner: its attempts that wait, and where their results go.
+
+    Parameters
+    ----------
+    number : int
+        Of the runner, unique in the pool.
+    spec : ExecutorSpec
+        What workers build its executor from.
+    deliver : ResultSink
+        Takes results.
+    """
+
+    def __init__(self, number: int, spec: ExecutorSpec, deliver: ResultSink) -> None:
+        self.number = number
+        self.spec = spec
+        self.deliver = deliver
+        self.limits = tuple(time_limit(template) for template in spec.templates)
+        self.pending: deque[Task] = deque()
+        self.busy = 0
+        """How many workers are at an attempt of it; read by other threads."""
+        self.broken: Failure | None = None
+        """Why none of its attempts can be run."""
+        self.is_leaving = False
+        self.has_left = threading.Event()
+        """Set when no worker has an attempt of it any more, after it was told to leave."""
+
+    def add(self, tasks: Sequence[Task]) -> None:
+        """Add attempts."""
+        self.pending.extend(tasks)
+        if self.broken is not None:
+            self.fail_pending(self.broken)
+
+    @property
+    def needs_own_worker(self) -> bool:
+        """Whether the attempt that waits first is to have a worker to itself."""
+        return bool(self.pending) and needs_own_worker(self.pending[0])
+
+    def take(self, most: int) -> list[Task]:
+        """Remove the first attempts that wait: up to one that needs a worker to itself, or only that."""
+        tasks = [self.pending.popleft()]
+        while len(tasks) < most and not needs_own_worker(self.pending[0]):
+            tasks.append(self.pending.popleft())
+        return tasks
+
+    def fail_pending(self, failure: Failure) -> None:
+        """Answer everything that waits with a failure."""
+        tasks, self.pending = self.pending, deque()
+        if tasks:
+            self.deliver([AttemptResult(task.drop, task.attempt, failure=failure) for task in tasks])
