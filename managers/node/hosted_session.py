@@ -1,9 +1,7 @@
-"""One session on this node: its directory, its engine, its thread, and what is known of it from outside."""
+"""A session whose engine is in this process: its engine, its thread, and what people see of it."""
 
 import logging
-import shutil
 import threading
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,74 +10,70 @@ import msgspec
 import numpy as np
 
 from dropflow.apps.registry import finding, findings
-from dropflow.apps.runner_factory import make_runner
 from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
-from dropflow.data.storage_errors import storage_error
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.events import Lost
-from dropflow.engine.journal import Journal, JournalHeader
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.session import Session
-from dropflow.engine.statistics import Attempts, Statistics, snapshot
-from dropflow.errors import ConflictError, InternalError, StorageError
+from dropflow.engine.statistics import Attempts, snapshot
+from dropflow.errors import InternalError, StorageError
 from dropflow.exception_text import name_of, text_of
 from dropflow.failure import Failure
-from dropflow.graph.digest import digest
-from dropflow.graph.slice_codec import dump_slice
 from dropflow.graph.slices import Slice
 from dropflow.problems import Problem, refuse_errors
 from dropflow.rest.schema import SessionDetail, SessionInfo
+from dropflow.session_factory import make_session
 from dropflow.states import SessionState
 from managers.deployment import Deployment
 from managers.links import Links
 from managers.node import session_views
-from managers.node.checksummed_file import write_checksummed
+from managers.node.events import Changed, Ended, Over, SessionEvent
 from managers.node.exchange import NodeExchange
 from managers.node.failure_log import FailureLog
 from managers.node.fetch_pool import FetchPool
 from managers.node.file_watcher import FileWatcher
-from managers.node.finished_sessions import End, remove, write_end
+from managers.node.session_directory import SessionDirectory, SessionEnd
+from managers.node.session_progress import Progress, ProgressLog
 
 __all__ = ["HostedSession"]
 
 _log = logging.getLogger(__name__)
 
 _MOST_FAILURES = 100
-_RATE_SECONDS = 5.0
-_JOIN_SECONDS = 10.0
-_PATIENCE = 60.0
 
 
 class HostedSession:
-    """A session that was prepared here.
+    """A session that was built here.
+
+    `start`, `cancel` and `lose` are for one thread, the owner of the node's sessions; the rest is for any thread.
 
     Parameters
     ----------
     piece : Slice
-        What this node holds.
+        The drops of this node.
     deployment : Deployment
-        What else there is to know; its slices are not kept.
+        The session; its slices are not kept.
     directory : Path
         Session directory; must not exist.
     links : Links
-        Of this process.
+        Links of this process.
     fetch_pool : FetchPool
         Threads that fetch contents from other nodes.
     file_watcher : FileWatcher
-        Hears when data that other nodes follow grow.
+        Watches files that grow while other nodes read them.
     clock : Clock
         Time.
     runner : str
         Where applications run, one of `dropflow.apps.runner_factory.RUNNERS`.
     pool : WorkerPool
-        Worker processes, shared by the sessions of this node; with threads, as many a session.
+        Worker processes, shared by the sessions of this node; with threads, their number for each session.
     in_place : bool
         Whether to read files of other nodes where they lie, if they are seen from here.
-    on_end : callable
-        Called in the session's thread when it is over.
+    report : callable
+        Takes the session's events, in the thread in which they happen: `Changed`, then `Over`, and at last `Ended`.
 
     Raises
     ------
@@ -90,6 +84,8 @@ class HostedSession:
     StorageError
         The directory cannot be written.
     """
+
+    finding = ""
 
     def __init__(
         self,
@@ -104,30 +100,23 @@ class HostedSession:
         runner: str = "processes",
         pool: WorkerPool,
         in_place: bool = True,
-        on_end: Callable[["HostedSession"], None] = lambda _: None,
+        report: Callable[[SessionEvent], None],
     ) -> None:
         self.piece = piece
         self.name = deployment.session
         self.epoch = deployment.epoch
         self.whole = deployment.drops
-        self.directory = directory
-        self.result: SessionResult | None = None
+        self.directory = SessionDirectory(directory)
         self._deployment = msgspec.structs.replace(deployment, slices={})
         self._clock = clock
-        self._on_end = on_end
-        self._changed = threading.Condition()
-        self._version = 1
-        self._statistics: Statistics | None = None
-        self._samples: deque[tuple[float, int]] = deque()
-        self._started = self._finished = 0.0
-        self._text = ""
-        self._forsaken: threading.Timer | None = None
+        self._report = report
+        self._progress = ProgressLog(clock, self._on_progress)
+        self._cancelled = ""
         refuse_errors(_unusable(piece), name=piece.graph.name)
-        streams = streaming_links(piece.graph)
-        self._make_directory()
+        self.directory.make()
         try:
             self._repository = LocalRepository(directory, self.name, clock, piece.graph)
-            self._save(piece)
+            self.directory.save(piece, deployment)
             self.exchange = NodeExchange(
                 piece,
                 session=self.name,
@@ -137,290 +126,186 @@ class HostedSession:
                 file_watcher=file_watcher,
                 workspace=self._repository.workspace,
                 clock=clock,
-                streams=streams,
+                streams=streaming_links(piece.graph),
                 in_place=in_place,
             )
-            self.session = Session(
+            self.session = make_session(
                 piece.graph,
                 self._repository,
-                make_runner(piece.graph, directory, runner, pool.size, session=self.name, pool=pool),
-                session=self.name,
-                directory=str(directory),
                 clock=clock,
-                streams=streams,
+                runner=runner,
+                workers=pool.size,
+                pool=pool,
                 exchange=self.exchange,
-                journal=self._journal(piece, streams),
+                epoch=self.epoch,
                 instruments=(FailureLog(piece.graph, self.name),),
-                on_statistics=self._on_statistics,
+                on_statistics=self._progress.count,
                 check_invariants=deployment.check,
             )
         except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
+            self.directory.discard()
             raise
         self._thread = threading.Thread(target=self._run, name=f"session-{self.name}", daemon=True)
 
-    # Its life.
-
-    @property
-    def state(self) -> SessionState:
-        """DEPLOYING until it is started."""
-        if self.result is not None:
-            return self.result.status
-        return SessionState.RUNNING if self._started else SessionState.DEPLOYING
-
-    def expect_start(self, seconds: float) -> None:
-        """Cancel it if nobody starts it in `seconds`, and a while: whoever deployed it is gone then."""
-        with self._changed:
-            if self._started or self._forsaken is not None:
-                return
-            reason = f"nobody started it in {seconds + _PATIENCE:g} s; the manager that deployed it must have ended"
-            self._forsaken = threading.Timer(seconds + _PATIENCE, self.cancel, [reason])
-            self._forsaken.daemon = True
-            self._forsaken.start()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it is over, and everything about it is in its directory."""
-        return self.result is not None and not self._thread.is_alive()
+    # For the owner of the node's sessions.
 
     def start(self) -> None:
-        """Run; again is no error."""
-        with self._changed:
-            if self._forsaken is not None:
-                self._forsaken.cancel()
-            if self._started or self.result is not None:
-                return
-            self._started = self._clock.now()
-            self._version += 1
-        self._thread.start()
+        """Start the session's thread. Idempotent."""
+        if self._thread.ident is not None or self.state.is_terminal:
+            return
+        self._progress.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the system has no thread left
+            self._end(*self._engine_failed(error))
 
     def cancel(self, reason: str) -> None:
-        """Stop it; one that is over stays as it is."""
+        """Cancel the session; one that was not started ends in its thread as all others do."""
         if self.state.is_terminal:
             return
-        self._text = self._text or (f"cancelled: {reason}" if reason else "cancelled")
-        self.start()  # one that was only prepared ends through the same door
+        self._cancelled = self._cancelled or (f"cancelled: {reason}" if reason else "cancelled")
+        self.start()
         self.session.cancel(reason)
-        self.exchange.hurry()  # its thread may be waiting for room to tell a node that takes nothing
+        self.exchange.hurry()  # the thread may wait for room to send to a node that takes nothing
 
-    def lose(self, node: str, failure: Failure, *, before: int | None = None) -> None:
-        """A node of the session is gone: all lives of its process before incarnation `before`."""
-        if self.state.is_terminal or (before is not None and self._incarnation(node) >= before):
+    def lose(self, node: str, failure: Failure) -> None:
+        """Fail the session because of the loss of a node."""
+        if self.state.is_terminal:
             return
         self.start()
         self.session.lose(node, failure)
         self.exchange.hurry()
 
-    def stop(self, wait: float = _JOIN_SECONDS) -> None:
-        """Cancel it and wait for its end.
-
-        Raises
-        ------
-        ConflictError
-            It does not end in time.
-        """
-        self.cancel("")
-        if self._thread.ident is not None:
-            self._thread.join(wait)
-            if self._thread.is_alive():
-                raise ConflictError(f"session {self.name!r} does not stop", hint="wait a moment, and try again")
-
-    def remove(self) -> None:
-        """Stop it, and remove what it left behind.
-
-        Raises
-        ------
-        ConflictError
-            It does not stop.
-        StorageError
-            The directory cannot be removed.
-        """
-        self.stop()
-        remove(self.directory)
-
-    def _incarnation(self, node: str) -> int:
-        """Which life of a node's process was meant when the session was deployed."""
-        return next((place.incarnation for place in self._deployment.places if place.node == node), 0)
+    # In the session's thread.
 
     def _run(self) -> None:
         try:
             result = self.session.run()
+            text = self._cancelled or _why(result)
         except Exception as error:  # noqa: BLE001 - else the session would be RUNNING for ever
             _log.exception("session %s stopped: this is a bug of dropflow", self.name)
-            result = self._broken(error)
+            result, text = self._engine_failed(error)
         finally:
             self._repository.close()
-        self._write_summary(result)
-        with self._changed:
-            self._finished = self._clock.now()
-            self._text = self._text or self._why(result)
-            self.result = result
-            self._version += 1
-            self._changed.notify_all()
-        _log.info("the session is %s", result.status.name, extra={"session": self.name})
-        self._on_end(self)
-        self._write_end()
+        self._end(result, text)
 
-    def _broken(self, error: Exception) -> SessionResult:
-        self._text = f"the engine failed: {text_of(error)}"
-        # For the other nodes it is as if this one were gone: its drops will never be settled.
+    def _end(self, result: SessionResult, text: str) -> None:
+        try:
+            self._note(self.directory.write_summary, result)
+            _log.info("the session is %s", result.status.name, extra={"session": self.name})
+            self._progress.end(result.status, text)
+            self._note(self.directory.write_end, self._final())
+        finally:
+            self._report(Ended(self.name, self.epoch))
+
+    def _engine_failed(self, error: Exception) -> tuple[SessionResult, str]:
+        """Return what the session ends with when its engine raised `error`, after telling the other nodes."""
+        # For the other nodes this one is lost: its drops will never be settled.
         text = f"the engine of node {self.piece.node} failed: {text_of(error)}"
         failure = Failure(code=InternalError.code, kind=name_of(error), text=text, hint="see the log of that node")
         self.exchange.give_up("", Lost(self.piece.node, failure))
-        return SessionResult(
+        note = f"the engine failed: {text_of(error)}"
+        result = SessionResult(
             session=self.name,
             status=SessionState.FAILED,
             drops=int(self.piece.is_own.sum()),
             states={},
-            seconds=self._clock.now() - self._started,
+            seconds=self._clock.now() - self._progress.latest.started,
             failures=(),
-            directory=str(self.directory),
-            notes=(self._text,),
+            directory=str(self.directory.path),
+            notes=(note,),
         )
+        return result, note
 
-    def _why(self, result: SessionResult) -> str:
-        if result.status is not SessionState.FAILED or not result.failures:
-            return ""
-        first = next((one for one in result.failures if one.text), None)
-        if first is None:
-            return "drops failed because of failures on other nodes"
-        if not first.drop:
-            return first.text
-        more = f" (and {len(result.failures) - 1} more)" if len(result.failures) > 1 else ""
-        return f"{first.name} ({first.drop}) failed: {first.text}{more}"
+    def _final(self) -> SessionEnd:
+        """Return what later processes of this node read."""
+        failures = tuple(session_views.failure_info(one, self.piece.node) for one in self.session.call(Session.reports))
+        held = self.session.call(Session.held)
+        directory, own = f"{self.directory.path}/", self.piece.is_own
+        contents = {row: ContentRecord.of(handle, directory) for row, handle in held.items() if own[row]}
+        return SessionEnd(whole=self.whole, detail=self.detail(), failures=failures, contents=contents)
 
-    # What it looks like.
+    def _note(self, write: Callable[[Any], None], content: object) -> None:
+        """Write to the directory. What fails becomes a note: the journal has the same."""
+        try:
+            write(content)
+        except StorageError as error:
+            self.session.notes.append(str(error))
+
+    def _on_progress(self, progress: Progress) -> None:
+        if progress.is_over:
+            self._report(Over(self.name, self.epoch, progress.state))
+        else:
+            self._report(Changed(self.name, self.epoch, progress.version))
+
+    # For any thread.
+
+    @property
+    def state(self) -> SessionState:
+        """DEPLOYING until the session is started."""
+        return self._progress.latest.state
+
+    def why_gone(self, drop: int) -> str:
+        """Return why the content of a completed drop is not left."""
+        del drop
+        return "was released after its last consumer"
 
     def info(self) -> SessionInfo:
-        """In one row."""
-        course = self._course()
-        return SessionInfo(**course, **self._counts(self._latest(), course["status"]))
+        """Return the session as one row."""
+        return SessionInfo(**self._fields(self._progress.latest))
 
     def detail(self) -> SessionDetail:
-        """With its logical nodes and failures."""
-        course = self._course()
-        statistics = self._latest()
+        """Return the session with its logical nodes and failures."""
+        progress = self._progress.latest
         failures, notes = self.session.call(lambda live: (live.reports(), tuple(live.notes)))
+        statistics = progress.statistics or self.session.call(lambda live: snapshot(live.core, 0.0))
         return SessionDetail(
-            **course,
-            **self._counts(statistics, course["status"]),
+            **self._fields(progress),
             logical=session_views.logical_nodes(statistics),
             failures=tuple(session_views.failure_info(one, self.piece.node) for one in failures[:_MOST_FAILURES]),
             notes=(*self._deployment.notes, *notes),
         )
 
-    def watch(self, version: int, seconds: float) -> SessionDetail:
-        """As `detail`, once it is newer than `version` or over, or after `seconds`."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._version != version or self.result is not None, seconds)
-        return self.detail()
-
-    def _latest(self) -> Statistics:
-        statistics = self._statistics
-        if statistics is None:
-            statistics = self.session.call(lambda live: snapshot(live.core, 0.0))
-        return statistics
-
-    def _course(self) -> dict[str, Any]:
-        """How far the session has come. To be asked before the counts, or what is over would have counts of before."""
-        with self._changed:
-            now = self._finished or self._clock.now()
-            return {
-                "session": self.name,
-                "graph": self._deployment.graph,
-                "status": self.state.name,
-                "epoch": self.epoch,
-                "version": self._version,
-                "created": self._deployment.created,
-                "started": self._started,
-                "finished": self._finished,
-                "seconds": max(0.0, now - self._started) if self._started else 0.0,
-                "nodes": (self.piece.node,),
-                "text": self._text,
-                "whole": self.whole,
-            }
-
-    def _counts(self, statistics: Statistics, status: str) -> dict[str, Any]:
-        rate = self._rate()
-        left = statistics.drops - statistics.settled
-        is_over = SessionState[status].is_terminal
+    def _fields(self, progress: Progress) -> dict[str, Any]:
+        statistics = progress.statistics or self.session.call(lambda live: snapshot(live.core, 0.0))
+        now = progress.finished or self._clock.now()
         return {
+            "session": self.name,
+            "graph": self._deployment.graph,
+            "status": progress.state.name,
+            "epoch": self.epoch,
+            "version": progress.version,
+            "created": self._deployment.created,
+            "started": progress.started,
+            "finished": progress.finished,
+            "seconds": max(0.0, now - progress.started) if progress.started else 0.0,
+            "nodes": (self.piece.node,),
+            "text": progress.text or self._cancelled,
+            "whole": self.whole,
             "drops": statistics.drops,
             "settled": statistics.settled,
-            **msgspec.structs.asdict(Attempts() if is_over else self.session.attempts()),
+            **msgspec.structs.asdict(Attempts() if progress.is_over else self.session.attempts()),
             "states": session_views.totals(statistics),
-            "rate": rate,
-            "remaining": left / rate if rate > 0 and not is_over else None,
+            "rate": progress.rate,
+            "remaining": progress.remaining,
         }
 
-    def _on_statistics(self, statistics: Statistics) -> None:
-        now = self._clock.monotonic()
-        with self._changed:
-            self._statistics = statistics
-            self._samples.append((now, statistics.settled))
-            while len(self._samples) > 2 and now - self._samples[0][0] > _RATE_SECONDS:  # noqa: PLR2004 - a span
-                self._samples.popleft()
-            self._version += 1
-            self._changed.notify_all()
 
-    def _rate(self) -> float:
-        with self._changed:
-            samples = tuple(self._samples)
-        if len(samples) < 2:  # noqa: PLR2004 - a span has two ends
-            return self._statistics.rate if self._statistics is not None else 0.0
-        (began, before), (ended, after) = samples[0], samples[-1]
-        return (after - before) / (ended - began) if ended > began else 0.0
-
-    # Its directory.
-
-    def _make_directory(self) -> None:
-        try:
-            self.directory.mkdir(parents=True)
-        except FileExistsError:
-            raise ConflictError(
-                f"there is a directory for a session {self.name!r} already, of which nothing is known",
-                where=str(self.directory),
-                hint="look what is in it and remove it, or give the new session another name",
-            ) from None
-        except OSError as error:
-            raise StorageError(f"cannot be made: {error.strerror}", where=str(self.directory)) from error
-
-    def _save(self, piece: Slice) -> None:
-        try:
-            with (self.directory / "slice.dfs").open("wb") as stream:
-                stream.writelines(dump_slice(piece))
-        except OSError as error:
-            raise StorageError(f"cannot be written: {error.strerror}", where=str(self.directory)) from error
-        write_checksummed(self.directory / "deployment.json", self._deployment)
-
-    def _journal(self, piece: Slice, streams: tuple[int, ...]) -> Journal:
-        header = JournalHeader(self.name, digest(piece.graph), self._clock.now(), streams, self.epoch)
-        return Journal(self.directory / "journal.dfj", header)
-
-    def _write_end(self) -> None:
-        """What a later life of this node is to know."""
-        failures = tuple(session_views.failure_info(one, self.piece.node) for one in self.session.call(Session.reports))
-        held = self.session.call(Session.held)
-        directory = f"{self.directory}/"
-        own = self.piece.is_own
-        contents = {row: ContentRecord.of(handle, directory) for row, handle in held.items() if own[row]}
-        end = End(whole=self.whole, detail=self.detail(), failures=failures, contents=contents)
-        try:
-            write_end(self.directory, end)
-        except StorageError as error:
-            # Another process will find the same in the journal.
-            self.session.notes.append(error.text)
-
-    def _write_summary(self, result: SessionResult) -> None:
-        try:
-            body = msgspec.json.format(msgspec.json.encode(result), indent=2)
-            (self.directory / "summary.json").write_bytes(body)
-        except OSError as error:
-            self.session.notes.append(str(storage_error("write", self.directory / "summary.json", error)))
+def _why(result: SessionResult) -> str:
+    """Return why a session failed; empty if it did not."""
+    if result.status is not SessionState.FAILED or not result.failures:
+        return ""
+    first = next((one for one in result.failures if one.text), None)
+    if first is None:
+        return "drops failed because of failures on other nodes"
+    if not first.drop:
+        return first.text
+    more = f" (and {len(result.failures) - 1} more)" if len(result.failures) > 1 else ""
+    return f"{first.name} ({first.drop}) failed: {first.text}{more}"
 
 
 def _unusable(piece: Slice) -> list[Problem]:
-    """What keeps the graph from running here. Nodes that live elsewhere may need what only this host lacks."""
+    """Return what keeps the graph from running here. Drops of other nodes may need what only this host lacks."""
     own = {piece.graph.templates[row].key for row in np.unique(piece.graph.template[piece.is_own]).tolist()}
     found = findings(piece.graph.templates, piece.graph.links, imports=True)
     return [finding(template, error) for template, error in found if not error.of_host or template.key in own]

@@ -15,8 +15,6 @@ _LARGE_CLASSES = {
     "managers/composite/manager.py:Composite",
     "managers/links/links.py:Links",
     "managers/node/exchange.py:NodeExchange",
-    "managers/node/hosted_session.py:HostedSession",
-    "managers/node/manager.py:NodeManager",
 }
 _SHARED_CLASS_NAMES = {
     "Content",

@@ -164,16 +164,16 @@ def _segments(managers: Sequence[Running]) -> list[Path]:
 
 def _sizes(node: NodeManager) -> dict[str, int]:
     """How many things a node remembers, by what they are."""
-    links, pool, watch = node._links, node._pool, node._watch
-    cache = links._server._cache
+    links, pool, machine = node._host.links, node._host._pool, node._host._machine
     return {
-        "sessions": len(node._sessions),
+        "sessions": len(tuple(machine.table)),
+        "timers": len(machine._timers._timers),
         "transfers": links.statistics().transfers,
         "pending": sum(peer.pending for peer in links.statistics().peers),
-        "sources": len(cache._sources),
+        "sources": len(links._server._cache._sources),
         "runners": len(pool._dispatcher._runners) + len(pool._dispatcher._turns),
-        "watched": len(watch._wanted),
-        "members": len(watch._members.members),
+        "watched": len(machine.peers.needed),
+        "members": len(machine.peers._members.members),
         "threads": len([each for each in threading.enumerate() if each.name.startswith("session-")]),
     }
 

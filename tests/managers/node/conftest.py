@@ -1,5 +1,6 @@
 """Real node managers in this process: real sockets, each with a root of its own, blind to the files of the others."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -14,6 +15,7 @@ from dropflow.rest.schema import SessionDetail, SubmitQuery
 from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import Deployment, subset
 from managers.links import LinkSettings
+from managers.node.hosted_session import HostedSession
 from managers.node.manager import NodeManager
 
 SECONDS = 60.0
@@ -59,6 +61,30 @@ class Cluster:
         """From its graph to its end."""
         self.start(graph, session)
         return self.end(session)
+
+
+def hosted(node: NodeManager, session: str = "s") -> HostedSession:
+    """The session whose engine runs in a node manager of this process."""
+    found = node._host.sessions[session]
+    assert isinstance(found, HostedSession)
+    return found
+
+
+def handled(node: NodeManager, session: str = "s") -> None:
+    """Wait until the node has handled all events that were posted to it so far."""
+    node.watch(session, version=-1, seconds=0.0)
+
+
+def settle(node: NodeManager, session: str = "s") -> None:
+    """Wait until a session that is over has written all to its directory, and its node has noticed."""
+    hosted(node, session)._thread.join()
+    handled(node, session)
+
+
+def soon(holds: Callable[[], bool]) -> bool:
+    """Wait until `holds`, and return whether it does."""
+    pause = threading.Event()
+    return any(holds() or pause.wait(0.01) for _ in range(2000))
 
 
 def until(node: NodeManager, session: str, is_so: Callable[[SessionDetail], bool]) -> SessionDetail:

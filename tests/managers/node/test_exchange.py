@@ -8,7 +8,7 @@ from dropflow.errors import ProtocolError
 from dropflow.testing.shapes import relay
 from managers.messages import Events
 from managers.node.exchange import NodeExchange
-from tests.managers.node.conftest import Cluster
+from tests.managers.node.conftest import Cluster, hosted
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def exchange(make_cluster: Callable[..., Cluster]) -> NodeExchange:
     cluster = make_cluster(2)
     deployment = cluster.cut(relay(100, 2), session="s")
     cluster["a"].prepare(deployment, seconds=10.0)
-    return cluster["a"]._sessions["s"].exchange
+    return hosted(cluster["a"]).exchange
 
 
 def _events(drops: list[int]) -> Events:

@@ -16,9 +16,11 @@ from dropflow.graph.templates import Argument
 from dropflow.rest.schema import DropQuery, SubmitQuery
 from managers.deployment import Deployment
 from managers.node.checksummed_file import read_checksummed
-from managers.node.finished_sessions import End, FinishedSession, find
+from managers.node.finished_sessions import FinishedSession
 from managers.node.manager import NodeManager
-from tests.managers.node.conftest import until
+from managers.node.session_directory import SessionEnd
+from managers.node.session_recovery import recover_all
+from tests.managers.node.conftest import settle, until
 
 
 def _function(code: str) -> dict[str, object]:
@@ -60,7 +62,7 @@ def _node(stack: ExitStack, root: Path) -> NodeManager:
 def _run(node: NodeManager, code: str, session: str = "s") -> None:
     node.submit(_graph(code), SubmitQuery(session=session))
     until(node, session, lambda detail: bool(detail.finished))
-    node._sessions[session]._thread.join()
+    settle(node, session)
 
 
 def pickled(node: NodeManager, name: str) -> object:
@@ -280,7 +282,7 @@ def test_any_damaged_byte_of_a_small_file_is_noticed(name: str, stack: ExitStack
     told = first.session("s")
     first.close()
     path = tmp_path / "first" / "sessions" / "s" / name
-    whole, kind = path.read_bytes(), {"deployment.json": Deployment, "end.msgpack": End}[name]
+    whole, kind = path.read_bytes(), {"deployment.json": Deployment, "end.msgpack": SessionEnd}[name]
     sound = read_checksummed(path, kind)
     for position in range(len(whole)):
         for damage in (0x01, 0x80):
@@ -292,10 +294,10 @@ def test_any_damaged_byte_of_a_small_file_is_noticed(name: str, stack: ExitStack
         root = tmp_path / str(number)
         _copy(tmp_path / "first", root)
         (root / "sessions" / "s" / name).write_bytes(whole[:position] + b"\xff" + whole[position + 1 :])
-        (found,) = find(root / "sessions", "a", SystemClock()).values()
+        (found,) = recover_all(root / "sessions", "a", SystemClock()).values()
         assert found.info().status == "FINISHED"  # the end, or else the journal, tells the same
         assert found.detail().states == told.states
-    assert len(find(tmp_path / "first" / "sessions", "a", SystemClock())) == 1
+    assert len(recover_all(tmp_path / "first" / "sessions", "a", SystemClock())) == 1
 
 
 def test_results_are_removed_with_no_directory_that_lost_its_journal(stack: ExitStack, tmp_path: Path) -> None:
@@ -326,4 +328,4 @@ def test_a_journal_that_ends_in_the_middle_of_an_event_is_read_so_far(stack: Exi
 
     assert settled == sorted(settled)
     assert settled
-    assert isinstance(_node(stack, root)._past.get("s"), FinishedSession)
+    assert isinstance(_node(stack, root)._host.sessions["s"], FinishedSession)

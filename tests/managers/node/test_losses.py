@@ -2,28 +2,30 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
+import numpy as np
 import pytest
 
 from dropflow.clock import SystemClock
 from dropflow.engine.session import Session
-from dropflow.errors import GoneError, LinkError, RestartedError
+from dropflow.errors import GoneError, LinkError, NotFoundError, RestartedError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.testing.clock import VirtualClock
 from dropflow.testing.proxy import Cruelty, HostileProxy
-from managers.deployment import Deployment, Place
+from managers.deployment import Deployment
 from managers.links import LinkSettings
 from managers.messages import Events, StopSession
-from managers.node import hosted_session
+from managers.node import lifecycle, session_host
+from managers.node.events import PeerRestarted
 from managers.node.manager import NodeManager
-from managers.node.watch import PeerWatch
-from tests.managers.node.conftest import Cluster, until
+from tests.managers.node.conftest import Cluster, handled, hosted, soon, until
 
 Make = Callable[..., Cluster]
 
@@ -74,7 +76,7 @@ def test_a_deployment_that_fails_leaves_the_watch_over_others(make_cluster: Make
     for _ in range(3):
         with pytest.raises(RestartedError, match="b was started again"):
             cluster["a"].prepare(failing, seconds=0.1)
-    cluster["b"]._links.close()
+    cluster["b"]._host.links.close()
 
     assert _ended(cluster["a"], "going") == "FAILED"
 
@@ -140,7 +142,7 @@ def test_a_node_lost_between_prepare_and_start_fails_the_session(make_cluster: M
     cluster = make_cluster(2, lost_after=1.0)
     deployment = cluster.cut(_waiting())
     cluster.prepare(deployment)
-    cluster["b"]._links.close()
+    cluster["b"]._host.links.close()
     status = _ended(cluster["a"])
     cluster["a"].start("s", deployment.epoch)
 
@@ -153,36 +155,48 @@ def test_a_restart_of_a_node_spares_sessions_with_its_new_life(make_cluster: Mak
     cluster = make_cluster(2)
     deployment = cluster.start(_waiting())
     (now,) = (place.incarnation for place in deployment.places if place.node == "b")
-    cluster["a"]._lost("b", now, "its process was started again")
+    node = cluster["a"]
+    node._host._owner.post(PeerRestarted("b", now))
+    handled(node)
     is_going = cluster["a"].session("s").status
-    cluster["a"]._lost("b", now + 1, "its process was started again")
+    node._host._owner.post(PeerRestarted("b", now + 1))
 
     assert is_going == "RUNNING"
     assert _ended(cluster["a"]) == "FAILED"
 
 
-def test_a_session_that_is_taken_back_while_it_is_prepared_says_so(make_cluster: Make) -> None:
-    """Whoever deploys hears that somebody else has undone it."""
-    cluster = make_cluster(2)
-    deployment = cluster.cut(_waiting())
-    node = cluster["a"]
-    reach = node._watch.reach
+def test_a_session_that_is_taken_back_while_it_is_built_is_removed(
+    make_cluster: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its directory goes once it is built, and its deployer gets the reason; the undo does not wait for that."""
+    cluster = make_cluster(1)
+    node, gate, begun = cluster["a"], threading.Event(), threading.Event()
+    deployment = cluster.cut(replace(_waiting(), part=np.zeros(3, dtype=np.int32), places=("a",)))
+    parse = session_host.parse_slice
 
-    def undone(*arguments: object, **options: float) -> None:
-        reach(*arguments, **options)  # type: ignore[arg-type]
+    def slow(*arguments: object, **options: str) -> object:
+        begun.set()
+        gate.wait(60)
+        return parse(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(session_host, "parse_slice", slow)
+    with ThreadPoolExecutor(1) as pool:
+        prepared = pool.submit(node.prepare, deployment, seconds=5.0)
+        assert begun.wait(60)
         node.undo("s", deployment.epoch, "a test")
-
-    node._watch.reach = undone  # type: ignore[method-assign,assignment]
-    with pytest.raises(GoneError, match="taken back"):
-        node.prepare(deployment, seconds=5.0)
+        with pytest.raises(NotFoundError, match="no session 's'"):
+            node.start("s", deployment.epoch)
+        gate.set()
+        with pytest.raises(GoneError, match="taken back while it was prepared"):
+            prepared.result(60)
 
     assert node.sessions() == ()
-    assert node._watch._wanted == {}
+    assert not (Path(node.info().root) / "sessions" / "s").exists()
 
 
 def test_who_deployed_and_died_leaves_no_session_behind(make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was prepared and is not started in time is cancelled on all nodes, and says why."""
-    monkeypatch.setattr(hosted_session, "_PATIENCE", -9.8)
+    monkeypatch.setattr(lifecycle, "_START_SECONDS", -9.8)
     cluster = make_cluster(2)
     deployment = cluster.cut(_waiting())
     cluster.prepare(deployment, seconds=10.0)
@@ -190,7 +204,7 @@ def test_who_deployed_and_died_leaves_no_session_behind(make_cluster: Make, monk
     ended = cluster.end()
 
     assert [detail.status for detail in ended.values()] == ["CANCELLED", "CANCELLED"]
-    assert "nobody started it" in ended["b"].text
+    assert "was not started within 0.2 s" in ended["b"].text
 
 
 @pytest.fixture
@@ -226,16 +240,11 @@ def stuck(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
             cluster.prepare(deployment)
             proxy.cruelty = STUCK
             cluster["a"].start("s", deployment.epoch)
-            windows = cluster["a"]._links._driver.windows
-            assert _until(lambda: windows["b"].waiting > 0)
+            windows = cluster["a"]._host.links._driver.windows
+            assert soon(lambda: windows["b"].waiting > 0)
             return cluster
 
         yield make
-
-
-def _until(holds: Callable[[], bool]) -> bool:
-    pause = threading.Event()
-    return any(holds() or pause.wait(0.01) for _ in range(2000))
 
 
 def test_a_session_is_cancelled_though_a_peer_takes_nothing(stuck: Callable[[], Cluster]) -> None:
@@ -252,97 +261,10 @@ def test_a_session_is_cancelled_though_a_peer_takes_nothing(stuck: Callable[[], 
 def test_a_session_fails_though_a_peer_takes_nothing(stuck: Callable[[], Cluster]) -> None:
     """A peer that falls silent behind much that it was to be told is lost like any other."""
     cluster = stuck()
-    cluster["a"]._lost("b", 2**62, "silent for 15 s")
+    cluster["a"]._host._owner.post(PeerRestarted("b", 2**62))
 
     assert _ended(cluster["a"]) == "FAILED"
     assert "node b is lost" in cluster["a"].session("s").text
-
-
-class _FakeLinks:
-    """Links to peers that were heard when the test says so."""
-
-    name = "a"
-
-    def __init__(self) -> None:
-        self.moments: dict[str, tuple[int, float]] = {}
-
-    def last_seen(self) -> dict[str, tuple[int, float]]:
-        """As told."""
-        return dict(self.moments)
-
-    def connect(self, peer: str, address: str) -> None:
-        """Nothing to do."""
-
-
-class _Watch:
-    """A watch that looks when the test says so, at peers that are heard when the test says so."""
-
-    def __init__(self) -> None:
-        self.clock, self.links = VirtualClock(), _FakeLinks()
-        self.watch = PeerWatch(
-            self.links,  # type: ignore[arg-type]
-            lambda *_: None,
-            suspect_after=3.0,
-            lost_after=15.0,
-            clock=self.clock,
-        )
-        self.watch.close()  # its thread is not needed
-
-    def hear(self, *peers: str) -> None:
-        """Something comes from these."""
-        for peer in peers:
-            self.links.moments[peer] = (1, self.clock.monotonic())
-
-    def reach(self, owner: str, *peers: str) -> None:
-        """A session needs these, and they answer at once."""
-        self.hear(*peers)
-        self.watch.reach(owner, {peer: Place(peer, f"tcp://{peer}:1", 1) for peer in peers}, seconds=1.0)
-
-    def look(self, after: float) -> list[str]:
-        """Time passes; who is found to be lost then."""
-        self.clock.advance(after)
-        return [member.name for member, _ in self.watch._look()]
-
-
-def test_who_was_held_up_blames_nobody() -> None:
-    """After a pause of this process (stopped by Ctrl-Z, say) the others have their full time to be heard again."""
-    watch = _Watch()
-    watch.reach("s", "b")
-    watch.look(0.5)
-
-    assert watch.look(100.0) == []
-    assert [second for second in range(20) if watch.look(1.0)] == [14]
-
-
-def test_a_loss_that_a_deployment_comes_across_is_told() -> None:
-    """A peer whose time is up just when another session is deployed or ends is lost for its own session."""
-    watch = _Watch()
-    watch.reach("s", "b")
-    watch.reach("other", "c")
-    watch.look(0.5)
-    for _ in range(14):
-        watch.hear("c")
-        watch.look(1.0)
-    watch.clock.advance(1.2)
-    watch.reach("another", "d")
-    watch.watch.release("other")
-
-    assert watch.look(0.1) == ["b"]
-
-
-def test_a_peer_that_nobody_needed_for_a_while_is_not_lost_when_it_is_needed_again() -> None:
-    """Its silence counts from when it is wanted, whenever the last session with it ended."""
-    watch = _Watch()
-    watch.reach("s", "b")
-    watch.look(0.5)
-    watch.watch.release("s")
-    for _ in range(10):
-        watch.look(1.4)
-    watch.clock.advance(1.0)
-    watch.reach("again", "b")
-
-    assert watch.look(0.2) == []
-    assert watch.watch._wanted == {"b": {"again"}}
 
 
 def test_a_session_that_ends_while_it_is_looked_at_is_told_consistently(
@@ -352,13 +274,13 @@ def test_a_session_that_ends_while_it_is_looked_at_is_told_consistently(
     cluster = make_cluster(1)
     drawing = GraphBuilder("short").app("A", **_function("def f(): return 1")).data("d")
     cluster.start(drawing.connect("A", "d", source_port="out").build())
-    hosted = cluster["a"]._sessions["s"]
+    thread = hosted(cluster["a"])._thread
     call = Session.call
 
     def late(live: Session, function: Callable[[object], object]) -> object:
         answer = call(live, function)
-        if threading.current_thread() is not hosted._thread:
-            hosted._thread.join()
+        if threading.current_thread() is not thread:
+            thread.join()
         return answer
 
     monkeypatch.setattr(Session, "call", late)
@@ -378,7 +300,7 @@ def test_an_engine_that_fails_is_told_to_the_other_nodes(
     cluster = make_cluster(2)
     deployment = cluster.cut(_spraying(3))
     cluster.prepare(deployment)
-    broken = cluster["a"]._sessions["s"]
+    broken = hosted(cluster["a"])
     monkeypatch.setattr(broken.exchange, "tell", lambda _: 1 // 0)
     for name in ("a", "b"):
         cluster[name].start("s", deployment.epoch)
@@ -394,7 +316,7 @@ def test_news_of_sessions_that_are_not_here_do_no_harm(make_cluster: Make) -> No
     cluster = make_cluster(2)
     deployment = cluster.start(_waiting())
     known, other = deployment.epoch, deployment.epoch + 1
-    links = cluster["b"]._links
+    links = cluster["b"]._host.links
     for session, epoch in (("unknown", 1), ("s", other), ("s", known - 1)):
         links.send("a", StopSession(session, epoch, "a test"))
         links.send("a", Events.of(session, epoch, 1, drops=[99], states=[2], attempts=[1], causes=[-1]))

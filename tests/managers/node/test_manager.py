@@ -35,8 +35,10 @@ from dropflow.rest.content_records import (
 from dropflow.rest.schema import Download, DropQuery, PageQuery, SubmitQuery
 from managers.composite.merging import merge_failures
 from managers.deployment import Place, subset
+from managers.node.finished_sessions import FinishedSession
+from managers.node.hosted_session import HostedSession
 from managers.node.manager import NodeManager
-from tests.managers.node.conftest import Cluster, until
+from tests.managers.node.conftest import Cluster, settle, soon, until
 
 Make = Callable[..., Cluster]
 
@@ -191,7 +193,7 @@ def test_a_lost_node_fails_its_sessions_only(make_cluster: Make) -> None:
     cluster = make_cluster(3, lost_after=1.0)
     cluster.start(_endless())
     cluster.start(GraphBuilder("alone").app("WAIT", **_bash("sleep 60")).build(), session="other")
-    cluster["b"]._links.close()  # its links are dead, whatever else it does
+    cluster["b"]._host.links.close()  # its links are dead, whatever else it does
     detail = until(cluster["a"], "s", lambda detail: bool(detail.finished))
 
     assert detail.status == "FAILED"
@@ -428,9 +430,9 @@ def test_older_sessions_leave_the_memory_and_are_told_as_before(
     for name in ("s0", "s1", "s2", "s3", "s4"):
         node.submit(graph.build(), SubmitQuery(session=name))
         before[name] = until(node, name, lambda detail: bool(detail.finished))
-        node._sessions[name]._thread.join()
+        settle(node, name)
 
-    assert len(node._sessions) == 3
+    assert soon(lambda: sum(isinstance(found, HostedSession) for found in node._host.sessions.values()) == 2)
     assert {name: node.session(name).states for name in before} == {name: one.states for name, one in before.items()}
     assert [info.session for info in node.sessions()] == ["s4", "s3", "s2", "s1", "s0"]
     assert _bytes(node.data("s0", "x_y_0")) == b"1\n"
@@ -456,13 +458,13 @@ def test_the_cause_elsewhere_stays_elsewhere_when_a_session_leaves_the_memory(
     make_cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that tells of an old session from its directory does not claim the failures of other nodes."""
-    monkeypatch.setattr("managers.node.manager._KEPT", 0)
+    monkeypatch.setattr("managers.node.manager._KEPT", 1)
     cluster = make_cluster(2)
     cluster.run(_line(make="exit 3", take="cat %i0 > %o0"))
     before = cluster["b"].failures("s").failures
-    cluster["b"]._sessions["s"]._thread.join()
-    cluster["b"]._retire()
+    settle(cluster["b"])
+    cluster.run(_line(make="echo > %o0", take="cat %i0 > %o0"), session="later")
 
-    assert "s" not in cluster["b"]._sessions
+    assert soon(lambda: isinstance(cluster["b"]._host.sessions["s"], FinishedSession))
     assert [failure.node for failure in before] == [""]
     assert cluster["b"].failures("s").failures == before

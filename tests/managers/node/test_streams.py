@@ -21,7 +21,7 @@ from managers.messages import Chunk, StreamUpdate
 from managers.node.manager import NodeManager
 from managers.node.node_streams import NodeStreams
 from managers.node.stream_copy import StreamCopy
-from tests.managers.node.conftest import Cluster, until
+from tests.managers.node.conftest import Cluster, hosted, until
 from tests.streaming_graphs import (
     FILE,
     MEMORY,
@@ -274,7 +274,7 @@ def test_streams_that_are_complete_hold_no_descriptors(make_cluster: Make, tmp_p
     cluster = make_cluster(2)
     cluster.start(drawing.build())
     until(cluster["a"], "s", lambda detail: detail.states.get("COMPLETED") == 2 * count)
-    offers = cluster["a"]._sessions["s"].exchange._streams._offered
+    offers = hosted(cluster["a"]).exchange._streams._offered
     held = [offer for of_drop in list(offers.values()) for offer in of_drop.values() if not offer.reader.closed]
     sign.touch()
     ended = cluster.end()
@@ -317,7 +317,7 @@ def test_a_session_ends_in_mid_stream(
     for name, node in cluster.nodes.items():
         assert not list((tmp_path / name).glob("sessions/s/tmp/*"))
         assert (how == "delete" and name == where) != (tmp_path / name / "sessions" / "s").exists()
-        waiting = node._links._server._server._waiting
+        waiting = node._host.links._server._server._waiting
         assert settled(waiting.__len__, threading.Event().wait, least=0) == 0
     assert {detail.status for detail in again.values()} == {"FINISHED"}
 
@@ -351,7 +351,7 @@ def test_a_node_that_leaves_ends_the_session_in_mid_stream(make_cluster: Make, t
     cluster = make_cluster(2, lost_after=1.0)
     cluster.start(line(ENDLESS, f"read word; touch {sign}; cat", (0, 0, 1)))
     assert settled(lambda: int(sign.exists()), threading.Event().wait, least=1)
-    cluster["b"]._links.close()
+    cluster["b"]._host.links.close()
     detail = until(cluster["a"], "s", lambda detail: bool(detail.finished))
 
     assert detail.status == "FAILED"

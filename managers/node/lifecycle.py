@@ -1,0 +1,221 @@
+"""The life of each session of a node, from the end of its preparation to its removal: part of `NodeMachine`.
+
+Pure decisions. They append actions to a list, and set timers, which the machine owns.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+from dropflow.errors import ConflictError, DropflowError, GoneError, LinkError, NotFoundError
+from dropflow.failure import Failure
+from managers.calls import Return
+from managers.node.events import Action, CancelSession, LoseNode, RemoveSession, RetireSession, StartSession
+from managers.node.session_table import FinishedRecord, Phase, SessionRecord, SessionTable
+from managers.node.timers import Timers
+
+__all__ = ["Lifecycle"]
+
+_STOP_SECONDS = 10.0
+"""How long calls wait for the end of a session that was cancelled."""
+_START_SECONDS = 60.0
+"""How long a prepared session waits for its start, beside the time that its preparation had."""
+
+
+class Lifecycle:
+    """Moves the sessions of one node from phase to phase.
+
+    Parameters
+    ----------
+    node : str
+        Name of the node.
+    table : SessionTable
+        The sessions.
+    timers : Timers
+        What is due later.
+    actions : list
+        What is to be done; decisions are appended.
+    kept : int
+        Sessions that are over whose engines stay in memory.
+    """
+
+    def __init__(self, node: str, table: SessionTable, timers: Timers, actions: list[Action], *, kept: int) -> None:
+        self._node = node
+        self._table = table
+        self._timers = timers
+        self._actions = actions
+        self._kept = kept
+
+    def answer(self, calls: Iterable[int], error: Exception | None = None) -> None:
+        """Answer calls with None, or with an error."""
+        self._actions += [Return(call, error=error) for call in calls]
+
+    # Forward.
+
+    def connecting(self, record: SessionRecord) -> None:
+        """A session is built, and waits for its peers."""
+        self._move(record, Phase.CONNECTING)
+
+    def prepared(self, record: SessionRecord, now: float) -> None:
+        """The peers of a session have answered: it can be started."""
+        self._move(record, Phase.PREPARED)
+        seconds = record.seconds + _START_SECONDS
+        until = now + seconds
+        reason = f"it was not started within {seconds:g} s; the manager that deployed it must have ended"
+        self._timers.set(("session", record.name), until, lambda now: self.cancel(record, now, reason))
+        self.answer(record.preparing)
+        record.preparing = []
+
+    def start(self, record: SessionRecord) -> None:
+        """Start a session, unless it was started before."""
+        if record.phase is Phase.PREPARED:
+            self._move(record, Phase.RUNNING)
+            self._actions.append(StartSession(record.owner))
+
+    def cancel(self, record: SessionRecord, now: float, reason: str) -> None:
+        """Cancel a session. One that is not yet prepared is removed as well; one that is over stays as it is."""
+        if record.phase is Phase.CONNECTING:
+            self.withdraw(record, now)
+        elif record.phase.is_live:
+            self._run(record)
+            self._actions.append(CancelSession(record.owner, reason))
+
+    def fail(self, record: SessionRecord, now: float, node: str, failure: Failure) -> None:
+        """Fail a session because of the loss of a node. One that is not yet prepared is removed."""
+        if record.phase is Phase.CONNECTING:
+            self.withdraw(record, now, LinkError(failure.text, where=self._node, hint=failure.hint))
+        elif record.phase.is_live:
+            self._run(record)
+            self._actions.append(LoseNode(record.owner, node, failure))
+
+    def _run(self, record: SessionRecord) -> None:
+        """A session that never ran ends as all others do: in its thread."""
+        if record.phase is Phase.PREPARED:
+            self._move(record, Phase.RUNNING)
+
+    def over(self, record: SessionRecord) -> None:
+        """A session has its result."""
+        if record.phase is Phase.RUNNING:
+            self._move(record, Phase.ENDING)
+        self.changed(record)
+
+    def ended(self, record: SessionRecord) -> None:
+        """The thread of a session has ended."""
+        if record.phase is Phase.STOPPING:
+            self._remove(record)
+        else:
+            self._move(record, Phase.ENDED)
+            self._retire_oldest()
+
+    # Out of memory.
+
+    def _retire_oldest(self) -> None:
+        ended = [record for record in self._table if record.phase is Phase.ENDED]
+        for record in ended[: max(len(ended) - self._kept, 0)]:
+            self._move(record, Phase.RETIRING)
+            self._actions.append(RetireSession(record.name, record.epoch, record.owner))
+
+    def retired(self, record: SessionRecord, finished: FinishedRecord | None) -> None:
+        """A session was read from its directory; None means that it cannot be read, and stays in memory."""
+        if finished is None:
+            self._move(record, Phase.ENDED)
+        else:
+            self._move(record, Phase.FINISHED)
+            record.is_hosted = False
+            self._table.set_owner(record, finished)
+        if record.removing:  # that had to wait
+            self._remove(record)
+
+    # Removal.
+
+    def withdraw(self, record: SessionRecord, now: float, error: Exception | None = None) -> None:
+        """Remove a session as soon as nothing works on it; calls that wait until it is prepared get `error`."""
+        error = error or self._taken_back(record)
+        record.removing += [(call, error) for call in record.preparing]
+        record.preparing = []
+        match record.phase:
+            case Phase.BUILDING:
+                self._move(record, Phase.ABANDONED)
+            case Phase.CONNECTING | Phase.PREPARED | Phase.RUNNING | Phase.ENDING | Phase.STOPPING:
+                self.stop(record, now)
+            case Phase.ENDED | Phase.FINISHED:
+                self._remove(record)
+            case Phase.ABANDONED | Phase.RETIRING | Phase.REMOVING:
+                pass  # the job that works on it ends with an event
+
+    def stop(self, record: SessionRecord, now: float) -> None:
+        """Cancel a session, which is removed once its thread has ended."""
+        if record.phase is not Phase.STOPPING:
+            if record.result is None:
+                self._actions.append(CancelSession(record.owner, ""))
+            self._move(record, Phase.STOPPING)
+        key = ("session", record.name)
+        if key not in self._timers:
+            self._timers.set(key, now + _STOP_SECONDS, partial(self._give_up_stopping, record))
+
+    def removed(self, record: SessionRecord, error: Exception | None) -> None:
+        """A session is removed; or with an error, its directory could not be removed, and it stays."""
+        if error is None:
+            self.forget(record)
+        else:
+            self._move(record, Phase.ENDED if record.is_hosted else Phase.FINISHED)
+            self._answer_removal(record, error)
+
+    def forget(self, record: SessionRecord, error: Exception | None = None) -> None:
+        """Answer all calls that wait for a session of which nothing is left; with an error, it could not be built."""
+        self._timers.clear(("session", record.name))
+        self._table.remove(record)
+        self.answer(record.preparing, error)
+        self._answer_removal(record, None)
+        self.changed(record, NotFoundError(f"there is no session {record.name!r} on node {self._node}"))
+
+    def abandon(self, record: SessionRecord, error: Exception) -> None:
+        """Answer all calls that wait for a session with an error."""
+        self.answer(record.preparing, error)
+        record.preparing = []
+        self._answer_removal(record, error)
+        self.changed(record, error)
+
+    def _remove(self, record: SessionRecord) -> None:
+        self._move(record, Phase.REMOVING)
+        self._actions.append(RemoveSession(record.name, record.epoch, record.owner))
+
+    def _give_up_stopping(self, record: SessionRecord, now: float) -> None:
+        del now
+        hint = "it will be removed when it stops; look at the log of this node if that does not happen"
+        self._answer_removal(record, ConflictError(f"session {record.name!r} does not stop", hint=hint))
+
+    def _answer_removal(self, record: SessionRecord, error: Exception | None) -> None:
+        """Answer the calls that wait for a removal: with their own error if they have one, else with `error`."""
+        self._actions += [Return(call, error=own or error) for call, own in record.removing]
+        record.removing = []
+
+    def _taken_back(self, record: SessionRecord) -> DropflowError:
+        if record.phase is Phase.CONNECTING:
+            return LinkError(f"session {record.name!r} was taken back while its peers were reached", where=self._node)
+        return GoneError(f"session {record.name!r} was taken back while it was prepared", hint="submit the graph again")
+
+    # Watching.
+
+    def watch(self, record: SessionRecord, call: int, version: int, until: float, now: float) -> None:
+        """Answer `call` once the version of the session is not `version`, or it is over, or at the time `until`."""
+        if record.result is not None or record.version != version or until <= now:
+            self.answer([call])
+            return
+        record.watching.append(call)
+        self._timers.set(("watch", call), until, lambda _: self._stop_watching(record, call))
+
+    def changed(self, record: SessionRecord, error: Exception | None = None) -> None:
+        """Answer the calls that watch a session."""
+        for call in record.watching:
+            self._timers.clear(("watch", call))
+        self.answer(record.watching, error)
+        record.watching = []
+
+    def _stop_watching(self, record: SessionRecord, call: int) -> None:
+        record.watching.remove(call)
+        self.answer([call])
+
+    def _move(self, record: SessionRecord, phase: Phase) -> None:
+        """Change a phase; the time limit of the phase before does not count any more."""
+        self._timers.clear(("session", record.name))
+        self._table.move(record, phase)

@@ -1,0 +1,369 @@
+"""What a node manager decides: which sessions are built, connected, started, cancelled and removed, and when.
+
+A pure state machine over a clock that is passed in; `managers.node.session_host` carries its actions out. The phases of
+a session, and which may follow which, are in `managers.node.session_table`. The directory of a session is removed only
+after its thread has ended.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from dropflow.errors import (
+    ConflictError,
+    DropflowError,
+    GoneError,
+    LinkError,
+    NotFoundError,
+    RestartedError,
+    UsageError,
+)
+from dropflow.failure import Failure
+from managers.calls import Call, Return
+from managers.deployment import Deployment
+from managers.node.events import (
+    Action,
+    Build,
+    Built,
+    Changed,
+    ConnectPeers,
+    Ended,
+    Event,
+    LinkRefused,
+    Log,
+    NotBuilt,
+    NotConnected,
+    Over,
+    PeerChanged,
+    PeerEvent,
+    PeerRestarted,
+    PeersHeard,
+    PeerStopped,
+    ReadPeers,
+    Removed,
+    Retired,
+    SessionEvent,
+)
+from managers.node.lifecycle import Lifecycle
+from managers.node.peer_monitor import Loss, PeerMonitor
+from managers.node.session_table import FinishedRecord, Phase, SessionRecord, SessionTable
+from managers.node.timers import Timers
+
+__all__ = ["NodeMachine"]
+
+_CLOSE_SECONDS = 10.0
+"""How long a node that is closed waits for its sessions."""
+_MOST_WITHDRAWN = 1000
+"""How many deployments are remembered that were undone and may still be on their way here."""
+
+
+class NodeMachine:
+    """The decisions of one node manager.
+
+    Its operations are `prepare`, `start`, `undo`, `cancel`, `delete`, `watch` and `close`, as in `managers.api`. They
+    return None; `cancel` returns what answers for the session.
+
+    Parameters
+    ----------
+    name : str
+        Name of the node.
+    incarnation : int
+        Incarnation of its process.
+    finished : mapping of str to FinishedRecord
+        Sessions of earlier processes of this node, by name.
+    suspect_after, lost_after : float
+        Seconds of silence after which another node is suspect, and lost.
+    kept : int
+        Sessions that are over whose engines stay in memory. Of older ones, only the directories are left.
+    now : float
+        The monotonic time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        incarnation: int,
+        finished: Mapping[str, FinishedRecord],
+        *,
+        suspect_after: float = 3.0,
+        lost_after: float = 15.0,
+        kept: int = 20,
+        now: float = 0.0,
+    ) -> None:
+        self._name = name
+        self._incarnation = incarnation
+        self._timers = Timers()
+        self._actions: list[Action] = []
+        self.table = SessionTable(finished)
+        self.peers = PeerMonitor(name, suspect_after=suspect_after, lost_after=lost_after, now=now)
+        self._sessions = Lifecycle(name, self.table, self._timers, self._actions, kept=kept)
+        self._withdrawn: dict[tuple[str, int], None] = {}
+        self._is_closing = False
+        self._closing: list[int] = []
+        self._operations: Mapping[str, Callable[..., None]] = {
+            "prepare": self._prepare,
+            "start": self._start,
+            "undo": self._undo,
+            "cancel": self._cancel,
+            "delete": self._delete,
+            "watch": self._watch,
+            "close": self._close,
+        }
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """Take in an event at monotonic time `now`, and return what is to be done, in order."""
+        match event:
+            case Call():
+                try:
+                    self._operations[event.operation](event.id, now, **event.arguments)
+                except DropflowError as error:
+                    self._sessions.answer([event.id], error)
+            case PeersHeard() | PeerChanged() | LinkRefused() | PeerRestarted() | PeerStopped():
+                self._on_peers(event, now)
+            case _:
+                record = self.table.get(event.session, event.epoch)
+                if record is not None:
+                    self._on_session(record, event, now)
+        self._finish_close()
+        return self._take_actions()
+
+    def tick(self, now: float) -> list[Action]:
+        """Return what is due at `now`."""
+        if self.peers.tick(now):
+            self._actions.append(ReadPeers())
+        self._timers.run(now)
+        return self._take_actions()
+
+    def deadline(self) -> float:
+        """Return when `tick` is to be called next; infinity if nothing will be due."""
+        return min(self._timers.deadline(), self.peers.deadline())
+
+    def _take_actions(self) -> list[Action]:
+        actions = self._actions[:]
+        self._actions.clear()
+        return actions
+
+    # Operations.
+
+    def _prepare(self, call: int, now: float, *, deployment: Deployment, seconds: float) -> None:
+        """Begin to build a session; answered once its peers have answered."""
+        del now
+        name, epoch = deployment.session, deployment.epoch
+        self._check_deployment(deployment)
+        record = self.table.get(name)
+        if record is not None and record.epoch == epoch and record.is_hosted and not record.phase.is_leaving:
+            if record.phase in (Phase.BUILDING, Phase.CONNECTING):
+                record.preparing.append(call)
+            else:
+                self._sessions.answer([call])
+            return
+        if (name, epoch) in self._withdrawn:
+            raise GoneError(f"session {name!r} was taken back before it came", hint="submit the graph again")
+        if record is not None:
+            raise ConflictError(
+                f"there is a session {name!r} already, {record.status.name}",
+                hint="delete it, or give the new one another name",
+            )
+        peers = {place.node: place for place in deployment.places}
+        self.table.add(SessionRecord(name, epoch, seconds=seconds, peers=peers, preparing=[call]))
+        self._actions.append(Build(deployment))
+
+    def _check_deployment(self, deployment: Deployment) -> None:
+        """Refuse a deployment that is not for this process, or comes while it stops."""
+        if self._name not in deployment.slices:
+            raise UsageError(
+                f"the deployment of {deployment.session!r} has no slice for node {self._name}",
+                hint=f"it has {', '.join(sorted(deployment.slices)) or 'none'}",
+            )
+        own = next((place for place in deployment.places if place.node == self._name), None)
+        if own is not None and own.incarnation != self._incarnation:
+            raise RestartedError(
+                f"node {self._name} was started again after session {deployment.session!r} was cut for it",
+                hint="submit the graph again",
+            )
+        if self._is_closing:
+            raise LinkError(f"node {self._name} is stopping")
+
+    def _start(self, call: int, now: float, *, session: str, epoch: int) -> None:
+        del now
+        record = self._visible(session)
+        if record.epoch != epoch:
+            raise ConflictError(f"session {session!r} was deployed again", hint="look at its status")
+        if not record.is_hosted:
+            raise ConflictError(f"session {session!r} is over", hint="submit the graph again")
+        if record.phase is Phase.CONNECTING:
+            raise ConflictError(f"session {session!r} is still being prepared", hint="wait until it is, and try again")
+        self._sessions.start(record)
+        self._sessions.answer([call])
+
+    def _undo(self, call: int, now: float, *, session: str, epoch: int, reason: str) -> None:
+        """Remove a session of this deployment; answered once it is removed, or at once while it is being built."""
+        # A `prepare` of this deployment that comes later must be refused.
+        self._withdrawn[session, epoch] = None
+        if len(self._withdrawn) > _MOST_WITHDRAWN:
+            del self._withdrawn[next(iter(self._withdrawn))]
+        record = self.table.get(session, epoch)
+        if record is None or not record.is_hosted:
+            self._sessions.answer([call])
+            return
+        self._actions.append(Log(f"session {session} is undone: {reason}", session, is_warning=False))
+        if record.phase in (Phase.BUILDING, Phase.ABANDONED):
+            self._sessions.answer([call])
+        else:
+            record.removing.append((call, None))
+        self._sessions.withdraw(record, now)
+
+    def _cancel(self, call: int, now: float, *, session: str, reason: str) -> None:
+        record = self._visible(session)
+        self._sessions.cancel(record, now, reason)
+        self._actions.append(Return(call, record.owner))
+
+    def _delete(self, call: int, now: float, *, session: str) -> None:
+        """Remove a session; answered once it is removed."""
+        record = self._visible(session)
+        record.removing.append((call, None))
+        self._sessions.withdraw(record, now)
+
+    def _watch(self, call: int, now: float, *, session: str, version: int, seconds: float) -> None:
+        """Answered once the session's version is not `version`, or it is over, or `seconds` have passed."""
+        self._sessions.watch(self._visible(session), call, version, now + seconds, now)
+
+    def _visible(self, session: str) -> SessionRecord:
+        record = self.table.get(session)
+        if record is None or record.owner is None:
+            raise NotFoundError(f"there is no session {session!r} on node {self._name}")
+        return record
+
+    # Sessions.
+
+    def _on_session(self, record: SessionRecord, event: SessionEvent, now: float) -> None:
+        sessions = self._sessions
+        match event:
+            case Built():
+                self._connect(record, event, now)
+            case NotBuilt():
+                sessions.forget(record, event.error)
+            case NotConnected():
+                if record.phase is Phase.CONNECTING:
+                    sessions.withdraw(record, now, event.error)
+            case Changed():
+                record.version = event.version
+                sessions.changed(record)
+            case Over():
+                record.result = event.status
+                sessions.over(record)
+                self._lose(self.peers.release(record.name, now), now)
+            case Ended():
+                sessions.ended(record)
+            case Retired():
+                sessions.retired(record, event.finished)
+            case Removed():
+                sessions.removed(record, event.error)
+
+    def _connect(self, record: SessionRecord, built: Built, now: float) -> None:
+        """Wait for the peers of a session that is built."""
+        self.table.set_owner(record, built.hosted)
+        record.peers = {node: place for node, place in record.peers.items() if node in built.neighbours}
+        if record.phase is Phase.ABANDONED:
+            self._sessions.stop(record, now)
+            return
+        self._sessions.connecting(record)
+        if not record.peers:
+            self._sessions.prepared(record, now)
+            return
+        self._timers.set(("session", record.name), now + record.seconds, partial(self._give_up_connecting, record))
+        self._lose(self.peers.need(record.name, record.peers, now), now)
+        addresses = {node: place.address for node, place in record.peers.items()}
+        self._actions += [ConnectPeers(record.name, record.epoch, addresses), ReadPeers()]
+
+    def _give_up_connecting(self, record: SessionRecord, now: float) -> None:
+        self._sessions.withdraw(record, now, self.peers.unreachable(self.peers.missing(record.peers)))
+
+    # Peers.
+
+    def _on_peers(self, event: PeerEvent, now: float) -> None:
+        match event:
+            case PeersHeard():
+                self._hear(event, now)
+            case PeerChanged():
+                self._check_connecting()
+            case LinkRefused():
+                self.peers.refused(event.peer, event.text)
+                self._check_connecting()
+            case PeerRestarted():
+                if event.peer in self.peers.needed:
+                    self._lose([Loss(event.peer, event.incarnation, "its process was started again")], now)
+                self._check_connecting()
+            case PeerStopped():
+                record = self.table.get(event.session, event.epoch)
+                if record is None:
+                    return
+                if event.failure is None:
+                    self._sessions.cancel(record, now, event.reason or f"cancelled on node {event.peer}")
+                else:
+                    self._sessions.fail(record, now, event.node, event.failure)
+
+    def _check_connecting(self) -> None:
+        if any(record.phase is Phase.CONNECTING for record in self.table):
+            self._actions.append(ReadPeers())
+
+    def _hear(self, event: PeersHeard, now: float) -> None:
+        paused = self.peers.paused
+        losses = self.peers.hear(event.heard, now)
+        if self.peers.needed and self.peers.paused > paused:
+            self._actions.append(Log(f"this process was held up for {self.peers.paused - paused:.1f} s"))
+        self._lose(losses, now)
+        for record in self.table:
+            if record.phase is not Phase.CONNECTING:
+                continue
+            missing = self.peers.missing(record.peers)
+            trouble = self.peers.trouble(missing)
+            if not missing:
+                self._sessions.prepared(record, now)
+            elif trouble is not None:
+                self._sessions.withdraw(record, now, trouble)
+
+    def _lose(self, losses: Iterable[Loss], now: float) -> None:
+        """Fail the sessions that need a process of a peer that is lost."""
+        for loss in losses:
+            self._actions.append(Log(f"node {loss.peer} is lost: {loss.reason}"))
+            failure = Failure(
+                code=LinkError.code,
+                kind="NodeLost",
+                text=f"node {loss.peer} is lost: {loss.reason}",
+                hint=f"look at the log of node {loss.peer}; start it again, and submit the graph again",
+                retryable=True,
+            )
+            for record in self.table:
+                place = record.peers.get(loss.peer)
+                if place is not None and place.incarnation < loss.before:
+                    self._sessions.fail(record, now, loss.peer, failure)
+
+    # Closing.
+
+    def _close(self, call: int, now: float) -> None:
+        """Cancel all sessions; answered once all are over, or after some time."""
+        reason = f"node {self._name} is stopping"
+        self._is_closing = True
+        self._closing.append(call)
+        self._timers.set(("close", ""), now + _CLOSE_SECONDS, self._give_up_closing)
+        for record in self.table:
+            if record.phase is Phase.BUILDING:
+                self._sessions.withdraw(record, now, LinkError(reason))
+            else:
+                self._sessions.cancel(record, now, reason)
+
+    def _finish_close(self) -> None:
+        """Answer `close` once nothing works on any session."""
+        if self._closing and all(record.phase.is_quiet for record in self.table):
+            self._timers.clear(("close", ""))
+            self._sessions.answer(self._closing)
+            self._closing = []
+
+    def _give_up_closing(self, now: float) -> None:
+        del now
+        for record in self.table:
+            if not record.phase.is_quiet:
+                self._actions.append(Log(f"session {record.name!r} does not stop", record.name))
+                self._sessions.abandon(record, LinkError(f"node {self._name} is stopping"))
+        self._sessions.answer(self._closing)
+        self._closing = []

@@ -1,0 +1,159 @@
+"""Which other nodes the sessions here need, and which of them are lost: a pure state machine over a clock."""
+
+from collections.abc import Mapping
+from math import inf
+
+import msgspec
+
+from dropflow.errors import LinkError, RestartedError
+from managers.deployment import Place
+from managers.membership import Change, Heard, Join, Leave, Membership, MemberState, Tick
+from managers.uptime import Uptime
+
+__all__ = ["Loss", "PeerMonitor"]
+
+_LOOKS = 8
+"""How often the links are read in the time after which a peer is suspect."""
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """All processes of a peer before incarnation `before` are lost."""
+
+    peer: str
+    before: int
+    reason: str
+
+
+class PeerMonitor:
+    """Judges the peers that sessions need by when they were heard.
+
+    A peer is judged from `need` on, until `release` was called for every session that needs it. Time in which this
+    process did not run itself (it was stopped, or its host was busy) does not count as silence.
+
+    Parameters
+    ----------
+    node : str
+        Name of this node.
+    suspect_after, lost_after : float
+        Seconds of silence; see `managers.membership.Membership`.
+    now : float
+        The monotonic time.
+    """
+
+    def __init__(self, node: str, *, suspect_after: float, lost_after: float, now: float) -> None:
+        self._node = node
+        self._members = Membership(suspect_after=suspect_after, lost_after=lost_after)
+        self._period = suspect_after / _LOOKS
+        self._uptime = Uptime(suspect_after / 2, now)
+        self._needed: dict[str, set[str]] = {}
+        self._heard: dict[str, float] = {}
+        self._lives: Mapping[str, int] = {}
+        self._refusals: dict[str, str] = {}
+        self._next_look = inf
+
+    @property
+    def needed(self) -> Mapping[str, set[str]]:
+        """The sessions that need each peer."""
+        return self._needed
+
+    @property
+    def paused(self) -> float:
+        """Seconds in which this process did not run."""
+        return self._uptime.paused
+
+    def need(self, session: str, places: Mapping[str, Place], now: float) -> list[Loss]:
+        """Judge these peers from now on, and return the losses that come to light."""
+        time = self._uptime.read(now)
+        changes: list[Change] = []
+        for name, place in places.items():
+            self._refusals.pop(name, None)
+            changes += self._members.handle(Join(name, place.incarnation, place.address), time)
+            self._needed.setdefault(name, set()).add(session)
+        self._plan(now)
+        return self._losses(changes)
+
+    def release(self, session: str, now: float) -> list[Loss]:
+        """Forget the peers that only this session needs, and return the losses that come to light. Idempotent."""
+        time = self._uptime.read(now)
+        changes: list[Change] = []
+        for peer in [peer for peer, sessions in self._needed.items() if session in sessions]:
+            self._needed[peer].discard(session)
+            if self._needed[peer]:
+                continue
+            del self._needed[peer]
+            # The silence of a peer that is not needed must not count when it is needed again.
+            member = self._members.members.get(peer)
+            if member is not None:
+                changes += self._members.handle(Leave(peer, member.incarnation), time)
+                self._members.forget(peer)
+        self._plan(now)
+        return self._losses(changes)
+
+    def hear(self, heard: Mapping[str, tuple[int, float]], now: float) -> list[Loss]:
+        """Take in when each peer was heard, and return the peers that are lost."""
+        time = self._uptime.read(now)
+        self._lives = {name: incarnation for name, (incarnation, _) in heard.items()}
+        changes: list[Change] = []
+        for peer, (incarnation, moment) in heard.items():
+            if peer in self._needed and self._heard.get(peer) != moment:
+                self._heard[peer] = moment
+                changes += self._members.handle(Heard(peer, incarnation), time)
+        changes += self._members.handle(Tick(), time)
+        return self._losses(changes)
+
+    def refused(self, peer: str, reason: str) -> None:
+        """A peer refuses links from this process."""
+        self._refusals[peer] = reason
+
+    def missing(self, places: Mapping[str, Place]) -> dict[str, Place]:
+        """Return those of these peers of which the process that is meant was not heard."""
+        return {name: place for name, place in places.items() if self._lives.get(name, 0) != place.incarnation}
+
+    def trouble(self, missing: Mapping[str, Place]) -> RestartedError | LinkError | None:
+        """Return why waiting for these peers is of no use; None if it may be."""
+        later = sorted(name for name, place in missing.items() if self._lives.get(name, 0) > place.incarnation)
+        if later:
+            return RestartedError(
+                f"node {', '.join(later)} was started again after the session was cut for it",
+                where=self._node,
+                hint="submit the graph again",
+            )
+        return self.unreachable(missing) if any(name in self._refusals for name in missing) else None
+
+    def unreachable(self, missing: Mapping[str, Place]) -> LinkError:
+        """Return the error that names these peers, and what each does instead of answering."""
+        why = "; ".join(
+            f"node {name} at {place.address} "
+            f"{'refuses: ' + self._refusals[name] if name in self._refusals else 'does not answer'}"
+            for name, place in sorted(missing.items())
+        )
+        return LinkError(
+            f"node {self._node} cannot reach its peers: {why}",
+            where=self._node,
+            hint="see whether they run, whether a firewall is between them, and whether all have the same key "
+            "('dropflow doctor' does)",
+        )
+
+    def tick(self, now: float) -> bool:
+        """Return whether the links are to be read now; if so, `deadline` is when to do it again."""
+        if now < self._next_look:
+            return False
+        self._next_look = now + self._period
+        return True
+
+    def deadline(self) -> float:
+        """Return when the links are to be read next; infinity while no peer is needed."""
+        return self._next_look
+
+    def _plan(self, now: float) -> None:
+        if not self._needed:
+            self._next_look = inf
+        elif self._next_look == inf:
+            self._next_look = now + self._period
+
+    def _losses(self, changes: list[Change]) -> list[Loss]:
+        return [
+            Loss(change.after.name, change.after.incarnation + 1, change.reason)
+            for change in changes
+            if change.after.state is MemberState.LOST and change.after.name in self._needed
+        ]

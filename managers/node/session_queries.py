@@ -1,0 +1,135 @@
+"""What a node answers about one session without changing it: drops, failures, logs, contents, graph."""
+
+from abc import ABC, abstractmethod
+from functools import partial
+
+from dropflow.engine.api import Handle
+from dropflow.errors import GoneError, NotFoundError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import Slice, join
+from dropflow.graph.text_ids import oid, row_of
+from dropflow.ids import drop_file_name
+from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS
+from dropflow.rest.content_records import ContentsRequest, write_records
+from dropflow.rest.find_drop import find_drop
+from dropflow.rest.operation_records import FailureList, ResultList
+from dropflow.rest.schema import FIRST_PAGE, Download, DropDetail, DropPage, DropQuery, PageQuery
+from managers.node import session_views
+from managers.node.batch_download import batch
+from managers.node.downloads import content_download, file_download
+from managers.node.finished_sessions import DamagedSession, FinishedSession
+from managers.node.hosted_session import HostedSession
+
+__all__ = ["NodeSession", "SessionQueries"]
+
+_GONE = "submit the graph again; set persist on its node to keep it"
+
+NodeSession = HostedSession | FinishedSession | DamagedSession
+
+
+class SessionQueries(ABC):
+    """The methods of `managers.api.Manager` that read one session. Each asks what answers for the session.
+
+    Parameters
+    ----------
+    name : str
+        Name of the node.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @abstractmethod
+    def _find(self, session: str) -> NodeSession:
+        """Return what answers for a session.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such session.
+        """
+
+    def drops(self, session: str, query: DropQuery) -> DropPage:
+        """Return a page of the drops that match."""
+        found = self._find(session)
+        return session_views.page(found.session, found.piece, query, whole=found.whole)
+
+    def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
+        """Return one drop."""
+        found, row = self._find(session), self._row(session, drop)
+        return session_views.detail_of(found.session, found.piece, row, found.directory.logs, query)
+
+    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+        """Return a page of the root causes."""
+        reports = self._find(session).session.call(lambda live: live.reports())
+        return FailureList.page([session_views.failure_info(report, self.name) for report in reports], query)
+
+    def log(self, session: str, drop: str) -> Download:
+        """Return the log of a drop."""
+        found = self._find(session)
+        name = oid(found.piece.graph, self._row(session, drop))
+        path = found.directory.logs / f"{drop_file_name(name)}.log"
+        if not path.exists():
+            raise NotFoundError(f"drop {name} has written no log", where=session)
+        return file_download(path, f"{drop_file_name(name)}.log", "text/plain; charset=utf-8")
+
+    def data(self, session: str, drop: str) -> Download:
+        """Return the content of a data drop."""
+        name, handle = self._content(session, self._row(session, drop))
+        return content_download(handle, name)
+
+    def contents(self, session: str, request: ContentsRequest) -> Download:
+        """Return the contents of many drops."""
+        piece = self._find(session).piece
+        if request.node != self.name:
+            raise NotFoundError(f"this is node {self.name}, not {request.node}", where=session)
+
+        def find(drop: int) -> tuple[str, Handle]:
+            row = piece.local(drop)
+            if row is None or not piece.is_own[row]:
+                raise NotFoundError(f"the drop in row {drop} is not on node {self.name}", where=session)
+            return self._content(session, row)
+
+        chunks = write_records(batch(request.wanted, find))
+        return Download(name=f"{session}-contents", content_type=CONTENTS, size=None, chunks=chunks)
+
+    def _content(self, session: str, row: int) -> tuple[str, Handle]:
+        """Return the name of a drop as part of a path, and its content."""
+        found = self._find(session)
+        name = oid(found.piece.graph, row)
+        handle = found.session.call(lambda live: live.handle(row))
+        if handle is None:
+            state = found.session.call(lambda live: live.core.drops.state(row)).name
+            if state == "COMPLETED":
+                raise GoneError(f"the content of drop {name} {found.why_gone(row)}", where=session, hint=_GONE)
+            raise NotFoundError(f"drop {name} has no content: it is {state}", where=session)
+        return drop_file_name(name), handle
+
+    def results(self, session: str) -> ResultList:
+        """Return the results."""
+        found = self._find(session)
+        contents = found.session.call(lambda live: live.held())
+        return ResultList(results=session_views.results(found.piece, contents, found.directory.path))
+
+    def journal(self, session: str) -> Download:
+        """Return the journal."""
+        found = self._find(session)
+        return file_download(found.directory.journal, f"{session}.dfj", "application/octet-stream")
+
+    def graph(self, session: str) -> PhysicalGraph:
+        """Return the drops that are here as a graph."""
+        return join([self._find(session).piece])
+
+    def slices(self, session: str) -> tuple[Slice, ...]:
+        """Return the slice that is here."""
+        return (self._find(session).piece,)
+
+    def _row(self, session: str, drop: str) -> int:
+        """Return the row in the slice of the drop that `drop` names."""
+        piece = self._find(session).piece
+        row = row_of(piece.graph, drop)
+        if row is None:
+            row = row_of(piece.graph, find_drop(partial(self.drops, session), drop, session=session).oid)
+        if row is None or not piece.is_own[row]:
+            raise NotFoundError(f"drop {drop!r} is not on node {self.name}", where=session)
+        return row

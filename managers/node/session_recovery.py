@@ -1,0 +1,164 @@
+"""Reads the sessions of earlier processes of a node from their directories.
+
+When a session is over, its end is written beside its slice and its journal. Where the end is missing, the process
+ended while the session ran: then the journal is replayed once, to see how far the session had come and what it had
+committed. Each session is read on its own. One that cannot be read is FAILED, with the reason, and stays on the disk
+until it is deleted.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from dropflow.clock import Clock
+from dropflow.data.repository import LocalRepository
+from dropflow.engine.content_record import ContentRecord
+from dropflow.engine.core import Core
+from dropflow.engine.journal import Course
+from dropflow.engine.reports import cause_reports
+from dropflow.engine.statistics import snapshot
+from dropflow.errors import DropflowError, StorageError
+from dropflow.failure import Failure
+from dropflow.graph.slices import Slice
+from dropflow.graph.text_ids import oid
+from dropflow.rest.schema import FailureInfo, SessionDetail
+from dropflow.states import DropState
+from managers.deployment import Deployment
+from managers.node import session_views
+from managers.node.downloads import refuse_changed
+from managers.node.finished_sessions import DamagedSession, FinishedSession, lose_own_node
+from managers.node.session_directory import SessionDirectory, SessionEnd
+
+__all__ = ["recover", "recover_all"]
+
+_log = logging.getLogger(__name__)
+
+_MOST_FAILURES = 100
+_MOST_NAMED = 20
+
+
+def recover_all(sessions: Path, node: str, clock: Clock) -> dict[str, FinishedSession | DamagedSession]:
+    """Return the sessions whose directories are in `sessions`, by name.
+
+    Directories of sessions that were never prepared to the end are removed.
+    """
+    found: dict[str, FinishedSession | DamagedSession] = {}
+    for path in sorted(path for path in sessions.iterdir() if path.is_dir()):
+        directory = SessionDirectory(path)
+        if directory.is_unprepared:
+            directory.discard()
+            continue
+        session: FinishedSession | DamagedSession
+        try:
+            session = recover(directory, node, clock)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one session, the others are served
+            _log.warning("the session in %s cannot be read: %s", path, error)
+            session = DamagedSession(directory, node, error)
+        found[session.name] = session
+    return found
+
+
+def recover(directory: SessionDirectory, node: str, clock: Clock) -> FinishedSession:
+    """Return the session in a directory in which no process is at work.
+
+    Raises
+    ------
+    DropflowError, KeyError
+        The session cannot be read.
+    """
+    try:
+        end = directory.end()
+    except DropflowError as error:
+        _log.warning("the end of the session in %s is derived from its journal again: %s", directory.path, error)
+        end = None
+    if end is not None:
+        return FinishedSession(directory, end)
+    deployment = directory.deployment()
+    LocalRepository(directory.path, deployment.session, clock).close()  # removes what was being written
+    end = _end_of_interrupted(directory, deployment, node)
+    try:
+        directory.write_end(end)
+    except StorageError as error:
+        _log.warning("the end of session %s will be derived again: %s", deployment.session, error)
+    return FinishedSession(directory, end)
+
+
+def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, node: str) -> SessionEnd:
+    """Return the end of a session whose process ended before it."""
+    piece = directory.slice()
+    course = directory.replay(piece)
+    core = course.core
+    was_over = core.status.is_terminal
+    lost = lose_own_node(core, node)
+    failures = _failures(directory, piece, course)
+    if not was_over:
+        failures.insert(0, _lost_node(piece, core, lost))
+    statistics = snapshot(core, 0.0)
+    ended = directory.journal.stat().st_mtime
+    contents = {row: record for row, record in course.contents.items() if _is_left(row, record, course, directory)}
+    detail = SessionDetail(
+        session=deployment.session,
+        graph=deployment.graph,
+        status=core.status.name,
+        epoch=deployment.epoch,
+        version=int(ended * 1000),
+        drops=statistics.drops,
+        settled=statistics.settled,
+        states=session_views.totals(statistics),
+        created=deployment.created,
+        started=course.started,
+        finished=ended,
+        seconds=max(0.0, ended - course.started),
+        nodes=(node,),
+        text="" if was_over else lost.text,
+        whole=deployment.drops,
+        logical=session_views.logical_nodes(statistics),
+        failures=tuple(failures[:_MOST_FAILURES]),
+        notes=(*deployment.notes, *_damage(piece, contents, directory)),
+    )
+    return SessionEnd(whole=deployment.drops, detail=detail, failures=tuple(failures), contents=contents)
+
+
+def _is_left(row: int, record: ContentRecord, course: Course, directory: SessionDirectory) -> bool:
+    """Return whether there is a content, or should be one: a file that was released may be there still."""
+    handle = record.handle(directory.path)
+    if handle is None:
+        return False
+    return row not in course.released or (bool(handle.location) and os.path.lexists(handle.location))
+
+
+def _damage(piece: Slice, contents: Mapping[int, ContentRecord], directory: SessionDirectory) -> Iterator[str]:
+    """Yield a note for each content that was committed and is missing, or has another size."""
+    for row, record in contents.items():
+        handle = record.handle(directory.path)
+        if handle is not None:
+            try:
+                refuse_changed(handle)
+            except DropflowError as error:
+                yield f"the content of {oid(piece.graph, row)} is lost: {error.text}"
+
+
+def _lost_node(piece: Slice, core: Core, failure: Failure) -> FailureInfo:
+    """Return the loss of this node as a root cause."""
+    states = np.frombuffer(core.drops.states, dtype=np.uint8)
+    cancelled = np.flatnonzero(piece.is_own & (states == DropState.CANCELLED.value)).tolist()
+    return FailureInfo(
+        drop="",
+        name=piece.node,
+        node=piece.node,
+        code=failure.code,
+        kind=failure.kind,
+        text=failure.text,
+        hint=failure.hint,
+        count=len(cancelled),
+        drops=tuple(oid(piece.graph, row) for row in cancelled[:_MOST_NAMED]),
+    )
+
+
+def _failures(directory: SessionDirectory, piece: Slice, course: Course) -> list[FailureInfo]:
+    """Return the root causes of the drops in ERROR here. Of a cause on another node, only the row is known."""
+    reports = cause_reports(piece.graph, course.core, str(directory.path), course.failures, rows=piece.drop.data)
+    return [session_views.failure_info(report, piece.node) for report in reports]

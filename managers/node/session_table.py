@@ -1,0 +1,203 @@
+"""The sessions of a node: one table of all of them, hosted and finished, with one explicit phase each."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from dropflow.errors import InternalError
+from dropflow.states import SessionState
+from managers.deployment import Place
+
+__all__ = ["FinishedRecord", "Phase", "SessionRecord", "SessionTable"]
+
+
+class Phase(Enum):
+    """Where a session is between the request to prepare it and its removal."""
+
+    BUILDING = "building"
+    """A job reads the slice and builds the engine. The name is taken, but the session cannot be seen yet."""
+    ABANDONED = "abandoned"
+    """As BUILDING, but the session is removed as soon as it is built."""
+    CONNECTING = "connecting"
+    """Built; the nodes that hold neighbours of its drops have not all answered yet."""
+    PREPARED = "prepared"
+    """Ready to start."""
+    RUNNING = "running"
+    """Its thread was started."""
+    ENDING = "ending"
+    """It has its result. Its thread still writes to the session's directory."""
+    ENDED = "ended"
+    """Its thread has done its last write. Its engine is in memory."""
+    RETIRING = "retiring"
+    """As ENDED, and a job reads the session from its directory."""
+    FINISHED = "finished"
+    """Only its directory is left."""
+    STOPPING = "stopping"
+    """It was cancelled, and is removed as soon as its thread has ended."""
+    REMOVING = "removing"
+    """A job removes its directory. It has no thread."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the session waits to be run, or runs: it can be cancelled, and fail."""
+        return self in (Phase.CONNECTING, Phase.PREPARED, Phase.RUNNING)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the session is removed as soon as possible."""
+        return self in (Phase.ABANDONED, Phase.STOPPING, Phase.REMOVING)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether neither a thread nor a job works on the session."""
+        return self in (Phase.ENDED, Phase.FINISHED)
+
+
+_NEXT: Mapping[Phase, tuple[Phase, ...]] = {
+    Phase.BUILDING: (Phase.ABANDONED, Phase.CONNECTING),
+    Phase.ABANDONED: (Phase.STOPPING,),
+    Phase.CONNECTING: (Phase.PREPARED, Phase.STOPPING),
+    Phase.PREPARED: (Phase.RUNNING, Phase.STOPPING),
+    Phase.RUNNING: (Phase.ENDING, Phase.STOPPING),
+    Phase.ENDING: (Phase.ENDED, Phase.STOPPING),
+    Phase.ENDED: (Phase.RETIRING, Phase.REMOVING),
+    Phase.RETIRING: (Phase.ENDED, Phase.FINISHED),
+    Phase.FINISHED: (Phase.REMOVING,),
+    Phase.STOPPING: (Phase.REMOVING,),
+    Phase.REMOVING: (Phase.ENDED, Phase.FINISHED),  # when the directory cannot be removed
+}
+
+
+class FinishedRecord(Protocol):
+    """What the table reads of a session of which only the directory is left."""
+
+    @property
+    def name(self) -> str:
+        """Name of the session."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """Its deployment."""
+        ...
+
+    @property
+    def state(self) -> SessionState:
+        """How it ended."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class SessionRecord:
+    """One session in the table.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    epoch : int
+        Its deployment.
+    phase : Phase
+        Changed by `SessionTable.move` only.
+    seconds : float
+        How long its peers may take to answer.
+    peers : mapping of str to Place
+        The other nodes that it needs, by name.
+    owner : object
+        What answers for the session: a hosted or a finished one; None while it is built.
+    is_hosted : bool
+        Whether its engine is in memory, or will be.
+    version : int
+        The version that its owner reported last.
+    result : SessionState or None
+        How it ended.
+    preparing : list of int
+        Calls that wait until it is prepared.
+    removing : list of (int, Exception or None)
+        Calls that wait until it is removed, and the error that each is answered with then.
+    watching : list of int
+        Calls that wait for another version.
+    """
+
+    name: str
+    epoch: int
+    phase: Phase = Phase.BUILDING
+    seconds: float = 0.0
+    peers: Mapping[str, Place] = field(default_factory=dict)
+    owner: Any = None
+    is_hosted: bool = True
+    version: int = 1
+    result: SessionState | None = None
+    preparing: list[int] = field(default_factory=list)
+    removing: list[tuple[int, Exception | None]] = field(default_factory=list)
+    watching: list[int] = field(default_factory=list)
+
+    @property
+    def status(self) -> SessionState:
+        """The state that people see."""
+        if self.result is not None:
+            return self.result
+        is_started = self.phase in (Phase.RUNNING, Phase.STOPPING)
+        return SessionState.RUNNING if is_started else SessionState.DEPLOYING
+
+
+class SessionTable:
+    """All sessions of a node by name.
+
+    Parameters
+    ----------
+    finished : mapping of str to FinishedRecord
+        Sessions of earlier processes of this node.
+    """
+
+    def __init__(self, finished: Mapping[str, FinishedRecord]) -> None:
+        self._records = {
+            name: SessionRecord(
+                name, session.epoch, Phase.FINISHED, owner=session, is_hosted=False, result=session.state
+            )
+            for name, session in finished.items()
+        }
+        self.visible: Mapping[str, Any] = MappingProxyType({})
+        """The owners of all sessions that can be seen. Replaced as a whole, so that any thread may read it."""
+        self._publish()
+
+    def __iter__(self) -> Iterator[SessionRecord]:
+        """Iterate over a copy, in the order in which the sessions came."""
+        return iter(tuple(self._records.values()))
+
+    def get(self, name: str, epoch: int | None = None) -> SessionRecord | None:
+        """Return the session of that name, and of that epoch if one is given."""
+        record = self._records.get(name)
+        return record if record is not None and epoch in (None, record.epoch) else None
+
+    def add(self, record: SessionRecord) -> None:
+        """Add a session whose name is free."""
+        self._records[record.name] = record
+
+    def remove(self, record: SessionRecord) -> None:
+        """Remove a session."""
+        del self._records[record.name]
+        self._publish()
+
+    def move(self, record: SessionRecord, phase: Phase) -> None:
+        """Change the phase of a session.
+
+        Raises
+        ------
+        InternalError
+            It cannot come from its phase to that one.
+        """
+        if phase not in _NEXT[record.phase]:
+            raise InternalError(f"session {record.name!r} cannot go from {record.phase.name} to {phase.name}")
+        record.phase = phase
+
+    def set_owner(self, record: SessionRecord, owner: Any) -> None:
+        """Set what answers for a session, and make it visible."""
+        record.owner = owner
+        self._publish()
+
+    def _publish(self) -> None:
+        owners = {name: record.owner for name, record in self._records.items() if record.owner is not None}
+        self.visible = MappingProxyType(owners)

@@ -1,0 +1,617 @@
+"""What a node manager decides: transcripts of events and actions, and any order of them."""
+
+from collections.abc import Iterator
+from math import inf
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from dropflow.errors import (
+    ConflictError,
+    GoneError,
+    LinkError,
+    NotFoundError,
+    RestartedError,
+    StorageError,
+    UsageError,
+)
+from dropflow.failure import Failure
+from dropflow.states import SessionState
+from managers.calls import Call, Return
+from managers.deployment import Deployment, Place
+from managers.node.events import (
+    Build,
+    Built,
+    CancelSession,
+    Changed,
+    ConnectPeers,
+    Ended,
+    LinkRefused,
+    Log,
+    LoseNode,
+    NotBuilt,
+    NotConnected,
+    Over,
+    PeerChanged,
+    PeerRestarted,
+    PeersHeard,
+    PeerStopped,
+    ReadPeers,
+    Removed,
+    RemoveSession,
+    Retired,
+    RetireSession,
+    StartSession,
+)
+from managers.node.machine import NodeMachine
+from managers.node.session_table import Phase
+
+BROKEN = Failure(code="DF900", kind="Bug", text="the engine of node b failed")
+
+
+def deployment(session: str = "s", epoch: int = 1, *, incarnation: int = 1) -> Deployment:
+    """A session on nodes a, which is this one, and b."""
+    places = (Place("a", "tcp://a:1", incarnation), Place("b", "tcp://b:1", 1))
+    return Deployment(session=session, epoch=epoch, graph="g", drops=2, created=0.0, places=places, slices={"a": b""})
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A session of which only the directory is left."""
+
+    name: str
+    epoch: int = 1
+    state: SessionState = SessionState.FINISHED
+
+
+class Node:
+    """A machine, a clock, and what the calls returned."""
+
+    def __init__(self, *finished: str, kept: int = 20) -> None:
+        self.machine = NodeMachine("a", 1, {name: Finished(name) for name in finished}, kept=kept)
+        self.now = 0.0
+        self.calls = 0
+        self.returned: dict[int, Return] = {}
+
+    def call(self, operation: str, **arguments: object) -> list[Any]:
+        """Call an operation; the actions without answers."""
+        self.calls += 1
+        return self.send(Call(self.calls, operation, arguments))
+
+    def send(self, event: Any) -> list[Any]:
+        """Let the machine handle an event; the actions without answers."""
+        return self._sorted(self.machine.handle(event, self.now))
+
+    def wait(self, seconds: float) -> list[Any]:
+        """Let time pass up to a tick; the actions without answers."""
+        self.now += seconds
+        return self._sorted(self.machine.tick(self.now))
+
+    def prepare(self, *, peers: bool = False, session: str = "s", epoch: int = 1) -> str:
+        """Prepare a session to the end; its hosted session, which is its name here."""
+        self.call("prepare", deployment=deployment(session, epoch), seconds=10.0)
+        self.send(Built(session, epoch, session, ("b",) if peers else ()))
+        if peers:
+            self.send(PeersHeard({"b": (1, self.now)}))
+        return session
+
+    def end(self, session: str = "s", status: SessionState = SessionState.FINISHED) -> list[Any]:
+        """A session ends; the actions of that."""
+        return [*self.send(Over(session, 1, status)), *self.send(Ended(session, 1))]
+
+    def answer(self, call: int | None = None) -> object:
+        """What a call, the last one unless given, returned; raises its error."""
+        returned = self.returned[self.calls if call is None else call]
+        if returned.error is not None:
+            raise returned.error
+        return returned.value
+
+    @property
+    def phase(self) -> Phase | None:
+        """That of session s."""
+        record = self.machine.table.get("s")
+        return None if record is None else record.phase
+
+    def _sorted(self, actions: list[Any]) -> list[Any]:
+        for action in actions:
+            if isinstance(action, Return):
+                assert action.id not in self.returned, "a call is answered once"
+                self.returned[action.id] = action
+        return [action for action in actions if not isinstance(action, Return | Log)]
+
+
+def test_a_session_from_its_preparation_to_its_removal() -> None:
+    """Build, connect, prepared; start; over and ended; delete: each event has its actions, each call its answer."""
+    node = Node()
+    assert node.call("prepare", deployment=deployment(), seconds=10.0) == [Build(deployment())]
+    assert dict(node.machine.table.visible) == {}
+    assert node.send(Built("s", 1, "hosted", ("b",))) == [ConnectPeers("s", 1, {"b": "tcp://b:1"}), ReadPeers()]
+    assert dict(node.machine.table.visible) == {"s": "hosted"}
+    assert node.returned == {}
+    assert node.send(PeersHeard({"b": (1, 0.0)})) == []
+    assert node.answer() is None
+    assert node.call("start", session="s", epoch=1) == [StartSession("hosted")]
+    assert node.answer() is None
+    assert node.end() == []
+    assert node.call("delete", session="s") == [RemoveSession("s", 1, "hosted")]
+    assert node.send(Removed("s", 1)) == []
+    assert node.answer() is None
+    assert dict(node.machine.table.visible) == {}
+    assert node.machine.deadline() == inf
+
+
+def test_a_deployment_that_is_not_for_this_node_is_refused() -> None:
+    """Without a slice, for an earlier process, or while the node stops: nothing is built."""
+    node = Node()
+    refused = (
+        (msgspec.structs.replace(deployment(), slices={}), UsageError, "no slice for node a"),
+        (deployment(incarnation=7), RestartedError, "node a was started again"),
+    )
+    for wrong, kind, text in refused:
+        assert node.call("prepare", deployment=wrong, seconds=1.0) == []
+        with pytest.raises(kind, match=text):
+            node.answer()
+    node.call("close")
+    node.call("prepare", deployment=deployment(), seconds=1.0)
+    with pytest.raises(LinkError, match="node a is stopping"):
+        node.answer()
+
+
+def test_a_name_is_taken_once() -> None:
+    """The same deployment again is answered with the first; another one is refused in each phase."""
+    node = Node("old")
+    node.call("prepare", deployment=deployment(), seconds=1.0)
+    assert node.call("prepare", deployment=deployment(), seconds=1.0) == []
+    node.call("prepare", deployment=deployment(epoch=2), seconds=1.0)
+    with pytest.raises(ConflictError, match="a session 's' already, DEPLOYING"):
+        node.answer()
+    node.send(Built("s", 1, "hosted", ()))
+    assert node.answer(1) is node.answer(2) is None
+    node.call("prepare", deployment=deployment("old"), seconds=1.0)
+    with pytest.raises(ConflictError, match="a session 'old' already, FINISHED"):
+        node.answer()
+    node.call("start", session="s", epoch=2)
+    with pytest.raises(ConflictError, match="was deployed again"):
+        node.answer()
+    node.call("start", session="old", epoch=1)
+    with pytest.raises(ConflictError, match="is over"):
+        node.answer()
+
+
+def test_what_cannot_be_built_leaves_nothing() -> None:
+    """The deployer gets the error, and the name is free."""
+    node = Node()
+    node.call("prepare", deployment=deployment(), seconds=1.0)
+    node.send(NotBuilt("s", 1, StorageError("disk full")))
+    with pytest.raises(StorageError, match="disk full"):
+        node.answer()
+    assert node.phase is None
+    assert node.call("prepare", deployment=deployment(), seconds=1.0)
+
+
+@pytest.mark.parametrize("undo", ["undo", "delete"])
+def test_a_session_that_is_removed_while_it_connects(undo: str) -> None:
+    """It is cancelled, removed once its thread has ended, and both calls are answered then."""
+    node = Node()
+    node.call("prepare", deployment=deployment(), seconds=1.0)
+    node.send(Built("s", 1, "hosted", ("b",)))
+    more = {"epoch": 1, "reason": "b failed"} if undo == "undo" else {}
+    assert node.call(undo, session="s", **more) == [CancelSession("hosted", "")]
+    assert node.send(PeersHeard({"b": (1, 0.0)})) == []
+    assert node.returned == {}
+    assert node.end(status=SessionState.CANCELLED) == [RemoveSession("s", 1, "hosted")]
+    node.send(Removed("s", 1))
+    assert node.answer() is None
+    with pytest.raises(LinkError, match="taken back while its peers were reached"):
+        node.answer(1)
+    assert node.machine.deadline() == inf
+
+
+def test_undo_while_a_session_is_built() -> None:
+    """It is answered without waiting; the session ends in its own thread as soon as it is built, and is removed."""
+    node = Node()
+    node.call("prepare", deployment=deployment(), seconds=1.0)
+    assert node.call("undo", session="s", epoch=1, reason="late") == []
+    assert node.answer() is None
+    node.call("start", session="s", epoch=1)
+    with pytest.raises(NotFoundError, match="no session 's'"):
+        node.answer()
+    assert node.send(Built("s", 1, "hosted", ("b",))) == [CancelSession("hosted", "")]
+    assert node.end(status=SessionState.CANCELLED) == [RemoveSession("s", 1, "hosted")]
+    node.send(Removed("s", 1))
+    with pytest.raises(GoneError, match="taken back while it was prepared"):
+        node.answer(1)
+    node.call("prepare", deployment=deployment(), seconds=1.0)
+    with pytest.raises(GoneError, match="taken back before it came"):
+        node.answer()
+    assert node.call("prepare", deployment=deployment(epoch=2), seconds=1.0)
+
+
+def test_undo_while_a_session_starts() -> None:
+    """The directory of a session that was started stays until its thread has ended."""
+    node = Node()
+    node.prepare()
+    node.call("start", session="s", epoch=1)
+    assert node.call("undo", session="s", epoch=1, reason="late") == [CancelSession("s", "")]
+    assert node.phase is Phase.STOPPING
+    assert node.send(Changed("s", 1, 2)) == []
+    assert node.send(Over("s", 1, SessionState.CANCELLED)) == []
+    assert node.send(Ended("s", 1)) == [RemoveSession("s", 1, "s")]
+
+
+def test_peers_that_do_not_answer_are_named() -> None:
+    """The session is removed, and the deployer gets the names of the peers."""
+    node = Node()
+    node.call("prepare", deployment=deployment(), seconds=2.0)
+    node.send(Built("s", 1, "hosted", ("b",)))
+    node.send(PeersHeard({}))
+    assert ReadPeers() in node.wait(1.0)
+    assert CancelSession("hosted", "") in node.wait(1.0)
+    node.end(status=SessionState.CANCELLED)
+    node.send(Removed("s", 1))
+    with pytest.raises(LinkError, match="cannot reach its peers: node b at tcp://b:1 does not answer"):
+        node.answer()
+
+
+@pytest.mark.parametrize(
+    ("events", "kind", "text"),
+    [
+        ([NotConnected("s", 1, UsageError("not an address"))], UsageError, "not an address"),
+        ([LinkRefused("b", "unknown key"), PeersHeard({})], LinkError, "refuses: unknown key"),
+        ([PeersHeard({"b": (2, 0.0)})], RestartedError, "node b was started again"),
+        ([PeerRestarted("b", 2)], LinkError, "node b is lost: its process was started again"),
+        ([PeerStopped("b", "s", 1, "enough")], LinkError, "taken back"),
+        ([PeerStopped("b", "s", 1, "", "b", BROKEN)], LinkError, "the engine of node b failed"),
+    ],
+)
+def test_peers_that_end_a_preparation(events: list[Any], kind: type[Exception], text: str) -> None:
+    """What makes the wait for peers vain ends it at once, and the deployer gets the reason."""
+    node = Node()
+    node.call("prepare", deployment=deployment(), seconds=100.0)
+    node.send(Built("s", 1, "hosted", ("b",)))
+    actions = [action for event in events for action in node.send(event)]
+    node.end(status=SessionState.CANCELLED)
+    node.send(Removed("s", 1))
+
+    assert CancelSession("hosted", "") in actions
+    with pytest.raises(kind, match=text):
+        node.answer()
+
+
+def test_a_change_of_a_link_is_looked_at_while_a_session_connects() -> None:
+    """The links are read again when one comes up; otherwise their changes need no action."""
+    node = Node()
+    node.call("prepare", deployment=deployment(), seconds=100.0)
+    node.send(Built("s", 1, "hosted", ("b",)))
+    assert node.send(PeerChanged("b")) == [ReadPeers()]
+    node.send(PeersHeard({"b": (1, 0.0)}))
+    assert node.send(PeerChanged("b")) == []
+
+
+def test_a_session_that_is_not_started_in_time_is_cancelled() -> None:
+    """A minute and the time of its preparation after that, it ends through its thread, with the reason."""
+    node = Node()
+    node.prepare()
+    assert node.wait(69.9) == []
+    (cancel,) = node.wait(0.2)
+    assert isinstance(cancel, CancelSession)
+    assert "not started within 70 s" in cancel.reason
+    assert node.phase is Phase.RUNNING
+
+
+def test_a_loss_fails_the_sessions_that_need_that_process() -> None:
+    """Also one that is not started yet; not one that was deployed to a later process of the node."""
+    node = Node()
+    node.prepare(peers=True)
+    assert node.send(PeerRestarted("b", 1)) == []
+    (lose,) = node.send(PeerRestarted("b", 2))
+    assert isinstance(lose, LoseNode)
+    assert (lose.hosted, lose.node, lose.failure.kind) == ("s", "b", "NodeLost")
+    assert node.phase is Phase.RUNNING
+    node.end(status=SessionState.FAILED)
+    assert node.send(PeerRestarted("b", 3)) == []
+    assert node.machine.deadline() == inf
+
+
+def test_silence_fails_sessions() -> None:
+    """A peer that is not heard for so long is lost; the links are read often enough to notice."""
+    node = Node()
+    node.prepare(peers=True)
+    lost = []
+    while not lost and node.now < 60:
+        for action in node.wait(0.5):
+            assert action == ReadPeers()
+            lost += node.send(PeersHeard({"b": (1, 0.0)}))
+
+    assert [type(action) for action in lost] == [LoseNode]
+    assert 15 <= node.now <= 16
+
+
+def test_watchers_are_answered_by_changes_ends_and_time() -> None:
+    """Each call once: by another version, by the end, by its deadline, or at once if there is nothing to wait for."""
+    node = Node("old")
+    node.prepare()
+    for version, seconds in ((0, 9.0), (1, 0.0)):
+        node.call("watch", session="s", version=version, seconds=seconds)
+        assert node.answer() is None
+    node.call("watch", session="old", version=7, seconds=9.0)
+    assert node.answer() is None
+    node.call("watch", session="s", version=1, seconds=5.0)
+    changed = node.calls
+    node.call("watch", session="s", version=1, seconds=1.0)
+    node.wait(1.0)
+    assert node.answer() is None
+    assert changed not in node.returned
+    node.send(Changed("s", 1, 2))
+    assert node.answer(changed) is None
+    node.call("watch", session="s", version=2, seconds=5.0)
+    node.call("start", session="s", epoch=1)
+    node.send(Over("s", 1, SessionState.FINISHED))
+    assert node.answer(node.calls - 1) is None
+    node.call("watch", session="x", version=0, seconds=1.0)
+    with pytest.raises(NotFoundError, match="no session 'x'"):
+        node.answer()
+    assert node.machine.deadline() == inf
+
+
+def test_old_sessions_leave_the_memory() -> None:
+    """The oldest that are over are read from their directories; what cannot be read stays."""
+    node = Node(kept=1)
+    for name in ("s", "t"):
+        node.prepare(session=name)
+        node.call("start", session=name, epoch=1)
+    assert node.end("s") == []
+    assert node.end("t") == [RetireSession("s", 1, "s")]
+    node.call("delete", session="s")
+    assert node.send(Retired("s", 1, None)) == [RemoveSession("s", 1, "s")]
+    node.send(Removed("s", 1, StorageError("busy")))
+    with pytest.raises(StorageError, match="busy"):
+        node.answer()
+    node.prepare(session="u")
+    node.call("start", session="u", epoch=1)
+    assert node.end("u") == [RetireSession("s", 1, "s"), RetireSession("t", 1, "t")]
+    node.send(Retired("s", 1, Finished("s")))
+    assert node.machine.table.visible["s"] == Finished("s")
+    assert node.phase is Phase.FINISHED
+
+
+def test_a_removal_that_takes_long_is_refused_and_done_later() -> None:
+    """After ten seconds the call gets an error; the session is removed as soon as its thread has ended."""
+    node = Node()
+    node.prepare()
+    node.call("start", session="s", epoch=1)
+    node.call("delete", session="s")
+    node.wait(10.0)
+    with pytest.raises(ConflictError, match="does not stop"):
+        node.answer()
+    node.call("delete", session="s")
+    assert node.end() == [RemoveSession("s", 1, "s")]
+    node.send(Removed("s", 1))
+    assert node.answer() is None
+
+
+def test_a_node_closes_when_its_sessions_are_over() -> None:
+    """Running ones are cancelled, those that are built are removed; what does not end in time is not waited for."""
+    node = Node("old")
+    node.prepare()
+    node.call("prepare", deployment=deployment("t"), seconds=1.0)
+    assert node.call("close") == [CancelSession("s", "node a is stopping")]
+    node.send(Built("t", 1, "t", ()))
+    assert node.end(status=SessionState.CANCELLED) == []
+    assert 3 not in node.returned
+    actions = node.machine.tick(node.now + 10.0)
+    warnings = [action.text for action in actions if isinstance(action, Log) and action.is_warning]
+    returns = {action.id: action.error for action in actions if isinstance(action, Return)}
+
+    assert warnings == ["session 't' does not stop"]
+    assert returns[3] is None
+    assert isinstance(returns[2], GoneError | LinkError)
+
+
+NAMES = st.sampled_from(["s", "t"])
+EPOCHS = st.integers(1, 2)
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """A node with sessions that are built, run and removed by jobs and threads, which end in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.machine = NodeMachine("a", 1, {"old": Finished("old")}, suspect_after=3.0, lost_after=15.0, kept=1)
+        self.calls = 0
+        self.open: set[int] = set()
+        self.builds: list[Build] = []
+        self.threads: dict[str, str] = {}
+        """Hosted sessions that are started and not ended: "running", or "over"."""
+        self.idle: set[str] = set()
+        """Hosted sessions that are built and not started."""
+        self.removals: list[RemoveSession] = []
+        self.retirements: list[RetireSession] = []
+        self.reads = 0
+        self.serial = 0
+
+    def _call(self, operation: str, **arguments: object) -> None:
+        self.calls += 1
+        self.open.add(self.calls)
+        self._send(Call(self.calls, operation, arguments))
+
+    def _send(self, event: Any) -> None:
+        self._do(self.machine.handle(event, self.now))
+
+    def _do(self, actions: list[Any]) -> None:
+        for action in actions:
+            match action:
+                case Return():
+                    self.open.remove(action.id)  # KeyError: answered twice
+                case Build():
+                    self.builds.append(action)
+                case StartSession() | CancelSession() | LoseNode():
+                    assert action.hosted not in {removal.owner for removal in self.removals}
+                    if action.hosted in self.idle:
+                        self.idle.remove(action.hosted)
+                        self.threads[action.hosted] = "running"
+                    else:
+                        assert not isinstance(action, StartSession)
+                case RemoveSession():
+                    assert action.owner not in self.threads, "a directory is removed under its thread"
+                    assert action.owner not in self.idle, "a session that never ended leaves its engine open"
+                    self.removals.append(action)
+                case RetireSession():
+                    assert action.hosted not in self.threads
+                    self.retirements.append(action)
+                case ReadPeers():
+                    self.reads += 1
+                case ConnectPeers() | Log():
+                    pass
+                case _:
+                    raise AssertionError(action)
+
+    @rule(session=NAMES, epoch=EPOCHS, seconds=st.sampled_from([0.5, 30.0]))
+    def prepare(self, session: str, epoch: int, seconds: float) -> None:
+        """Deploy."""
+        self._call("prepare", deployment=deployment(session, epoch), seconds=seconds)
+
+    @rule(session=NAMES, epoch=EPOCHS)
+    def start(self, session: str, epoch: int) -> None:
+        """Start."""
+        self._call("start", session=session, epoch=epoch)
+
+    @rule(session=NAMES, epoch=EPOCHS)
+    def undo(self, session: str, epoch: int) -> None:
+        """Undo."""
+        self._call("undo", session=session, epoch=epoch, reason="a test")
+
+    @rule(session=st.sampled_from(["s", "t", "old"]), operation=st.sampled_from(["cancel", "delete", "watch"]))
+    def operate(self, session: str, operation: str) -> None:
+        """Cancel, delete or watch."""
+        more: dict[str, dict[str, object]] = {"cancel": {"reason": ""}, "watch": {"version": 1, "seconds": 5.0}}
+        self._call(operation, session=session, **more.get(operation, {}))
+
+    @precondition(lambda self: self.builds)
+    @rule(data=st.data(), peers=st.sampled_from([(), ("b",)]), fails=st.booleans())
+    def build(self, data: st.DataObject, peers: tuple[str, ...], *, fails: bool) -> None:
+        """A build ends."""
+        built = self.builds.pop(data.draw(st.integers(0, len(self.builds) - 1))).deployment
+        if fails:
+            self._send(NotBuilt(built.session, built.epoch, StorageError("disk full")))
+            return
+        self._built(built, peers)
+
+    def _built(self, built: Deployment, peers: tuple[str, ...]) -> None:
+        self.serial += 1
+        hosted = f"{built.session}/{built.epoch}/{self.serial}"
+        self.idle.add(hosted)
+        self._send(Built(built.session, built.epoch, hosted, peers))
+
+    @precondition(lambda self: self.threads)
+    @rule(data=st.data(), status=st.sampled_from([state for state in SessionState if state.is_terminal]))
+    def thread(self, data: st.DataObject, status: SessionState) -> None:
+        """The thread of a session gets its result, or ends after it."""
+        self._step(data.draw(st.sampled_from(sorted(self.threads))), status)
+
+    def _step(self, hosted: str, status: SessionState) -> None:
+        session, epoch, _ = hosted.split("/")
+        if self.threads[hosted] == "running":
+            self.threads[hosted] = "over"
+            self._send(Over(session, int(epoch), status))
+        else:
+            del self.threads[hosted]
+            self._send(Ended(session, int(epoch)))
+
+    @precondition(lambda self: self.threads)
+    @rule(data=st.data(), version=st.integers(2, 9))
+    def change(self, data: st.DataObject, version: int) -> None:
+        """A session that runs has a new version."""
+        session, epoch, _ = data.draw(st.sampled_from(sorted(self.threads))).split("/")
+        self._send(Changed(session, int(epoch), version))
+
+    @precondition(lambda self: self.removals)
+    @rule(fails=st.booleans())
+    def remove(self, *, fails: bool) -> None:
+        """A removal ends."""
+        removal = self.removals.pop(0)
+        self._send(Removed(removal.session, removal.epoch, StorageError("busy") if fails else None))
+
+    @precondition(lambda self: self.retirements)
+    @rule(fails=st.booleans())
+    def retire(self, *, fails: bool) -> None:
+        """A session was read from its directory, or cannot be."""
+        one = self.retirements.pop(0)
+        self._send(Retired(one.session, one.epoch, None if fails else Finished(one.session, one.epoch)))
+
+    @rule(heard=st.sampled_from([{}, {"b": 1}, {"b": 2}]))
+    def read(self, heard: dict[str, int]) -> None:
+        """The links were read."""
+        self.reads = 0
+        self._send(PeersHeard({peer: (incarnation, self.now) for peer, incarnation in heard.items()}))
+
+    @rule(
+        event=st.sampled_from(
+            [
+                PeerChanged("b"),
+                LinkRefused("b", "unknown key"),
+                PeerRestarted("b", 2),
+                PeerStopped("b", "s", 1, "enough"),
+                PeerStopped("b", "t", 2, "", "b", BROKEN),
+                NotConnected("s", 1, UsageError("not an address")),
+            ]
+        )
+    )
+    def peer(self, event: Any) -> None:
+        """Something comes from a peer."""
+        self._send(event)
+
+    @rule(seconds=st.sampled_from([0.1, 3.0, 20.0, 100.0]))
+    def wait(self, seconds: float) -> None:
+        """Time passes."""
+        self.now += seconds
+        self._do(self.machine.tick(self.now))
+        assert self.machine.deadline() > self.now, "it would tick for ever"
+
+    @rule()
+    def close(self) -> None:
+        """The node stops."""
+        self._call("close")
+
+    @invariant()
+    def sessions_are_in_one_place(self) -> None:
+        """What is visible is in the table, and what runs is visible as a hosted session."""
+        table, visible = list(self.machine.table), self.machine.table.visible
+        assert {record.name: record.owner for record in table if record.owner is not None} == dict(visible)
+        for hosted in self.threads:
+            assert visible[hosted.split("/")[0]] == hosted
+
+    def teardown(self) -> None:
+        """When the node is closed and all jobs and threads end, every call is answered and nothing is due."""
+        self._call("close")
+        for _ in range(1000):
+            if not (self.builds or self.threads or self.removals or self.retirements):
+                break
+            for build in self._taken(self.builds):
+                self._built(build.deployment, ("b",))
+            for hosted in sorted(self.threads):
+                self._step(hosted, SessionState.CANCELLED)
+            for removal in self._taken(self.removals):
+                self._send(Removed(removal.session, removal.epoch))
+            for one in self._taken(self.retirements):
+                self._send(Retired(one.session, one.epoch, Finished(one.session, one.epoch)))
+
+        assert self.open == set()
+        assert self.idle == set()
+        assert all(record.phase.is_quiet for record in self.machine.table)
+        assert self.machine.deadline() == inf
+
+    @staticmethod
+    def _taken(pending: list[Any]) -> Iterator[Any]:
+        while pending:
+            yield pending.pop(0)
+
+
+AnyOrder.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestAnyOrder = AnyOrder.TestCase
