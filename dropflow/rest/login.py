@@ -9,7 +9,7 @@ appear to be logged out. Lax sends the cookie when an address is opened in a tab
 """
 
 import hmac
-from collections.abc import Callable
+from functools import partial
 from importlib import resources
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ import msgspec
 from dropflow.errors import HttpError
 from dropflow.rest.auth import AccessRules, cookie_name, cookie_value, page_key
 from dropflow.rest.kit import Request, Response, Route
+from dropflow.rest.pages import redirect
 from dropflow.rest.posted_form import FORM, posted_fields
 
 __all__ = ["login_routes"]
@@ -70,28 +71,16 @@ def login_routes(access: AccessRules) -> list[Route]:
 
     def logout(call: Request) -> Response:
         gone = f"{cookie_name(call.headers.get('Host', ''))}=; {_COOKIE}; Max-Age=0"
-        return _moved("/login", ("Set-Cookie", gone), ("Clear-Site-Data", '"storage"'))
+        return redirect("/login", headers=(("Set-Cookie", gone), ("Clear-Site-Data", '"storage"')))
 
-    def row(method: str, path: str, handler: Callable[[Request], Response], summary: str) -> Route:
-        return Route(
-            method=method,
-            path=path,
-            handler=handler,
-            summary=summary,
-            public=True,
-            limit=_LIMIT,
-            json=method == "POST",
-            query=LoginQuery if (method, path) == ("GET", "/login") else None,
-            gives="text/html",
-            tag="login",
-        )
-
+    route = partial(Route, public=True, limit=_LIMIT, gives="text/html", tag="login")
+    post = partial(route, method="POST", json=True)
     return [
-        row("GET", "/login", page, "The page that takes a token"),
-        row("GET", "/login.js", script, "Its script"),
-        row("GET", "/login.css", style, "Its style"),
-        row("POST", "/login", login, "Exchange the token for a cookie"),
-        row("POST", "/logout", logout, "Give the cookie back"),
+        route(method="GET", path="/login", handler=page, summary="The page that takes a token", query=LoginQuery),
+        route(method="GET", path="/login.js", handler=script, summary="Its script"),
+        route(method="GET", path="/login.css", handler=style, summary="Its style"),
+        post(path="/login", handler=login, summary="Exchange the token for a cookie"),
+        post(path="/logout", handler=logout, summary="Delete the cookie"),
     ]
 
 
@@ -114,13 +103,9 @@ def _go_on(call: Request, target: str, access: AccessRules) -> Response:
     name = cookie_name(call.headers.get("Host", ""))
     cookies = () if token is None else (("Set-Cookie", f"{name}={cookie_value(token)}; {_COOKIE}"),)
     if _is_form(call):
-        return _moved(goal, *cookies)
+        return redirect(goal, headers=cookies)
     # The key is in an answer to a script of our own origin only: other origins can neither post here nor read it.
     return Response(body=_LoggedIn(key="" if token is None else page_key(token), next=goal), headers=cookies)
-
-
-def _moved(target: str, *headers: tuple[str, str]) -> Response:
-    return Response(content_type="text/plain", status=303, headers=(("Location", target), *headers))
 
 
 def _path(target: str) -> str:

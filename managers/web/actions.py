@@ -4,7 +4,7 @@ Each is a page that asks first and posts to itself, so no link can do harm. The 
 the same origin post, with the page key (`dropflow.rest.auth`).
 """
 
-from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -56,16 +56,14 @@ def action_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
         manager.delete(call.path["session"])
         return redirect("/sessions")
 
-    def row(method: str, path: str, handler: Callable[[Request], Response], summary: str) -> Route:
-        is_form, limit = method == "POST", _LONGEST_FORM if method == "POST" else 0
-        return Route(method=method, path=path, handler=handler, summary=summary, form=is_form, limit=limit, tag="pages")
-
+    page = partial(Route, method="GET", tag="pages")
+    form = partial(Route, method="POST", form=True, limit=_LONGEST_FORM, tag="pages")
     cancels, deletes = "/sessions/{session}/cancel", "/sessions/{session}/delete"
     return [
-        row("GET", cancels, lambda call: ask(call, _CANCEL), "Ask to cancel."),
-        row("POST", cancels, cancel, "Cancel, and go to the session."),
-        row("GET", deletes, lambda call: ask(call, _DELETE), "Ask to delete."),
-        row("POST", deletes, delete, "Delete, and go to the sessions."),
+        page(path=cancels, handler=lambda request: ask(request, _CANCEL), summary="Ask to cancel."),
+        form(path=cancels, handler=cancel, summary="Cancel, and go to the session."),
+        page(path=deletes, handler=lambda request: ask(request, _DELETE), summary="Ask to delete."),
+        form(path=deletes, handler=delete, summary="Delete, and go to the sessions."),
     ]
 
 

@@ -1,6 +1,6 @@
 """The translator's part of ``/api/v1``: translations, their graphs, and deploying them."""
 
-from collections.abc import Callable
+from functools import partial
 
 from dropflow.rest.kit import Request, Response, Route
 from dropflow.rest.operation_records import Done
@@ -24,56 +24,51 @@ _ONE = "/api/v1/translations/{translation}"
 def api_v1_routes(service: TranslatorService) -> list[Route]:
     """The routes of `service` for programs. All need the token, and none can be called by pages of other sites."""
     handlers = _ApiHandlers(service)
-    tag = "translator"
-
-    def download(what: str, handler: Callable[[Request], Response], summary: str, gives: str) -> Route:
-        return Route(method="GET", path=f"{_ONE}/{what}", handler=handler, summary=summary, gives=gives, tag=tag)
-
+    route = partial(Route, tag="translator")
+    graph = partial(route, answer=TranslationInfo, status=202)
+    download = partial(route, method="GET", gives="application/octet-stream")
     return [
-        Route(
+        graph(
             method="POST",
             path="/api/v1/translations",
             handler=handlers.add,
             summary="Translate the graph in the body: a logical graph, a list of drops, or a .dfg container.",
             query=TranslateQuery,
-            answer=TranslationInfo,
-            status=202,
             limit=service.limits.body,
             takes="application/octet-stream",
-            tag=tag,
         ),
-        Route(
+        route(
             method="GET",
             path="/api/v1/translations",
             handler=handlers.every,
             summary="All translations that are kept, the youngest first, without their reports.",
             answer=TranslationList,
-            tag=tag,
         ),
-        Route(
+        route(
             method="GET",
             path=_ONE,
             handler=handlers.one,
             summary="One translation: its state, and its report once it has ended.",
             query=WaitQuery,
             answer=TranslationInfo,
-            tag=tag,
         ),
-        Route(method="DELETE", path=_ONE, handler=handlers.delete, summary="Stop and forget it.", answer=Done, tag=tag),
-        download("graph.dfg", handlers.dfg, "The physical graph as a .dfg file.", "application/octet-stream"),
-        download("pg.json", handlers.pg, "The physical graph as a list of drops.", "application/json"),
-        download("source", handlers.source, "The graph as it was sent.", "application/octet-stream"),
-        Route(
+        route(method="DELETE", path=_ONE, handler=handlers.delete, summary="Stop and delete it.", answer=Done),
+        download(path=f"{_ONE}/graph.dfg", handler=handlers.dfg, summary="The physical graph as a .dfg file."),
+        download(
+            path=f"{_ONE}/pg.json",
+            handler=handlers.pg,
+            summary="The physical graph as a list of drops.",
+            gives="application/json",
+        ),
+        download(path=f"{_ONE}/source", handler=handlers.source, summary="The graph as it was sent."),
+        graph(
             method="POST",
             path=f"{_ONE}/partition",
             handler=handlers.partition,
             summary="Translate the same graph again, with another partition.",
             body=RepartitionRequest,
-            answer=TranslationInfo,
-            status=202,
-            tag=tag,
         ),
-        Route(
+        route(
             method="POST",
             path=f"{_ONE}/deploy",
             handler=handlers.deploy,
@@ -81,7 +76,6 @@ def api_v1_routes(service: TranslatorService) -> list[Route]:
             body=DeployRequest,
             answer=Deployed,
             status=201,
-            tag=tag,
         ),
     ]
 

@@ -7,7 +7,8 @@ DALiuGE deploys with ``GET /gen_pg``. A link on any page could do that with a pe
 program that shows the token. A browser is led to the form that deploys; other programs use ``POST /gen_pg``.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -20,6 +21,8 @@ from dropflow.problems import refuse_errors
 from dropflow.rest.error_page import wants_page
 from dropflow.rest.error_response import error_response
 from dropflow.rest.kit import Request, Response, Route, StreamSlots
+from dropflow.rest.pages import redirect
+from dropflow.rest.posted_form import FORM
 from dropflow.rest.request_body import check_depth
 from translator.global_variables import substitute
 from translator.problems import Problem, problem
@@ -63,73 +66,50 @@ class _GenPgSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def daliuge_routes(service: TranslatorService, streams: StreamSlots) -> list[Route]:
-    """DALiuGE's paths. Those that may lead to a deployment need the token.
+    """Return DALiuGE's routes. Those that may deploy need the token.
 
-    Requests that wait for a translation take a place of `streams`, so that strangers cannot hold all threads.
+    Requests that wait for a translation take a place of `streams`, so that requests without a credential cannot hold
+    all threads.
     """
     handlers = _DaliugeHandlers(service, streams)
-
-    def post(path: str, handler: Callable[[Request], object], summary: str) -> Route:
-        return Route(
-            method="POST",
-            path=path,
-            handler=handler,
-            summary=summary,
-            limit=service.limits.body,
-            public=True,
-            daliuge=True,
-            takes="application/x-www-form-urlencoded",
-            gives="application/json",
-            tag="DALiuGE",
-        )
-
-    def get(path: str, handler: Callable[[Request], object], summary: str, *, public: bool) -> Route:
-        query = None if public else _GenPg
-        return Route(
-            method="GET",
-            path=path,
-            handler=handler,
-            summary=summary,
-            query=query,
-            public=public,
-            daliuge=True,
-            tag="DALiuGE",
-        )
-
+    route = partial(Route, daliuge=True, tag="DALiuGE")
+    form = partial(route, method="POST", public=True, limit=service.limits.body, takes=FORM, gives="application/json")
+    methods = partial(
+        route, method="GET", handler=handlers.methods, public=True, summary="How graphs can be deployed from here."
+    )
+    gen_pg = partial(route, path="/gen_pg", query=_GenPg)
     return [
-        post("/unroll", handlers.unroll, "The logical graph in the form, as a list of drops."),
-        post("/partition", handlers.partition, "The list of drops in the form, partitioned."),
-        post("/unroll_and_partition", handlers.unroll_and_partition, "Both, one after the other."),
-        post("/map", handlers.map_to_nodes, "The list of drops in the form, with nodes and islands."),
-        post("/lg_fill", handlers.fill, "The logical graph in the form, with values for its placeholders."),
-        get(
-            "/gen_pg",
-            handlers.gen_pg,
-            "The physical graph of a translation; or deploy it, with the token.",
-            public=False,
+        form(path="/unroll", handler=handlers.unroll, summary="The logical graph in the form, as a list of drops."),
+        form(path="/partition", handler=handlers.partition, summary="The list of drops in the form, partitioned."),
+        form(
+            path="/unroll_and_partition",
+            handler=handlers.unroll_and_partition,
+            summary="The logical graph in the form, as a list of drops, partitioned.",
         ),
-        Route(
-            method="POST",
-            path="/gen_pg",
-            handler=handlers.deploy,
-            summary="Deploy a translation.",
-            query=_GenPg,
-            limit=_SMALL,
-            daliuge=True,
-            tag="DALiuGE",
+        form(
+            path="/map", handler=handlers.map_to_nodes, summary="The list of drops in the form, with nodes and islands."
         ),
-        Route(
+        form(
+            path="/lg_fill",
+            handler=handlers.fill,
+            summary="The logical graph in the form, with values for its placeholders.",
+        ),
+        gen_pg(
+            method="GET",
+            handler=handlers.gen_pg,
+            summary="The physical graph of a translation; or deploy it, with the token.",
+        ),
+        gen_pg(method="POST", handler=handlers.deploy, summary="Deploy a translation.", limit=_SMALL),
+        route(
             method="POST",
             path="/gen_pg_spec",
             handler=handlers.gen_pg_spec,
             summary="The physical graph of a translation and its roots, as JSON inside a JSON text.",
             body=_GenPgSpec,
             public=True,
-            daliuge=True,
-            tag="DALiuGE",
         ),
-        get("/api/submission_method", handlers.methods, "How graphs can be deployed from here.", public=True),
-        get("/submission_methods", handlers.methods, "How graphs can be deployed from here.", public=True),
+        methods(path="/api/submission_method"),
+        methods(path="/submission_methods"),
     ]
 
 
@@ -180,10 +160,10 @@ class _DaliugeHandlers:
             nodes = self._service.deployer.alive(manager) if manager else _placeholders(query.tpl_nodes_len)
             return Response(body=self._service.export(query.pgt_id, nodes=nodes))
         if call.proof.is_deliberate:
-            return _moved(307, self._deployed(query))
+            return redirect(self._deployed(query), status=307)
         if wants_page(call.headers.get("Accept", "")):
             identity, manager = self._service.get(query.pgt_id).id, self._service.deployer.known(query.manager)
-            return _moved(303, f"/translations/{identity}?manager={quote(manager, safe='')}#run")
+            return redirect(f"/translations/{identity}?manager={quote(manager, safe='')}#run")
         error = HttpError(
             405,
             "a GET deploys only for a program that sends the token",
@@ -194,7 +174,7 @@ class _DaliugeHandlers:
         return Response(status=told.status, content_type=told.content_type, headers=headers, body=told.body)
 
     def deploy(self, call: Request) -> Response:
-        return _moved(303, self._deployed(call.query))
+        return redirect(self._deployed(call.query))
 
     def _deployed(self, query: _GenPg) -> str:
         """Start a session, in one part for each node unless the graph was partitioned; the address of its page."""
@@ -241,10 +221,6 @@ class _DaliugeHandlers:
         """Wait for the translation of a graph."""
         with self._streams.slot():
             return self._service.result(self._service.submit(content, query).id)
-
-
-def _moved(status: int, address: str) -> Response:
-    return Response(status=status, content_type="text/plain", headers=(("Location", address),))
 
 
 def _form(call: Request) -> Form:

@@ -6,8 +6,7 @@ the page again posts nothing again; who knows that address may look. Deploying a
 of our own page; the list of all translations needs the login.
 """
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import msgspec
 
@@ -17,6 +16,7 @@ from dropflow.problems import Problem
 from dropflow.rest.error_body import status_of
 from dropflow.rest.kit import Request, Response, Route
 from dropflow.rest.pages import page_response, redirect
+from dropflow.rest.posted_form import FORM
 from translator.partition.registry import ALGORITHMS
 from translator.web.downloads import dfg_file, pg_json, source_file
 from translator.web.eagle import read_eagle, whole_number
@@ -46,49 +46,30 @@ def page_routes(service: TranslatorService) -> list[Route]:
     handlers = _PageHandlers(service)
     one = "/translations/{translation}"
 
-    def page(
-        method: str,
-        path: str,
-        handler: Callable[[Request], object],
-        summary: str,
-        *,
-        public: bool = True,
-        gives: str = "text/html",
-        **more: Any,
-    ) -> Route:
-        return Route(
-            method=method,
-            path=path,
-            handler=handler,
-            summary=summary,
-            public=public,
-            takes="application/x-www-form-urlencoded" if method == "POST" else "",
-            gives=gives,
-            tag="pages",
-            **more,
-        )
-
-    # Graphs are posted by anybody and may be large; a form that changes something is small and one of our own.
-    graph: dict[str, Any] = {"limit": service.limits.body}
-    changing: dict[str, Any] = {"public": False, "form": True, "limit": _LONGEST_FORM}
-
+    page = partial(Route, method="GET", public=True, gives="text/html", tag="pages")
+    form = partial(page, method="POST", takes=FORM)
+    # Anybody may post a graph, which may be large. A form that changes something is small, and of our own pages only.
+    graph = partial(form, limit=service.limits.body)
+    change = partial(form, public=False, form=True, limit=_LONGEST_FORM)
+    back = partial(page, handler=handlers.back, summary="To its page, after a login.")
     return [
-        page("GET", "/", handlers.start, "A form to translate a graph."),
-        page("GET", "/gen_pgt", lambda _: redirect("/"), "To the form: EAGLE posts."),
-        page("POST", "/gen_pgt", handlers.eagle, "Translate the graph that EAGLE posts.", cross_site=True, **graph),
-        page("GET", "/translations", handlers.every, "All translations.", public=False),
-        page("POST", "/translations", handlers.upload, "Translate an uploaded graph.", **graph),
+        page(path="/", handler=handlers.start, summary="A form to translate a graph."),
+        page(path="/gen_pgt", handler=lambda _: redirect("/"), summary="To the form: EAGLE posts."),
+        graph(
+            path="/gen_pgt", handler=handlers.eagle, summary="Translate the graph that EAGLE posts.", cross_site=True
+        ),
+        page(path="/translations", handler=handlers.every, summary="All translations.", public=False),
+        graph(path="/translations", handler=handlers.upload, summary="Translate an uploaded graph."),
         # Before the page, whose variable would match it too.
-        page("GET", f"{one}.json", handlers.twin, "As JSON.", gives="application/json"),
-        page("GET", one, handlers.show, "What became of a graph.", query=_ShowQuery),
-        page("GET", f"{one}/graph.dfg", handlers.dfg, "Download.", gives="application/octet-stream"),
-        page("GET", f"{one}/pg.json", handlers.pg, "Download.", gives="application/json"),
-        page("GET", f"{one}/source", handlers.source, "Download.", gives="application/octet-stream"),
-        # Where the login leads back to, after a form was posted without its cookie.
-        *(page("GET", f"{one}/{what}", handlers.back, "To its page.") for what in ("partition", "deploy", "delete")),
-        page("POST", f"{one}/partition", handlers.partition, "Translate it again, partitioned in another way."),
-        page("POST", f"{one}/deploy", handlers.deploy, "Start a session with it, and go there.", **changing),
-        page("POST", f"{one}/delete", handlers.delete, "Stop and forget it.", **changing),
+        page(path=f"{one}.json", handler=handlers.twin, summary="As JSON.", gives="application/json"),
+        page(path=one, handler=handlers.show, summary="The translation of a graph.", query=_ShowQuery),
+        page(path=f"{one}/graph.dfg", handler=handlers.dfg, summary="Download.", gives="application/octet-stream"),
+        page(path=f"{one}/pg.json", handler=handlers.pg, summary="Download.", gives="application/json"),
+        page(path=f"{one}/source", handler=handlers.source, summary="Download.", gives="application/octet-stream"),
+        *(back(path=f"{one}/{form_of}") for form_of in ("partition", "deploy", "delete")),
+        form(path=f"{one}/partition", handler=handlers.partition, summary="Translate it again, with other parts."),
+        change(path=f"{one}/deploy", handler=handlers.deploy, summary="Start a session with it, and go there."),
+        change(path=f"{one}/delete", handler=handlers.delete, summary="Stop and delete it."),
     ]
 
 
