@@ -42,7 +42,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
-from dropflow.rest.transport import ClientRequest, Transport, joined
+from dropflow.rest.transport import ClientRequest, HttpTransport, joined
 
 __all__ = ["Client", "Packable"]
 
@@ -249,7 +249,7 @@ class Client(_ManagerCalls, _DeploymentCalls, _SessionCalls):
         clock: Clock | None = None,
         most: int | None = None,
     ) -> None:
-        super().__init__(Transport(url, token=token, secret=secret, timeout=timeout, clock=clock, most=most))
+        super().__init__(HttpTransport(url, token=token, secret=secret, timeout=timeout, clock=clock, most=most))
 
     def __enter__(self) -> Self:
         return self

@@ -12,7 +12,7 @@ from dropflow.rest.operations import Operation
 from dropflow.rest.schema import Download, SessionDetail
 from dropflow.rest.session_changes import apply_change
 from dropflow.rest.sse import read_events
-from dropflow.rest.transport import ClientRequest, Transport
+from dropflow.rest.transport import ClientRequest, HttpTransport
 
 __all__ = ["OperationCaller", "session_events"]
 
@@ -25,11 +25,11 @@ class OperationCaller:
 
     Parameters
     ----------
-    transport : Transport
+    transport : HttpTransport
         The server.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: HttpTransport) -> None:
         self._transport = transport
 
     @property

@@ -24,7 +24,7 @@ from dropflow.formatting import (
 )
 from dropflow.rest.kit import Request, Response
 
-__all__ = ["Layout", "PageTemplates", "page_response", "redirect", "shown_name"]
+__all__ = ["PageLayout", "PageTemplates", "page_response", "redirect", "shown_name"]
 
 _FOLDER = Path(__file__).with_name("templates")
 _HTML = "text/html; charset=utf-8"
@@ -34,7 +34,7 @@ _MIN_COMPRESSED = 2048
 _REFERRER = ("Referrer-Policy", "same-origin")
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
+class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
     """The frame of all pages of a server.
 
     Attributes
@@ -56,13 +56,13 @@ class PageTemplates:
     ----------
     folder : Path
         Where they are. They may include each other and rebase on ``layout.tpl``.
-    layout : Layout
+    layout : PageLayout
         The frame of the pages.
     names : mapping
         Functions and values that the templates use, besides those of `dropflow.formatting`.
     """
 
-    def __init__(self, folder: Path, *, layout: Layout, names: Mapping[str, object]) -> None:
+    def __init__(self, folder: Path, *, layout: PageLayout, names: Mapping[str, object]) -> None:
         self._lookup = [str(folder), str(_FOLDER)]
         self._names = {**_NAMES, **names, "layout": layout}
         self._compiled: dict[str, Any] = {}

@@ -20,7 +20,7 @@ from dropflow.rest.auth import is_loopback
 from dropflow.rest.error_body import from_body
 from dropflow.rest.signing import Signer, digest
 
-__all__ = ["ClientRequest", "Transport"]
+__all__ = ["ClientRequest", "HttpTransport"]
 
 _CHUNK = 256 * 1024
 _WORTH_PACKING = 64 * 1024
@@ -61,7 +61,7 @@ class ClientRequest:
     last_event: str = ""
 
 
-class Transport:
+class HttpTransport:
     """Requests to one server.
 
     Parameters

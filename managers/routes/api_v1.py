@@ -1,7 +1,7 @@
 """Our own API, ``/api/v1``: one route for each operation of `dropflow.rest.operations`.
 
 Most operations call the method of `managers.api.Manager` that has their name (`_call_manager`). Those that read a
-graph, wait, or stream their answer have a handler in `_Handlers`.
+graph, wait, or stream their answer have a handler in `_SpecialHandlers`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -49,7 +49,7 @@ def api_v1_routes(
         Probes other managers; one without a cluster key unless given.
     """
     limits = limits or Limits()
-    special = _Handlers(manager, streams, limits, prober or Prober("nobody", None)).by_operation()
+    special = _SpecialHandlers(manager, streams, limits, prober or Prober("nobody", None)).by_operation()
     routes = [
         _route(operation, special.get(operation.name) or _call_manager(manager, operation), limits)
         for operation in OPERATIONS
@@ -103,7 +103,7 @@ def _call_manager(manager: Manager, operation: Operation[object]) -> _Handler:
     return handle
 
 
-class _Handlers:
+class _SpecialHandlers:
     """Handlers of the operations that do more than to call a method."""
 
     def __init__(self, manager: Manager, streams: StreamSlots, limits: Limits, prober: Prober) -> None:

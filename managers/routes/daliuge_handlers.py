@@ -22,7 +22,7 @@ _SUCCESS = {"Status": "Success"}
 _ISLAND_PORT = 8001
 
 
-class _Handlers:
+class _HandlerBase:
     """What all handlers use: the manager, and drafts and sessions."""
 
     def __init__(self, manager: Manager, sessions: DaliugeSessions) -> None:
@@ -61,7 +61,7 @@ class _Handlers:
         return {"dir": f"{root}/sessions/{session_directory_name(session_name(name))}" if root else ""}
 
 
-class ManagerHandlers(_Handlers):
+class ManagerHandlers(_HandlerBase):
     """The manager itself, its nodes and islands."""
 
     def __init__(self, manager: Manager, sessions: DaliugeSessions, stop: Callable[[], None] | None) -> None:
@@ -129,7 +129,7 @@ class ManagerHandlers(_Handlers):
             raise HttpError(404, "only masters have islands", hint="ask a master")
 
 
-class SessionHandlers(_Handlers):
+class SessionHandlers(_HandlerBase):
     """Drafts, sessions and their drops."""
 
     def create(self, request: Request) -> object:
@@ -229,7 +229,7 @@ class SessionHandlers(_Handlers):
         return redirect(f"/sessions/{quote(session_name(request.query.sessionId), safe='')}")
 
 
-class NodeHandlers(_Handlers):
+class NodeHandlers(_HandlerBase):
     """One node, asked through the manager above it."""
 
     def sessions(self, request: Request) -> object:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dropflow.rest.pages import Layout, PageTemplates
+from dropflow.rest.pages import PageLayout, PageTemplates
 from managers.web import addresses
 from managers.web.bars import GROUPS, grouped, segments, session_style, state_style, state_word
 from managers.web.causes import causes
@@ -29,5 +29,5 @@ _NAMES: dict[str, object] = {
 
 def manager_templates() -> PageTemplates:
     """Return the templates; each page shows the `manager`, a `ManagerInfo`."""
-    layout = Layout(navigation=(("Overview", "/"), ("Nodes", "/nodes"), ("Sessions", "/sessions")))
+    layout = PageLayout(navigation=(("Overview", "/"), ("Nodes", "/nodes"), ("Sessions", "/sessions")))
     return PageTemplates(Path(__file__).with_name("templates"), layout=layout, names=_NAMES)

@@ -11,18 +11,14 @@ _MOST_METHODS = 25
 _LARGE_CLASSES = {
     "dropflow/apps/attempt_context.py:AttemptContext",
     "dropflow/engine/runners/pool.py:WorkerPool",
-    "dropflow/testing/manager.py:FakeManager",
     "managers/composite/manager.py:Composite",
     "managers/links/links.py:Links",
     "managers/node/exchange.py:NodeExchange",
 }
 _SHARED_CLASS_NAMES = {
     "Content",
-    "Layout",
     "Output",
-    "Transport",
     "_Connection",
-    "_Handlers",
 }
 _SIMILAR_FILES = {
     # Two commands, each in the file of its name.

@@ -15,7 +15,7 @@ from dropflow.cli.output import TableOutput
 from dropflow.errors import LinkError
 from dropflow.rest.operation_records import ResultList
 from dropflow.rest.schema import SessionDetail
-from dropflow.testing.manager import FakeManager, made_up
+from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from managers.service import Service
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -54,7 +54,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def manager() -> FakeManager:
     """A manager with sessions called running, failed, finished and cancelled."""
-    return made_up(nodes=("node-1", "node-2"), role="island")
+    return manager_with_sessions(nodes=("node-1", "node-2"), role="island")
 
 
 @pytest.fixture

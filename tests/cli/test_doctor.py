@@ -11,7 +11,7 @@ from dropflow.cli.doctor.evidence import Evidence, Finding, ManagerReport
 from dropflow.clock import SystemClock
 from dropflow.rest.client import Client
 from dropflow.rest.schema import Child, Load, ManagerInfo, NodeInfo
-from dropflow.testing.manager import FakeManager
+from dropflow.testing.fake_manager import FakeManager
 from dropflow.version import __version__
 from managers.service import Service
 

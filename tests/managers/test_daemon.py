@@ -13,7 +13,7 @@ from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
 from dropflow.rest.auth import AccessRules
 from dropflow.rest.kit import Limits, StreamSlots, make_app
 from dropflow.rest.server import RestServer
-from dropflow.rest.transport import ClientRequest, Transport
+from dropflow.rest.transport import ClientRequest, HttpTransport
 from managers.daemon import Daemon, Kind, command_of, daemon_routes
 
 _WELL = """
@@ -203,7 +203,7 @@ def test_daliuges_paths_and_ours_do_the_same(daemon: Daemon) -> None:
     server = RestServer(app, streams=streams, stream_limit=4, open_to_all=True)
     server.start()
     try:
-        http = Transport(server.url, token=None, secret=None, timeout=30.0)
+        http = HttpTransport(server.url, token=None, secret=None, timeout=30.0)
         start = http.ask(ClientRequest("POST", "/managers/node/start"))
         pid = daemon.manager("node").pid
         assert start == (200, f'{{"pid":{pid}}}'.encode())

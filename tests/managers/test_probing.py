@@ -15,7 +15,7 @@ from dropflow.rest.client import Client
 from dropflow.rest.kit import Response, Route
 from dropflow.rest.schema import ManagerInfo, ProbeRequest, ProbeResult
 from dropflow.testing.clock import VirtualClock
-from dropflow.testing.manager import FakeManager
+from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.serving import serve
 from managers.keys import ClusterKey, create
 from managers.links import Links

@@ -12,7 +12,7 @@ from dropflow.errors import HttpError, UsageError, WorldError
 from dropflow.rest.auth import is_loopback
 from dropflow.rest.client import Client
 from dropflow.rest.kit import Limits
-from dropflow.testing.manager import FakeManager, made_up
+from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from managers.service import Service, make_access_rules, url_of
 
 TOKEN = "a-token-of-this-test"  # noqa: S105 - of a server that lives as long as its test
@@ -22,7 +22,7 @@ SECRET = b"s" * 40
 @pytest.fixture
 def manager() -> FakeManager:
     """A manager with made-up sessions."""
-    return made_up()
+    return manager_with_sessions()
 
 
 @pytest.fixture

@@ -39,9 +39,9 @@ from dropflow.rest.error_body import from_body, status_of, to_body
 from dropflow.rest.kit import Limits, Response, Route, StreamSlots, make_app
 from dropflow.rest.schema import DropQuery, SubmitQuery
 from dropflow.rest.server import RestServer
-from dropflow.rest.transport import ClientRequest, Transport
+from dropflow.rest.transport import ClientRequest, HttpTransport
 from dropflow.testing.clock import VirtualClock
-from dropflow.testing.manager import FakeManager, made_up
+from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.serving import serve
 from dropflow.testing.shapes import fan
 from managers.deployment import Deployment, Place
@@ -54,7 +54,7 @@ TOKEN = "a-token"  # noqa: S105 - guards nothing
 @pytest.fixture
 def manager() -> FakeManager:
     """An island with two nodes and four sessions."""
-    return made_up(name="island-1", role="island", nodes=("n1", "n2"))
+    return manager_with_sessions(name="island-1", role="island", nodes=("n1", "n2"))
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_children_are_forgotten(client: Client) -> None:
     client.remove_child("http://127.0.0.1:9")
 
     assert client.children() == ()
-    with pytest.raises(NotFoundError, match="is no child"):
+    with pytest.raises(NotFoundError, match="is not a child"):
         client.remove_child("http://127.0.0.1:9")
 
 
@@ -429,7 +429,7 @@ def test_large_bodies_are_packed_for_other_hosts_only() -> None:
     """On loopback packing costs more than it saves."""
     body = [bytes(200_000)]
     for host, packed in (("http://192.0.2.1:1", True), ("http://127.0.0.1:1", False)):
-        sent, headers = Transport(host, token=None, secret=None, timeout=1)._packed(
+        sent, headers = HttpTransport(host, token=None, secret=None, timeout=1)._packed(
             ClientRequest("POST", "/", body=body)
         )
         assert ("Content-Encoding" in headers) is packed
@@ -456,7 +456,7 @@ def test_threads_that_come_and_go_leave_no_connections(manager: FakeManager) -> 
 
 def test_a_refusal_before_the_body_was_sent_is_told(server: RestServer) -> None:
     """The server reads no more of a body that it refuses; the caller learns why, not that the connection broke."""
-    transport = Transport(server.url, token="wrong", secret=None, timeout=20)  # noqa: S106 - guards nothing
+    transport = HttpTransport(server.url, token="wrong", secret=None, timeout=20)  # noqa: S106 - guards nothing
     for _ in range(3):
         with pytest.raises(HttpError, match="the token is wrong") as refused:
             transport.ask(ClientRequest("POST", "/api/v1/sessions", body=[bytes(1_000_000)] * 50))

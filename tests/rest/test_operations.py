@@ -13,7 +13,7 @@ from dropflow.rest.kit import StreamSlots
 from dropflow.rest.openapi import openapi_document
 from dropflow.rest.operations import OPERATIONS, Operation
 from dropflow.rest.schema import Download
-from dropflow.testing.manager import FakeManager
+from dropflow.testing.fake_manager import FakeManager
 from managers.api import Manager
 from managers.routes.api_v1 import api_v1_routes
 

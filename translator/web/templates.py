@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dropflow.formatting import plural
 from dropflow.problems import Problem, Severity
-from dropflow.rest.pages import Layout, PageTemplates
+from dropflow.rest.pages import PageLayout, PageTemplates
 from dropflow.version import __version__
 
 __all__ = ["translator_templates"]
@@ -15,7 +15,7 @@ _WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "
 
 def translator_templates() -> PageTemplates:
     """Return the templates."""
-    layout = Layout(
+    layout = PageLayout(
         navigation=(("Translate", "/"), ("Translations", "/translations")), style_sheets=("translator.css",)
     )
     names = {"format_shape": _format_shape, "problems_by_severity": _problems_by_severity, "version": __version__}

@@ -7,7 +7,7 @@ from typing import Any
 
 from dropflow.clock import Clock
 from dropflow.testing.clock import VirtualClock
-from dropflow.testing.manager import FakeManager
+from dropflow.testing.fake_manager import FakeManager
 from managers.composite.manager import Composite
 
 

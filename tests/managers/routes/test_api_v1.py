@@ -23,7 +23,7 @@ from dropflow.rest.session_changes import apply_change, change_between
 from dropflow.rest.sse import ServerSentEvent, format_event, heartbeat, read_events
 from dropflow.states import DropState
 from dropflow.testing.clock import VirtualClock
-from dropflow.testing.manager import FakeManager, made_up
+from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.serving import ReceivedResponse, ask, serve
 from dropflow.testing.shapes import fan
 from managers.deployment import Deployment, pack
@@ -37,7 +37,7 @@ _NAMES = sorted(DropState.__members__)
 @pytest.fixture
 def manager() -> FakeManager:
     """An island with four sessions."""
-    return made_up(role="island", nodes=("n1", "n2"))
+    return manager_with_sessions(role="island", nodes=("n1", "n2"))
 
 
 @pytest.fixture

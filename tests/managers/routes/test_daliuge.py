@@ -17,7 +17,7 @@ from dropflow.rest.auth import AccessRules
 from dropflow.rest.kit import Limits
 from dropflow.rest.schema import NodeInfo, Role
 from dropflow.rest.server import RestServer
-from dropflow.testing.manager import FakeManager
+from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.serving import ReceivedResponse, ask, serve
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.drafts import session_name

@@ -3,7 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from dropflow.rest.auth import AccessRules
-from dropflow.testing.manager import FakeManager, made_up
+from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.serving import ask, serve
 from managers.routes.metrics import metrics_routes
 
@@ -22,7 +22,7 @@ def _samples(manager: FakeManager) -> dict[tuple[str, str], float]:
 
 def test_sessions_drops_and_nodes_are_counted() -> None:
     """By status and state, those that do not occur too, so that no series comes and goes."""
-    found = _samples(made_up(nodes=("n1", "n2")))
+    found = _samples(manager_with_sessions(nodes=("n1", "n2")))
 
     assert found["dropflow_sessions", "running"] == found["dropflow_sessions", "failed"] == 1
     assert found["dropflow_sessions", "deploying"] == 0
@@ -34,7 +34,7 @@ def test_sessions_drops_and_nodes_are_counted() -> None:
 
 def test_a_scrape_tells_what_is_now() -> None:
     """Nothing is remembered from one scrape to the next, or from one manager to another."""
-    manager = made_up()
+    manager = manager_with_sessions()
     before = _samples(manager)["dropflow_drops", "completed"]
     manager.advance("running", {8: "COMPLETED"})
 
@@ -51,6 +51,6 @@ def test_names_are_escaped() -> None:
 
 def test_metrics_need_the_token() -> None:
     """They tell names of nodes."""
-    with serve(metrics_routes(made_up()), access=AccessRules(token="t")) as server:  # noqa: S106 - guards nothing
+    with serve(metrics_routes(manager_with_sessions()), access=AccessRules(token="t")) as server:  # noqa: S106 - guards nothing
         assert ask(server.url, "GET", "/metrics").status == 401
         assert ask(server.url, "GET", "/metrics", headers={"Authorization": "Bearer t"}).status == 200

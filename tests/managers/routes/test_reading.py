@@ -8,7 +8,7 @@ import pytest
 from dropflow.rest.auth import AccessRules, cookie_value
 from dropflow.rest.kit import Limits, StreamSlots
 from dropflow.rest.schema import DropQuery
-from dropflow.testing.manager import FakeManager, made_up
+from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.serving import ask, serve
 from managers.service import manager_routes
 
@@ -32,11 +32,11 @@ class _Watched:
 @pytest.mark.parametrize("query", ["", _QUERY])
 def test_nothing_is_changed_by_get(query: str) -> None:
     """Every route that a GET reaches, for somebody who may do everything."""
-    watched, stopped, streams, access = _Watched(made_up()), [], StreamSlots(4), AccessRules(token=_TOKEN)
+    watched, stopped, streams, access = _Watched(manager_with_sessions()), [], StreamSlots(4), AccessRules(token=_TOKEN)
     manager: Any = watched
     routes = manager_routes(manager, streams, access, stop=lambda: stopped.append(True), limits=Limits(streams=4))
     paths = [route.path for route in routes if route.method == "GET" and not route.path.endswith("/events")]
-    drop = made_up().drops("failed", DropQuery(limit=1)).drops[0].oid
+    drop = manager_with_sessions().drops("failed", DropQuery(limit=1)).drops[0].oid
     with serve(routes, access=access, streams=streams) as server:
         for path in paths:
             target = re.sub(r"\{(\w+)\}", lambda name: {"session": "failed", "drop": drop}.get(name[1], "x"), path)

@@ -7,7 +7,7 @@ from dropflow.rest.auth import AccessRules
 from dropflow.rest.connection_limits import ConnectionLimits
 from dropflow.rest.kit import Limits, StreamSlots
 from dropflow.rest.login import login_routes
-from dropflow.testing.manager import FakeManager
+from dropflow.testing.fake_manager import FakeManager
 from managers.routes.api_v1 import api_v1_routes
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.metrics import metrics_routes

@@ -55,7 +55,7 @@ def test_a_bar_is_in_proportion(states: dict[str, int]) -> None:
 @pytest.mark.slow
 def test_the_browser_draws_and_words_as_the_server_does(serve: Any, look: Any) -> None:
     """Bars, counts, durations and rates made by the scripts are those of the server."""
-    from dropflow.testing.manager import FakeManager  # noqa: PLC0415 - beside its only use
+    from dropflow.testing.fake_manager import FakeManager  # noqa: PLC0415 - beside its only use
 
     chance = random.Random(20261121)  # noqa: S311 - cases, not secrets
     cases = [[chance.choice((0, 1, chance.randrange(10**6))) for _ in GROUPS] for _ in range(200)]

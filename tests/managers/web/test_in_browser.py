@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dropflow.rest.schema import NodeInfo
-from dropflow.testing.manager import made_up
+from dropflow.testing.fake_manager import manager_with_sessions
 from dropflow.testing.shapes import fan
 from tests.browser import needs_chromium
 
@@ -40,7 +40,7 @@ def rows(page: Any, region: str) -> list[str]:
 
 def test_overview_shows_the_manager_its_nodes_and_its_sessions(serve: Any, look: Any) -> None:
     """The first page names every node and every young session, and leads to them."""
-    page = look(serve(made_up(name="east", role="island", nodes=("a", "b")))).page
+    page = look(serve(manager_with_sessions(name="east", role="island", nodes=("a", "b")))).page
     page.goto("/")
 
     expect(page.get_by_role("heading", level=1)).to_have_text("east")
@@ -52,7 +52,7 @@ def test_overview_shows_the_manager_its_nodes_and_its_sessions(serve: Any, look:
 
 def test_a_session_is_followed_to_its_end(serve: Any, look: Any) -> None:
     """Numbers, rows and the status move by themselves, without a new request for the page, until it is over."""
-    manager = made_up()
+    manager = manager_with_sessions()
     page = look(serve(manager)).page
     page.goto("/sessions/running")
     settled = page.locator("[data-figure=settled]")
@@ -71,7 +71,7 @@ def test_a_session_is_followed_to_its_end(serve: Any, look: Any) -> None:
 
 def test_a_failure_appears_while_one_looks(serve: Any, look: Any) -> None:
     """A root cause shows up on the open page with its text, and opened details stay open when another one comes."""
-    manager = made_up()
+    manager = manager_with_sessions()
     page = look(serve(manager)).page
     page.goto("/sessions/running")
 
@@ -86,7 +86,7 @@ def test_a_failure_appears_while_one_looks(serve: Any, look: Any) -> None:
 
 def test_many_changes_are_painted_at_once_and_only_where_they_are(serve: Any, look: Any) -> None:
     """However many changes come in a fifth of a second, a number is written once, and other rows are left alone."""
-    manager = made_up()
+    manager = manager_with_sessions()
     page = look(serve(manager)).page
     page.add_init_script(
         """let heard = 0;
@@ -126,7 +126,7 @@ def test_many_changes_are_painted_at_once_and_only_where_they_are(serve: Any, lo
 
 def test_failures_that_read_the_same_are_one(serve: Any, look: Any) -> None:
     """Instances of one node that fail with the same words are one cause with the sum of the harm, and links."""
-    manager = made_up()
+    manager = manager_with_sessions()
     for drop in (6, 7, 8):
         manager.fail("running", drop, "no such file", also=(drop + 20,))
     page = look(serve(manager)).page
@@ -141,7 +141,7 @@ def test_failures_that_read_the_same_are_one(serve: Any, look: Any) -> None:
 
 def test_without_streams_a_session_is_followed_by_asking(serve: Any, look: Any) -> None:
     """When no event stream can be had, the page says so and stays live."""
-    manager = made_up()
+    manager = manager_with_sessions()
     window = look(serve(manager, streams=0))
     window.forgive("503")
     page = window.page
@@ -155,7 +155,7 @@ def test_without_streams_a_session_is_followed_by_asking(serve: Any, look: Any) 
 
 def test_a_page_finds_its_manager_again(serve: Any, look: Any) -> None:
     """While the manager is away the page says so, and is live again by itself when it is back."""
-    manager = made_up()
+    manager = manager_with_sessions()
     url = serve(manager)
     window = look(url)
     window.forgive("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE")
@@ -173,7 +173,7 @@ def test_a_page_finds_its_manager_again(serve: Any, look: Any) -> None:
 
 def test_a_page_that_nobody_looks_at_holds_no_stream(serve: Any, look: Any) -> None:
     """A hidden page ends its stream, and catches up when it is looked at again."""
-    manager = made_up()
+    manager = manager_with_sessions()
     page = look(serve(manager)).page
     page.add_init_script(
         """window.sources = [];
@@ -198,7 +198,7 @@ def test_a_page_that_nobody_looks_at_holds_no_stream(serve: Any, look: Any) -> N
 
 def test_a_session_that_is_deleted_says_so(serve: Any, look: Any) -> None:
     """Whoever looks at a session that somebody deletes is told, and nothing is asked any more."""
-    manager = made_up()
+    manager = manager_with_sessions()
     window = look(serve(manager))
     window.forgive("404")
     window.page.goto("/sessions/running")
@@ -210,7 +210,7 @@ def test_a_session_that_is_deleted_says_so(serve: Any, look: Any) -> None:
 
 def test_drops_are_filtered_and_paged(serve: Any, look: Any) -> None:
     """The form finds drops by state, logical node and text, in pages of 100."""
-    manager = made_up()
+    manager = manager_with_sessions()
     manager.add(fan(500), "large")
     page = look(serve(manager)).page
     page.goto("/sessions/large")
@@ -228,7 +228,7 @@ def test_drops_are_filtered_and_paged(serve: Any, look: Any) -> None:
 
 def test_a_number_of_a_logical_node_leads_to_its_drops(serve: Any, look: Any) -> None:
     """Each number of the table of logical nodes is a link to the drops that it counts."""
-    page = look(serve(made_up())).page
+    page = look(serve(manager_with_sessions())).page
     page.goto("/sessions/failed")
     page.locator("#logical tr", has_text="app").first.locator("td[data-group=error] a").click()
 
@@ -237,7 +237,7 @@ def test_a_number_of_a_logical_node_leads_to_its_drops(serve: Any, look: Any) ->
 
 def test_log_and_content_of_a_drop_are_shown_and_downloaded(serve: Any, look: Any) -> None:
     """A drop's page shows the end of its log and the beginning of its content, and offers the whole of both."""
-    page = look(serve(made_up())).page
+    page = look(serve(manager_with_sessions())).page
     page.goto("/sessions/failed/drops/fan_a_0-0")
     expect(page.locator("pre", has_text="no value 1").last).to_be_visible()
     with page.expect_download() as download:
@@ -255,7 +255,7 @@ def test_log_and_content_of_a_drop_are_shown_and_downloaded(serve: Any, look: An
 
 def test_a_picture_is_shown_as_one(serve: Any, look: Any) -> None:
     """Content that is a PNG file is drawn on the page of its drop."""
-    manager = made_up()
+    manager = manager_with_sessions()
     manager.write("finished", 22, PNG)
     page = look(serve(manager)).page
     page.goto("/sessions/finished/drops/fan_d_0-1")
@@ -265,7 +265,7 @@ def test_a_picture_is_shown_as_one(serve: Any, look: Any) -> None:
 
 def test_the_way_from_drop_to_drop(serve: Any, look: Any) -> None:
     """Inputs and outputs are links."""
-    page = look(serve(made_up())).page
+    page = look(serve(manager_with_sessions())).page
     page.goto("/sessions/failed/drops/fan_a_0-0")
     page.get_by_role("region", name="Outputs").get_by_role("link").click()
 
@@ -275,7 +275,7 @@ def test_the_way_from_drop_to_drop(serve: Any, look: Any) -> None:
 @pytest.mark.parametrize("javascript", [True, False])
 def test_cancel_asks_first_and_keeps_the_reason(serve: Any, look: Any, *, javascript: bool) -> None:
     """Cancelling takes two steps, works without JavaScript, and leads back to the session."""
-    manager = made_up()
+    manager = manager_with_sessions()
     page = look(serve(manager), java_script_enabled=javascript).page
     page.goto("/sessions/running")
     page.get_by_role("link", name="Cancel…").click()
@@ -289,7 +289,7 @@ def test_cancel_asks_first_and_keeps_the_reason(serve: Any, look: Any, *, javasc
 
 def test_delete_asks_first(serve: Any, look: Any) -> None:
     """Deleting takes two steps and leads to the sessions that are left."""
-    page = look(serve(made_up())).page
+    page = look(serve(manager_with_sessions())).page
     page.goto("/sessions/failed")
     page.get_by_role("link", name="Delete…").click()
     page.get_by_role("button", name="Delete the session").click()
@@ -301,7 +301,7 @@ def test_delete_asks_first(serve: Any, look: Any) -> None:
 @pytest.mark.parametrize("address", ["/", "/sessions/failed", "/sessions/failed/drops/fan_a_0-0"])
 def test_pages_say_the_same_without_javascript(serve: Any, look: Any, address: str) -> None:
     """All tables have the same rows for those who run no scripts."""
-    url = serve(made_up())
+    url = serve(manager_with_sessions())
     texts = []
     for javascript in (True, False):
         page = look(url, java_script_enabled=javascript).page
@@ -313,7 +313,7 @@ def test_pages_say_the_same_without_javascript(serve: Any, look: Any, address: s
 
 def test_nothing_is_wider_than_a_phone(serve: Any, look: Any) -> None:
     """At 360 pixels no page scrolls sideways, however long and hostile the names are."""
-    manager = made_up(role="island", nodes=("n" * 200, "b"))
+    manager = manager_with_sessions(role="island", nodes=("n" * 200, "b"))
     manager.set_node(NodeInfo(name="c", version="0", host=HOSTILE, text=HOSTILE, state="lost"))
     manager.fail("running", 7, HOSTILE)
     page = look(serve(manager), viewport={"width": 360, "height": 740}).page
@@ -343,7 +343,7 @@ NAMELESS = """() => {
 
 def test_everything_has_a_name(serve: Any, look: Any) -> None:
     """Inputs have labels, links, buttons and pictures have words, each page has one heading, ids are unique."""
-    page = look(serve(made_up())).page
+    page = look(serve(manager_with_sessions())).page
     nameless = {}
     for address in PAGES:
         page.goto(address)
@@ -379,7 +379,7 @@ PALE = """() => {
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_can_be_read(serve: Any, look: Any, scheme: str) -> None:
     """All text has a contrast of 4.5 to what is behind it (WCAG 2, level AA), by day and by night."""
-    page = look(serve(made_up(role="island")), color_scheme=scheme).page
+    page = look(serve(manager_with_sessions(role="island")), color_scheme=scheme).page
     pale = {}
     for address in PAGES:
         page.goto(address)
@@ -390,7 +390,7 @@ def test_every_text_can_be_read(serve: Any, look: Any, scheme: str) -> None:
 
 def test_the_keyboard_reaches_everything_visibly(serve: Any, look: Any) -> None:
     """The first stop of the keyboard skips to the content, and what has the focus is outlined."""
-    page = look(serve(made_up())).page
+    page = look(serve(manager_with_sessions())).page
     page.goto("/sessions/running")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
@@ -400,7 +400,7 @@ def test_the_keyboard_reaches_everything_visibly(serve: Any, look: Any) -> None:
 
 def test_strangers_are_led_to_the_login_and_back(serve: Any, look: Any) -> None:
     """Without a token a page is the login; with it, the page that was asked for."""
-    window = look(serve(made_up(), token="secret-token"))  # noqa: S106 - made up
+    window = look(serve(manager_with_sessions(), token="secret-token"))  # noqa: S106 - made up
     window.forgive("401")
     page = window.page
     page.goto("/sessions/failed")
@@ -413,7 +413,7 @@ def test_strangers_are_led_to_the_login_and_back(serve: Any, look: Any) -> None:
 
 def test_a_page_that_is_not_there_leads_back(serve: Any, look: Any) -> None:
     """Unknown pages, sessions and drops are answered by a page with words and a way on."""
-    window = look(serve(made_up()))
+    window = look(serve(manager_with_sessions()))
     window.forgive("404")
     for address in ("/nope", "/sessions/nope", "/sessions/failed/drops/nope"):
         assert window.page.goto(address).status == 404

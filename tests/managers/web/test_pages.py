@@ -12,7 +12,7 @@ from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.rest.schema import DropQuery, FailureInfo
-from dropflow.testing.manager import FakeManager, made_up
+from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.shapes import fan
 from managers.web.addresses import drop_url
 from managers.web.views import (
@@ -68,7 +68,7 @@ def hostile_graph() -> PhysicalGraph:
 )
 def test_each_page_has_a_twin_with_the_same_record(serve: Any, path: str, kind: type, view: Any) -> None:
     """The address under rel=alternate answers, as JSON in the envelope, the record from which the page is made."""
-    manager = made_up()
+    manager = manager_with_sessions()
     url = serve(manager)
     tags, _ = read(ask(url, path).text)
     twin = next(found["href"] for tag, found in tags if tag == "link" and found.get("rel") == "alternate")
@@ -100,7 +100,7 @@ def test_the_twin_of_a_drop_is_not_the_drop_whose_id_ends_so(serve: Any) -> None
 
 def test_a_cause_on_another_node_leads_to_its_row(serve: Any) -> None:
     """A root cause of which only the row is known is not linked as if the row were an id."""
-    manager = made_up()
+    manager = manager_with_sessions()
     foreign = FailureInfo(drop="#2", name="drop in row 2", node="", code="", kind="", text="elsewhere", row=2)
     manager._sessions["failed"] = msgspec.structs.replace(manager._sessions["failed"], failures=(foreign,))
     tags, _ = read(ask(serve(manager), "/sessions/failed").text)
@@ -155,7 +155,7 @@ def test_hostile_names_are_shown_and_do_nothing(serve: Any) -> None:
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_keep_to_their_security_policy(serve: Any, path: str) -> None:
     """No page has a script, style or handler of its own in it, or anything of another host."""
-    page = ask(serve(made_up(role="island")), path)
+    page = ask(serve(manager_with_sessions(role="island")), path)
     tags, _ = read(page.text)
 
     assert "default-src 'self'" in page.headers["content-security-policy"]
@@ -189,7 +189,7 @@ def test_links_of_nodes_are_web_addresses_only(serve: Any) -> None:
 )
 def test_what_cannot_be_shown_is_a_page_that_says_why(serve: Any, path: str, status: int, words: str) -> None:
     """People get an error as a page with its text, and with a way on."""
-    page = ask(serve(made_up()), path)
+    page = ask(serve(manager_with_sessions()), path)
     _, text = read(page.text)
 
     assert page.status == status
@@ -199,7 +199,7 @@ def test_what_cannot_be_shown_is_a_page_that_says_why(serve: Any, path: str, sta
 
 def test_what_is_missing_around_a_session_is_said(serve: Any) -> None:
     """A page is shown without the parts that a lost node holds, and says which and why."""
-    manager = made_up()
+    manager = manager_with_sessions()
     manager.refuse("results", LinkError("node b does not answer"))
     _, text = read(ask(serve(manager), "/sessions/finished").text)
 
@@ -220,7 +220,7 @@ def test_the_page_of_a_session_does_not_grow_with_its_drops(serve: Any) -> None:
 @pytest.mark.parametrize("action", ["cancel", "delete"])
 def test_only_pages_of_the_same_origin_change_a_session(serve: Any, action: str) -> None:
     """A form of another site, or of nobody knows where, is refused, and the session goes on."""
-    manager = made_up()
+    manager = manager_with_sessions()
     url = serve(manager)
     for origin in ("https://evil.example", "null", url.replace("http", "https").replace("127.0.0.1", "localhost")):
         assert ask(url, f"/sessions/running/{action}", method="POST", Origin=origin).status == 403
@@ -232,7 +232,7 @@ def test_only_pages_of_the_same_origin_change_a_session(serve: Any, action: str)
 @pytest.mark.parametrize("action", ["cancel", "delete"])
 def test_looking_at_an_action_does_nothing(serve: Any, action: str) -> None:
     """A link can only ask."""
-    manager = made_up()
+    manager = manager_with_sessions()
 
     assert ask(serve(manager), f"/sessions/running/{action}").status == 200
     assert manager.session("running").status == "RUNNING"
@@ -240,7 +240,7 @@ def test_looking_at_an_action_does_nothing(serve: Any, action: str) -> None:
 
 def test_forms_that_are_too_large_or_damaged_are_refused(serve: Any) -> None:
     """A form of megabytes or of other bytes than a form's is refused in words, and nothing happens."""
-    manager = made_up()
+    manager = manager_with_sessions()
     url = serve(manager)
 
     assert ask(url, "/sessions/running/cancel", method="POST", body=b"reason=" + b"x" * 100_000).status == 413
@@ -250,7 +250,7 @@ def test_forms_that_are_too_large_or_damaged_are_refused(serve: Any) -> None:
 
 def test_pages_need_the_token_and_static_files_do_not(serve: Any) -> None:
     """With a token set, every page and twin refuses strangers; the style sheet of the login page does not."""
-    url = serve(made_up(), token="secret-token")  # noqa: S106 - made up
+    url = serve(manager_with_sessions(), token="secret-token")  # noqa: S106 - made up
 
     for path in (*PAGES, "/overview.json", "/sessions/failed.json", "/sessions/finished/pictures/fan_r_0"):
         assert ask(url, path, Accept="application/json").status == 401
@@ -271,7 +271,7 @@ def test_static_files_are_asked_for_again_but_sent_once(serve: Any) -> None:
 
 def test_sessions_are_found_by_status_and_text_in_pages(serve: Any) -> None:
     """The list of sessions filters by status and by part of a name, and pages."""
-    manager = made_up()
+    manager = manager_with_sessions()
 
     assert [found.session for found in sessions_view(manager, SessionQuery(text="FIN")).sessions] == ["finished"]
     assert [found.session for found in sessions_view(manager, SessionQuery(status="failed")).sessions] == ["failed"]

@@ -11,7 +11,7 @@ import pytest
 from dropflow.rest.auth import AccessRules
 from dropflow.rest.login import login_routes
 from dropflow.rest.server import RestServer
-from dropflow.testing.manager import FakeManager
+from dropflow.testing.fake_manager import FakeManager
 from tests.translator.web.served import EXAMPLES, TOKEN, Served
 from translator.web.application import STREAMS, make_translator
 from translator.web.records import TranslatorLimits

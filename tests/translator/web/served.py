@@ -10,7 +10,7 @@ from urllib.parse import urlencode, urlsplit
 
 from dropflow.rest.auth import cookie_value
 from dropflow.rest.kit import StreamSlots
-from dropflow.testing.manager import FakeManager
+from dropflow.testing.fake_manager import FakeManager
 from translator.web.service import TranslatorService
 
 __all__ = ["COOKIE", "EAGLE", "EXAMPLES", "LINKED", "TOKEN", "Reply", "Served"]

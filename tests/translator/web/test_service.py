@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from dropflow.errors import ConflictError, HttpError, NotFoundError, UsageError
-from dropflow.testing.manager import FakeManager
+from dropflow.testing.fake_manager import FakeManager
 from translator.web.records import DeployRequest, RepartitionRequest, TranslateQuery, TranslationInfo, TranslatorLimits
 from translator.web.service import TranslatorService
 

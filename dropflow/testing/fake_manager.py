@@ -1,0 +1,430 @@
+"""A manager in memory whose sessions move only when a test says so: for tests of routes, pages, clients and parents.
+
+It has the methods of `managers.api.Manager`, which are the operations of `dropflow.rest.operations`. A test gives drops
+new states (`advance`, `complete`, `fail`, `hide`), and makes any operation fail (`refuse`)::
+
+    manager = FakeManager(role="island", nodes=("n1", "n2"))
+    manager.add(fan(40), "s")
+    manager.advance("s", {0: "COMPLETED"})
+    manager.refuse("drops", LinkError("nothing listens there"))
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from dropflow.clock import Clock
+from dropflow.data.fingerprint import digest
+from dropflow.errors import BadGraphError, ConflictError, DropflowError, GoneError, NotFoundError, UsageError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slice_codec import parse_slice
+from dropflow.graph.slices import Slice, join, slice_by_place
+from dropflow.ids import drop_file_name, safe_name
+from dropflow.rest.content_records import (
+    MEDIA_TYPE,
+    ContentBegin,
+    ContentEnd,
+    ContentError,
+    ContentPiece,
+    ContentRecord,
+    ContentsRequest,
+    ContentUnchanged,
+    write_records,
+)
+from dropflow.rest.error_body import to_body
+from dropflow.rest.find_drop import find_drop
+from dropflow.rest.operation_records import FailureList, ResultList
+from dropflow.rest.operations import OPERATIONS
+from dropflow.rest.schema import (
+    FIRST_PAGE,
+    Child,
+    Download,
+    DropDetail,
+    DropInfo,
+    DropPage,
+    DropQuery,
+    Load,
+    ManagerInfo,
+    NodeInfo,
+    PageQuery,
+    Role,
+    SessionDetail,
+    SessionInfo,
+    SubmitQuery,
+)
+from dropflow.rest.status import UNKNOWN, is_over
+from dropflow.testing.clock import VirtualClock
+from dropflow.testing.fake_session import FakeSession, rows_of
+from dropflow.testing.shapes import fan
+
+__all__ = ["FakeManager", "manager_with_sessions"]
+
+_Kind = TypeVar("_Kind", bound=type)
+_LOAD = Load(cores=2, workers=2, busy=1, processor=37.5, memory=8 << 30, memory_free=5 << 30, disk=1 << 40)
+_CHUNK = 4096
+
+
+def _refusable(kind: _Kind) -> _Kind:
+    """Make every operation of a class raise the error that a test set for it with `refuse`."""
+
+    def checked(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(self: "FakeManager", *given: Any, **named: Any) -> Any:
+            if name in self.refused:
+                raise self.refused[name]
+            return method(self, *given, **named)
+
+        return call
+
+    for operation in OPERATIONS:
+        for name in (operation.name, operation.also):
+            if operation.for_managers and name:
+                setattr(kind, name, checked(name, getattr(kind, name)))
+    return kind
+
+
+class _Controls:
+    """State of a fake manager, and the methods with which a test changes it.
+
+    Parameters
+    ----------
+    name : str
+        Its name; a node's name is also where its drops are.
+    role : str
+        ``node``, ``island`` or ``master``.
+    nodes : sequence of str
+        Names of its nodes; itself when empty.
+    clock : Clock, optional
+        A virtual one unless given.
+
+    Attributes
+    ----------
+    prepared : dict
+        Deployments by session and epoch.
+    undone : list
+        Session, epoch and reason of each `undo`.
+    refused : dict
+        Errors by operation.
+    closed : bool
+        Whether `close` was called.
+    """
+
+    def __init__(
+        self,
+        name: str = "node-1",
+        *,
+        role: Role = "node",
+        nodes: tuple[str, ...] = (),
+        url: str = "http://127.0.0.1:8000",
+        clock: Clock | None = None,
+    ) -> None:
+        self.name = name
+        self.clock = clock or VirtualClock()
+        self.prepared: dict[tuple[str, int], Any] = {}
+        self.undone: list[tuple[str, int, str]] = []
+        self.refused: dict[str, DropflowError] = {}
+        self._role: Role = role
+        self._url = url
+        self._started = self.clock.now()
+        self._nodes = {node: NodeInfo(name=node, version="0", host="localhost") for node in nodes or (name,)}
+        self._children: dict[str, Child] = {}
+        self._sessions: dict[str, FakeSession] = {}
+        self.closed = False
+        # Threads of a server wait in `watch` until a test, in another thread, changes a session.
+        self._changed = threading.Condition()
+
+    def refuse(self, operation: str, error: DropflowError) -> None:
+        """Let every later call of this operation raise `error`."""
+        self.refused[operation] = error
+
+    def allow(self, operation: str) -> None:
+        """End what `refuse` began."""
+        self.refused.pop(operation, None)
+
+    def set_node(self, node: NodeInfo) -> None:
+        """Add or replace a node manager."""
+        self._nodes[node.name] = node
+
+    def add(self, graph: PhysicalGraph, session: str, *, node: str = "") -> None:
+        """Add a session whose drops are all INITIALIZED."""
+        rows = rows_of(graph, 0, node or self.name)
+        self._put(FakeSession(name=session, graph=graph, rows=rows, created=self.clock.now()))
+
+    def advance(self, session: str, states: Mapping[int, str]) -> None:
+        """Give drops new states, by row; the session is over when all drops are settled."""
+        self._put(self._find(session).with_states(states, self.clock.now()))
+
+    def complete(self, session: str) -> None:
+        """Complete every drop that is not settled."""
+        self.advance(session, dict.fromkeys(self._find(session).open_rows(), "COMPLETED"))
+
+    def hide(self, session: str, text: str) -> None:
+        """Make the status of a session UNKNOWN, as if nodes did not answer, until its drops move again."""
+        self._put(msgspec.structs.replace(self._find(session), status=UNKNOWN, text=text))
+
+    def fail(self, session: str, drop: int, text: str, *, also: tuple[int, ...] = ()) -> None:
+        """Let a drop fail, and the drops in `also` because of it."""
+        self._put(self._find(session).with_failure(drop, text, 1 + len(also)))
+        self.advance(session, dict.fromkeys((drop, *also), "ERROR"))
+
+    def write(self, session: str, drop: int, content: bytes) -> None:
+        """Give a data drop content that can be downloaded."""
+        found = self._find(session)
+        self._put(msgspec.structs.replace(found, content={**found.content, drop: content}))
+
+    def _find(self, session: str) -> FakeSession:
+        found = self._sessions.get(session)
+        if found is None:
+            raise NotFoundError(f"there is no session {session!r}", where=self.name, hint="see the list of sessions")
+        return found
+
+    def _put(self, session: FakeSession) -> None:
+        with self._changed:
+            before = self._sessions.get(session.name)
+            version = before.version + 1 if before else 1
+            self._sessions[session.name] = msgspec.structs.replace(session, version=version)
+            self._changed.notify_all()
+
+
+@_refusable
+class FakeManager(_Controls):
+    """A manager without processes, disk or network; see the module and `managers.api.Manager`."""
+
+    def info(self) -> ManagerInfo:
+        """Return what it is."""
+        return ManagerInfo(
+            name=self.name,
+            role=self._role,
+            url=self._url,
+            version="0",
+            host="localhost",
+            process=1,
+            incarnation=1,
+            started=self._started,
+            time=self.clock.now(),
+            protocol=1,
+        )
+
+    def nodes(self) -> tuple[NodeInfo, ...]:
+        """Return its nodes, with a load that never changes."""
+        running = sum(not is_over(found.status) for found in self._sessions.values())
+        nodes = [
+            msgspec.structs.replace(node, sessions=running, load=_LOAD) if node.load == Load() else node
+            for node in self._nodes.values()
+        ]
+        return tuple(sorted(nodes, key=lambda node: node.name))
+
+    def children(self) -> tuple[Child, ...]:
+        """Return the children that `add_child` added."""
+        return tuple(self._children.values())
+
+    def add_child(self, url: str) -> Child:
+        """Add any address; a node manager refuses."""
+        _check_has_children(self._role, self.name)
+        role: Role = "island" if self._role == "master" else "node"
+        return self._children.setdefault(url, Child(name=safe_name(url.partition("//")[2]), url=url, role=role))
+
+    def remove_child(self, url: str) -> None:
+        """Remove an address that was added."""
+        _check_has_children(self._role, self.name)
+        if self._children.pop(url, None) is None:
+            raise NotFoundError(f"{url} is not a child", where=self.name)
+
+    def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
+        """Add a session with this graph; its drops move only when a test says so."""
+        unknown = sorted(set(graph.places) - set(self._nodes))
+        if unknown and not options.anew:
+            raise BadGraphError(f"there is no node {unknown[0]!r}", hint=f"nodes are {', '.join(sorted(self._nodes))}")
+        wanted = safe_name(graph.name)
+        free = (wanted, *(f"{wanted}-{number}" for number in range(2, len(self._sessions) + 3)))
+        name = options.session or next(name for name in free if name not in self._sessions)
+        if name in self._sessions:
+            raise ConflictError(f"there is a session {name!r} already", hint="choose another name")
+        self.add(graph, name)
+        return self._find(name).info(self.clock.now())
+
+    def prepare(self, deployment: Any, *, seconds: float) -> None:
+        """Keep a deployment in `prepared`."""
+        if seconds <= 0:
+            raise UsageError("there is no time left to prepare")
+        if deployment.session in self._sessions:
+            raise ConflictError(f"there is a session {deployment.session!r} already")
+        self.prepared[deployment.session, deployment.epoch] = deployment
+
+    def start(self, session: str, epoch: int) -> None:
+        """Add a session with the drops of all slices that were prepared."""
+        deployment = self.prepared.get((session, epoch))
+        if deployment is None:
+            raise NotFoundError(f"session {session!r} was not prepared with epoch {epoch}")
+        graphs = {node: join([parse_slice(data)]) for node, data in deployment.slices.items()}
+        if session in self._sessions or not graphs:
+            return
+        rows: tuple[DropInfo, ...] = ()
+        for node, graph in graphs.items():
+            rows += rows_of(graph, len(rows), node)
+        made = FakeSession(name=session, graph=next(iter(graphs.values())), rows=rows, epoch=epoch)
+        self._put(msgspec.structs.replace(made, created=deployment.created, whole=deployment.drops))
+
+    def undo(self, session: str, epoch: int, reason: str) -> None:
+        """Undo a deployment, started or not, and note it in `undone`."""
+        self.undone.append((session, epoch, reason))
+        if self.prepared.pop((session, epoch), None) is not None:
+            self._sessions.pop(session, None)
+
+    def sessions(self) -> tuple[SessionInfo, ...]:
+        """Return all sessions, the youngest first."""
+        infos = [found.info(self.clock.now()) for found in list(self._sessions.values())]
+        return tuple(sorted(infos, key=lambda info: info.created, reverse=True))
+
+    def session(self, session: str) -> SessionDetail:
+        """Return one session as it is now."""
+        return self._find(session).detail(self.clock.now())
+
+    def watch(self, session: str, *, version: int, seconds: float) -> SessionDetail:
+        """Wait in real time for another version."""
+
+        def moved() -> bool:
+            found = self._find(session)
+            return self.closed or found.version != version or is_over(found.status)
+
+        with self._changed:
+            self._changed.wait_for(moved, timeout=seconds)
+        return self.session(session)
+
+    def cancel(self, session: str, reason: str = "") -> SessionInfo:
+        """Cancel all open drops, unless the session is hidden."""
+        found = self._find(session)
+        if not is_over(found.status) and found.status != UNKNOWN:
+            self._put(found.cancelled(reason or "cancelled", self.clock.now()))
+        return self._find(session).info(self.clock.now())
+
+    def delete(self, session: str) -> None:
+        """Delete a session."""
+        self._find(session)
+        with self._changed:
+            del self._sessions[session]
+            self._changed.notify_all()
+
+    def drops(self, session: str, query: DropQuery) -> DropPage:
+        """Return a page of the drops that match."""
+        return self._find(session).page(query)
+
+    def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
+        """Return one drop with its neighbours."""
+        found = self._find(session)
+        return found.drop_detail(_row(self, found, drop), query)
+
+    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+        """Return a page of the root causes that `fail` made."""
+        found = sorted(self._find(session).failures, key=lambda failure: -failure.count)
+        return FailureList.page(found, query)
+
+    def log(self, session: str, drop: str) -> Download:
+        """Download the log of a drop that failed."""
+        found = self._find(session)
+        row = _row(self, found, drop)
+        return _download(f"{drop_file_name(row.oid)}.log", "text/plain; charset=utf-8", found.log(row))
+
+    def data(self, session: str, drop: str) -> Download:
+        """Download the content that `write` wrote."""
+        found = self._find(session)
+        row = _row(self, found, drop)
+        if row.state in ("EXPIRED", "DELETED"):
+            raise GoneError(f"the content of {row.oid!r} was released", where=session)
+        if row.drop not in found.content:
+            raise NotFoundError(f"drop {row.oid!r} has no content", where=session)
+        return _download(drop_file_name(row.oid), "application/octet-stream", found.content[row.drop])
+
+    def results(self, session: str) -> ResultList:
+        """Return all content of completed drops."""
+        return self._find(session).results()
+
+    def contents(self, session: str, request: ContentsRequest) -> Download:
+        """Download what `data` returns for each of the drops."""
+        found = self._find(session)
+
+        def records() -> Iterator[ContentRecord]:
+            for index, one in enumerate(request.wanted):
+                try:
+                    content = b"".join(self.data(session, found.rows[one.row].oid).chunks)
+                except DropflowError as error:
+                    yield ContentError(index, to_body(error))
+                    continue
+                now = digest()
+                now.update(content)
+                if now.hexdigest() == one.digest:
+                    yield ContentUnchanged(index)
+                else:
+                    yield from (ContentBegin(index), ContentPiece(content), ContentEnd(now.hexdigest()))
+
+        return Download(name="contents", content_type=MEDIA_TYPE, size=None, chunks=write_records(records()))
+
+    def journal(self, session: str) -> Download:
+        """Download a text that stands for a journal."""
+        self._find(session)
+        return _download(f"{session}.journal", "application/octet-stream", f"journal of {session}".encode() * 1000)
+
+    def graph(self, session: str) -> PhysicalGraph:
+        """Return the graph of a session."""
+        return self._find(session).graph
+
+    def slices(self, session: str) -> tuple[Slice, ...]:
+        """Return the slices that were prepared, or the whole graph in one."""
+        found = self._find(session)
+        prepared = self.prepared.get((session, found.epoch))
+        if prepared is not None:
+            return tuple(parse_slice(data) for data in prepared.slices.values())
+        placed = replace(found.graph, places=(self.name,) * found.graph.parts)
+        return tuple(slice_by_place(placed).values())
+
+    def close(self) -> None:
+        """Wake all threads that wait in `watch`."""
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
+
+
+def manager_with_sessions(**settings: Any) -> FakeManager:
+    """Return a manager with four sessions: ``running``, ``failed``, ``finished`` and ``cancelled``.
+
+    Parameters
+    ----------
+    **settings
+        Those of `FakeManager`.
+    """
+    manager = FakeManager(**settings)
+    graph = fan(40)
+    for name in ("cancelled", "finished", "failed", "running"):
+        manager.add(graph, name)
+        manager.advance(name, dict.fromkeys(range(6), "COMPLETED"))
+        manager.write(name, 0, b"the root of all\n")
+        if isinstance(manager.clock, VirtualClock):
+            manager.clock.advance(60.0)
+    manager.advance("running", {6: "WRITING", 7: "WRITING", 21: "COMPLETED"})
+    for drop in (1, 2):
+        manager.fail("failed", drop, f"no value {drop}", also=(20 + drop,))
+    manager.complete("failed")
+    manager.complete("finished")
+    manager.write("finished", 21, bytes(range(256)) * 64)
+    manager.cancel("cancelled", "not needed any more")
+    return manager
+
+
+def _check_has_children(role: Role, name: str) -> None:
+    if role == "node":
+        raise UsageError("a node manager has no children", where=name, hint="ask an island or a master")
+
+
+def _row(manager: FakeManager, session: FakeSession, drop: str) -> DropInfo:
+    """Return the drop with this id, or with the only id that ends so."""
+    found = find_drop(lambda query: manager.drops(session.name, query), drop, session=session.name)
+    return next(row for row in session.rows if row.oid == found.oid)
+
+
+def _download(name: str, content_type: str, content: bytes) -> Download:
+    chunks = (content[start : start + _CHUNK] for start in range(0, len(content), _CHUNK))
+    return Download(name=name, content_type=content_type, size=len(content), chunks=chunks)

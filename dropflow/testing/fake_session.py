@@ -1,0 +1,261 @@
+"""A session of a fake manager: drops whose states a test sets, and the records that are made of them."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Self
+
+import msgspec
+
+from dropflow.errors import NotFoundError, UsageError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import oid, oids
+from dropflow.ids import drop_file_name
+from dropflow.rest.operation_records import ResultList
+from dropflow.rest.schema import (
+    DropDetail,
+    DropInfo,
+    DropPage,
+    DropQuery,
+    FailureInfo,
+    LogicalNodeInfo,
+    Neighbour,
+    PageQuery,
+    ResultInfo,
+    SessionDetail,
+    SessionInfo,
+)
+from dropflow.rest.status import is_over
+from dropflow.states import DropState, SessionState
+
+__all__ = ["FakeSession", "rows_of"]
+
+_CONTENT_SIZE = 1024
+
+
+class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
+    """One session.
+
+    Attributes
+    ----------
+    rows : tuple of DropInfo
+        Its drops as they are now.
+    whole : int
+        Drops of the session on all nodes.
+    content, logs : mapping of int to bytes
+        What can be downloaded, by the row of the drop.
+    """
+
+    name: str
+    graph: PhysicalGraph
+    rows: tuple[DropInfo, ...]
+    status: str = SessionState.RUNNING.name
+    epoch: int = 1
+    version: int = 1
+    created: float = 0.0
+    finished: float = 0.0
+    text: str = ""
+    whole: int = 0
+    failures: tuple[FailureInfo, ...] = ()
+    content: Mapping[int, bytes] = {}
+    logs: Mapping[int, bytes] = {}
+
+    def with_states(self, states: Mapping[int, str], now: float) -> Self:
+        """Return the session with new states of some drops, by row; it ends when all drops are settled."""
+        rows = tuple(_moved(row, states[row.drop]) if row.drop in states else row for row in self.rows)
+        changed = msgspec.structs.replace(self, rows=rows)
+        if changed.open_rows():
+            return changed
+        failed = any(row.state == "ERROR" for row in rows)
+        text = self.failures[0].text if self.failures else ""
+        return msgspec.structs.replace(changed, text=text, status="FAILED" if failed else "FINISHED", finished=now)
+
+    def with_failure(self, row: int, text: str, count: int) -> Self:
+        """Return the session with a root cause in `row`, because of which `count` drops are in ERROR."""
+        drop = next(found for found in self.rows if found.drop == row)
+        failure = FailureInfo(
+            drop=drop.oid,
+            name=drop.name,
+            node=drop.node,
+            code="DF105",
+            kind="ValueError",
+            text=text,
+            hint="look at its log",
+            detail=f"Traceback (most recent call last):\n  ...\nValueError: {text}",
+            count=count,
+            has_log=True,
+        )
+        logs = {**self.logs, row: f"{drop.name}: {text}\n".encode()}
+        return msgspec.structs.replace(self, failures=(*self.failures, failure), logs=logs)
+
+    def cancelled(self, text: str, now: float) -> Self:
+        """Return the session with all open drops CANCELLED."""
+        ended = self.with_states(dict.fromkeys(self.open_rows(), "CANCELLED"), now)
+        return msgspec.structs.replace(ended, status="CANCELLED", finished=now, text=text)
+
+    def open_rows(self) -> list[int]:
+        """Return the rows of the drops that are not settled."""
+        return [row.drop for row in self.rows if not DropState[row.state].is_terminal]
+
+    def page(self, query: DropQuery) -> DropPage:
+        """Return the page of drops that `query` selects.
+
+        Raises
+        ------
+        UsageError
+            It names a state that does not exist.
+        """
+        states = {state for state in query.state.upper().split(",") if state}
+        unknown = sorted(states - set(DropState.__members__))
+        if unknown:
+            raise UsageError(f"there is no state {unknown[0]}", hint=f"states are {', '.join(DropState.__members__)}")
+        text = query.text.casefold()
+        found = [
+            row
+            for row in self.rows
+            if (not states or row.state in states)
+            and query.key in ("", row.key)
+            and query.node in ("", row.node)
+            and (text in row.oid.casefold() or text in row.name.casefold())
+            and query.oid in ("", row.oid)
+            and row.oid.endswith(query.ending)
+            and query.row in (-1, row.drop)
+        ]
+        page = tuple(found[query.offset : query.offset + query.limit])
+        return DropPage(drops=page, total=len(found), offset=query.offset, limit=query.limit)
+
+    def drop_detail(self, row: DropInfo, query: PageQuery) -> DropDetail:
+        """Return one drop with a page of its neighbours."""
+        template = self.graph.templates[self.graph.template[row.drop]]
+        window = slice(query.offset, query.offset + query.limit)
+        inputs, outputs = self._neighbours(row.drop, after=False), self._neighbours(row.drop, after=True)
+        return DropDetail(
+            **msgspec.structs.asdict(row),
+            reasons=(f"{row.name} is {row.state}",),
+            failure=next((failure for failure in self.failures if failure.drop == row.oid), None),
+            inputs=inputs[window],
+            outputs=outputs[window],
+            input_count=len(inputs),
+            output_count=len(outputs),
+            has_log=row.drop in self.logs,
+            has_data=row.drop in self.content,
+            parameters={argument.name: str(argument.value) for argument in template.arguments},
+        )
+
+    def results(self) -> ResultList:
+        """Return all content of completed drops, as if each drop were a leaf."""
+        results = tuple(
+            ResultInfo(
+                drop=row.drop,
+                oid=row.oid,
+                name=row.name,
+                node=row.node,
+                path=f"results/{drop_file_name(row.oid)}",
+                size=len(self.content[row.drop]),
+            )
+            for row in self.rows
+            if row.drop in self.content and row.state == "COMPLETED"
+        )
+        return ResultList(results=results)
+
+    def info(self, now: float) -> SessionInfo:
+        """Return the session in one row."""
+        states = Counter(row.state for row in self.rows)
+        left = len(self.open_rows())
+        settled = len(self.rows) - left
+        seconds = (self.finished or now) - self.created
+        rate = settled / seconds if seconds > 0 else 0.0
+        return SessionInfo(
+            session=self.name,
+            graph=self.graph.name,
+            status=self.status,
+            epoch=self.epoch,
+            version=self.version,
+            drops=len(self.rows),
+            settled=settled,
+            running=states["WRITING"],
+            states=dict(states),
+            created=self.created,
+            started=self.created,
+            finished=self.finished,
+            seconds=seconds,
+            rate=rate,
+            remaining=None if is_over(self.status) or not rate else left / rate,
+            nodes=tuple(sorted({row.node for row in self.rows})),
+            text=self.text,
+            whole=self.whole,
+        )
+
+    def detail(self, now: float) -> SessionDetail:
+        """Return the session with its logical nodes and root causes."""
+        rows_by_key: dict[str, list[DropInfo]] = {}
+        for row in self.rows:
+            rows_by_key.setdefault(row.key, []).append(row)
+        logical = tuple(
+            LogicalNodeInfo(
+                key=key,
+                name=rows[0].name,
+                category=rows[0].category,
+                is_app=rows[0].is_app,
+                artificial=False,
+                drops=len(rows),
+                states=dict(Counter(row.state for row in rows)),
+            )
+            for key, rows in rows_by_key.items()
+        )
+        failures = tuple(sorted(self.failures, key=lambda failure: -failure.count))[:100]
+        return SessionDetail(**msgspec.structs.asdict(self.info(now)), logical=logical, failures=failures)
+
+    def log(self, row: DropInfo) -> bytes:
+        """Return the log of a drop.
+
+        Raises
+        ------
+        NotFoundError
+            It has none: only drops that fail write a log.
+        """
+        if row.drop not in self.logs:
+            raise NotFoundError(f"drop {row.oid!r} wrote no log", where=self.name)
+        return self.logs[row.drop]
+
+    def _neighbours(self, drop: int, *, after: bool) -> tuple[Neighbour, ...]:
+        edges = self.graph.successors if after else self.graph.predecessors
+        near = edges.neighbour[edges.ptr[drop] : edges.ptr[drop + 1]].tolist()
+        return tuple(
+            Neighbour(drop=row.drop, oid=oid(self.graph, row.drop), name=row.name, state=row.state, node=row.node)
+            for row in (self.rows[found] for found in near)
+        )
+
+
+def rows_of(graph: PhysicalGraph, first: int, node: str) -> tuple[DropInfo, ...]:
+    """Return the drops of a graph, all INITIALIZED.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        The graph, or a slice of one.
+    first : int
+        Row of its first drop in the whole graph.
+    node : str
+        Where the drops are that the graph does not place.
+    """
+    names = oids(graph, range(graph.drops))
+    shared = graph.templates
+    return tuple(
+        DropInfo(
+            drop=first + row,
+            oid=names[row],
+            name=shared[template].name,
+            key=shared[template].key,
+            category=shared[template].category or ("App" if shared[template].kind is Kind.APP else "Memory"),
+            is_app=shared[template].kind is Kind.APP,
+            state="INITIALIZED",
+            node=graph.places[graph.part[row]] if graph.places else node,
+        )
+        for row, template in enumerate(graph.template.tolist())
+    )
+
+
+def _moved(row: DropInfo, state: str) -> DropInfo:
+    size = _CONTENT_SIZE if state == "COMPLETED" and not row.is_app else None
+    return msgspec.structs.replace(row, state=state, size=size)
