@@ -1,54 +1,101 @@
-"""The command as people start it: a process of its own."""
+"""Commands in tests: in this process, in a process of their own, and against a manager that is served."""
 
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-Dropflow = Callable[..., "Done"]
+from dropflow.cli.main import main
+from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
+from managers.service import Service
+from tests.cli.answers import Answer, Command
 
-
-class Done:
-    """A command that has ended."""
-
-    def __init__(self, process: "subprocess.CompletedProcess[bytes]") -> None:
-        self.status = process.returncode
-        self.out = process.stdout
-        self.err = process.stderr.decode()
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """The one JSON object on standard output."""
-        found: dict[str, Any] = json.loads(self.out)
-        return found
+TOKEN = "a-token-of-this-test"  # noqa: S105 - of a server that lives as long as its test
 
 
 @pytest.fixture
-def dropflow(tmp_path: Path) -> Dropflow:
-    """Start ``dropflow`` with arguments, in an empty directory; no command ever answers with a traceback."""
+def dropflow(tmp_path: Path) -> Command:
+    """Run ``dropflow`` in a process of its own, in an empty directory. It never prints a traceback."""
 
-    def start(*arguments: object, stdin: bytes = b"", timeout: float = 60) -> Done:
-        done = Done(
-            subprocess.run(
-                [sys.executable, "-m", "dropflow", *map(str, arguments)],
-                input=stdin,
-                capture_output=True,
-                cwd=tmp_path,
-                timeout=timeout,
-                check=False,
-            )
+    def start(*arguments: object, stdin: bytes = b"", timeout: float = 60) -> Answer:
+        done = subprocess.run(
+            [sys.executable, "-m", "dropflow", *map(str, arguments)],
+            input=stdin,
+            capture_output=True,
+            cwd=tmp_path,
+            timeout=timeout,
+            check=False,
         )
-        assert "Traceback (most recent call last)" not in done.err
-        return done
+        answer = Answer(done.returncode, done.stdout, done.stderr)
+        assert "Traceback (most recent call last)" not in answer.err
+        return answer
 
     return start
+
+
+@pytest.fixture
+def command(capfdbinary: pytest.CaptureFixture[bytes]) -> Command:
+    """Run ``dropflow`` in this process."""
+
+    def call(*arguments: object) -> Answer:
+        with pytest.raises(SystemExit, match=r"^\d+$") as ended:
+            main([str(argument) for argument in arguments])
+        out, err = capfdbinary.readouterr()
+        return Answer(int(ended.value.code or 0), out, err)
+
+    return call
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home directory without records of managers and without a key."""
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home" / name))
+    for name in ("DROPFLOW_URL", "DROPFLOW_TOKEN", "DROPFLOW_OUTPUT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def manager() -> FakeManager:
+    """A manager with sessions called running, failed, finished and cancelled."""
+    return manager_with_sessions(nodes=("node-1", "node-2"), role="island")
+
+
+@pytest.fixture
+def service(manager: FakeManager) -> Iterator[Service]:
+    """The REST service of the manager."""
+    served = Service(manager, token=TOKEN)
+    served.start()
+    yield served
+    manager.close()
+    served.close()
+
+
+@pytest.fixture
+def ask(command: Command, service: Service, home: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run ``dropflow`` in this process, with the address and the token of the manager in the environment."""
+    del home
+    monkeypatch.setenv("DROPFLOW_URL", service.url)
+    monkeypatch.setenv("DROPFLOW_TOKEN", TOKEN)
+    return command
 
 
 @pytest.fixture
 def examples() -> Path:
     """The directory of the example graphs."""
     return Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.fixture
+def broken(tmp_path: Path, examples: Path) -> Path:
+    """A graph with an edge to a node that does not exist."""
+    path = tmp_path / "broken.graph"
+    document = json.loads((examples / "nested-scatter-gather.graph").read_bytes())
+    document["linkDataArray"][0]["to"] = "nowhere"
+    path.write_text(json.dumps(document))
+    return path

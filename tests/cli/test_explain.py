@@ -1,26 +1,25 @@
-"""``dropflow explain``: the end of a run, told drop by drop."""
+"""``dropflow explain``: why a drop is in its state."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
+from dropflow.testing.fake_manager import FakeManager
+from tests.cli.answers import Command
 
-Dropflow = Callable[..., Any]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def strict_run(dropflow: Dropflow, examples: Path, tmp_path: Path) -> Path:
-    """A run that failed because its gather tolerates too little."""
+def strict_run(dropflow: Command, examples: Path, tmp_path: Path) -> Path:
+    """A run that failed because its gather tolerates too few failures."""
     graph = examples / "error-threshold.graph"
     dropflow("run", graph, "--set", "Collect.input_error_threshold=0", "--keep", "run", "--runner", "inline")
     return tmp_path / "run"
 
 
-def _drop(dropflow: Dropflow, run: Path, name: str) -> str:
-    """Text id of the only drop of a logical node."""
+def _drop(dropflow: Command, run: Path, name: str) -> str:
+    """Return the text id of the only drop of a logical node."""
     keys = {node["name"]: node for node in dropflow("info", run / "graph.dfg", "--output", "json").json["nodes"]}
     assert keys[name]["drops"] == 1
     unrolled = dropflow("unroll", run / "graph.dfg", "-o", "-", "--format", "json")
@@ -28,8 +27,8 @@ def _drop(dropflow: Dropflow, run: Path, name: str) -> str:
     return str(drops[0]["oid"])
 
 
-def test_an_error_is_traced_to_its_root(dropflow: Dropflow, strict_run: Path) -> None:
-    """A drop that failed because of another one names that one and its reason, from the journal alone."""
+def test_an_error_is_traced_to_its_root_cause(dropflow: Command, strict_run: Path) -> None:
+    """A drop in error because of another one names that drop and its error, from the journal alone."""
     report = _drop(dropflow, strict_run, "Report")
     answer = dropflow("explain", strict_run, report, "--output", "json").json
 
@@ -38,15 +37,15 @@ def test_an_error_is_traced_to_its_root(dropflow: Dropflow, strict_run: Path) ->
     assert any(reason.startswith("DF105 ") for reason in answer["reasons"])
 
 
-def test_errors_and_skips_among_inputs_are_counted_apart(dropflow: Dropflow, strict_run: Path) -> None:
-    """An application that did not run because of its inputs says how many failed, and what it tolerates."""
+def test_errors_and_skips_among_inputs_are_counted_apart(dropflow: Command, strict_run: Path) -> None:
+    """An application that did not run because of its inputs reports how many failed, and how many it tolerates."""
     answer = dropflow("explain", strict_run, _drop(dropflow, strict_run, "Collect"), "--output", "json").json
 
     assert "of its 10 inputs 2 failed and 0 were skipped; it tolerates 0 % of failed inputs" in answer["reasons"]
 
 
-def test_the_end_of_an_id_is_enough(dropflow: Dropflow, strict_run: Path) -> None:
-    """Nobody has to type a whole id where its end tells."""
+def test_the_end_of_an_id_is_enough(dropflow: Command, strict_run: Path) -> None:
+    """DROP can be the end of an id if it is unique."""
     report = _drop(dropflow, strict_run, "Report")
     done = dropflow("explain", strict_run, report[-16:])
 
@@ -54,17 +53,27 @@ def test_the_end_of_an_id_is_enough(dropflow: Dropflow, strict_run: Path) -> Non
     assert done.out.decode().splitlines()[0] == report
 
 
-def test_an_ending_of_many_drops_is_refused(dropflow: Dropflow, strict_run: Path) -> None:
-    """Which drop is meant must be clear; some that fit are named."""
+def test_the_end_of_several_ids_is_bad_input(dropflow: Command, strict_run: Path) -> None:
+    """The message names some drops that fit."""
     done = dropflow("explain", strict_run, "_0-3")
 
     assert done.status == 2
     assert "drops end in '_0-3'" in done.err
 
 
-def test_a_directory_without_a_run_is_refused(dropflow: Dropflow, tmp_path: Path) -> None:
-    """A place where nothing ran is told as such."""
+def test_a_directory_without_a_run_is_bad_input(dropflow: Command, tmp_path: Path) -> None:
+    """The message names the missing graph file."""
     done = dropflow("explain", tmp_path, "x")
 
     assert done.status == 2
     assert "graph.dfg" in done.err
+
+
+def test_a_drop_of_a_session_is_explained_by_its_node(ask: Command, manager: FakeManager) -> None:
+    """The reasons are those that the node reports, then the error of the root cause."""
+    drop = manager.drop("failed", "fan_a_0-0")
+    answer = ask("explain", "failed", drop.oid, "--output", "json")
+
+    assert (answer.json["drop"], answer.json["state"]) == (drop.oid, "ERROR")
+    assert answer.json["reasons"][: len(drop.reasons)] == list(drop.reasons)
+    assert "DF105 no value 1" in answer.json["reasons"]

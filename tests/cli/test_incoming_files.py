@@ -1,4 +1,4 @@
-"""What is fetched stays in its directory, is whole, and is told apart."""
+"""Fetched files are complete, have distinct paths, and are in their directory."""
 
 import io
 import tarfile
@@ -18,27 +18,27 @@ PATHS = st.lists(st.sampled_from(["a", "b", "..", ".", "", "c d", "~"]), min_siz
 
 
 def result(path: str, *, node: str = "n", drop: int = 0) -> ResultInfo:
-    """A result that calls its file so."""
+    """Return a result with this path."""
     return ResultInfo(drop=drop, oid=f"d{drop}", name="d", node=node, path=path, size=0)
 
 
 def put(root: Path, path: str, *chunks: bytes, is_directory: bool = False, wanted: str = "") -> None:
-    """Let a content arrive; `wanted` is the digest that the node tells, the right one unless given."""
+    """Write a content in chunks; `wanted` is the digest from the node, by default the right one."""
     found = digest()
     found.update(b"".join(chunks))
-    with ResultDirectory(root) as folder:
-        arrival = folder.begin(PurePosixPath(path), is_directory=is_directory)
+    with ResultDirectory(root) as directory:
+        incoming = directory.begin(PurePosixPath(path), is_directory=is_directory)
         try:
             for chunk in chunks:
-                arrival.write(chunk)
-            arrival.finish(wanted or found.hexdigest())
+                incoming.write(chunk)
+            incoming.finish(wanted or found.hexdigest())
         finally:
-            arrival.close()
+            incoming.close()
 
 
 @given(path=PATHS, absolute=st.booleans())
-def test_no_path_leads_out(path: str, *, absolute: bool) -> None:
-    """Whatever a manager calls its results, they land below the directory."""
+def test_no_path_leads_out_of_the_directory(path: str, *, absolute: bool) -> None:
+    """The paths of results are relative and have no ".."."""
     found = _confined(f"/{path}" if absolute else path)
 
     assert not found.is_absolute()
@@ -47,23 +47,23 @@ def test_no_path_leads_out(path: str, *, absolute: bool) -> None:
 
 
 @given(st.lists(st.tuples(PATHS, st.sampled_from(["m", "n"])), max_size=8))
-def test_no_two_results_share_a_file(given_paths: list[tuple[str, str]]) -> None:
-    """Results that nodes call the same are all kept."""
+def test_results_have_distinct_paths(given_paths: list[tuple[str, str]]) -> None:
+    """Results with equal paths on their nodes are all kept."""
     results = [result(path, node=node, drop=at) for at, (path, node) in enumerate(given_paths)]
     paths = [path for _, path in result_paths(results)]
 
     assert len(set(paths)) == len(results)
 
 
-def test_ordinary_paths_stay_as_they_are() -> None:
-    """The directory looks as a run would have left it."""
+def test_ordinary_paths_do_not_change() -> None:
+    """The directory has the same paths as that of a run."""
     assert str(_confined("results/x.npy")) == "results/x.npy"
     assert str(_confined("files/out/y.fits")) == "files/out/y.fits"
     assert str(_confined("/data/out/y.fits")) == "outside/data/out/y.fits"
 
 
-def test_content_that_is_damaged_is_refused(tmp_path: Path) -> None:
-    """Other bytes than the node has sent leave nothing behind, and what was there stays."""
+def test_damaged_content_is_an_error(tmp_path: Path) -> None:
+    """An existing file stays, and no other file is left."""
     (tmp_path / "x").write_bytes(b"before")
     with pytest.raises(BadFileError, match="damaged during the transfer"):
         put(tmp_path, "x", b"abc", wanted="0" * 32)
@@ -71,8 +71,8 @@ def test_content_that_is_damaged_is_refused(tmp_path: Path) -> None:
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("x", b"before")]
 
 
-def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
-    """A symbolic link that lies in the directory is not followed out of it."""
+def test_symbolic_links_out_of_the_directory_are_not_followed(tmp_path: Path) -> None:
+    """The target of the link stays empty."""
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     inside.mkdir()
     outside.mkdir()
@@ -84,7 +84,7 @@ def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
 
 
 def packed(*members: tuple[str, bytes, str]) -> bytes:
-    """A tar file of names, contents and link targets."""
+    """Return a tar file of names, contents and link targets."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for name, content, link in members:
@@ -100,7 +100,7 @@ def packed(*members: tuple[str, bytes, str]) -> bytes:
     "cut", [lambda data: [data], lambda data: [data[at : at + 7] for at in range(0, len(data), 7)]]
 )
 def test_directories_are_unpacked(tmp_path: Path, cut: Callable[[bytes], list[bytes]]) -> None:
-    """A directory comes as it was, in whatever pieces the network cuts it, and replaces an earlier one."""
+    """A directory replaces an earlier one; the sizes of the chunks do not matter."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "old").touch()
     data = packed(("a.txt", b"one", ""), ("deep/b.txt", b"two", ""))
@@ -112,8 +112,8 @@ def test_directories_are_unpacked(tmp_path: Path, cut: Callable[[bytes], list[by
 
 
 @pytest.mark.parametrize("member", [("../up.txt", b"x", ""), ("link", b"", "/etc/passwd"), ("link", b"", "../../up")])
-def test_archives_that_lead_out_are_refused(tmp_path: Path, member: tuple[str, bytes, str]) -> None:
-    """Nothing is written outside, and nothing is left inside."""
+def test_archives_with_paths_out_of_the_directory_are_an_error(tmp_path: Path, member: tuple[str, bytes, str]) -> None:
+    """No file is written outside, and none is left inside."""
     root = tmp_path / "root"
     root.mkdir()
     with pytest.raises(BadFileError, match="unpacked"):
@@ -123,38 +123,38 @@ def test_archives_that_lead_out_are_refused(tmp_path: Path, member: tuple[str, b
 
 
 @pytest.mark.parametrize("data", [b"", b"no archive at all", packed(("a", b"x" * 2000, ""))[:1500]])
-def test_damaged_archives_are_refused(tmp_path: Path, data: bytes) -> None:
-    """Whatever comes instead of an archive is told, and leaves nothing."""
+def test_damaged_archives_are_an_error(tmp_path: Path, data: bytes) -> None:
+    """No file is left."""
     with pytest.raises(BadFileError, match="unpacked"):
         put(tmp_path, "out", data, is_directory=True)
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_command_left_is_removed(tmp_path: Path) -> None:
-    """Unfinished files of a command that is gone go; those of one that is at work stay."""
+def test_incomplete_files_of_a_killed_command_are_removed(tmp_path: Path) -> None:
+    """Those of a running command stay."""
     (tmp_path / _UNFINISHED).mkdir()
     (tmp_path / _UNFINISHED / "0").touch()
     with ResultDirectory(tmp_path) as first:
         assert list((tmp_path / _UNFINISHED).iterdir()) == []
-        arrival = first.begin(PurePosixPath("x"), is_directory=False)
+        incoming = first.begin(PurePosixPath("x"), is_directory=False)
         put(tmp_path, "y", b"another command")
-        arrival.finish(digest().hexdigest())
-        arrival.close()
+        incoming.finish(digest().hexdigest())
+        incoming.close()
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x", "y"]
 
 
-def test_what_is_there_is_told_by_its_digest(tmp_path: Path) -> None:
-    """A file of the right size and a directory have the digests that a node computes; anything else has none."""
+def test_existing_files_have_digests(tmp_path: Path) -> None:
+    """A file of the right size and a directory have the digest that a node computes; anything else has none."""
     (tmp_path / "f").write_bytes(b"abc")
     (tmp_path / "link").symlink_to("f")
     (tmp_path / "d" / "deep").mkdir(parents=True)
     (tmp_path / "d" / "deep" / "f").write_bytes(b"abc")
-    with ResultDirectory(tmp_path) as folder:
-        assert folder.digest(PurePosixPath("f"), 3) == fingerprint(tmp_path / "f") != ""
-        assert folder.digest(PurePosixPath("f"), 4) == folder.digest(PurePosixPath("no"), 3) == ""
-        assert folder.digest(PurePosixPath("link"), 3) == ""
-        before = folder.digest(PurePosixPath("d"), 0)
+    with ResultDirectory(tmp_path) as directory:
+        assert directory.digest(PurePosixPath("f"), 3) == fingerprint(tmp_path / "f") != ""
+        assert directory.digest(PurePosixPath("f"), 4) == directory.digest(PurePosixPath("no"), 3) == ""
+        assert directory.digest(PurePosixPath("link"), 3) == ""
+        before = directory.digest(PurePosixPath("d"), 0)
         (tmp_path / "d" / "deep" / "f").write_bytes(b"xyz")
-        assert before != folder.digest(PurePosixPath("d"), 0) != ""
+        assert before != directory.digest(PurePosixPath("d"), 0) != ""

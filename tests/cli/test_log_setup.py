@@ -1,4 +1,4 @@
-"""Logs of the processes that stay."""
+"""Logs of server processes."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ from dropflow.errors import StorageError
 
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
-    """What a test does to logging ends with it."""
+    """Restore the handlers and the level of logging."""
     top = logging.getLogger()
     handlers, level = list(top.handlers), top.level
     top.handlers.clear()
@@ -25,29 +25,29 @@ def logging_as_before() -> Iterator[None]:
 
 
 def read(path: Path) -> str:
-    """The log so far."""
+    """Return the log."""
     for handler in logging.getLogger().handlers:
         handler.flush()
     return path.read_text(encoding="utf-8")
 
 
-def test_a_record_tells_session_drop_and_attempt(tmp_path: Path) -> None:
-    """For people they stand at the end of the line, as JSON in fields of their own."""
-    told = {"session": "s", "drop": "s_1", "attempt": 2}
+def test_a_record_has_session_drop_and_attempt(tmp_path: Path) -> None:
+    """They are at the end of a text line, and fields of a JSON object."""
+    fields = {"session": "s", "drop": "s_1", "attempt": 2}
     for as_json in (False, True):
         path = tmp_path / f"{as_json}.log"
         start_logging(level="info", file=str(path), as_json=as_json)
-        logging.getLogger("dropflow.test").warning("late by %d s", 3, extra=told)
+        logging.getLogger("dropflow.test").warning("late by %d s", 3, extra=fields)
         line = read(path)
         if as_json:
-            assert told.items() <= json.loads(line).items()
+            assert fields.items() <= json.loads(line).items()
             assert json.loads(line)["text"] == "late by 3 s"
         else:
             assert line.endswith("late by 3 s session=s drop=s_1 attempt=2\n")
 
 
-def test_secrets_are_struck_out(tmp_path: Path) -> None:
-    """Whatever a record says, the token is not written, in tracebacks neither."""
+def test_secrets_are_replaced(tmp_path: Path) -> None:
+    """The token is not written, not even in tracebacks."""
     path = tmp_path / "a.log"
     start_logging(level="info", file=str(path), as_json=True, secrets=["tok-en"])
     try:
@@ -59,8 +59,8 @@ def test_secrets_are_struck_out(tmp_path: Path) -> None:
     assert "***" in read(path)
 
 
-def test_a_record_cannot_forge_another_one(tmp_path: Path) -> None:
-    """What follows a line feed in a text is indented: it does not look like a record."""
+def test_text_cannot_look_like_another_record(tmp_path: Path) -> None:
+    """Further lines of a text are indented."""
     path = tmp_path / "a.log"
     start_logging(level="info", file=str(path), as_json=False)
     logging.getLogger("dropflow.test").warning("bad name: %s", "x\n2026-01-01T00:00:00.000Z ERROR root: forged")
@@ -79,7 +79,7 @@ def test_the_level_is_a_threshold(tmp_path: Path) -> None:
     assert "trouble" in read(path)
 
 
-def test_a_log_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
-    """The file is named."""
+def test_a_log_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    """The message names the file."""
     with pytest.raises(StorageError, match=r"a\.log"):
         start_logging(level="info", file=str(tmp_path / "missing" / "a.log"), as_json=False)

@@ -1,4 +1,4 @@
-"""The reference of the command line is what the commands say of themselves."""
+"""The reference page of the command line is generated from the help texts."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from dropflow.cli.reference import cli_page
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
 
 
-def test_the_page_of_commands_is_fresh() -> None:
+def test_the_page_of_commands_is_up_to_date() -> None:
     """Run ``python -m dropflow.cli.reference > docs/reference/cli.md`` after changing a help text."""
     assert PAGE.read_text(encoding="utf-8") == cli_page()
 
@@ -28,7 +28,7 @@ def test_every_command_and_option_has_help(name: str) -> None:
 
 @pytest.mark.parametrize("name", commands.commands)
 def test_the_list_of_commands_has_the_first_sentence_of_their_help(name: str) -> None:
-    """``dropflow --help`` shows what the command itself says, though it does not import the command."""
+    """`dropflow --help` lists the commands without importing them; the summaries in its table must be right."""
     command = load_command(name)
 
     assert command.name == name

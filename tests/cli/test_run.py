@@ -1,4 +1,4 @@
-"""``dropflow run``: what it answers, and with which status it ends."""
+"""``dropflow run``: its answer and its exit status."""
 
 import json
 import os
@@ -12,9 +12,10 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.cli.answers import Command
+
 pytestmark = pytest.mark.slow
 
-Dropflow = Callable[..., Any]
 
 FAILING = """def f():
     raise ValueError("the telescope is parked")
@@ -22,7 +23,7 @@ FAILING = """def f():
 
 
 def one_function(code: str, name: str = "Work") -> dict[str, Any]:
-    """A graph of one Python function and a memory drop behind it."""
+    """Return a graph of one Python function and a memory drop for its result."""
 
     def field(key: str, value: object, usage: str = "NoPort") -> dict[str, Any]:
         kind = "ApplicationArgument" if usage != "NoPort" else "ComponentParameter"
@@ -51,7 +52,7 @@ def one_function(code: str, name: str = "Work") -> dict[str, Any]:
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Callable[[str], Path]:
-    """Write a graph whose one function has the code given."""
+    """Write a graph with one function of the given code."""
 
     def write(code: str) -> Path:
         path = tmp_path / "one.graph"
@@ -61,8 +62,8 @@ def graph(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-def test_a_run_ends_with_one_json_object(dropflow: Dropflow, examples: Path, tmp_path: Path) -> None:
-    """The object says how the run ended, and where the results are."""
+def test_the_json_answer_is_one_object(dropflow: Command, examples: Path, tmp_path: Path) -> None:
+    """The object has the end of the run and the directory of the results."""
     done = dropflow("run", examples / "hello.graph", "--output", "json", "--keep", "here")
     answer = done.json
 
@@ -74,8 +75,8 @@ def test_a_run_ends_with_one_json_object(dropflow: Dropflow, examples: Path, tmp
     assert json.loads((tmp_path / "here" / "summary.json").read_text())["session"] == "here"
 
 
-def test_results_go_below_dropflow_runs(dropflow: Dropflow, examples: Path, tmp_path: Path) -> None:
-    """Without a directory, each run gets one of its own."""
+def test_results_go_below_dropflow_runs(dropflow: Command, examples: Path, tmp_path: Path) -> None:
+    """Without --keep, each run has a directory of its own."""
     first, second = (dropflow("run", examples / "hello.graph", "--output", "json").json["output"] for _ in range(2))
 
     assert first != second
@@ -83,8 +84,8 @@ def test_results_go_below_dropflow_runs(dropflow: Dropflow, examples: Path, tmp_
     assert (Path(first) / "files" / "hello.txt").read_text() == "Hello World"
 
 
-def test_a_second_run_replaces_the_first(dropflow: Dropflow, examples: Path, tmp_path: Path) -> None:
-    """The same --keep may be used again; what the first run left is gone."""
+def test_a_second_run_replaces_the_first(dropflow: Command, examples: Path, tmp_path: Path) -> None:
+    """The same --keep can be used again; the results of the first run are removed."""
     dropflow("run", examples / "error-threshold.graph", "--keep", "here")
     done = dropflow("run", examples / "hello.graph", "--keep", "here")
 
@@ -92,8 +93,8 @@ def test_a_second_run_replaces_the_first(dropflow: Dropflow, examples: Path, tmp
     assert [path.name for path in (tmp_path / "here" / "files").iterdir()] == ["hello.txt"]
 
 
-def test_a_directory_with_something_else_is_refused(dropflow: Dropflow, examples: Path, tmp_path: Path) -> None:
-    """Nothing of the user's is ever removed."""
+def test_a_directory_with_other_files_is_refused(dropflow: Command, examples: Path, tmp_path: Path) -> None:
+    """No file of the user is removed."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("precious")
     done = dropflow("run", examples / "hello.graph", "--keep", "mine")
@@ -105,9 +106,9 @@ def test_a_directory_with_something_else_is_refused(dropflow: Dropflow, examples
 
 @pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
 def test_a_failed_run_names_the_drop_the_reason_and_the_log(
-    dropflow: Dropflow, graph: Callable[[str], Path], runner: str
+    dropflow: Command, graph: Callable[[str], Path], runner: str
 ) -> None:
-    """A failure is told by its root cause, with the number of drops it took along; the status is 1."""
+    """A failure has its root cause and the number of drops in error because of it; the exit status is 1."""
     done = dropflow("run", graph(FAILING), "--output", "json", "--runner", runner)
     (failure,) = done.json["failures"]
 
@@ -119,8 +120,8 @@ def test_a_failed_run_names_the_drop_the_reason_and_the_log(
     assert "the telescope is parked" in Path(failure["log"]).read_text()
 
 
-def test_a_missing_module_is_named_with_what_to_do(dropflow: Dropflow, graph: Callable[[str], Path]) -> None:
-    """A module that is not installed is a failure of its drop, and the message says what to install."""
+def test_a_missing_module_is_named_with_what_to_do(dropflow: Command, graph: Callable[[str], Path]) -> None:
+    """The drop fails, and the message says what to install."""
     done = dropflow("run", graph("def f():\n    import casa_of_the_future\n"))
 
     assert done.status == 1
@@ -128,8 +129,8 @@ def test_a_missing_module_is_named_with_what_to_do(dropflow: Dropflow, graph: Ca
     assert "install" in done.out.decode()
 
 
-def test_printing_does_not_spoil_the_answer(dropflow: Dropflow, graph: Callable[[str], Path]) -> None:
-    """What functions print goes to the log of their drop; standard output stays one JSON object."""
+def test_output_of_functions_goes_to_their_log(dropflow: Command, graph: Callable[[str], Path]) -> None:
+    """Standard output stays one JSON object."""
     code = "def f():\n    import os\n    print('noise')\n    os.write(1, b'more noise')\n    return 1\n"
     done = dropflow("run", graph(code), "--output", "json")
 
@@ -138,30 +139,30 @@ def test_printing_does_not_spoil_the_answer(dropflow: Dropflow, graph: Callable[
     assert any("noise" in log.read_text() for log in logs.iterdir())
 
 
-def test_quiet_says_nothing_when_all_is_well(dropflow: Dropflow, examples: Path) -> None:
-    """For scripts: silence, and the status."""
+def test_quiet_prints_nothing_after_success(dropflow: Command, examples: Path) -> None:
+    """The exit status is the answer."""
     done = dropflow("run", examples / "hello.graph", "--output", "quiet")
 
     assert (done.status, done.out, done.err) == (0, b"", "")
 
 
-def test_settings_reach_the_components(dropflow: Dropflow, examples: Path, tmp_path: Path) -> None:
+def test_settings_change_parameters(dropflow: Command, examples: Path, tmp_path: Path) -> None:
     """--set changes a parameter of a node by its name."""
     dropflow("run", examples / "hello.graph", "--set", "Greet.greet=Sky", "--keep", "here")
 
     assert (tmp_path / "here" / "files" / "hello.txt").read_text() == "Hello Sky"
 
 
-def test_an_unknown_setting_is_refused(dropflow: Dropflow, examples: Path) -> None:
-    """A node that does not exist is named, with one that does."""
+def test_an_unknown_setting_is_refused(dropflow: Command, examples: Path) -> None:
+    """The message has the unknown name and a similar one that exists."""
     done = dropflow("run", examples / "hello.graph", "--set", "Greeet.greet=Sky")
 
     assert done.status == 2
     assert "Greet" in done.err
 
 
-def test_commands_pipe(dropflow: Dropflow, examples: Path) -> None:
-    """What one command writes to standard output, the next one reads from standard input."""
+def test_commands_can_be_piped(dropflow: Command, examples: Path) -> None:
+    """One command writes to standard output, the next one reads from standard input."""
     for form in ("json", "dfg"):
         unrolled = dropflow("unroll", examples / "nested-scatter-gather.graph", "-o", "-", "--format", form)
         done = dropflow("run", "-", "--output", "json", stdin=unrolled.out)
@@ -169,8 +170,8 @@ def test_commands_pipe(dropflow: Dropflow, examples: Path) -> None:
         assert done.json["states"]["COMPLETED"] == 67
 
 
-def test_a_partitioned_graph_runs_as_well(dropflow: Dropflow, examples: Path) -> None:
-    """Parts change nothing in the result."""
+def test_a_partitioned_graph_has_the_same_result(dropflow: Command, examples: Path) -> None:
+    """The number of parts does not change the result."""
     done = dropflow("run", examples / "nested-scatter-gather.graph", "-n", 3, "--output", "json")
 
     assert done.json["states"]["COMPLETED"] == 67
@@ -181,9 +182,9 @@ def test_a_partitioned_graph_runs_as_well(dropflow: Dropflow, examples: Path) ->
     [("far-1,far-2:8000:1111:2222", "far-1, far-2:8000:1111:2222"), ("localhost,localhost:8001", "")],
 )
 def test_a_graph_that_names_other_hosts_runs_here_with_a_note(
-    dropflow: Dropflow, examples: Path, tmp_path: Path, hosts: str, named: str
+    dropflow: Command, examples: Path, tmp_path: Path, hosts: str, named: str
 ) -> None:
-    """One note in the answer and on standard error names the hosts that are not this machine."""
+    """One note in the answer and on standard error names the other hosts."""
     placed = tmp_path / "placed.json"
     dropflow("map", examples / "nested-scatter-gather.graph", "--nodes", hosts, "-o", placed)
     done = dropflow("run", placed, "--output", "json")
@@ -196,10 +197,10 @@ def test_a_graph_that_names_other_hosts_runs_here_with_a_note(
 
 @pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_cancels_cleanly(
+def test_a_signal_cancels_the_run(
     graph: Callable[[str], Path], tmp_path: Path, runner: str, number: signal.Signals, status: int
 ) -> None:
-    """Ctrl-C cancels the drops, stops the children, prints the summary and ends with 130 (SIGTERM: 143)."""
+    """Ctrl-C cancels the drops, stops the workers, prints the answer and ends with 130 (SIGTERM: 143)."""
     code = "def f():\n    import pathlib, threading\n    pathlib.Path(r'{}').touch()\n    threading.Event().wait(50)\n"
     path = graph(code.format(tmp_path / "started"))
     process = subprocess.Popen(
@@ -219,7 +220,7 @@ def test_a_signal_cancels_cleanly(
 
 
 def _wait_for(path: Path, process: "subprocess.Popen[bytes]") -> None:
-    """Until the application in another process has made `path`; nothing else tells us that it runs."""
+    """Wait until the application in the other process has made `path`."""
     for _ in range(400):
         if path.exists():
             return

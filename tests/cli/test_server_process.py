@@ -1,4 +1,4 @@
-"""Processes that stay: what they say when they are ready, where they listen, who sees their secrets, how they end."""
+"""Server processes: their ready line, addresses, secrets, logs and end."""
 
 import os
 import signal
@@ -22,58 +22,58 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One node manager for all tests of this module that only look."""
+    """A node manager for all tests that do not change it."""
     with Running(tmp_path_factory.mktemp("node"), "node", "--port", 0, "--links-port", 0, "--name", "n1") as running:
         yield running
 
 
 def records(home: Path) -> list[Path]:
-    """The records of running managers."""
+    """Return the records of running managers."""
     return sorted((home / "state" / "dropflow" / "tokens").glob("*/*"))
 
 
 def test_the_ready_line_is_one_json_object(node: Running) -> None:
-    """Role, address and token; the address answers who has the token."""
+    """It has role, address and token, and the manager answers requests with this token."""
     assert node.ready.keys() == {"ready", "role", "url", "token"}
     assert (node.ready["ready"], node.ready["role"]) == (True, "node")
     with Client(node.ready["url"], token=node.ready["token"]) as client:
         assert client.info().name == "n1"
 
 
-def test_people_get_the_address_with_the_token_in_its_fragment_once(node: Running) -> None:
-    """A fragment is not sent by browsers, so it ends in no log of a server."""
+def test_the_address_for_the_browser_has_the_token_in_its_fragment(node: Running) -> None:
+    """Browsers do not send fragments, so the token is in no log of a server."""
     assert node.errors.count(node.ready["token"]) == 1
     assert f"{node.ready['url']}/login#{node.ready['token']}" in node.errors
 
 
 def test_everything_listens_on_loopback(node: Running) -> None:
-    """REST, links and workers: no socket of the family can be reached from other hosts."""
+    """No socket of REST, links or workers can be reached from other hosts."""
     sockets = listening(node.family())
 
     assert len(sockets) >= 2
     assert [address for address, _ in sockets if not is_loopback(address)] == []
 
 
-def test_nobody_else_sees_the_token_or_the_key(node: Running) -> None:
-    """Neither stands in the arguments or the environment of any process; their files are for the owner only."""
+def test_other_users_do_not_see_the_token_or_the_key(node: Running) -> None:
+    """They are in no arguments and no environment of a process, and only the owner can read their files."""
     key = node.home / "config" / "dropflow" / "cluster.key"
     secret = key.read_text().split("secret ")[1].strip()
-    told = [" ".join([*each.cmdline(), *each.environ().values()]) for each in node.family()]
+    seen = [" ".join([*each.cmdline(), *each.environ().values()]) for each in node.family()]
 
-    assert [text for text in told if node.ready["token"] in text or secret in text] == []
+    assert [text for text in seen if node.ready["token"] in text or secret in text] == []
     assert [stat.S_IMODE(path.stat().st_mode) for path in [*records(node.home), key]] == [0o600, 0o600]
 
 
 def test_commands_on_the_same_host_find_the_manager(node: Running) -> None:
-    """No address and no token need be given."""
+    """They need no address and no token."""
     done = run(node.home, "nodes", "--output", "json")
 
     assert done.returncode == 0, done.stderr
     assert '"n1"' in done.stdout
 
 
-def test_the_cluster_key_lets_in_where_no_token_is_known(node: Running, tmp_path: Path) -> None:
-    """Another host has only the key: its commands sign."""
+def test_commands_on_other_hosts_need_only_the_cluster_key(node: Running, tmp_path: Path) -> None:
+    """They sign their requests with it."""
     key = node.home / "config" / "dropflow" / "cluster.key"
     done = run(tmp_path, "nodes", "--to", node.ready["url"], "--key", key)
     without = run(tmp_path, "nodes", "--to", node.ready["url"])
@@ -83,16 +83,16 @@ def test_the_cluster_key_lets_in_where_no_token_is_known(node: Running, tmp_path
     assert "token" in without.stderr
 
 
-def test_a_second_manager_in_the_same_directory_is_refused(node: Running) -> None:
-    """It would spoil the sessions of the first one."""
+def test_two_managers_cannot_use_one_directory(node: Running) -> None:
+    """The second one does not start."""
     done = run(node.home, "node", "--port", 0, "--links-port", 0, "--name", "n1")
 
     assert done.returncode == 2
     assert "another manager uses this directory" in done.stderr
 
 
-def test_a_port_that_is_taken_is_told(node: Running) -> None:
-    """The address is named, with what to do, and the status is 1."""
+def test_a_port_that_is_in_use(node: Running) -> None:
+    """The message has the port and the option to choose another one; the exit status is 1."""
     port = node.ready["url"].rpartition(":")[2]
     done = run(node.home, "node", "--port", port, "--links-port", 0, "--name", "n2")
 
@@ -102,8 +102,8 @@ def test_a_port_that_is_taken_is_told(node: Running) -> None:
 
 
 @pytest.mark.parametrize("role", ["node", "island", "master", "translator", "daemon"])
-def test_beyond_loopback_a_key_is_demanded(role: str, tmp_path: Path) -> None:
-    """Without a cluster key nothing listens where others could reach it, and the message says how to get one."""
+def test_listening_beyond_loopback_needs_a_key(role: str, tmp_path: Path) -> None:
+    """Without a cluster key the process does not start, and the message says how to make one."""
     done = run(tmp_path, role, "--host", "0.0.0.0", "--port", 0)  # noqa: S104 - it is refused
 
     assert done.returncode == 2
@@ -114,7 +114,7 @@ def test_beyond_loopback_a_key_is_demanded(role: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("role", ["node", "island", "master", "translator", "daemon"])
 def test_no_auth_is_for_loopback_only(role: str, tmp_path: Path) -> None:
-    """With a key, too: a server without a token is refused on every address that others can reach."""
+    """A server without a token cannot listen beyond loopback, not even with a cluster key."""
     create(tmp_path / "config" / "dropflow" / "cluster.key")
     done = run(tmp_path, role, "--host", "0.0.0.0", "--port", 0, "--no-auth")  # noqa: S104 - it is refused
 
@@ -122,8 +122,8 @@ def test_no_auth_is_for_loopback_only(role: str, tmp_path: Path) -> None:
     assert "--no-auth is for loopback only" in done.stderr
 
 
-def test_beyond_loopback_a_token_is_asked_for(tmp_path: Path) -> None:
-    """With a key, a server on all addresses begins, and lets in only who has the token or the key."""
+def test_listening_beyond_loopback_needs_a_token(tmp_path: Path) -> None:
+    """With a cluster key the process starts; requests need the token or a signature."""
     create(tmp_path / "config" / "dropflow" / "cluster.key")
     host = "0.0.0.0"  # noqa: S104 - for the length of this test
     with Running(tmp_path, "island", "--host", host, "--port", 0, "--advertise", "127.0.0.1") as island:
@@ -133,8 +133,8 @@ def test_beyond_loopback_a_token_is_asked_for(tmp_path: Path) -> None:
     assert (done.returncode, stranger.returncode) == (0, 2)
 
 
-def test_no_auth_lets_every_user_of_the_host_in(tmp_path: Path) -> None:
-    """The ready line has no token, and none is asked for."""
+def test_no_auth_needs_no_token(tmp_path: Path) -> None:
+    """The ready line has no token, and requests need none."""
     with Running(tmp_path, "island", "--port", 0, "--no-auth") as island:
         assert island.ready["token"] is None
         with connect_to(island.ready["url"], ConnectionOptions(key=None)) as client:
@@ -142,7 +142,7 @@ def test_no_auth_lets_every_user_of_the_host_in(tmp_path: Path) -> None:
 
 
 def test_a_token_can_be_given_by_file(tmp_path: Path) -> None:
-    """The file must be its owner's only."""
+    """Only its owner may be able to read the file."""
     path = tmp_path / "token"
     path.write_text("given-token\n")
     path.chmod(0o644)
@@ -156,8 +156,8 @@ def test_a_token_can_be_given_by_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
-    """Status 0, no record, no process, no socket."""
+def test_a_signal_ends_the_process_cleanly(number: signal.Signals, tmp_path: Path) -> None:
+    """The exit status is 0, and no record, process or socket is left."""
     with Running(tmp_path, "node", "--port", 0, "--links-port", 0) as running:
         family = running.family()
         before = records(tmp_path)
@@ -169,8 +169,8 @@ def test_a_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> Non
     assert "Traceback" not in running.errors
 
 
-def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
-    """When the other end of the watched pipe is closed, however that came, it ends cleanly."""
+def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
+    """It ends cleanly when the other end of the watched pipe is closed."""
     reader, writer = os.pipe()
     with Running(
         tmp_path, "node", "--port", 0, "--links-port", 0, "--watch-parent", reader, pass_fds=[reader]
@@ -185,7 +185,7 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
 
 
 def test_a_node_starts_again_on_a_full_disk_and_serves_its_results(small_disk: Path, tmp_path: Path) -> None:
-    """Its root, its key and the records of managers are on the full disk, and what it wrote to before it was killed."""
+    """Its directory, its key and the records of managers are on the full disk."""
     home = small_disk / "home"
     links = {name: tmp_path / name for name in ("state", "config")}
     home.mkdir()
@@ -212,7 +212,7 @@ def test_a_node_starts_again_on_a_full_disk_and_serves_its_results(small_disk: P
 
 
 def test_the_log_can_be_a_file_of_json(tmp_path: Path) -> None:
-    """With --log-file, standard error has only what is for people."""
+    """With --log-file, standard error has only messages for people."""
     with Running(
         tmp_path, "island", "--port", 0, "--log-file", "my.log", "--log-json", "--log-level", "debug"
     ) as island:
@@ -224,7 +224,7 @@ def test_the_log_can_be_a_file_of_json(tmp_path: Path) -> None:
 
 
 def test_keys_are_made_once_and_shown_by_their_fingerprint(tmp_path: Path) -> None:
-    """A key is never overwritten, and no command prints its secret."""
+    """An existing key is not overwritten, and no command prints a key."""
     made, again, shown = (run(tmp_path, "keys", command) for command in ("create", "create", "show"))
     secret = (tmp_path / "config" / "dropflow" / "cluster.key").read_text().split("secret ")[1].strip()
 

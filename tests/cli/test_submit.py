@@ -1,19 +1,92 @@
-"""How a graph is fitted to the nodes that there are."""
+"""``dropflow submit``, and how it partitions and places a graph."""
 
+import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dropflow.cli import watch
 from dropflow.cli.submit import PlacementOptions, fit
 from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.schema import SessionDetail
+from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import fan
+from managers.service import Service
+from tests.cli.answers import Command
 from translator.options import PartitionOptions
 from translator.partition.registry import partition
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NODES = ("a", "b", "c")
+
+
+def test_each_node_gets_one_part(ask: Command, manager: FakeManager) -> None:
+    """The graph has as many parts as nodes are alive."""
+    answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--session", "mine", "--output", "json")
+
+    assert (answer.status, answer.json["session"], answer.json["parts"]) == (0, "mine", 2)
+    assert set(manager.graph("mine").places) == {"node-1", "node-2"}
+
+
+def test_random_parts_depend_on_the_seed(ask: Command, manager: FakeManager) -> None:
+    """With --random, equal seeds give equal parts."""
+    graph = EXAMPLES / "nested-scatter-gather.graph"
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        ask("submit", graph, "--session", name, "--random", seed, "-n", 5)
+    first, again, other = (manager.graph(name).part.tolist() for name in "abc")
+
+    assert first == again != other
+    assert set(first) == set(range(5))
+
+
+def test_wait_answers_like_run(ask: Command, manager: FakeManager) -> None:
+    """With --wait, the answer comes at the end of the session and has the fields of `run`."""
+    threading.Timer(0.5, lambda: manager.complete("mine")).start()
+    answer = ask("submit", EXAMPLES / "hello.graph", "--session", "mine", "--wait", "--output", "json")
+    wanted = {"ok", "session", "status", "drops", "states", "seconds", "failures", "notes", "output"}
+
+    assert answer.status == 0
+    assert wanted <= answer.json.keys()
+    assert answer.json["states"] == {"COMPLETED": 2, "ERROR": 0, "SKIPPED": 0}
+
+
+def test_wait_for_a_failed_session(ask: Command, manager: FakeManager) -> None:
+    """With --wait, the exit status is 1 if the session FAILED."""
+    threading.Timer(0.5, lambda: (manager.fail("mine", 0, "no sky"), manager.complete("mine"))).start()
+    answer = ask("submit", EXAMPLES / "hello.graph", "--session", "mine", "--wait")
+
+    assert answer.status == 1
+    assert "no sky" in answer.text
+
+
+def test_wait_while_the_manager_is_away(ask: Command, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manager is asked again; the exit status is 3 if it does not answer for too long."""
+    follow = watch.follow
+
+    def end(*arguments: Any, **options: Any) -> SessionDetail:
+        service.close()
+        return follow(*arguments, **options)
+
+    monkeypatch.setattr(watch, "follow", end)
+    answer = ask("submit", EXAMPLES / "hello.graph", "--wait", "--patience", "0.5")
+
+    assert answer.status == 3
+    assert "asking again for up to 0.5 s" in answer.err
+    assert "away for 0.5 s" in answer.err
+
+
+def test_a_bad_session_name_is_refused_before_anything_is_sent(ask: Command, manager: FakeManager) -> None:
+    """A name that is not a safe path segment is bad input."""
+    before = len(manager.sessions())
+    answer = ask("submit", EXAMPLES / "hello.graph", "--session", "../up")
+
+    assert answer.status == 2
+    assert "--session" in answer.err
+    assert len(manager.sessions()) == before
 
 
 def fitted(graph: PhysicalGraph, **options: Any) -> PhysicalGraph:
@@ -21,8 +94,8 @@ def fitted(graph: PhysicalGraph, **options: Any) -> PhysicalGraph:
     return fit(graph, NODES, PlacementOptions(**options))
 
 
-def test_a_whole_graph_is_cut_for_all_nodes() -> None:
-    """One part on each node."""
+def test_a_graph_without_parts_gets_one_per_node() -> None:
+    """Each node gets one part."""
     assert fitted(fan(30)).places == NODES
 
 
@@ -33,15 +106,15 @@ def test_a_graph_smaller_than_the_cluster_uses_fewer_nodes() -> None:
     assert small.parts == len(small.places) < len(NODES)
 
 
-def test_what_is_placed_already_stays_there() -> None:
-    """The nodes that a graph names are those it goes to, whether they are here or not."""
+def test_a_placed_graph_stays_on_its_nodes() -> None:
+    """The nodes that a graph names do not change, even if the manager does not know them."""
     placed = replace(partition(fan(30), PartitionOptions(parts=2)), places=("x", "y"))
 
     assert fitted(placed) is placed
 
 
-def test_what_is_placed_already_can_be_placed_anew() -> None:
-    """With --anew the parts stay and the places are ours; with --parts the parts are new, too."""
+def test_a_placed_graph_can_be_placed_again() -> None:
+    """With --anew the parts stay and get other nodes; with --parts the parts are new, too."""
     placed = replace(partition(fan(30), PartitionOptions(parts=2)), places=("x", "y"))
     anew = fitted(placed, anew=True)
 
@@ -50,21 +123,21 @@ def test_what_is_placed_already_can_be_placed_anew() -> None:
     assert fitted(placed, parts=3).places == NODES
 
 
-def test_what_is_cut_already_stays_cut() -> None:
-    """The parts of an earlier command are placed as they are."""
+def test_a_partitioned_graph_keeps_its_parts() -> None:
+    """The parts of an earlier command are placed unchanged."""
     cut = partition(fan(30), PartitionOptions(parts=2, algorithm="blocks"))
 
     assert np.array_equal(fitted(cut).part, cut.part)
 
 
-def test_more_parts_than_nodes_are_left_to_the_manager() -> None:
-    """It knows best how to go around its nodes."""
+def test_more_parts_than_nodes_are_placed_by_the_manager() -> None:
+    """The graph is sent without places."""
     many = fitted(fan(30), parts=7)
 
     assert (many.parts, many.places) == (7, ())
 
 
 def test_random_parts_and_an_algorithm_exclude_each_other() -> None:
-    """Both at once are refused."""
+    """It is bad input to give both."""
     with pytest.raises(UsageError, match="--random and --algorithm"):
         fitted(fan(30), seed=1, algorithm="blocks")

@@ -1,16 +1,22 @@
-"""Plain text for people."""
+"""Text for people: columns and shell commands."""
 
+import shlex
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.cli.tables import columns
+from dropflow.cli.session_replies import failure_lines
+from dropflow.cli.tables import columns, shell_command
+from dropflow.rest.schema import FailureInfo
 
 _WORDS = st.text(st.characters(categories=["L"]), min_size=1, max_size=8)
+_HOSTILE = "a b_$(touch x)_'0'"
 
 
 @given(st.lists(st.tuples(_WORDS, st.integers(0, 10**9), _WORDS), min_size=1, max_size=6))
 def test_columns_are_aligned(rows: list[tuple[str, int, str]]) -> None:
-    """The last column begins at the same place in every line, and nothing is lost."""
+    """The last column begins at the same place in every line, and no value is lost."""
     lines = list(columns(rows, header=("name", "drops", "class")))
     begins = {line.rindex(last) for line, last in zip(lines, ["class", *(row[2] for row in rows)], strict=True)}
 
@@ -19,5 +25,24 @@ def test_columns_are_aligned(rows: list[tuple[str, int, str]]) -> None:
 
 
 def test_no_rows_are_no_lines() -> None:
-    """An empty table is nothing at all."""
+    """An empty table has no lines."""
     assert list(columns([])) == []
+
+
+@pytest.mark.parametrize("name", ["plain_a_0-1", _HOSTILE, "a;b", "~", "*", "", "a\nb"])
+def test_a_name_is_one_word_for_the_shell(name: str) -> None:
+    """Special characters in a name are quoted."""
+    assert shlex.split(shell_command("log", "s", name)) == ["dropflow", "log", "s", name]
+
+
+def test_a_name_is_not_taken_for_an_option() -> None:
+    """A name that begins with a dash follows the ``--`` that ends the options."""
+    assert shlex.split(shell_command("log", "s", "-o")) == ["dropflow", "log", "--", "s", "-o"]
+
+
+def test_the_command_below_a_failure_quotes_the_drop() -> None:
+    """It can be pasted into a shell."""
+    failure = FailureInfo(drop=_HOSTILE, name="x", node="a", code="DF105", kind="", text="broken", has_log=True)
+    line = next(line for line in failure_lines([failure], "s") if "log:" in line)
+
+    assert shlex.split(line.partition("log:")[2]) == ["dropflow", "log", "s", _HOSTILE]

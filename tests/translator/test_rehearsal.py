@@ -10,7 +10,7 @@ from dropflow import graph_file, local
 from dropflow.graph.interchange import write_pg
 from dropflow.graph.templates import Kind
 from dropflow.states import SessionState
-from tests.cli.test_bad_input import document, link, node
+from tests.cli.graph_documents import document, link, node
 from translator.options import ComponentOptions, UnrollOptions
 from translator.pipeline import examine, finish
 

@@ -11,7 +11,7 @@ from dropflow.cli.main import main
 from dropflow.rest.client import Client
 from managers.node.manager import NodeManager
 from managers.service import Service
-from tests.cli.test_bad_input import document, link, node
+from tests.cli.graph_documents import document, link, node
 
 NAME = "a graph_2025-01-01T10:00:00.123456+01"
 

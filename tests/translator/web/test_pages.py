@@ -13,7 +13,7 @@ import pytest
 from dropflow.errors import WorldError
 from dropflow.graph.codec import parse
 from dropflow.rest.auth import page_key
-from tests.cli import test_bad_input as drawn
+from tests.cli import graph_documents
 from tests.translator.web.served import COOKIE, EAGLE, LINKED, TOKEN, Served
 from translator.web.records import TranslatorLimits
 
@@ -47,8 +47,8 @@ def test_eagle_posts_and_sees_its_graph(served: Served, hello: Path) -> None:
 
 def test_the_test_button_of_eagle_gives_a_rehearsal(served: Served) -> None:
     """A graph of components that are not built in is refused, but can be rehearsed, and the page says so."""
-    nodes = [drawn.node("c", "Docker", image="x", command="ls"), drawn.node("d", "Memory")]
-    graph = drawn.document(nodes, [drawn.link("c", "d")])
+    nodes = [graph_documents.node("c", "Docker", image="x", command="ls"), graph_documents.node("d", "Memory")]
+    graph = graph_documents.document(nodes, [graph_documents.link("c", "d")])
 
     assert "DF106" in served.page(served.eagle(graph))
     page = served.page(served.eagle(graph, test="true"))

@@ -1,4 +1,4 @@
-"""check, unroll, run, submit and the translator's service refuse the same graphs, in the same words."""
+"""check, unroll, run, submit and the translator service report the same problems of a graph."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ import pytest
 from dropflow.cli.main import main
 from managers.node.manager import NodeManager
 from managers.service import Service
-from tests.cli.test_bad_input import document, link, node
+from tests.cli.graph_documents import document, link, node
 from translator.web.records import TranslationOrder
 from translator.web.worker import SOURCE, carry_out
 
@@ -28,7 +28,7 @@ def graph(
     alone: bool = False,
     **fields: object,
 ) -> bytes:
-    """One node called `wanted`, joined to a Memory node, unless it is alone."""
+    """Return a graph with a node called `wanted`, joined to a Memory node unless it is alone."""
     wanted = node("wanted", category, **fields)
     for field in wanted["fields"]:
         field["type"] = (types or {}).get(field["name"], field.get("type", "String"))
@@ -83,7 +83,7 @@ EVERYWHERE: dict[str, tuple[bytes, str]] = {
     "argument without a value": (graph("PyFuncApp", func_name="f", func_code="def f(a, b=1): return a"), "DF105"),
     "defaults that are no object": (graph("PyFuncApp", func_name="len", func_defaults="[1]"), "DF104"),
 }
-"""What no host takes, and the code of the one finding."""
+"""Problems on every host, with the code of the one problem."""
 
 HERE: dict[str, tuple[bytes, str]] = {
     "class of a module that is missing": (graph("DALiuGEApp", dropclass="no.such.Class"), "DF103"),
@@ -106,26 +106,26 @@ HERE: dict[str, tuple[bytes, str]] = {
     ),
     "variable in a path": (graph("File", filepath="$DLG_NOT_SET_HERE/x"), "DF104"),
 }
-"""What another host may take: an error of those that run the graph, a warning of those that translate it for others."""
+"""Problems of this host: errors for a run here, warnings for a translation for other hosts."""
 
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Carry out a command in this process: its exit status and its answer."""
+    """Run a command in this process, and return its exit status and its answer."""
     monkeypatch.chdir(tmp_path)
 
-    def carry(*arguments: object) -> tuple[int, dict[str, Any]]:
+    def call(*arguments: object) -> tuple[int, dict[str, Any]]:
         with pytest.raises(SystemExit, match=r"^\d+$") as ended:
             main([*map(str, arguments), "--output", "json"])
         answer: dict[str, Any] = json.loads(capsys.readouterr().out)
         return int(str(ended.value.code or 0)), answer
 
-    return carry
+    return call
 
 
 @pytest.fixture(scope="module")
 def node_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A node manager behind its server."""
+    """The address of a node manager."""
     with closing(NodeManager("n", root=tmp_path_factory.mktemp("n"), runner="threads", workers=1)) as manager:
         served = Service(manager, token=None)
         served.start()
@@ -134,12 +134,12 @@ def node_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def found(answer: dict[str, Any], severity: str = "error") -> list[Finding]:
-    """Code and text of the findings of a severity."""
+    """Return code and text of the problems of a severity."""
     return [(one["code"], one["text"]) for one in answer["problems"] if one["severity"] == severity]
 
 
 def translated(content: bytes, folder: Path) -> tuple[str, dict[str, Any]]:
-    """State and report of a translation by the service's worker."""
+    """Return state and report of a translation by the worker of the service."""
     folder.mkdir()
     (folder / SOURCE).write_bytes(content)
     report = carry_out(TranslationOrder(name="g", created=0.0), folder, lambda _: None)
@@ -149,8 +149,8 @@ def translated(content: bytes, folder: Path) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", EVERYWHERE)
-def test_what_no_host_takes_is_refused_at_once(command: Command, tmp_path: Path, node_url: str, kind: str) -> None:
-    """One finding with the code and text of run from every command and service, and the exit status of run."""
+def test_problems_on_every_host_are_errors(command: Command, tmp_path: Path, node_url: str, kind: str) -> None:
+    """Each command and the service report one problem with the same code and text, and the exit status of run."""
     content, code = EVERYWHERE[kind]
     path = tmp_path / "g.graph"
     path.write_bytes(content)
@@ -170,8 +170,8 @@ def test_what_no_host_takes_is_refused_at_once(command: Command, tmp_path: Path,
     assert "LG091" not in [one for one, _ in found(report, "warning")]
 
 
-def test_a_call_that_may_be_skipped_is_not_refused(command: Command, tmp_path: Path) -> None:
-    """A function that lacks an argument may be on the way that a branch does not take: then the graph runs."""
+def test_a_bad_call_on_a_branch_is_not_an_error(command: Command, tmp_path: Path) -> None:
+    """A function that lacks an argument may be skipped by a branch; then the graph runs."""
     fields = {"func_name": "f", "func_code": "def f(a): return a", "dropclass": PYFUNC}
     nodes = [
         node("branch", "Branch", dropclass="dlg.apps.simple.Branch", func_name="c", func_code="def c(): return False"),
@@ -190,10 +190,10 @@ def test_a_call_that_may_be_skipped_is_not_refused(command: Command, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", HERE)
-def test_what_this_host_lacks_is_refused_by_those_that_run_here(
+def test_what_this_host_lacks_is_an_error_for_a_run_here(
     command: Command, tmp_path: Path, node_url: str, kind: str
 ) -> None:
-    """run, check and unroll refuse it, so does the node of a submission; a translation for other hosts warns."""
+    """It is an error for run, check, unroll and for the node of a submission, and a warning for other hosts."""
     content, code = HERE[kind]
     path = tmp_path / "g.graph"
     path.write_bytes(content)
@@ -210,8 +210,8 @@ def test_what_this_host_lacks_is_refused_by_those_that_run_here(
     assert (state, found(report), found(report, "warning")) == ("done", [], found(said))
 
 
-def test_all_findings_come_at_once_with_those_of_the_translation(command: Command, tmp_path: Path) -> None:
-    """A graph with a wrong multiplicity, an unknown class and a missing command gets three findings, each once."""
+def test_problems_of_components_and_of_the_translation_are_reported_together(command: Command, tmp_path: Path) -> None:
+    """A wrong multiplicity, an unknown class and a missing command are three problems, each once."""
     path = tmp_path / "g.graph"
     path.write_bytes(
         document(
@@ -230,10 +230,10 @@ def test_all_findings_come_at_once_with_those_of_the_translation(command: Comman
     assert sorted(code for code, _ in found(answers[0][1])) == ["DF103", "DF104", "LG020"]
 
 
-def test_checking_and_translating_run_nothing_of_a_graph(
+def test_checking_and_translating_run_no_code_of_a_graph(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the module of a class or function, nor func_code, nor a pickle among the defaults is executed."""
+    """No module of a class or function, no func_code, and no pickle among the defaults is executed."""
     import base64  # noqa: PLC0415
     import pickle  # noqa: PLC0415
 

@@ -1,44 +1,18 @@
-"""Whatever is given as a graph: a code, a text, exit status 2, and never a traceback or a hang."""
+"""Graphs that cannot be used give problems with codes and exit status 2, never a traceback or a hang."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.cli.answers import Command
+from tests.cli.graph_documents import document, link, node
+
 pytestmark = pytest.mark.slow
-
-Dropflow = Callable[..., Any]
-
-
-def node(name: str, category: str, *, parent: str = "", **fields: object) -> dict[str, Any]:
-    """A node with an input-output port called io."""
-    made: dict[str, Any] = {
-        "id": name,
-        "name": name,
-        "category": category,
-        "fields": [
-            {"id": f"{name}-io", "name": "io", "usage": "InputOutput", "type": "Object"},
-            *({"id": f"{name}-{key}", "name": key, "value": value} for key, value in fields.items()),
-        ],
-    }
-    return made | ({"parentId": parent} if parent else {})
-
-
-def link(source: str, target: str) -> dict[str, Any]:
-    """An edge between the ports called io."""
-    return {"from": source, "fromPort": f"{source}-io", "to": target, "toPort": f"{target}-io"}
-
-
-def document(nodes: list[dict[str, Any]], links: list[dict[str, Any]]) -> bytes:
-    """A graph of today's EAGLE."""
-    about = {"fileType": "Graph", "schemaVersion": "OJS"}
-    return json.dumps({"modelData": about, "nodeDataArray": nodes, "linkDataArray": links}).encode()
 
 
 def nested(depth: int) -> bytes:
-    """Scatters of a thousand copies in each other."""
+    """Return nested scatters of a thousand copies each."""
     nodes = [
         node(f"s{level}", "Scatter", parent=f"s{level - 1}" if level else "", num_of_copies=1000)
         for level in range(depth)
@@ -90,8 +64,8 @@ BAD: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_graphs_are_refused_with_their_code(dropflow: Dropflow, name: str) -> None:
-    """`unroll --summary` lists the problem with its code, place and text, and ends with 2."""
+def test_unroll_reports_the_problem(dropflow: Command, name: str) -> None:
+    """`unroll --summary` lists the problem with its code, place and text; the exit status is 2."""
     data, code = BAD[name]
     done = dropflow("unroll", "-", "--summary", "--output", "json", stdin=data)
     problems = done.json["problems"]
@@ -103,21 +77,21 @@ def test_bad_graphs_are_refused_with_their_code(dropflow: Dropflow, name: str) -
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_graphs_are_not_run(dropflow: Dropflow, name: str) -> None:
+def test_run_reports_the_problem(dropflow: Command, name: str) -> None:
     """`run` refuses the same graphs, as JSON and as text."""
     data, code = BAD[name]
     done = dropflow("run", "-", "--output", "json", stdin=data)
-    told = dropflow("run", "-", stdin=data)
+    text_answer = dropflow("run", "-", stdin=data)
 
-    assert (done.status, told.status) == (2, 2)
+    assert (done.status, text_answer.status) == (2, 2)
     assert code in json.dumps(done.json)
-    assert code in told.err
-    assert told.out == b""
+    assert code in text_answer.err
+    assert text_answer.out == b""
 
 
 @pytest.mark.parametrize("command", ["run", "check", "unroll", "info"])
-def test_files_that_are_none_are_refused(dropflow: Dropflow, command: str, tmp_path: Path) -> None:
-    """A directory, and a file that is not there, are told by name."""
+def test_a_path_that_is_not_a_file_is_bad_input(dropflow: Command, command: str, tmp_path: Path) -> None:
+    """The message names the directory, or the file that does not exist."""
     for path in (tmp_path, tmp_path / "absent.graph"):
         done = dropflow(command, path, "--output", "json")
 
@@ -125,8 +99,8 @@ def test_files_that_are_none_are_refused(dropflow: Dropflow, command: str, tmp_p
         assert path.name in done.out.decode()
 
 
-def test_two_hundred_megabytes_of_braces_are_refused_quickly(dropflow: Dropflow, tmp_path: Path) -> None:
-    """A huge file of nothing but braces neither hangs nor fills the memory."""
+def test_two_hundred_megabytes_of_braces_are_refused(dropflow: Command, tmp_path: Path) -> None:
+    """A huge file of braces neither hangs nor fills the memory."""
     path = tmp_path / "braces.graph"
     with path.open("wb") as stream:
         for _ in range(200):
@@ -137,8 +111,8 @@ def test_two_hundred_megabytes_of_braces_are_refused_quickly(dropflow: Dropflow,
     assert done.json["problems"][0]["code"] == "LG001"
 
 
-def test_all_problems_are_told_at_once(dropflow: Dropflow) -> None:
-    """Several faults give several findings, each with its place in the document."""
+def test_all_problems_are_reported(dropflow: Command) -> None:
+    """Each has its place in the document."""
     data = document(
         [node("A", "Teleporter"), node("s", "Scatter", num_of_copies="many"), node("d", "Memory", parent="s")],
         [link("d", "nobody")],
@@ -150,8 +124,8 @@ def test_all_problems_are_told_at_once(dropflow: Dropflow) -> None:
     assert all(where.startswith("/") for where in errors.values())
 
 
-def test_an_unknown_class_is_refused_before_anything_runs(dropflow: Dropflow, tmp_path: Path) -> None:
-    """Every class that nobody knows is named, and no session is left behind."""
+def test_an_unknown_class_is_refused_before_anything_runs(dropflow: Command, tmp_path: Path) -> None:
+    """All unknown classes are named, and no session directory is made."""
     nodes = [node("A", "DALiuGEApp", dropclass="nowhere.Alpha"), node("B", "DALiuGEApp", dropclass="nowhere.Beta")]
     done = dropflow("run", "-", "--keep", "here", stdin=document(nodes, []))
 
@@ -161,8 +135,8 @@ def test_an_unknown_class_is_refused_before_anything_runs(dropflow: Dropflow, tm
     assert not (tmp_path / "here").exists()
 
 
-def test_a_refused_graph_leaves_earlier_results_alone(dropflow: Dropflow, examples: Path, tmp_path: Path) -> None:
-    """What --keep holds from the last run is cleared away only when the next one begins."""
+def test_a_bad_graph_does_not_remove_earlier_results(dropflow: Command, examples: Path, tmp_path: Path) -> None:
+    """The directory of --keep is cleared only when the next run begins."""
     dropflow("run", examples / "hello.graph", "--keep", "here")
     done = dropflow("run", "-", "--keep", "here", stdin=document([node("A", "DALiuGEApp", dropclass="no.Such")], []))
 
@@ -170,8 +144,8 @@ def test_a_refused_graph_leaves_earlier_results_alone(dropflow: Dropflow, exampl
     assert (tmp_path / "here" / "files" / "hello.txt").exists()
 
 
-def test_a_wrong_option_is_told_as_json_too(dropflow: Dropflow) -> None:
-    """A mistake on the command line has the same shape as any other refusal."""
+def test_a_wrong_option_is_reported_as_json(dropflow: Command) -> None:
+    """A mistake on the command line has the shape of any other error."""
     done = dropflow("run", "x.graph", "--runner", "warp", "--output", "json")
 
     assert done.status == 2

@@ -1,0 +1,75 @@
+"""``dropflow fetch``."""
+
+from pathlib import Path
+
+from dropflow.errors import LinkError
+from dropflow.rest.operation_records import ResultList
+from dropflow.testing.fake_manager import FakeManager
+from tests.cli.answers import Command
+
+
+def test_results_are_fetched_with_their_bytes(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
+    """Every result is written unchanged to its path below the directory."""
+    answer = ask("fetch", "finished", "-o", "here", "--output", "json")
+    results = {
+        result.path: b"".join(manager.data("finished", result.oid).chunks)
+        for result in manager.results("finished").results
+    }
+
+    assert answer.status == 0
+    assert {path: (tmp_path / "here" / path).read_bytes() for path in results} == results
+    assert {file["path"] for file in answer.json["files"]} == set(results)
+
+
+def test_one_drop_is_fetched_alone(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
+    """With DROP, only its content is fetched."""
+    answer = ask("fetch", "finished", "fan_d_0-0", "-o", "here")
+    files = [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
+
+    assert answer.status == 0
+    assert [path.read_bytes() for path in files] == [b"".join(manager.data("finished", "fan_d_0-0").chunks)]
+
+
+def test_missing_results_are_listed(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
+    """The other results are fetched, everything that is missing is listed, and the exit status is 1."""
+    manager.write("finished", 22, b"another")
+    wanted = manager.results("finished").results
+    lost = wanted[0]
+    manager.advance("finished", {lost.drop: "EXPIRED"})
+    manager.results = lambda _: ResultList(results=wanted, missing=("far",))  # type: ignore[method-assign]
+    answer = ask("fetch", "finished", "-o", "here", "--output", "json")
+    text_answer = ask("fetch", "finished", "-o", "here")
+
+    assert answer.status == text_answer.status == 1
+    assert [(one["drop"], one["code"]) for one in answer.json["missing"]] == [(lost.oid, "DF121")]
+    assert (answer.json["fetched"], answer.json["missed"], answer.json["silent"]) == (len(wanted) - 1, 1, ["far"])
+    assert f"missing: {lost.path} of {lost.oid}" in text_answer.text
+    assert "node far, which could not be asked" in text_answer.text
+    assert not (tmp_path / "here" / lost.path).exists()
+
+
+def test_results_of_a_failed_request_are_missing(ask: Command, manager: FakeManager) -> None:
+    """Each has the reason of the failure."""
+    manager.refuse("contents", LinkError("nothing listens there"))
+    answer = ask("fetch", "finished", "-o", "here", "--output", "json")
+
+    assert answer.status == 1
+    assert {one["drop"] for one in answer.json["missing"]} == {one.oid for one in manager.results("finished").results}
+    assert all("nothing listens there" in one["text"] for one in answer.json["missing"])
+
+
+def test_results_that_are_there_are_not_fetched_again(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
+    """A second fetch copies only missing files and files with another content."""
+    manager.write("finished", 22, b"another")
+    first, second, *_ = manager.results("finished").results
+    ask("fetch", "finished", "-o", "here")
+    (tmp_path / "here" / first.path).unlink()
+    damaged = tmp_path / "here" / second.path
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-1] + b"?")
+    answer = ask("fetch", "finished", "-o", "here", "--output", "json")
+
+    total = len(manager.results("finished").results)
+    assert (answer.status, answer.json["fetched"], answer.json["were_there"]) == (0, 2, total - 2)
+    assert damaged.read_bytes() == whole
+    assert {file["path"] for file in answer.json["files"] if not file["was_there"]} == {first.path, second.path}

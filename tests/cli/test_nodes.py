@@ -1,0 +1,11 @@
+"""``dropflow nodes``."""
+
+from tests.cli.answers import Command
+
+
+def test_nodes_are_listed_with_their_load(ask: Command) -> None:
+    """There is one line a node; the exit status is 0 if all are alive."""
+    answer = ask("nodes")
+
+    assert answer.status == 0
+    assert [line.split()[0] for line in answer.text.splitlines()[1:]] == ["node-1", "node-2"]

@@ -1,0 +1,77 @@
+"""``dropflow sessions``, ``status``, ``cancel`` and ``delete``."""
+
+import pytest
+
+from dropflow.testing.fake_manager import FakeManager
+from tests.cli.answers import Command
+
+
+def test_sessions_are_listed_the_youngest_first(ask: Command) -> None:
+    """The table has one line for each session, with its status."""
+    answer = ask("sessions")
+
+    assert answer.status == 0
+    assert [line.split()[:2] for line in answer.text.splitlines()[1:]] == [
+        ["running", "RUNNING"],
+        ["failed", "FAILED"],
+        ["finished", "FINISHED"],
+        ["cancelled", "CANCELLED"],
+    ]
+
+
+def test_json_output_is_one_object(ask: Command) -> None:
+    """With --output json there is one object with `ok`, and nothing on standard error."""
+    for arguments in (["sessions"], ["nodes"], ["status", "running"], ["log", "failed", "fan_a_0-0"]):
+        answer = ask(*arguments, "--output", "json")
+
+        assert answer.json["ok"] is True, arguments
+        assert answer.err == ""
+
+
+@pytest.mark.parametrize(("session", "status"), [("running", 0), ("finished", 0), ("failed", 1), ("cancelled", 1)])
+def test_the_exit_status_of_status_depends_on_the_session(ask: Command, session: str, status: int) -> None:
+    """It is 1 for a session that FAILED or was CANCELLED."""
+    assert ask("status", session).status == status
+
+
+def test_status_lists_root_causes(ask: Command, manager: FakeManager) -> None:
+    """Each root cause has its text, its hint, and the command that prints its log."""
+    failure = manager.failures("failed").failures[0]
+    answer = ask("status", "failed")
+
+    assert failure.text in answer.text
+    assert failure.hint in answer.text
+    assert f"dropflow log failed {failure.drop}" in answer.text
+
+
+def test_an_unknown_session_is_bad_input(ask: Command) -> None:
+    """The exit status is 2, and the message names the session."""
+    for command in ("status", "watch", "cancel", "delete", "fetch"):
+        answer = ask(command, "nowhere")
+
+        assert answer.status == 2, command
+        assert "nowhere" in answer.err
+
+
+def test_a_running_session_has_not_failed(ask: Command) -> None:
+    """The exit status of `status` is 0."""
+    assert ask("status", "running").status == 0
+
+
+def test_sessions_can_be_cancelled_and_deleted(ask: Command, manager: FakeManager) -> None:
+    """The answer to `cancel` has the reason; a deleted session is not listed."""
+    cancelled = ask("cancel", "running", "--reason", "it rains")
+    ask("delete", "running")
+
+    assert "CANCELLED" in cancelled.text
+    assert "it rains" in cancelled.text
+    assert "running" not in [info.session for info in manager.sessions()]
+
+
+def test_cancel_reports_nodes_that_do_not_answer(ask: Command, manager: FakeManager) -> None:
+    """Their drops may still run, so the exit status is 3, as with `status`."""
+    manager.hide("running", "n2 does not answer")
+    answer = ask("cancel", "running", "--output", "json")
+
+    assert (answer.status, answer.json["ok"], answer.json["status"]) == (3, False, "UNKNOWN")
+    assert "n2 does not answer" in answer.json["text"]
