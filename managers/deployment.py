@@ -1,4 +1,4 @@
-r"""A placed graph on its way to its nodes: a slice for each, packed so that who passes them on need not decode them.
+r"""Deployments: a session with the slice of each of its nodes, packed so that managers in between need not decode it.
 
 ::
 
@@ -7,7 +7,7 @@ r"""A placed graph on its way to its nodes: a slice for each, packed so that who
     header     msgpack   session, epoch, places, options, and the size of each slice
     slices               one after the other, each a .dfg container (`dropflow.graph.slices`)
 
-An island cuts a deployment by its children (`subset`) and forwards the bytes.
+A composite manager splits a deployment by its children (`subset`) and forwards the bytes.
 """
 
 import struct
@@ -31,7 +31,7 @@ _Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
-    """One node of a deployment: its name, where its links listen, and which life of its process is meant."""
+    """One node of a deployment: its name, the address of its links, and the incarnation of its process."""
 
     node: _Name
     address: Annotated[str, Meta(max_length=1024)]
@@ -46,7 +46,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     session : str
         Its name.
     epoch : int
-        Its deployment; grows when it is deployed again.
+        Number of its deployment; grows when it is deployed again.
     graph : str
         Name of the graph.
     drops : int
@@ -56,9 +56,9 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     places : tuple of Place
         All nodes of the session, also those whose slices are not here.
     notes : tuple of str
-        What people should know about the deployment.
+        Notes about the deployment, for people.
     check : bool
-        Walk the whole state of the engine after each step; slow.
+        Check the whole state of the engine after each step; slow.
     slices : mapping of str to buffer
         By the name of the node; never part of the header.
     """
@@ -74,7 +74,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     slices: Mapping[str, Any] = {}
 
     def buffers(self) -> list[bytes | memoryview]:
-        """The deployment as bytes in pieces, to be sent one after the other; the slices are not copied."""
+        """Return the deployment as pieces of bytes in order; the slices are not copied."""
         bare = msgspec.structs.replace(self, slices={})
         sizes = {node: len(memoryview(data).cast("B")) for node, data in self.slices.items()}
         header = msgspec.msgpack.encode(_Header(deployment=bare, sizes=sizes))
@@ -87,22 +87,22 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pack(deployment: Deployment) -> bytes:
-    """The deployment as bytes."""
+    """Return the deployment as bytes."""
     return b"".join(deployment.buffers())
 
 
 def unpack(buffer: Buffer) -> Deployment:
-    """The deployment in `buffer`; its slices are views of it, not looked into.
+    """Return the deployment in `buffer`. Its slices are views of the buffer, and are not decoded.
 
     Raises
     ------
     BadFileError
-        It is no deployment, or cut off.
+        The bytes are not a deployment, or are incomplete.
     """
     view = memoryview(buffer).cast("B")
     start = len(_MAGIC) + _LENGTH.size
     if bytes(view[: len(_MAGIC)]) != _MAGIC or len(view) < start:
-        raise BadFileError("the bytes are no deployment", hint="submit a graph instead: only managers send deployments")
+        raise BadFileError("not a deployment", hint="submit a graph instead: only managers send deployments")
     end = start + _LENGTH.unpack_from(view, len(_MAGIC))[0]
     try:
         header = msgspec.msgpack.decode(view[start:end], type=_Header)
@@ -111,7 +111,7 @@ def unpack(buffer: Buffer) -> Deployment:
     if not is_session_name(header.deployment.session):
         raise BadFileError(f"{header.deployment.session!r} cannot be the name of a session")
     if len(view) != end + sum(header.sizes.values()):
-        raise BadFileError("the deployment is cut off")
+        raise BadFileError("the deployment is incomplete")
     slices: dict[str, Buffer] = {}
     for node, size in header.sizes.items():
         slices[node] = view[end : end + size]
@@ -120,7 +120,7 @@ def unpack(buffer: Buffer) -> Deployment:
 
 
 def subset(deployment: Deployment, nodes: Iterable[str]) -> Deployment:
-    """The same deployment with the slices of these nodes only."""
+    """Return the deployment with the slices of these nodes only."""
     wanted = frozenset(nodes)
     kept = {node: data for node, data in deployment.slices.items() if node in wanted}
     return msgspec.structs.replace(deployment, slices=kept)

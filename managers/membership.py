@@ -1,7 +1,7 @@
-"""Who is in, who is silent, who is lost: a pure state machine over a clock.
+"""Membership: which processes are present, silent or lost. A pure state machine over a clock that is passed in.
 
-Nothing here sends, waits or asks the time. Whoever owns a `Membership` tells it what happened and when, hears what
-changed, and comes back at `deadline`.
+The owner of a `Membership` calls `handle` with each event and its time, gets the changes, and calls it again at
+`deadline`.
 
 ::
 
@@ -12,15 +12,15 @@ changed, and comes back at `deadline`.
                           └───────────────────────────────────────────────────────────────┼─┘ in time
                                           Leave from anywhere ▶ LEFT ─── Join of a newer ─┘▶ JOINED
 
-An *incarnation* is one life of a process; it grows with each start. News of an older incarnation is ignored, a newer
-one replaces the older at once (which is then lost without waiting for its silence). A lost member that merely was
-out of reach may join again under the same incarnation, but hearing from it is not enough: it has to pass the
-handshake, which is where a session's epoch keeps it from going on with what was given up. A member that left stays
-away until it starts again.
+The *incarnation* of a process grows with each start. Events of an older incarnation are ignored. A newer one replaces
+the older, which is lost without waiting for its silence. A lost member that was only out of reach may join again under
+the same incarnation. Hearing from it is not enough for that: it must pass the handshake, in which the epoch of a
+session keeps it from continuing with what was given up. A member that left stays away until it starts again.
 """
 
 from collections.abc import Mapping
 from enum import Enum
+from math import inf
 from types import MappingProxyType
 
 import msgspec
@@ -29,17 +29,17 @@ __all__ = ["Change", "Heard", "Join", "Leave", "Member", "MemberState", "Members
 
 
 class MemberState(Enum):
-    """What is known of a member."""
+    """State of a member."""
 
     JOINED = "joined"
     """Announced, not heard yet."""
     ALIVE = "alive"
     SUSPECT = "suspect"
-    """Silent for longer than it should be."""
+    """Silent for `suspect_after` seconds."""
     LOST = "lost"
-    """Silent for so long that its work is given up."""
+    """Silent for `lost_after` seconds: its work is given up."""
     LEFT = "left"
-    """Said goodbye."""
+    """Announced its end."""
 
     @property
     def is_present(self) -> bool:
@@ -48,7 +48,7 @@ class MemberState(Enum):
 
 
 class Join(msgspec.Struct, frozen=True):
-    """A process was announced or shook hands."""
+    """A process was announced, or passed the handshake."""
 
     name: str
     incarnation: int
@@ -56,14 +56,14 @@ class Join(msgspec.Struct, frozen=True):
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """Something came from this incarnation of a member."""
+    """A message came from this incarnation of a member."""
 
     name: str
     incarnation: int
 
 
 class Leave(msgspec.Struct, frozen=True):
-    """A member said goodbye."""
+    """A member announced its end."""
 
     name: str
     incarnation: int
@@ -71,11 +71,11 @@ class Leave(msgspec.Struct, frozen=True):
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Only time has passed."""
+    """Time has passed."""
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One member. `heard` is when it last gave a sign of life, or joined; `since` is when its state began."""
+    """One member. `heard` is when it was heard last, or joined; `since` is when its state began."""
 
     name: str
     incarnation: int
@@ -86,7 +86,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A member changed its state, or its incarnation. `before` is None when it was not known."""
+    """A member changed its state, or its incarnation. `before` is None for a new member."""
 
     before: Member | None
     after: Member
@@ -113,13 +113,13 @@ class Membership:
 
     @property
     def members(self) -> Mapping[str, Member]:
-        """All members by name, lost and left ones too: a read-only view."""
+        """All members by name, also lost and left ones: a read-only view."""
         return MappingProxyType(self._members)
 
     def handle(self, event: Join | Heard | Leave | Tick, now: float) -> list[Change]:
-        """Take one event at time `now` (seconds, never going back) and say what changed, in order.
+        """Take in one event at time `now` (seconds, never going back), and return the changes in order.
 
-        Deadlines that have passed by `now` are judged first, so that the answer does not depend on how often this is
+        Deadlines that have passed by `now` are judged first, so that the changes do not depend on how often this is
         called.
         """
         changes = self._judge(now)
@@ -134,30 +134,29 @@ class Membership:
                 pass
         return changes
 
-    def deadline(self) -> float | None:
-        """When to call `handle` with `Tick` at the latest; None when there is nothing to wait for."""
-        due = [moment for member in self._members.values() if (moment := self._due(member)) is not None]
-        return min(due, default=None)
+    def deadline(self) -> float:
+        """Return when to call `handle` with `Tick` at the latest; infinity if never."""
+        return min((self._due(member) for member in self._members.values()), default=inf)
 
     def forget(self, name: str) -> None:
-        """Remove a member that is LOST or LEFT and that nobody asks about any more."""
+        """Remove a member that is LOST or LEFT; others stay."""
         member = self._members.get(name)
         if member is not None and not member.state.is_present:
             del self._members[name]
 
-    def _due(self, member: Member) -> float | None:
+    def _due(self, member: Member) -> float:
         match member.state:
             case MemberState.ALIVE:
                 return member.heard + self._suspect_after
             case MemberState.JOINED | MemberState.SUSPECT:
                 return member.heard + self._lost_after
             case _:
-                return None
+                return inf
 
     def _judge(self, now: float) -> list[Change]:
         changes: list[Change] = []
         for member in list(self._members.values()):
-            while (due := self._due(member)) is not None and due <= now:
+            while (due := self._due(member)) <= now:
                 silence = f"silent for {due - member.heard:g} s"
                 if member.state is MemberState.ALIVE:
                     changes.append(self._move(member, MemberState.SUSPECT, due, silence))

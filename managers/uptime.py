@@ -1,7 +1,7 @@
-"""Time in which this process ran, so that its own pauses are not taken for the silence of others: a pure state machine.
+"""The time in which this process ran, without its pauses: a pure state machine.
 
-A process that was stopped (SIGSTOP), swapped out or starved has received nothing meanwhile, and finds every deadline
-passed when it goes on. The time in which it did not run tells nothing about the others and does not count.
+A process that was stopped (SIGSTOP), swapped out or starved received nothing in that time, and finds every deadline
+passed when it continues. That time must not count as silence of other processes.
 """
 
 __all__ = ["Uptime"]
@@ -11,7 +11,7 @@ class Uptime:
     """A monotonic clock that stands still while this process does not run.
 
     Its owner reads it at least every `period` seconds while anything depends on it. A longer gap between two readings
-    means that the process was held up, and none of the gap counts.
+    means that the process was paused, and none of the gap counts.
 
     Parameters
     ----------

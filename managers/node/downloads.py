@@ -1,4 +1,4 @@
-"""Files and contents of drops on their way to people."""
+"""Files and contents of drops as downloads."""
 
 import os
 import tarfile
@@ -23,12 +23,12 @@ _CHANGED = "something else removed or changed it, or the storage is failing: sub
 
 
 def file_download(path: Path, name: str, content_type: str = _BINARY) -> Download:
-    """A file as it is now; what is appended meanwhile is left out.
+    """Return a file as it is now, without what is appended later.
 
     Raises
     ------
     StorageError
-        It cannot be read.
+        The file cannot be read.
     """
     try:
         stream = open_file(str(path))
@@ -39,29 +39,29 @@ def file_download(path: Path, name: str, content_type: str = _BINARY) -> Downloa
 
 
 def content_download(handle: Handle, name: str, *, top: str | None = None) -> Download:
-    """Content of a data drop; a directory comes as a tar file.
+    """Return the content of a data drop; a directory as a tar file.
 
-    A file is compared with the checksum that it was committed with. A short one is refused at once; the last block of a
-    longer one comes only if the checksum is right, so that a damaged content is never whole.
+    A file is compared with the checksum that it was committed with. A short one is refused before anything is sent. The
+    last block of a longer one is sent only if the checksum is right, so that a damaged content is never whole.
 
     Parameters
     ----------
     top : str, optional
-        What the directory is called in the tar file; `name` unless given.
+        Name of the directory in the tar file; `name` unless given.
 
     Raises
     ------
     GoneError
-        It is somewhere else, is not there any more, or is not what was committed. The chunks raise it, too.
+        The content is elsewhere, is missing, or is not what was committed. The chunks raise it, too.
     StorageError
-        It cannot be read.
+        The content cannot be read.
     """
     if handle.kind == "bytes":
         kind = "text/plain; charset=utf-8" if handle.text else _BINARY
         return Download(name=name, content_type=kind, size=len(handle.body), chunks=iter((handle.body,)))
     refuse_changed(handle)
     if handle.kind == "directory":
-        stream = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever exhausts the chunks
+        stream = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the chunks are exhausted
         with storage_errors("pack", handle.location), tarfile.open(fileobj=stream, mode="w") as tar:
             tar.add(handle.location, arcname=name if top is None else top)
         size = stream.tell()
@@ -82,12 +82,12 @@ def content_download(handle: Handle, name: str, *, top: str | None = None) -> Do
 
 
 def refuse_changed(handle: Handle) -> None:
-    """Refuse a content that is not there any more, or not of the size that it was committed with.
+    """Refuse a content that is missing, or has another size than it was committed with.
 
     Raises
     ------
     GoneError
-        Says where it was.
+        It is; the error names its place.
     """
     if not handle.location or handle.kind == "url":
         return
@@ -108,7 +108,7 @@ def _chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def _checked(chunks: Iterator[bytes], handle: Handle) -> Iterator[bytes]:
-    """Yield `chunks`, the last of them only if the checksum of all is right."""
+    """Yield `chunks`; the last one only if the checksum of all is right."""
     checksum, last = 0, b""
     for block in chunks:
         if last:

@@ -1,4 +1,4 @@
-"""Paths of contents, as they are told to other nodes: the session's directory is another one there."""
+"""Paths of contents in messages between nodes, relative to the directory that the session has on each."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ _RELATIVE = "./"
 
 
 def portable(handle: Handle, workspace: Workspace) -> Handle:
-    """`handle` with a `final` path that means the same on every node."""
+    """Return `handle` with a `final` path that means the same on every node."""
     if not handle.final.startswith(f"{workspace.directory}/"):
         return handle
     relative = handle.final[len(workspace.directory) + 1 :]
@@ -22,15 +22,15 @@ def portable(handle: Handle, workspace: Workspace) -> Handle:
 
 
 def here(handle: Handle, workspace: Workspace) -> Handle:
-    """What another node told, with the `final` path that it has here.
+    """Return the handle that another node sent, with the `final` path that it has here.
 
     Raises
     ------
     StorageError
-        It leaves the session's directory, or is none.
+        The path leaves the session's directory, or is not a path.
     """
     if "\0" in handle.final:
-        raise StorageError(f"{handle.final!r} is no path")
+        raise StorageError(f"{handle.final!r} is not a path")
     if not handle.final.startswith(_RELATIVE):
         return handle
     final = f"{workspace.directory}/{handle.final[len(_RELATIVE) :]}"

@@ -8,7 +8,8 @@ from typing import Any
 
 from dropflow.clock import Clock
 from dropflow.engine.runners.pool import WorkerPool
-from dropflow.errors import DropflowError, GoneError, LinkError, UsageError
+from dropflow.errors import DropflowError, GoneError, InternalError, LinkError, UsageError
+from dropflow.exception_text import summary_of
 from dropflow.graph.slice_codec import parse_slice
 from dropflow.ids import session_directory_name
 from managers.deployment import Deployment
@@ -143,6 +144,8 @@ class SessionHost:
                 hosted = self._hosted(deployment)
             except Exception as error:  # noqa: BLE001 - `prepare` raises it
                 return NotBuilt(name, epoch, error)
+            except BaseException as error:  # noqa: BLE001 - a module that is imported may exit
+                return NotBuilt(name, epoch, InternalError(f"session {name!r} cannot be built: {summary_of(error)}"))
             return Built(name, epoch, hosted, tuple(hosted.exchange.neighbours))
 
         self._owner.work(job)
@@ -185,7 +188,7 @@ class SessionHost:
         def job() -> Removed:
             try:
                 action.owner.directory.remove()
-            except DropflowError as error:
+            except Exception as error:  # noqa: BLE001 - `delete` raises it
                 return Removed(action.session, action.epoch, error)
             self.links.close_content(action.session)
             return Removed(action.session, action.epoch)
@@ -196,7 +199,7 @@ class SessionHost:
         def job() -> Retired:
             try:
                 finished = recover(action.hosted.directory, self._name, self._clock)
-            except DropflowError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the session is served from memory
                 context = {"session": action.session}
                 _log.warning("session %s stays in memory: %s", action.session, error, extra=context)
                 finished = None

@@ -1,4 +1,4 @@
-"""A session on this node as people see it: rows, details and counts from what the session's own thread answered."""
+"""Records that people get about a session on this node: rows, details, counts, results."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -40,33 +40,33 @@ _PARAMETER = 2000
 T = TypeVar("T")
 
 
-class Live(Protocol):
-    """What a session answers from."""
+class LiveSession(Protocol):
+    """The parts of `dropflow.engine.session.Session` that views read, in the session's own thread."""
 
     @property
     def core(self) -> Core:
-        """Its engine's state."""
+        """State of the engine."""
         ...
 
     def handle(self, drop: int) -> Handle | None:
-        """The content of a data drop as far as there is one."""
+        """Return the content of a data drop if it has one."""
         ...
 
     def reports(self) -> Sequence[FailureReport]:
-        """All root causes so far."""
+        """Return all root causes so far."""
         ...
 
 
-class Asked(Protocol):
-    """A session that can be asked: one that runs here, or ran before."""
+class SessionCaller(Protocol):
+    """A session that runs here, or ran before."""
 
     def call(self, function: Callable[[Any], T]) -> T:
-        """Return what `function` returns of its `Live`."""
+        """Return what `function` returns for its `LiveSession`, in the session's thread."""
         ...
 
 
 def logical_nodes(statistics: Statistics) -> tuple[LogicalNodeInfo, ...]:
-    """The logical nodes that have drops here."""
+    """Return the logical nodes that have drops here."""
     return tuple(
         LogicalNodeInfo(
             key=node.key,
@@ -84,7 +84,7 @@ def logical_nodes(statistics: Statistics) -> tuple[LogicalNodeInfo, ...]:
 
 
 def totals(statistics: Statistics) -> dict[str, int]:
-    """Number of drops by the name of their state, as far as they occur."""
+    """Return the number of drops by the name of their state, without zeros."""
     return _by_name([sum(column) for column in zip(*(node.counts for node in statistics.nodes), strict=True)])
 
 
@@ -93,7 +93,7 @@ def _by_name(counts: Sequence[int]) -> dict[str, int]:
 
 
 def failure_info(report: FailureReport, node: str) -> FailureInfo:
-    """A root cause as seen from this node; when it is another node's, without `FailureInfo.node`."""
+    """Return a root cause as this node has it. One of another node has no `FailureInfo.node` and no text."""
     if not report.text:
         return FailureInfo(
             drop=report.drop or f"#{report.row}",
@@ -101,7 +101,7 @@ def failure_info(report: FailureReport, node: str) -> FailureInfo:
             node="",
             code="",
             kind="",
-            text="it failed on another node, which knows why",
+            text="it failed on another node, which has the reason",
             count=report.count,
             row=report.row,
         )
@@ -122,8 +122,8 @@ def failure_info(report: FailureReport, node: str) -> FailureInfo:
     )
 
 
-def page(session: Asked, piece: Slice, query: DropQuery, *, whole: int) -> DropPage:
-    """A page of the drops of this node; `whole` is how many drops the session has on all nodes."""
+def page(session: SessionCaller, piece: Slice, query: DropQuery, *, whole: int) -> DropPage:
+    """Return a page of the drops of this node; `whole` is the number of drops that the session has on all nodes."""
     held = int(piece.is_own.sum())
     if query.node and query.node != piece.node:
         return DropPage(drops=(), total=0, offset=query.offset, limit=query.limit, held=held, whole=whole)
@@ -157,7 +157,7 @@ def page(session: Asked, piece: Slice, query: DropQuery, *, whole: int) -> DropP
 
 
 def _named(piece: Slice, query: DropQuery) -> npt.NDArray[np.bool_]:
-    """Which own drops have the row and the id that are asked for, shape (drops here,)."""
+    """Return which own drops have the row and the id of the query, shape (drops here,)."""
     matching = piece.is_own.copy()
     wanted = [piece.local(query.row)] if query.row >= 0 else []
     if query.oid:
@@ -196,14 +196,14 @@ def _info(piece: Slice, row: int, state: int, attempt: int, handle: Handle | Non
     )
 
 
-def detail_of(session: Asked, piece: Slice, row: int, logs: Path, query: PageQuery) -> DropDetail:
-    """Everything about one drop; `query` says which of its neighbours."""
+def detail_of(session: SessionCaller, piece: Slice, row: int, logs: Path, query: PageQuery) -> DropDetail:
+    """Return everything about one drop, with the page `query` of its neighbours."""
     graph = piece.graph
     template = graph.templates[graph.template[row]]
     before, after = graph.predecessors, graph.successors
     ins, outs = _window(before, row, query), _window(after, row, query)
 
-    def look(live: Live) -> tuple[Sequence[str], int, Handle | None, FailureReport | None, bytes]:
+    def look(live: LiveSession) -> tuple[Sequence[str], int, Handle | None, FailureReport | None, bytes]:
         core = live.core
         cause = core.drops.cause(row)
         reports = [] if cause is None else [one for one in live.reports() if one.row == _global(piece, cause)]
@@ -263,14 +263,14 @@ def _text(value: object) -> str:
     return text if len(text) <= _PARAMETER else f"{text[:_PARAMETER]}... ({len(text)} characters)"
 
 
-def results(piece: Slice, held: Mapping[int, Handle], directory: Path) -> tuple[ResultInfo, ...]:
-    """What there is for people: the contents of leaves, and all files that stay."""
+def results(piece: Slice, contents: Mapping[int, Handle], directory: Path) -> tuple[ResultInfo, ...]:
+    """Return the results: the contents of leaves, and all files that stay."""
     graph = piece.graph
     is_leaf = np.diff(graph.successors.ptr) == 0
     is_root = np.diff(graph.predecessors.ptr) == 0
     found = []
-    for row in sorted(held):
-        handle = held[row]
+    for row in sorted(contents):
+        handle = contents[row]
         template = graph.templates[graph.template[row]]
         if not piece.is_own[row] or handle.kind in ("null", "url"):
             continue
@@ -278,7 +278,7 @@ def results(piece: Slice, held: Mapping[int, Handle], directory: Path) -> tuple[
         path = Path(handle.location)
         inside = path.is_relative_to(directory)
         if not (is_leaf[row] or template.persist or is_file) or (is_root[row] and not inside):
-            continue  # passed on and used up, or somebody's input
+            continue  # consumed by other drops, or an input of the graph
         if is_file:
             where = str(path.relative_to(directory)) if inside else str(path)
         else:

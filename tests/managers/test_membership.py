@@ -1,4 +1,6 @@
-"""Who is in, who is silent, who is lost."""
+"""Which processes are present, silent or lost."""
+
+from math import inf
 
 import hypothesis.strategies as st
 import pytest
@@ -37,11 +39,11 @@ def test_silence_makes_suspect_then_lost(members: Membership) -> None:
     assert _states(members.handle(Tick(), 1.0 + SUSPECT)) == [("a", "suspect")]
     assert members.deadline() == 1.0 + LOST
     assert _states(members.handle(Tick(), 1.0 + LOST)) == [("a", "lost")]
-    assert members.deadline() is None
+    assert members.deadline() == inf
 
 
 def test_a_late_tick_tells_the_whole_story(members: Membership) -> None:
-    """If nobody asked for long, suspicion and loss are both reported, with the times at which they were due."""
+    """After a long time without a call, suspicion and loss are both reported, with the times at which they were due."""
     changes = members.handle(Tick(), 1000.0)
 
     assert _states(changes) == [("a", "suspect"), ("a", "lost")]
@@ -49,19 +51,19 @@ def test_a_late_tick_tells_the_whole_story(members: Membership) -> None:
 
 
 def test_a_suspect_that_is_heard_is_alive_again(members: Membership) -> None:
-    """Suspicion ends with the first sign of life."""
+    """Suspicion ends with the first message."""
     members.handle(Tick(), 5.0)
 
     assert _states(members.handle(Heard("a", 1), 6.0)) == [("a", "alive")]
 
 
-def test_a_sign_of_life_after_the_deadline_comes_too_late(members: Membership) -> None:
-    """A member that speaks after it should have been lost is lost, even if nobody looked in between."""
+def test_a_message_after_the_deadline_comes_too_late(members: Membership) -> None:
+    """A member that is heard after its deadline is lost, also without a call in between."""
     assert _states(members.handle(Heard("a", 1), 1.0 + LOST)) == [("a", "suspect"), ("a", "lost")]
 
 
 def test_who_never_answers_is_lost() -> None:
-    """A member that was announced and never heard is lost in the end, and the reason says so."""
+    """A member that was announced and never heard is lost at its deadline, with that reason."""
     members = Membership(suspect_after=SUSPECT, lost_after=LOST)
     members.handle(Join("a", 1), 0.0)
     (change,) = members.handle(Tick(), LOST)
@@ -71,7 +73,7 @@ def test_who_never_answers_is_lost() -> None:
 
 
 def test_a_new_incarnation_replaces_the_old_one_at_once(members: Membership) -> None:
-    """A process that started again is first lost, then joined; its old self is not heard any more."""
+    """A process that started again is first lost, then joined; its old incarnation is ignored."""
     changes = members.handle(Join("a", 2, "tcp://h:2"), 2.0)
 
     assert _states(changes) == [("a", "lost"), ("a", "joined")]
@@ -90,16 +92,16 @@ def test_the_lost_must_join_again(members: Membership) -> None:
 
 
 def test_who_left_stays_away_until_it_starts_again(members: Membership) -> None:
-    """After goodbye, late news of the same incarnation is ignored; a new one may join."""
+    """After a member left, late messages of the same incarnation are ignored; a new one may join."""
     assert _states(members.handle(Leave("a", 1, "maintenance"), 2.0)) == [("a", "left")]
     assert members.handle(Heard("a", 1), 2.1) == []
     assert members.handle(Join("a", 1), 2.2) == []
-    assert members.deadline() is None
+    assert members.deadline() == inf
     assert _states(members.handle(Join("a", 2), 3.0)) == [("a", "joined")]
 
 
 def test_only_the_absent_can_be_forgotten(members: Membership) -> None:
-    """A present member stays when it is to be forgotten; a lost one goes."""
+    """`forget` removes a lost member, and no present one."""
     members.forget("a")
     assert "a" in members.members
     members.handle(Tick(), 100.0)
@@ -113,12 +115,12 @@ def test_impatience_must_be_ordered() -> None:
         Membership(suspect_after=5.0, lost_after=5.0)
 
 
-class Story(RuleBasedStateMachine):
-    """Random stories of three members, checked against what any observer could work out from the events alone."""
+class AnyEvents(RuleBasedStateMachine):
+    """Random events of three members, checked against a model."""
 
     names = st.sampled_from(["a", "b", "c"])
     incarnations = st.integers(1, 3)
-    cuts: Bundle[str] = Bundle("cuts")
+    looks: Bundle[str] = Bundle("looks")
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +128,7 @@ class Story(RuleBasedStateMachine):
         self.now = 0.0
         self.seen: dict[str, tuple[int, str]] = {}
 
-    def _tell(self, event: Join | Heard | Leave | Tick) -> None:
+    def _handle(self, event: Join | Heard | Leave | Tick) -> None:
         for change in self.members.handle(event, self.now):
             before = None if change.before is None else (change.before.incarnation, change.before.state.value)
             assert self.seen.get(change.after.name) == before, "each change begins where the last one ended"
@@ -138,50 +140,50 @@ class Story(RuleBasedStateMachine):
 
     @rule(name=names, incarnation=incarnations)
     def join(self, name: str, incarnation: int) -> None:
-        """Somebody joins."""
-        self._tell(Join(name, incarnation))
+        """A member joins."""
+        self._handle(Join(name, incarnation))
 
     @rule(name=names, incarnation=incarnations)
     def hear(self, name: str, incarnation: int) -> None:
-        """Somebody is heard."""
-        self._tell(Heard(name, incarnation))
+        """A member is heard."""
+        self._handle(Heard(name, incarnation))
 
     @rule(name=names, incarnation=incarnations)
     def leave(self, name: str, incarnation: int) -> None:
-        """Somebody leaves."""
-        self._tell(Leave(name, incarnation))
+        """A member leaves."""
+        self._handle(Leave(name, incarnation))
 
     @rule(seconds=st.floats(0.0, 20.0))
     def wait(self, seconds: float) -> None:
-        """Time passes, with or without anybody looking."""
+        """Time passes, with or without a call."""
         self.now += seconds
 
-    @rule(target=cuts)
+    @rule(target=looks)
     def look(self) -> str:
-        """Somebody looks at the deadline, exactly."""
+        """`handle` is called exactly at the deadline."""
         due = self.members.deadline()
-        if due is not None:
+        if due < inf:
             self.now = max(self.now, due)
-        self._tell(Tick())
+        self._handle(Tick())
         return "looked"
 
-    @rule(_=consumes(cuts))
+    @rule(_=consumes(looks))
     def nothing_is_due_after_looking(self, _: str) -> None:
-        """Having looked, looking again at the same time changes nothing."""
-        self._tell(Tick())
+        """A second tick at the same time changes nothing."""
+        self._handle(Tick())
         assert self.members.handle(Tick(), self.now) == []
 
     @invariant()
     def the_view_agrees_with_the_changes(self) -> None:
-        """Whoever followed the changes knows exactly what the membership knows."""
+        """The changes add up to the state of the membership."""
         view = {name: (m.incarnation, m.state.value) for name, m in self.members.members.items()}
         assert view == self.seen
 
     @invariant()
     def deadlines_are_for_the_present_only(self) -> None:
-        """There is something to wait for if and only if somebody present could fall silent."""
+        """There is a deadline if and only if a member is present."""
         present = [m for m in self.members.members.values() if m.state.is_present]
-        assert (self.members.deadline() is not None) == bool(present)
+        assert (self.members.deadline() < inf) == bool(present)
 
 
-TestStory = Story.TestCase
+TestAnyEvents = AnyEvents.TestCase
