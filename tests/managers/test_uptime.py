@@ -16,7 +16,7 @@ _gaps = st.lists(st.floats(0.0, 40.0), max_size=60)
 
 @given(_gaps)
 def test_only_gaps_between_readings_that_are_short_count(gaps: list[float]) -> None:
-    """What is read never goes back, and is the sum of the gaps that are no pauses."""
+    """The time never goes back, and is the sum of the gaps that are not pauses."""
     uptime = Uptime(PERIOD, 100.0)
     times = [uptime.read(100.0 + moment) for moment in accumulate(gaps)]
 
@@ -27,8 +27,8 @@ def test_only_gaps_between_readings_that_are_short_count(gaps: list[float]) -> N
 
 
 @given(_gaps)
-def test_who_was_held_up_loses_nobody_who_was_heard_whenever_it_ran(gaps: list[float]) -> None:
-    """However long its pauses: a member that is heard at each reading of less than `PERIOD` is never suspect."""
+def test_pauses_do_not_make_heard_members_suspect(gaps: list[float]) -> None:
+    """A member that is heard at each reading is never suspect, also after long pauses."""
     uptime, members = Uptime(PERIOD, 0.0), Membership(suspect_after=SUSPECT, lost_after=LOST)
     members.handle(Join("a", 1), 0.0)
     members.handle(Heard("a", 1), 0.0)
@@ -38,8 +38,8 @@ def test_who_was_held_up_loses_nobody_who_was_heard_whenever_it_ran(gaps: list[f
         members.handle(Heard("a", 1), uptime.read(now))
 
 
-def test_a_member_that_is_gone_is_lost_all_the_same() -> None:
-    """A pause puts off the loss by its length, and no longer."""
+def test_a_silent_member_is_lost_in_spite_of_pauses() -> None:
+    """A pause delays the loss by its length."""
     uptime, members = Uptime(PERIOD, 0.0), Membership(suspect_after=SUSPECT, lost_after=LOST)
     members.handle(Join("a", 1), 0.0)
     members.handle(Heard("a", 1), 0.0)
@@ -53,7 +53,7 @@ def test_a_member_that_is_gone_is_lost_all_the_same() -> None:
     assert (states[114.0], states[115.0]) == (MemberState.SUSPECT, MemberState.LOST)
 
 
-def test_a_period_is_more_than_nothing() -> None:
-    """A period of 0 would take every gap for a pause."""
+def test_a_period_is_positive() -> None:
+    """With a period of 0 every gap would be a pause."""
     with pytest.raises(ValueError, match="period must be more than 0"):
         Uptime(0.0, 0.0)

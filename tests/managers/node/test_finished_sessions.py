@@ -1,4 +1,4 @@
-"""What a node manager that is started again tells of the sessions that it ran before."""
+"""A node manager that is started again, and the sessions that it ran before."""
 
 import pickle
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def _function(code: str) -> dict[str, object]:
 
 
 def _graph(code: str) -> PhysicalGraph:
-    """A number, and what a function makes of it."""
+    """A graph of a number and a function of it."""
     drawing = GraphBuilder("past").app("ONE", **_function("def f(): return 20")).data("one")
     drawing.app("TWO", **_function(code)).data("two")
     drawing.connect("ONE", "one", source_port="out").connect("one", "TWO", target_port="x")
@@ -37,7 +37,7 @@ def _graph(code: str) -> PhysicalGraph:
 
 
 def _copy(root: Path, directory: Path) -> None:
-    """The directory as kill -9 would leave it: what is on the disk now."""
+    """Copy the directory as kill -9 would leave it: what is on the disk now."""
     directory.mkdir()
     for path in sorted(root.rglob("*")):
         target = directory / path.relative_to(root)
@@ -71,7 +71,7 @@ def pickled(node: NodeManager, name: str) -> object:
 
 
 @pytest.mark.parametrize("code", ["def f(x): return x + 1", "def f(x): return x / 0"])
-def test_a_session_that_was_over_is_told_as_before(code: str, stack: ExitStack, tmp_path: Path) -> None:
+def test_a_session_that_was_over_is_reported_as_before(code: str, stack: ExitStack, tmp_path: Path) -> None:
     """State, counts, drops, failures, results, logs and journal are what they were, finished or failed."""
     before = _node(stack, tmp_path)
     _run(before, code)
@@ -97,8 +97,8 @@ def _told(node: NodeManager) -> dict[str, object]:
     }
 
 
-def test_a_session_that_was_running_is_told_as_failed(stack: ExitStack, tmp_path: Path) -> None:
-    """What was settled stays so, the rest was cancelled, and the reason names the node and those drops."""
+def test_a_session_that_was_running_is_failed(stack: ExitStack, tmp_path: Path) -> None:
+    """Settled drops stay settled, the others are CANCELLED, and the reason names the node and those drops."""
     node = _node(stack, tmp_path / "first")
     foreign = replace(_graph("def f(x):\n    import time\n    time.sleep(1)"), places=("elsewhere",))
     node.submit(foreign, SubmitQuery(session="s"))
@@ -126,7 +126,7 @@ def test_a_session_that_was_running_is_told_as_failed(stack: ExitStack, tmp_path
 
 
 def test_the_name_is_taken_until_it_is_deleted(stack: ExitStack, tmp_path: Path) -> None:
-    """A new session of that name is refused in words; after a delete nothing is left and the name is free."""
+    """A new session of that name is refused with a hint; after a delete nothing is left and the name is free."""
     first = _node(stack, tmp_path)
     _run(first, "def f(x): return x")
     first.close()
@@ -148,8 +148,8 @@ def test_the_name_is_taken_until_it_is_deleted(stack: ExitStack, tmp_path: Path)
     assert node.session("s").status == "FINISHED"
 
 
-def test_what_was_never_prepared_leaves_nothing(stack: ExitStack, tmp_path: Path) -> None:
-    """A manager that ended in the middle of preparing leaves no directory that would block the name for ever."""
+def test_a_half_prepared_session_is_removed(stack: ExitStack, tmp_path: Path) -> None:
+    """A process that ended in the middle of preparing leaves no directory that would block the name."""
     (tmp_path / "sessions" / "half" / "tmp").mkdir(parents=True)
     node = _node(stack, tmp_path)
 
@@ -192,7 +192,7 @@ def _killed(stack: ExitStack, tmp_path: Path) -> NodeManager:
 
 
 def test_what_was_committed_before_a_crash_is_served_after_it(stack: ExitStack, tmp_path: Path) -> None:
-    """Leaves and files are results, small contents are in the journal; what is gone says where it went."""
+    """Leaves and files are results, small contents are in the journal; errors for others have the reason."""
     node = _killed(stack, tmp_path)
 
     assert {result.oid: result.path for result in node.results("s").results} == {
@@ -209,8 +209,8 @@ def test_what_was_committed_before_a_crash_is_served_after_it(stack: ExitStack, 
         node.data("s", "past_end_0")
 
 
-def test_a_result_that_is_lost_is_told_and_refused(stack: ExitStack, tmp_path: Path) -> None:
-    """A committed content that is not there, or is damaged, is still among the results, so that fetching it fails."""
+def test_a_lost_result_is_listed_and_refused(stack: ExitStack, tmp_path: Path) -> None:
+    """A committed content that is missing or damaged is still among the results, so that fetching it fails."""
     first = _node(stack, tmp_path / "first")
     _run(first, "def f(x): return 'abc'")
     first.close()
@@ -243,8 +243,8 @@ def test_a_result_that_is_lost_is_told_and_refused(stack: ExitStack, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["deployment.json", "slice.dfs", "journal.dfj"])
-def test_a_session_that_cannot_be_read_is_set_aside(name: str, stack: ExitStack, tmp_path: Path) -> None:
-    """It keeps no node manager from starting and no other session from being served; it can be seen, and deleted."""
+def test_a_session_that_cannot_be_read_is_failed(name: str, stack: ExitStack, tmp_path: Path) -> None:
+    """The node manager starts and serves all other sessions; the damaged one is listed, and can be deleted."""
     first = _node(stack, tmp_path)
     _run(first, "def f(x): return x")
     _run(first, "def f(x): return x", session="sound")
@@ -276,7 +276,7 @@ def test_a_session_that_cannot_be_read_is_set_aside(name: str, stack: ExitStack,
 
 @pytest.mark.parametrize("name", ["deployment.json", "end.msgpack"])
 def test_any_damaged_byte_of_a_small_file_is_noticed(name: str, stack: ExitStack, tmp_path: Path) -> None:
-    """Whichever byte of a record is damaged, and how: the node starts, and the session is what it was, or FAILED."""
+    """With any byte of a record damaged, the node starts, and the session is as before."""
     first = _node(stack, tmp_path / "first")
     _run(first, "def f(x): return x")
     told = first.session("s")
@@ -300,8 +300,8 @@ def test_any_damaged_byte_of_a_small_file_is_noticed(name: str, stack: ExitStack
     assert len(recover_all(tmp_path / "first" / "sessions", "a", SystemClock())) == 1
 
 
-def test_results_are_removed_with_no_directory_that_lost_its_journal(stack: ExitStack, tmp_path: Path) -> None:
-    """A directory without a journal was never prepared to the end, unless something was committed in it."""
+def test_results_without_a_journal_are_not_removed(stack: ExitStack, tmp_path: Path) -> None:
+    """A directory without a journal stays if something was committed in it."""
     first = _node(stack, tmp_path)
     _run(first, "def f(x): return x")
     first.close()
@@ -312,8 +312,8 @@ def test_results_are_removed_with_no_directory_that_lost_its_journal(stack: Exit
     assert len(list((tmp_path / "sessions" / "s" / "results").iterdir())) == 1
 
 
-def test_a_journal_that_ends_in_the_middle_of_an_event_is_read_so_far(stack: ExitStack, tmp_path: Path) -> None:
-    """Whatever kill -9 cuts off, the session is told with what was whole."""
+def test_a_truncated_journal_is_read_up_to_its_end(stack: ExitStack, tmp_path: Path) -> None:
+    """After kill -9 in the middle of a write, the session has all events that were written whole."""
     first = _node(stack, tmp_path / "first")
     _run(first, "def f(x): return x")
     journal = (tmp_path / "first" / "sessions" / "s" / "journal.dfj").read_bytes()

@@ -1,4 +1,4 @@
-"""Starts of a node are counted in its directory, whatever the clock of its host says."""
+"""The count of the starts of a node in its directory."""
 
 import contextlib
 import shutil
@@ -19,7 +19,7 @@ from tests.filling import fill
 @settings(max_examples=30)
 @given(st.lists(st.floats(0.0, 4e9), min_size=2, max_size=6))
 def test_each_start_has_a_greater_number(tmp_path_factory: pytest.TempPathFactory, times: list[float]) -> None:
-    """However the clock jumps between the starts."""
+    """Also when the clock jumps between the starts."""
     root = tmp_path_factory.mktemp("node")
     found = [next_incarnation(root, VirtualClock(time)) for time in times]
 
@@ -28,7 +28,7 @@ def test_each_start_has_a_greater_number(tmp_path_factory: pytest.TempPathFactor
 
 
 def test_a_new_directory_exceeds_one_that_was_lost(tmp_path: Path) -> None:
-    """It counts from the time on, which is more than starts can be counted to."""
+    """It counts from the time in seconds, which exceeds any count of starts."""
     clock = VirtualClock()
     old, new = tmp_path / "old", tmp_path / "new"
     for root in (old, new):
@@ -39,8 +39,8 @@ def test_a_new_directory_exceeds_one_that_was_lost(tmp_path: Path) -> None:
     assert next_incarnation(new, clock) > before[-1]
 
 
-def test_copies_of_a_directory_are_told_apart(tmp_path: Path) -> None:
-    """Two hosts that were made from one image do not pass for one process."""
+def test_copies_of_a_directory_have_different_numbers(tmp_path: Path) -> None:
+    """Two hosts that were made from one image are two processes for their peers."""
     next_incarnation(_directory(tmp_path / "a"), VirtualClock())
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     a, b = (next_incarnation(tmp_path / name, VirtualClock()) for name in ("a", "b"))
@@ -51,7 +51,7 @@ def test_copies_of_a_directory_are_told_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["", "x", "-1", "9" * 40, "\0" * 8, "\0" * 1024, f"{'1700000000':1023}\n"])
 def test_a_damaged_number_is_replaced(damage: str, tmp_path: Path) -> None:
-    """The count goes on from the time; the node starts."""
+    """The node starts, and counts from the time on."""
     (tmp_path / "incarnation").write_text(damage)
 
     first = next_incarnation(tmp_path, VirtualClock())
@@ -61,7 +61,7 @@ def test_a_damaged_number_is_replaced(damage: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("position", [0, 9, 11, 300, 511, 512, 521, 523, 1023])
 def test_one_damaged_byte_does_not_lower_the_number(position: int, tmp_path: Path) -> None:
-    """The number is kept twice with checksums: damage to one copy does not change the count."""
+    """The file has the number twice, with checksums: damage to one copy does not change the count."""
     before = [next_incarnation(tmp_path, VirtualClock()) for _ in range(3)]
     path = tmp_path / "incarnation"
     content = bytearray(path.read_bytes())
@@ -78,7 +78,7 @@ def test_one_damaged_byte_does_not_lower_the_number(position: int, tmp_path: Pat
 def test_a_crash_while_the_number_is_written_keeps_the_last_start(
     written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_torn: bool
 ) -> None:
-    """A start that was cut off at any write is not counted below the starts before it."""
+    """After a crash at any write, the next start has a greater number than all before."""
     before = [next_incarnation(tmp_path, VirtualClock()) for _ in range(3)]
     path = tmp_path / "incarnation"
     # A damaged slot before: the crash must not damage the other one while this one is not whole again.
@@ -105,8 +105,8 @@ def test_a_crash_while_the_number_is_written_keeps_the_last_start(
     assert next_incarnation(tmp_path, VirtualClock(1.0)) > before[-1]
 
 
-def test_a_number_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
-    """A node that could not count its next start does not begin; the file and what to do are named."""
+def test_a_number_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """A node that could not count its next start does not start; the error names the file and what to do."""
     (tmp_path / "incarnation").mkdir()
 
     with pytest.raises(StorageError, match=r"cannot keep the number .*/incarnation: Is a directory") as refused:
@@ -115,7 +115,7 @@ def test_a_number_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
 
 
 def test_a_node_starts_again_on_a_full_disk(small_disk: Path) -> None:
-    """Its number needs no room that it does not have already; a first start is refused with the right hint."""
+    """The number needs no further room on the disk; a first start is refused with a hint."""
     known, new = _directory(small_disk / "known"), _directory(small_disk / "new")
     first = next_incarnation(known, VirtualClock())
     fill(small_disk / "filler")

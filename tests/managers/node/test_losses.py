@@ -1,4 +1,4 @@
-"""What becomes of sessions when a node is lost, stuck or started again at an awkward moment."""
+"""Sessions when a node is lost, is stuck, or starts again, at any time."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ def _waiting() -> PhysicalGraph:
 
 
 def _spraying(count: int) -> PhysicalGraph:
-    """So many contents of some KB, one after the other, each made on a and wanted on b."""
+    """A number of contents of some KB, one after the other, each made on a and read on b."""
     drawing = GraphBuilder("spraying")
     for at in range(count):
         made, wanted = f"d{at}", f"TAKE{at}"
@@ -60,7 +60,7 @@ def _ended(node: NodeManager, session: str = "s") -> str:
 
 
 def _elsewhere(deployment: Deployment, node: str, **changes: object) -> Deployment:
-    """The deployment with something else about one of its places."""
+    """The deployment with changes of one of its places."""
     places = (
         msgspec.structs.replace(place, **changes) if place.node == node else place  # type: ignore[arg-type]
         for place in deployment.places
@@ -68,8 +68,8 @@ def _elsewhere(deployment: Deployment, node: str, **changes: object) -> Deployme
     return msgspec.structs.replace(deployment, places=tuple(places))
 
 
-def test_a_deployment_that_fails_leaves_the_watch_over_others(make_cluster: Make) -> None:
-    """A peer that one session could not reach is still watched for the others that have it."""
+def test_a_deployment_that_fails_does_not_end_the_watch_for_others(make_cluster: Make) -> None:
+    """A peer that one session could not reach is still watched for the others that need it."""
     cluster = make_cluster(2, lost_after=1.0)
     cluster.start(_waiting(), session="going")
     failing = _elsewhere(cluster.cut(_waiting(), session="failing"), "b", incarnation=7)
@@ -81,8 +81,8 @@ def test_a_deployment_that_fails_leaves_the_watch_over_others(make_cluster: Make
     assert _ended(cluster["a"], "going") == "FAILED"
 
 
-def test_what_was_cut_for_an_earlier_process_is_refused_at_once(make_cluster: Make) -> None:
-    """A node that was started again since does not let its peers wait for a process that is gone."""
+def test_a_deployment_for_an_earlier_process_is_refused(make_cluster: Make) -> None:
+    """A node that was started again since refuses before its peers wait for a process that has ended."""
     cluster = make_cluster(2)
     stale = _elsewhere(cluster.cut(_waiting()), "b", incarnation=7)
 
@@ -92,15 +92,15 @@ def test_what_was_cut_for_an_earlier_process_is_refused_at_once(make_cluster: Ma
 
 
 class _Late(SystemClock):
-    """A clock that was set back."""
+    """A clock that is forty seconds slow."""
 
     def now(self) -> float:
-        """Forty seconds ago."""
+        """The time forty seconds ago."""
         return super().now() - 40.0
 
 
-def test_a_node_that_is_started_again_with_its_clock_set_back_is_of_use(tmp_path: Path) -> None:
-    """Its peers take it for a later process than before, and sessions run on it."""
+def test_a_node_that_is_started_again_with_its_clock_set_back_runs_sessions(tmp_path: Path) -> None:
+    """For its peers it is a later process than before, and sessions run on it."""
     with ExitStack() as stack:
         node = {
             name: stack.enter_context(closing(NodeManager(name, root=tmp_path / name, runner="threads")))
@@ -116,8 +116,8 @@ def test_a_node_that_is_started_again_with_its_clock_set_back_is_of_use(tmp_path
         assert {told.status for told in Cluster(node).run(short, "again").values()} == {"FINISHED"}
 
 
-def test_a_deployment_that_is_taken_back_waits_for_no_peer(make_cluster: Make) -> None:
-    """A node that still reaches for its peers when the deployment fails elsewhere gives up at once."""
+def test_an_undo_ends_the_wait_for_peers(make_cluster: Make) -> None:
+    """A node that still connects to its peers when the deployment fails elsewhere does not wait for their answers."""
     cluster = make_cluster(2)
     deployment = _elsewhere(cluster.cut(_waiting()), "b", address="tcp://127.0.0.1:9", incarnation=2**60)
     pause, errors = threading.Event(), list[LinkError]()
@@ -138,7 +138,7 @@ def test_a_deployment_that_is_taken_back_waits_for_no_peer(make_cluster: Make) -
 
 
 def test_a_node_lost_between_prepare_and_start_fails_the_session(make_cluster: Make) -> None:
-    """The start that comes then does not begin a session that nobody would end."""
+    """The session fails without a start, and a start that comes later changes nothing."""
     cluster = make_cluster(2, lost_after=1.0)
     deployment = cluster.cut(_waiting())
     cluster.prepare(deployment)
@@ -150,8 +150,8 @@ def test_a_node_lost_between_prepare_and_start_fails_the_session(make_cluster: M
     assert "node b is lost" in cluster["a"].session("s").text
 
 
-def test_a_restart_of_a_node_spares_sessions_with_its_new_life(make_cluster: Make) -> None:
-    """News that an old process of a node is over does no harm to what was deployed to the new one."""
+def test_a_restart_of_a_node_spares_sessions_with_its_new_process(make_cluster: Make) -> None:
+    """The end of an old process of a node does not fail what was deployed to the new one."""
     cluster = make_cluster(2)
     deployment = cluster.start(_waiting())
     (now,) = (place.incarnation for place in deployment.places if place.node == "b")
@@ -194,8 +194,10 @@ def test_a_session_that_is_taken_back_while_it_is_built_is_removed(
     assert not (Path(node.info().root) / "sessions" / "s").exists()
 
 
-def test_who_deployed_and_died_leaves_no_session_behind(make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was prepared and is not started in time is cancelled on all nodes, and says why."""
+def test_a_session_that_is_not_started_in_time_is_cancelled(
+    make_cluster: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session whose deployer ended between prepare and start is cancelled on all nodes, with the reason."""
     monkeypatch.setattr(lifecycle, "_START_SECONDS", -9.8)
     cluster = make_cluster(2)
     deployment = cluster.cut(_waiting())
@@ -209,7 +211,7 @@ def test_who_deployed_and_died_leaves_no_session_behind(make_cluster: Make, monk
 
 @pytest.fixture
 def stuck(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
-    """Two nodes with a session in which a has told b more than b takes: what goes to b does not arrive any more."""
+    """Two nodes with a session in which a has sent more to b than b takes: nothing arrives at b any more."""
     settings = LinkSettings(heartbeat=0.1, receive_timeout=1000.0, window=20_000, flight=10_000)
     with ExitStack() as stack:
 
@@ -248,7 +250,7 @@ def stuck(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
 
 
 def test_a_session_is_cancelled_though_a_peer_takes_nothing(stuck: Callable[[], Cluster]) -> None:
-    """Its thread waits for room to tell the peer something, and stops waiting; it can be deleted as well."""
+    """Its thread stops waiting for room in the link to the peer; it can be deleted as well."""
     cluster = stuck()
     cluster["a"].cancel("s", "enough")
     status = _ended(cluster["a"])
@@ -259,7 +261,7 @@ def test_a_session_is_cancelled_though_a_peer_takes_nothing(stuck: Callable[[], 
 
 
 def test_a_session_fails_though_a_peer_takes_nothing(stuck: Callable[[], Cluster]) -> None:
-    """A peer that falls silent behind much that it was to be told is lost like any other."""
+    """A silent peer with a full link is lost like any other."""
     cluster = stuck()
     cluster["a"]._host._owner.post(PeerRestarted("b", 2**62))
 
@@ -267,10 +269,10 @@ def test_a_session_fails_though_a_peer_takes_nothing(stuck: Callable[[], Cluster
     assert "node b is lost" in cluster["a"].session("s").text
 
 
-def test_a_session_that_ends_while_it_is_looked_at_is_told_consistently(
+def test_a_session_that_ends_while_it_is_read_is_consistent(
     make_cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody sees the counts of before with the state of after: a session that is over has all its drops settled."""
+    """Counts and state are of one time: a session that is over has all its drops settled."""
     cluster = make_cluster(1)
     drawing = GraphBuilder("short").app("A", **_function("def f(): return 1")).data("d")
     cluster.start(drawing.connect("A", "d", source_port="out").build())
@@ -293,10 +295,10 @@ def test_a_session_that_ends_while_it_is_looked_at_is_told_consistently(
     assert after.status == "FINISHED"
 
 
-def test_an_engine_that_fails_is_told_to_the_other_nodes(
+def test_an_engine_that_fails_fails_the_session_on_all_nodes(
     make_cluster: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody waits for a node whose engine broke down: the session fails everywhere, and says where it began."""
+    """The other nodes do not wait for its drops, and report which engine failed."""
     cluster = make_cluster(2)
     deployment = cluster.cut(_spraying(3))
     cluster.prepare(deployment)
@@ -311,8 +313,8 @@ def test_an_engine_that_fails_is_told_to_the_other_nodes(
     assert "this is a bug of dropflow" in caplog.text
 
 
-def test_news_of_sessions_that_are_not_here_do_no_harm(make_cluster: Make) -> None:
-    """Messages for sessions that are not prepared yet, deleted, or of another deployment are left out."""
+def test_messages_for_sessions_that_are_not_here_are_ignored(make_cluster: Make) -> None:
+    """Such as sessions that are not prepared yet, deleted, or of another deployment."""
     cluster = make_cluster(2)
     deployment = cluster.start(_waiting())
     known, other = deployment.epoch, deployment.epoch + 1

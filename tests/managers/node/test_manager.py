@@ -81,7 +81,7 @@ def test_contents_cross_nodes(size: int, make_cluster: Make, in_place: bool) -> 
 
 @pytest.mark.parametrize("in_place", [True, False])
 def test_directories_cross_nodes(make_cluster: Make, in_place: bool) -> None:  # noqa: FBT001 - a parameter
-    """A directory arrives with everything in it."""
+    """A consumer on another node reads a whole directory."""
     graph = _line(
         make="mkdir -p %o0/sub && echo one > %o0/1 && echo two > %o0/sub/2",
         take="cat %i0/1 %i0/sub/2 > %o0",
@@ -126,7 +126,7 @@ def _function(code: str, port: str, encoding: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("encoding", ["pickle", "json", "eval"])
-def test_values_of_producers_on_several_nodes_are_told_apart(make_cluster: Make, encoding: str) -> None:
+def test_values_of_producers_on_several_nodes_stay_apart(make_cluster: Make, encoding: str) -> None:
     """Three nodes write one value each into one drop: its consumer gets all of them, in the order of the producers."""
     cluster = make_cluster(3)
     drawing = GraphBuilder("values").data("all")
@@ -140,8 +140,8 @@ def test_values_of_producers_on_several_nodes_are_told_apart(make_cluster: Make,
     assert b"[1, 2, 3]" in _bytes(cluster["b"].data("s", "values_shown_0"))
 
 
-def test_a_file_ends_up_on_the_node_of_its_drop(make_cluster: Make) -> None:
-    """An application on another node writes a named file; it is found under that name where the drop lives."""
+def test_a_named_file_is_on_the_node_of_its_drop(make_cluster: Make) -> None:
+    """An application on another node writes a named file; it has that name on the node of the drop."""
     cluster = make_cluster(2)
     drawing = GraphBuilder("there")
     named = (Argument(name="filepath", value="out/named.txt", type="String"),)
@@ -154,7 +154,7 @@ def test_a_file_ends_up_on_the_node_of_its_drop(make_cluster: Make) -> None:
 
 
 def test_an_error_crosses_nodes_with_its_cause(make_cluster: Make) -> None:
-    """Drops behind a failure elsewhere end in ERROR; its node tells the reason, the others which drop it was."""
+    """Drops behind a failure elsewhere end in ERROR. Its node reports the reason, other nodes the row of the drop."""
     cluster = make_cluster(2)
     ended = cluster.run(_line(make="echo no luck >&2; exit 3", take="cat %i0 > %o0"))
     (here,), (there,) = ended["a"].failures, ended["b"].failures
@@ -168,7 +168,7 @@ def test_an_error_crosses_nodes_with_its_cause(make_cluster: Make) -> None:
 
 
 def test_a_cancel_on_one_node_stops_all(make_cluster: Make) -> None:
-    """Nobody waits for a part of a session that was cancelled."""
+    """A session that is cancelled on one node ends on all nodes, with the reason."""
     cluster = make_cluster(2)
     cluster.start(_endless())
     until(cluster["a"], "s", lambda detail: detail.running == 1)
@@ -179,8 +179,8 @@ def test_a_cancel_on_one_node_stops_all(make_cluster: Make) -> None:
     assert "enough" in ended["a"].text
 
 
-def test_a_node_that_stops_takes_its_sessions_along(make_cluster: Make) -> None:
-    """A node that is stopped on purpose says so; the others do not wait for a deadline."""
+def test_a_node_that_stops_cancels_its_sessions_everywhere(make_cluster: Make) -> None:
+    """The other nodes of its sessions do not wait for the deadline of a lost node."""
     cluster = make_cluster(2, lost_after=1000.0)
     cluster.start(_endless())
     cluster["b"].close()
@@ -189,7 +189,7 @@ def test_a_node_that_stops_takes_its_sessions_along(make_cluster: Make) -> None:
 
 
 def test_a_lost_node_fails_its_sessions_only(make_cluster: Make) -> None:
-    """A node that falls silent is lost by its deadline: who needs it is FAILED and says which drops; others go on."""
+    """Sessions that need a silent node are FAILED at its deadline, and name the drops; other sessions continue."""
     cluster = make_cluster(3, lost_after=1.0)
     cluster.start(_endless())
     cluster.start(GraphBuilder("alone").app("WAIT", **_bash("sleep 60")).build(), session="other")
@@ -215,7 +215,7 @@ def test_a_peer_that_does_not_answer_is_named(make_cluster: Make) -> None:
 
 
 def test_preparing_again_is_no_error_and_starting_another_epoch_is(make_cluster: Make) -> None:
-    """A repeated request does no harm; one about another deployment is refused."""
+    """A repeated request changes nothing; one for another deployment is refused."""
     cluster = make_cluster(2)
     deployment = cluster.cut(_endless())
     cluster.prepare(deployment)
@@ -227,7 +227,7 @@ def test_preparing_again_is_no_error_and_starting_another_epoch_is(make_cluster:
 
 
 def test_undo_leaves_nothing(make_cluster: Make) -> None:
-    """What was prepared, or even started, is gone; what never was there has nothing to undo."""
+    """A prepared or started session is removed; an undo of a session that never was there does nothing."""
     cluster = make_cluster(2)
     deployment = cluster.start(_endless())
     for name in "ab":
@@ -264,7 +264,7 @@ def test_a_node_runs_a_whole_graph_by_itself(make_cluster: Make) -> None:
 
 
 def test_a_node_takes_a_graph_of_another_cluster(make_cluster: Make) -> None:
-    """A graph that names localhost and a host that is not here runs on a node that is alone, with a note that stays."""
+    """A graph that names localhost and an unknown host runs on a node that is alone, with a lasting note."""
     cluster = make_cluster(1)
     foreign = replace(_line(make="echo > %o0", take="cat %i0 > %o0"), places=("localhost", "h7:8000"))
     cluster["a"].submit(foreign, SubmitQuery(session="s"))
@@ -275,7 +275,7 @@ def test_a_node_takes_a_graph_of_another_cluster(make_cluster: Make) -> None:
 
 
 def test_drops_are_found_by_filters_and_names(make_cluster: Make) -> None:
-    """Filters narrow the list, and pages cut it."""
+    """Filters select drops, and pages are parts of the list."""
     cluster = make_cluster(2)
     cluster.run(_line(make="echo 1 > %o0", take="cat %i0 > %o0"))
     a, b = cluster["a"], cluster["b"]
@@ -298,7 +298,7 @@ def test_drops_are_found_by_filters_and_names(make_cluster: Make) -> None:
 
 
 def test_a_row_is_not_an_id(make_cluster: Make) -> None:
-    """Digits are the end of an id, and never a row: no other drop's content, log or state is answered."""
+    """Digits are the end of an id, and never a row, so that no other drop's content, log or state is returned."""
     node = make_cluster(1)["a"]
     drawing = GraphBuilder("x").app("X", **_bash("echo said; echo 1 > %o0")).data("y", component=FILE).connect("X", "y")
     node.submit(replace(drawing.build(), oids=("app-10", "file-20")), SubmitQuery(session="s"))
@@ -322,7 +322,7 @@ def test_the_end_of_an_id_is_refused_by_a_node_that_has_a_part_of_the_session(ma
 
 
 def test_long_lists_come_in_pages(make_cluster: Make) -> None:
-    """No cause and no neighbour is cut off: pages reach all of them, and tell how many there are."""
+    """Pages reach all causes and all neighbours, and have their number."""
     copies = 130
     drawing = GraphBuilder("wide").app("MAKE").app("TAKE", error_threshold=100.0)
     for number in range(copies):
@@ -346,7 +346,7 @@ def test_long_lists_come_in_pages(make_cluster: Make) -> None:
 
 
 def test_contents_of_many_drops_come_in_one_answer(make_cluster: Make) -> None:
-    """Each content comes whole, or not again, or with the reason why it cannot be had."""
+    """Each content is sent whole, or reported as unchanged, or replaced by the reason why it is not available."""
     cluster = make_cluster(2)
     cluster.run(_line(make="mkdir %o0; echo 1 > %o0/x", take="cat %i0/x > %o0", content=DIRECTORY))
 
@@ -368,8 +368,8 @@ def test_contents_of_many_drops_come_in_one_answer(make_cluster: Make) -> None:
         cluster["a"].contents("s", ContentsRequest(node="b", wanted=(ContentRequest(row=1),)))
 
 
-def test_a_drop_tells_its_neighbours_wherever_they_are(make_cluster: Make) -> None:
-    """Details name the drops at the other ends of its edges, their states and nodes; logs can be had."""
+def test_details_of_a_drop_name_neighbours_on_other_nodes(make_cluster: Make) -> None:
+    """Details name the drops at the other ends of its edges, their states and nodes; logs can be read."""
     cluster = make_cluster(2)
     cluster.run(_line(make="echo made; echo 1 > %o0", take="cat %i0 > %o0"))
     detail = cluster["a"].drop("s", "line_data_0")
@@ -381,7 +381,7 @@ def test_a_drop_tells_its_neighbours_wherever_they_are(make_cluster: Make) -> No
 
 
 def test_released_contents_are_gone(make_cluster: Make) -> None:
-    """A memory drop whose consumers, wherever they are, are done has no content any more, and that is said."""
+    """The error for a memory drop whose consumers are done, here or elsewhere, is that its content was released."""
     cluster = make_cluster(2)
     cluster.run(_line(make="echo 1 > %o0", take="cat %i0 > %o0", content="dlg.data.drops.memory.InMemoryDROP"))
     with pytest.raises(GoneError, match="released after its last consumer"):
@@ -389,7 +389,7 @@ def test_released_contents_are_gone(make_cluster: Make) -> None:
 
 
 def test_a_node_needs_a_slice_of_its_own(make_cluster: Make) -> None:
-    """A deployment without a slice for the node is a mistake of the sender, and said to be one."""
+    """A deployment without a slice for the node is refused as a mistake of the sender."""
     cluster = make_cluster(1)
     deployment = msgspec.structs.replace(cluster.cut(GraphBuilder("x").app("X").build()), slices={})
     with pytest.raises(UsageError, match="no slice for node a"):
@@ -410,8 +410,8 @@ def test_a_node_needs_only_what_its_own_drops_need(make_cluster: Make) -> None:
         cluster["b"].prepare(subset(deployment, ["b"]), seconds=60)
 
 
-def test_a_node_that_is_closed_takes_nothing(tmp_path: Path) -> None:
-    """A node that is stopping says so."""
+def test_a_closed_node_refuses_sessions(tmp_path: Path) -> None:
+    """The error of a submit is that the node is stopping; closing again does nothing."""
     node = NodeManager("a", root=tmp_path, runner="threads")
     node.close()
     node.close()
@@ -419,10 +419,8 @@ def test_a_node_that_is_closed_takes_nothing(tmp_path: Path) -> None:
         node.submit(GraphBuilder("x").app("X").build(), SubmitQuery())
 
 
-def test_older_sessions_leave_the_memory_and_are_told_as_before(
-    make_cluster: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A node that has run many sessions keeps the state of the latest only; the others are as they were."""
+def test_older_sessions_leave_the_memory_unchanged(make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that has run many sessions keeps the engines of the latest only; the others are reported as before."""
     monkeypatch.setattr("managers.node.manager._KEPT", 2)
     node = make_cluster(1)["a"]
     graph = GraphBuilder("x").app("X", **_bash("echo said; echo 1 > %o0")).data("y", component=FILE).connect("X", "y")
@@ -442,8 +440,8 @@ def test_older_sessions_leave_the_memory_and_are_told_as_before(
     assert [info.session for info in node.sessions()] == ["s4", "s3", "s2", "s1"]
 
 
-def test_a_deployment_that_comes_after_it_was_taken_back_is_refused(make_cluster: Make) -> None:
-    """A slow node does not bring to life what everybody else has given up; a newer deployment is welcome."""
+def test_a_deployment_that_comes_after_its_undo_is_refused(make_cluster: Make) -> None:
+    """A slow node does not run what the other nodes have given up; a newer deployment is accepted."""
     cluster = make_cluster(2)
     deployment = cluster.cut(_endless())
     cluster["a"].undo("s", deployment.epoch, "late")
@@ -454,10 +452,10 @@ def test_a_deployment_that_comes_after_it_was_taken_back_is_refused(make_cluster
     assert [info.status for info in cluster["a"].sessions()] == ["DEPLOYING"]
 
 
-def test_the_cause_elsewhere_stays_elsewhere_when_a_session_leaves_the_memory(
+def test_a_cause_on_another_node_stays_there_when_a_session_leaves_the_memory(
     make_cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node that tells of an old session from its directory does not claim the failures of other nodes."""
+    """A session that is read from its directory does not name this node for failures of other nodes."""
     monkeypatch.setattr("managers.node.manager._KEPT", 1)
     cluster = make_cluster(2)
     cluster.run(_line(make="exit 3", take="cat %i0 > %o0"))

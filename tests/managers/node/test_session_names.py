@@ -27,7 +27,7 @@ def graph() -> bytes:
 def test_a_name_with_blanks_works_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """submit, the API, DALiuGE's paths, pages, fetch and a restarted node all know the session by its own name."""
+    """submit, the API, DALiuGE's paths, pages, fetch and a restarted node use the name of the session unchanged."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "g.graph").write_bytes(graph())
 
