@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 # Tests mostly wait for processes and browsers, so that more of them than processors can run in parallel.
 JOBS ?= 4
 
-.PHONY: demo quick test check lint format changelog clean
+.PHONY: demo quick test coverage check lint format changelog clean
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "dropflow needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
@@ -24,6 +24,17 @@ quick: $(VENV)/.installed  ## the tests that take under a minute: no browser, no
 test: $(VENV)/.installed  ## all tests; installs a browser and network tools if it can
 	@tests/bring_tools.sh
 	$(BIN)/python -m pytest -q -n $(JOBS)
+
+# Clusters, browsers and measurements of cost run without the measurement of coverage, which would slow them down.
+UNMEASURED = tests/docs tests/e2e tests/scale
+
+coverage: $(VENV)/.installed  ## all tests, and a floor for the coverage of each package
+	@tests/bring_tools.sh
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest -q -n $(JOBS) tests $(addprefix --ignore=,$(UNMEASURED))
+	$(BIN)/python -m coverage combine -q
+	$(BIN)/python tests/coverage_floors.py
+	$(BIN)/python -m pytest -q -n $(JOBS) $(UNMEASURED)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .

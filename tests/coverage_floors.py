@@ -1,0 +1,71 @@
+"""Compare the coverage of packages with their floors: ``python tests/coverage_floors.py``, after ``coverage combine``.
+
+A floor is two points below what was measured when it was set, since threads and processes take different branches in
+each run. Raise it when the coverage of a package has grown.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["FLOORS", "percentages"]
+
+# Percent of lines and branches.
+FLOORS: Mapping[str, int] = {
+    "dropflow": 0,
+    "dropflow.apps": 0,
+    "dropflow.cli": 0,
+    "dropflow.data": 0,
+    "dropflow.engine": 0,
+    "dropflow.graph": 0,
+    "dropflow.rest": 0,
+    "managers": 0,
+    "managers.links": 0,
+    "managers.node": 0,
+    "managers.composite": 0,
+    "palettes": 0,
+    "translator": 0,
+}
+
+
+def percentages(files: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Return the covered percentage of lines and branches of each package with a floor.
+
+    Parameters
+    ----------
+    files : mapping
+        What ``coverage json`` reports of each file.
+    """
+    found = {}
+    for package in FLOORS:
+        directory = package.replace(".", "/") + "/"
+        summaries = [each["summary"] for path, each in files.items() if path.startswith(directory)]
+        parts = sum(each["num_statements"] + each["num_branches"] for each in summaries)
+        covered = sum(each["covered_lines"] + each["covered_branches"] for each in summaries)
+        found[package] = 100 * covered / parts if parts else 0.0
+    return found
+
+
+def _report() -> Mapping[str, Mapping[str, Any]]:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "coverage.json"
+        subprocess.run([sys.executable, "-m", "coverage", "json", "-q", "-o", path], check=True)
+        found: Mapping[str, Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["files"]
+        return found
+
+
+def main() -> int:
+    """Print the coverage of each package, and return 1 if one is below its floor."""
+    found = percentages(_report())
+    for package, percentage in found.items():
+        mark = "" if percentage >= FLOORS[package] else "   below its floor"
+        print(f"{package:20} {percentage:6.1f} %   floor {FLOORS[package]} %{mark}")  # noqa: T201 - the result
+    return int(any(percentage < FLOORS[package] for package, percentage in found.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
