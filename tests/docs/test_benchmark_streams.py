@@ -1,4 +1,4 @@
-"""The benchmark of streams runs, and measures what it says it does."""
+"""The benchmark of streams runs, and its report is complete."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_streams_are_measured_on_one_node_and_on_two() -> None:
-    """`streams.py --quick` tells of all ways that it compares; every record and every byte has come."""
+    """`streams.py --quick` reports all variants, and all records and bytes arrive."""
     command = [sys.executable, str(ROOT / "benchmarks" / "streams.py"), "--quick"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
 

@@ -1,4 +1,4 @@
-"""The benchmarks run, and measure what they say they do."""
+"""The benchmark of latency runs, and its report is consistent."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_latency_of_a_hop_is_the_sum_of_its_parts() -> None:
-    """`latency.py --quick` times every part of every hop, and their means add up to that of the whole."""
+    """`latency.py --quick` measures all parts of every hop, and their means add up to the mean of the hop."""
     command = [sys.executable, str(ROOT / "benchmarks" / "latency.py"), "--quick"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
 

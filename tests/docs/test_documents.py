@@ -1,4 +1,4 @@
-"""The documents tell the truth: their commands run, their links lead somewhere."""
+"""Commands in the documents run, and links between them exist."""
 
 import fcntl
 import json
@@ -23,7 +23,7 @@ _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
 def _commands(document: Path) -> list[str]:
-    """Lines that start with ``$ `` in the console blocks of a document."""
+    """Return the lines that start with ``$ `` in the console blocks of a document."""
     blocks = _BLOCK.findall(document.read_text(encoding="utf-8"))
     return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
 
@@ -38,8 +38,8 @@ _WITH_COMMANDS = [
 def test_commands_of_the_documents_run(document: Path, tmp_path: Path) -> None:
     """Each document's console commands run, one after another, in a directory that holds only `examples/`.
 
-    A command that is meant to fail says so: ``$ command   # exits with 2``. One that stays says
-    ``# in a terminal of its own``: the others run when it is ready, and it is ended after them.
+    The status of a command that fails is in a comment: ``$ command   # exits with 2``. With the comment
+    ``# in a terminal of its own`` a command stays until the others have run.
     """
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
@@ -87,7 +87,7 @@ def _staying(command: str, surroundings: dict[str, Any]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))
-def test_links_between_documents_lead_somewhere(document: Path) -> None:
+def test_links_between_documents_exist(document: Path) -> None:
     """Every relative link of a document points at a file of the repository."""
     links = _LINK.findall(document.read_text(encoding="utf-8"))
     local = [link for link in links if "://" not in link and not link.startswith("mailto:")]

@@ -18,7 +18,7 @@ _BLOCK = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOT
     ("guide", "tests"), [("howto/write-an-application.md", 5), ("howto/streaming.md", 1), ("reference/python.md", 3)]
 )
 def test_the_tests_in_the_guide_pass(guide: str, tests: int, tmp_path: Path) -> None:
-    """Every Python block is a file, as its first line says; together they are a directory whose tests pass."""
+    """Every Python block is a file, with its name in the first line; the tests in these files pass."""
     text = (DOCS / guide).read_text(encoding="utf-8")
     blocks = _BLOCK.findall(text)
     for name, code in blocks:

@@ -1,4 +1,4 @@
-"""Clusters of real processes that tests may break, and graphs that take a while and cross nodes."""
+"""Clusters of real processes that tests may kill, and graphs that take some seconds and cross nodes."""
 
 import random
 import threading
@@ -53,7 +53,7 @@ class Cluster:
     Parameters
     ----------
     home : Path
-        Where they have their directories and keys; what it has in common makes them one cluster.
+        Their directories and keys; managers with the same home have the same key.
     """
 
     def __init__(self, home: Path) -> None:
@@ -68,24 +68,24 @@ class Cluster:
         self._stack.close()
 
     def node(self, name: str, *more: object, home: Path | None = None) -> Running:
-        """A node manager with two workers that is quick to notice losses."""
+        """Start a node manager with two workers and a short deadline for lost nodes."""
         return self._start("node", "--name", name, "--links-port", 0, "--workers", 2, *TIMES, *more, home=home)
 
     def nodes(self, *names: str) -> list[Running]:
-        """Several nodes, started at once."""
+        """Start several nodes in parallel."""
         with ThreadPoolExecutor() as pool:
             return list(pool.map(self.node, names))
 
     def island(self, *nodes: Running, name: str = "island", port: int = 0, more: Sequence[object] = ()) -> Running:
-        """An island over nodes."""
+        """Start an island over nodes."""
         return self._start("island", "--name", name, "--nodes", _urls(nodes), *TIMES, *more, port=port)
 
     def master(self, *islands: Running, port: int = 0) -> Running:
-        """A master over islands."""
+        """Start a master over islands."""
         return self._start("master", "--name", "master", "--islands", _urls(islands), *TIMES, port=port)
 
     def client(self, running: Running, *, timeout: float = 30.0) -> Client:
-        """A client of a manager."""
+        """Return a client of a manager."""
         ready = running.ready
         return self._stack.enter_context(Client(ready["url"], token=ready["token"], timeout=timeout))
 
@@ -96,12 +96,12 @@ class Cluster:
 
 
 def port_of(running: Running) -> int:
-    """Where a manager listens."""
+    """Return the port of a manager."""
     return int(running.ready["url"].rpartition(":")[2])
 
 
 def pipeline(*, width: int = 2, length: int = 6, seconds: float = 0.3, size: int = 10, tries: int = 1) -> PhysicalGraph:
-    """Chains of sleeping functions, whose results one more function hashes: each content depends on all before it.
+    """Return chains of functions that sleep, and a function that hashes their results.
 
     Applications are called ``S<chain>-<step>``, contents ``d<chain>-<step>``; the last ones are ``Join`` and ``end``.
     """
@@ -126,15 +126,15 @@ def pipeline(*, width: int = 2, length: int = 6, seconds: float = 0.3, size: int
 
 
 def scattered(graph: PhysicalGraph, nodes: Sequence[str], seed: int) -> PhysicalGraph:
-    """The graph with every drop on one of these nodes at random."""
+    """Return the graph with every drop on a random one of these nodes."""
     rng = random.Random(seed)  # noqa: S311 - to be the same each time
     part = np.array([rng.randrange(len(nodes)) for _ in range(graph.drops)], dtype=np.int32)
-    part[: len(nodes)] = range(len(nodes))  # all have something to do
+    part[: len(nodes)] = range(len(nodes))  # every node has drops
     return replace(graph, part=part, places=tuple(nodes))
 
 
 def placed(graph: PhysicalGraph, nodes: Mapping[str, str], other: str) -> PhysicalGraph:
-    """The graph with the drops of these names on these nodes, and the rest on another."""
+    """Return the graph with the drops of these names on these nodes, and the others on the node `rest`."""
     places = tuple(dict.fromkeys([other, *nodes.values()]))
     part = np.array([places.index(nodes.get(each.name, other)) for each in graph.templates], dtype=np.int32)
     return replace(graph, part=part, places=places)
@@ -146,7 +146,7 @@ def submit(client: Client, graph: PhysicalGraph, session: str) -> None:
 
 
 def until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
-    """Whether something that nobody announces becomes true in time."""
+    """Return whether a condition becomes true in time."""
     pause, clock = threading.Event(), SystemClock()
     deadline = clock.monotonic() + seconds
     while not holds():
@@ -157,7 +157,7 @@ def until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
 
 
 def underway(client: Client, session: str, settled: int = 3) -> bool:
-    """Whether a session gets so far, and has not ended then."""
+    """Return whether a session completes so many drops, and is still running then."""
     version, detail = 0, client.session(session)
     while not detail.finished and detail.settled < settled:
         detail = client.watch(session, version=version, seconds=5.0)
@@ -166,7 +166,7 @@ def underway(client: Client, session: str, settled: int = 3) -> bool:
 
 
 def finished(client: Client, session: str, seconds: float = 30.0) -> SessionDetail:
-    """The session when it is over."""
+    """Return the session when it is over."""
     clock, version = SystemClock(), 0
     deadline = clock.monotonic() + seconds
     while True:
@@ -178,13 +178,13 @@ def finished(client: Client, session: str, seconds: float = 30.0) -> SessionDeta
 
 
 def expected_end(directory: Path, **shape: int) -> bytes:
-    """What a `pipeline` of this shape gives in one process."""
+    """Return the result of a `pipeline` of this shape in one process."""
     local.run(pipeline(seconds=0.0, **shape), directory=local.prepare_directory(directory), runner="threads")
     return next((directory / "results").glob("pipeline_end_0*")).read_bytes()
 
 
 def content(client: Client, session: str, drop: str = "pipeline_end_0") -> bytes:
-    """What is in a data drop."""
+    """Return the content of a data drop."""
     return b"".join(client.data(session, drop).chunks)
 
 

@@ -1,7 +1,6 @@
-"""A network of its own for a test: hosts as network namespaces, joined by a switch, whose cables can be pulled.
+"""A network for a test: hosts as network namespaces, connected by a switch, with cables that can be pulled.
 
-For root on Linux with ``ip`` and ``iptables``. Processes of a host share everything with those of others but the
-network.
+It needs root on Linux with ``ip`` and ``iptables``. Processes of different hosts share everything except the network.
 """
 
 import ctypes
@@ -23,7 +22,7 @@ T = TypeVar("T")
 
 
 def missing(*tools: str) -> str:
-    """Why there can be no such network here; empty when there can."""
+    """Return why no such network can be made here, or an empty text."""
     if not sys.platform.startswith("linux") or os.geteuid() != 0:
         return "network namespaces need root on Linux"
     absent = [tool for tool in tools if shutil.which(tool, path=_PATH) is None]
@@ -41,7 +40,7 @@ class Network:
     Parameters
     ----------
     hosts : int
-        How many.
+        Number of hosts.
     """
 
     def __init__(self, hosts: int) -> None:
@@ -69,13 +68,13 @@ class Network:
         return f"10.99.0.{host + 1}"
 
     def before(self, host: int) -> Sequence[str]:
-        """What to put before a command to run it on a host."""
+        """Return the words in front of a command that run it on a host."""
         ip = shutil.which("ip", path=_PATH)
         assert ip is not None
         return (ip, "netns", "exec", self._name(host))
 
     def on(self, host: int, call: Callable[[], T]) -> T:
-        """Call something in a thread whose sockets are those of a host."""
+        """Call a function in a thread that has the network of a host."""
         answers: list[T] = []
         errors: list[BaseException] = []
 
@@ -102,17 +101,17 @@ class Network:
         self._ip("-n", self._switch, "link", "set", f"port{host}", "up")
 
     def lose(self, host: int, share: float) -> None:
-        """From now on, lose this share of the packets that come to a host."""
+        """Lose this fraction of the packets to a host from now on."""
         rule = ("INPUT", "-m", "statistic", "--mode", "random", "--probability", str(share), "-j", "DROP")
         self._ip("netns", "exec", self._name(host), "iptables", "-A", *rule)
 
     def block(self, host: int, source: int, port: int) -> None:
-        """From now on, let a host drop what comes from another one to one of its ports."""
+        """Make a host drop packets from another host to one of its ports from now on."""
         rule = ("INPUT", "-p", "tcp", "-s", self.address(source), "--dport", str(port), "-j", "DROP")
         self._ip("netns", "exec", self._name(host), "iptables", "-A", *rule)
 
     def lost(self, host: int) -> int:
-        """How many packets `lose` has lost."""
+        """Return the number of packets that `lose` has lost."""
         words = self._ip("netns", "exec", self._name(host), "iptables", "-L", "INPUT", "-v", "-x", "-n").splitlines()
         return sum(int(line.split()[0]) for line in words if " DROP " in line and "policy" not in line)
 
@@ -147,7 +146,7 @@ class Network:
 
 
 def _enter(namespace: Path) -> None:
-    """Let the calling thread be in a network namespace."""
+    """Move the calling thread into a network namespace."""
     with namespace.open() as opened:
         if ctypes.CDLL(None, use_errno=True).setns(opened.fileno(), _CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), f"setns {namespace}")

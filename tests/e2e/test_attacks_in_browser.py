@@ -1,7 +1,7 @@
-"""A page on another port of this host tries everything to run something as the person who is logged in.
+"""Attacks of a page on another port of this host, which tries to run graphs as the user who is logged in.
 
-The person has logged in at the translator and at the master, in Chromium. The server behind the page gets the cookies
-of both, because browsers send them to every port of a host.
+The user has logged in at the translator and at the master, in Chromium. Its server gets the cookies of both,
+because browsers send them to every port of a host.
 """
 
 import http.client
@@ -56,7 +56,7 @@ class Attacker:
                 self.wfile.write(b'<!doctype html><title>attack</title><link rel="icon" href="data:,">')
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -102,7 +102,7 @@ def victim(chromium: Any, up: Running) -> Iterator[Any]:
 
 
 def _translated(attacker: Attacker, up: Running) -> str:
-    """The id of a translation that the attacker asked for, as anybody may."""
+    """Return the id of a translation that the attacker requested, for which no token is needed."""
     form = urlencode({"json_data": GRAPH, "lg_name": "attack.graph", "num_par": "1"})
     reply = attacker.ask(up.ready["translator"], "POST", "/gen_pgt", form, Content_Type=FORM)
     identity = str(reply.getheader("Location")).rpartition("/")[2]
@@ -151,7 +151,7 @@ async ([translator, master, identity, graph]) => {
 
 
 def test_a_page_on_another_port_runs_nothing(victim: Any, attacker: Attacker, up: Running) -> None:
-    """Scripts, pictures, frames, forms and pages in tabs: no session begins, and nothing is read."""
+    """Scripts, pictures, frames, forms and pages in tabs start no session and read nothing."""
     identity, manager = _translated(attacker, up), up.ready["master"]
     victim.goto(attacker.url)
     told = victim.evaluate(_ATTACKS, [up.ready["translator"], manager, identity, GRAPH])
@@ -182,7 +182,7 @@ def test_a_page_on_another_port_runs_nothing(victim: Any, attacker: Attacker, up
 def test_the_server_behind_the_page_has_the_cookie_and_runs_nothing(
     victim: Any, attacker: Attacker, up: Running
 ) -> None:
-    """It asks by itself, with headers of its choice; the key of our pages is out of its reach."""
+    """Requests of the server itself, with any headers, do not have the page key and are refused."""
     identity, manager = _translated(attacker, up), up.ready["master"]
     victim.goto(attacker.url)
     (cookie,) = attacker.cookies
@@ -206,8 +206,8 @@ def test_the_server_behind_the_page_has_the_cookie_and_runs_nothing(
     assert _nothing_runs(up)
 
 
-def test_links_of_other_sites_lead_a_person_in(victim: Any, attacker: Attacker, up: Running) -> None:
-    """From another port and from another site, to the page itself for who is logged in, else to the login."""
+def test_links_on_other_sites_open_the_page_or_the_login(victim: Any, attacker: Attacker, up: Running) -> None:
+    """A link on another port or site opens the page for a user who is logged in, and else the login."""
     context = victim.context
     stranger = context.browser.new_context()
     named = attacker.url.replace("127.0.0.1", "localhost")  # another site to the browser
@@ -227,7 +227,7 @@ def test_links_of_other_sites_lead_a_person_in(victim: Any, attacker: Attacker, 
 
 
 def test_eagle_posts_to_its_default_address(victim: Any, attacker: Attacker, up: Running) -> None:
-    """A form on a page of another site translates and shows, for anybody; opening its address leads to our form."""
+    """A form on a page of another site translates without a token; a GET of its address shows the upload form."""
     named = attacker.url.replace("127.0.0.1", "localhost")
     stranger = victim.context.browser.new_context()
     for window in (victim, stranger.new_page()):
@@ -248,8 +248,8 @@ def test_eagle_posts_to_its_default_address(victim: Any, attacker: Attacker, up:
     assert _nothing_runs(up)
 
 
-def test_the_person_can_still_deploy_and_cancel(victim: Any, up: Running) -> None:
-    """By the buttons of our own pages, at the translator and at the master, without being asked for anything."""
+def test_the_user_can_still_deploy_and_cancel(victim: Any, up: Running) -> None:
+    """The buttons of dropflow's pages work at the translator and at the master without another login."""
     victim.goto(f"{up.ready['translator']}/")
     victim.get_by_label("A file from EAGLE").set_input_files(str(ROOT / "examples" / "hello.graph"))
     victim.get_by_role("button", name="Translate").click()

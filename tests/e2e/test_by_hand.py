@@ -1,4 +1,4 @@
-"""Managers that are started one by one, as on hosts of their own, and that find each other."""
+"""Managers that are started one by one, as on several hosts, and find each other."""
 
 import threading
 from collections.abc import Callable
@@ -18,18 +18,18 @@ NODE = ("node", *ANY, "--links-port", 0)
 
 
 def until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
-    """Whether something that nobody announces becomes true in time."""
+    """Return whether a condition becomes true in time."""
     pause = threading.Event()
     return any(holds() or pause.wait(0.1) for _ in range(int(seconds * 10)))
 
 
 def client(running: Running) -> Client:
-    """A client of a manager that was started here."""
+    """Return a client of a manager that was started here."""
     return Client(running.ready["url"], token=running.ready["token"])
 
 
 def test_managers_named_by_address_become_one_cluster(tmp_path: Path) -> None:
-    """Nodes, an island over them by address, a master over that: a graph submitted to the master ends everywhere."""
+    """A graph submitted to a master runs on the nodes of its island; all are connected by address."""
     with (
         Running(tmp_path, *NODE, "--name", "a") as one,
         Running(tmp_path, *NODE, "--name", "b") as two,
@@ -46,7 +46,7 @@ def test_managers_named_by_address_become_one_cluster(tmp_path: Path) -> None:
 
 
 def test_an_island_and_a_master_that_are_killed_lose_nothing(tmp_path: Path) -> None:
-    """A restarted one shows the sessions: it keeps none itself, and asks."""
+    """After a restart they show all sessions, because they ask the nodes."""
     with Running(tmp_path, *NODE, "--name", "a") as node:
         with Running(tmp_path, "island", *ANY, "--name", "i", "--nodes", node.ready["url"]) as island:
             run(
@@ -68,8 +68,8 @@ def test_an_island_and_a_master_that_are_killed_lose_nothing(tmp_path: Path) -> 
     assert "FINISHED" in done.stdout
 
 
-def test_hosts_need_the_key_and_nothing_else_in_common(tmp_path: Path) -> None:
-    """Three homes and addresses: who has a copy of the key belongs to the cluster, and the doctor names who has not."""
+def test_hosts_only_have_the_key_in_common(tmp_path: Path) -> None:
+    """Three homes and addresses: hosts with a copy of the key form the cluster, and doctor names a host without it."""
     homes = [tmp_path / name for name in "abc"]
     for home in homes:
         home.mkdir()
@@ -98,7 +98,7 @@ def test_hosts_need_the_key_and_nothing_else_in_common(tmp_path: Path) -> None:
 
 
 def test_managers_find_each_other_by_zeroconf(tmp_path: Path) -> None:
-    """With --discover, an island takes the nodes that have its key, and no others."""
+    """With --discover, an island adds exactly the nodes that have its key."""
     stranger = tmp_path / "stranger"
     stranger.mkdir()
     with (
@@ -111,7 +111,7 @@ def test_managers_find_each_other_by_zeroconf(tmp_path: Path) -> None:
 
 
 def test_a_daemon_starts_and_stops_managers(tmp_path: Path) -> None:
-    """It starts a node at once, and everything ends with it."""
+    """A daemon starts a node immediately, and its managers end with it."""
     with Running(tmp_path, "daemon", *ANY, "--start", "node", "--start", "island") as daemon:
         family = daemon.family()
         done = run(tmp_path, "sessions")
@@ -122,8 +122,8 @@ def test_a_daemon_starts_and_stops_managers(tmp_path: Path) -> None:
     assert gone(family)
 
 
-def test_a_manager_that_cannot_start_ends_the_daemon_in_words(tmp_path: Path) -> None:
-    """A port that is taken, say: status 1, the reason, and nothing left behind."""
+def test_a_manager_that_cannot_start_ends_the_daemon_with_the_reason(tmp_path: Path) -> None:
+    """With a port in use the daemon ends with status 1 and the reason, and leaves nothing behind."""
     with Running(tmp_path, "island", "--port", 0) as island:
         port = int(island.ready["url"].rpartition(":")[2])
         done = run(tmp_path, "daemon", "--port", port)

@@ -1,6 +1,6 @@
-"""Graphs of the community run: to their end, or to a failure that says which drop, why, and what to do.
+"""Graphs of the community run to their end, or fail with the drop, the reason and a hint.
 
-Applications that sleep are told not to, so that this takes a minute and not ten.
+Applications that sleep get a time of zero, so that the tests take one minute instead of ten.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ _OTHERS = [path for path in _RUNS if path not in _CLEAN]
 
 
 def _awake(template: Template) -> Template:
-    """The template with its sleeping time, if it is one that sleeps, set to nothing."""
+    """Return the template with a sleeping time of zero, if it has one."""
     if "Sleep" not in template.component and "Sleep" not in template.category:
         return template
     kept = tuple(each for each in template.arguments if each.name not in ("sleep_time", "execution_time"))
@@ -51,10 +51,11 @@ def run(path: Path, directory: Path) -> SessionResult:
 
 @needs_corpus
 @pytest.mark.parametrize("path", _CLEAN, ids=lambda path: path.stem)
-def test_what_daliuge_runs_clean_runs_clean(path: Path, tmp_path: Path) -> None:
-    """Every graph that DALiuGE brings to FINISHED without an ERROR drop ends so here.
+def test_graphs_without_errors_in_daliuge_have_none(path: Path, tmp_path: Path) -> None:
+    """Every graph that is FINISHED without an ERROR drop in DALiuGE is so in dropflow.
 
-    Unless drops write one file, of which DALiuGE keeps the last: then those fail that would destroy what others wrote.
+    The exception are graphs with several drops that write one file. DALiuGE keeps the last; in dropflow those fail that
+    would replace the output of others.
     """
     loses = any(found.code == "LG085" for found in translate(path).problems)
     result = run(path, tmp_path)

@@ -1,6 +1,6 @@
-"""Several hosts: networks that fail for a while, hosts that find each other, and disks that are full.
+"""Several hosts: temporary network failures, discovery, and full disks.
 
-Hosts are network namespaces, so that most of this needs root; it skips and says so elsewhere.
+Hosts are network namespaces, so that most tests need root; they skip without it.
 """
 
 import threading
@@ -43,14 +43,14 @@ needs_network = pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT or "never")
 
 
 class Hosts:
-    """Hosts of one cluster: they have a copy of its key each, and nothing else in common.
+    """Hosts of one cluster. Each has a copy of its key, and they have nothing else in common.
 
     Parameters
     ----------
     home : Path
-        Where each host gets a directory of its own.
+        Parent of the directories of the hosts.
     network : Network
-        What joins them.
+        Connects them.
     """
 
     def __init__(self, home: Path, network: Network) -> None:
@@ -73,7 +73,7 @@ class Hosts:
         return self.stack.enter_context(Running(home, role, "--host", address, "--port", 0, *arguments, before=before))
 
     def doctor(self, host: int, running: Running) -> tuple[int, DoctorReply]:
-        """What the doctor says on a host that may have no manager: its exit status and its answer."""
+        """Run doctor on a host, which may have no manager; return its exit status and its answer."""
         home = self._home / f"host-{host}"
         words = ("doctor", "--to", running.ready["url"], "--timeout", 2, "--output", "json")
         done = self.network.on(host, lambda: run(home, *words))
@@ -101,7 +101,7 @@ def _client(running: Running) -> Client:
 @needs_network
 @pytest.mark.parametrize("trouble", ["a cable pulled for 5 s", "20 % of packets lost"])
 def test_a_network_that_fails_for_a_while_loses_nothing(trouble: str, hosts: Hosts, tmp_path: Path) -> None:
-    """In the middle of a session between two hosts: it ends as ever, and nothing is done twice."""
+    """A network failure in the middle of a session between two hosts changes no result; nothing runs twice."""
     nodes = [hosts.node(1, "a"), hosts.node(2, "b")]
     island = hosts.start(0, "island", "--nodes", ",".join(node.ready["url"] for node in nodes))
     master = hosts.start(0, "master", "--islands", island.ready["url"])
@@ -135,7 +135,7 @@ def test_a_network_that_fails_for_a_while_loses_nothing(trouble: str, hosts: Hos
 @pytest.mark.netns
 @needs_network
 def test_a_host_that_is_cut_off_fails_what_needs_it(hosts: Hosts) -> None:
-    """A cable that stays out: the session fails on both sides by the deadline, each naming the other."""
+    """If a cable stays unplugged, the session fails on both sides by the deadline, and each names the other node."""
     times = ("--suspect-after", 1, "--lost-after", 3)
     nodes = [hosts.node(1, "a", *times), hosts.node(2, "b", *times)]
     island = hosts.start(0, "island", "--nodes", ",".join(node.ready["url"] for node in nodes), *times)
@@ -161,9 +161,9 @@ def test_a_host_that_is_cut_off_fails_what_needs_it(hosts: Hosts) -> None:
 @pytest.mark.netns
 @needs_network
 def test_hosts_find_each_other(hosts: Hosts, tmp_path: Path) -> None:
-    """By zeroconf alone: a master finds two islands, and they their nodes, and a session runs over both."""
+    """By zeroconf a master finds two islands, which find their nodes, and a session runs on both."""
     nodes = [hosts.node(1, "a", "--discover"), hosts.node(2, "b", "--discover")]
-    # An island takes every node that it finds, so that the second one is told of its node.
+    # An island adds every node that it finds, so the second one gets the address of its node.
     found = hosts.start(0, "island", "--name", "finder", "--discover")
     master = hosts.start(0, "master", "--discover")
 
@@ -188,7 +188,7 @@ def test_hosts_find_each_other(hosts: Hosts, tmp_path: Path) -> None:
 @pytest.mark.netns
 @needs_network
 def test_the_doctor_sees_what_one_host_hides_from_another(hosts: Hosts) -> None:
-    """A firewall between two nodes that this host does not meet: both ends are named, once, with what to do."""
+    """Doctor reports a firewall between two other nodes once, with both ends and a hint."""
     nodes = [hosts.node(1, "a"), hosts.node(2, "b")]
     island = hosts.start(0, "island", "--nodes", ",".join(node.ready["url"] for node in nodes))
     with _client(island) as client:
@@ -209,7 +209,7 @@ def test_the_doctor_sees_what_one_host_hides_from_another(hosts: Hosts) -> None:
 
 
 def test_a_full_disk_fails_the_session_that_filled_it(small_disk: Path, tmp_path: Path) -> None:
-    """Two nodes on one host: each failure has its code, node, drop and what to do; sessions elsewhere go on."""
+    """Failures on a full disk have a code, the node, the drop and a hint; sessions on other disks continue."""
     with Cluster(tmp_path) as cluster:
         full = cluster.node("full", "--root", small_disk / "root")
         roomy = cluster.node("roomy", "--root", tmp_path / "roomy")
@@ -231,7 +231,7 @@ def test_a_full_disk_fails_the_session_that_filled_it(small_disk: Path, tmp_path
 
 
 def test_a_disk_that_is_full_already_takes_no_session(small_disk: Path, tmp_path: Path) -> None:
-    """The deployment is refused, naming the node and the reason; with room again, the same name is free."""
+    """A deployment to a full disk is refused with the node and the reason; later the same name can be used."""
     with Cluster(tmp_path) as cluster:
         full = cluster.node("full", "--root", small_disk / "root")
         roomy = cluster.node("roomy", "--root", tmp_path / "roomy")

@@ -1,4 +1,4 @@
-"""A newcomer's first hour in a real browser: from EAGLE's post to the results, over real managers."""
+"""The first steps of a new user in a real browser: from EAGLE's post to the results, with real managers."""
 
 import re
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def page(chromium: Any, up: Running) -> Iterator[Any]:
-    """A page of somebody who has opened the address that was printed for the translator, and nothing else."""
+    """A page on which only the printed address of the translator has been opened."""
     context = chromium.new_context()
     context.set_default_timeout(30_000)
     opened = context.new_page()
@@ -43,13 +43,13 @@ def page(chromium: Any, up: Running) -> Iterator[Any]:
 
 
 def finished(page: Any, up: Running, session: str) -> None:
-    """Wait on the session's page until it says that it has finished, without loading it again."""
+    """Wait until the session's page shows FINISHED, without reloading it."""
     page.wait_for_url(f"{up.ready['master']}/sessions/{session}")
     page.get_by_text(re.compile("^finished$", re.IGNORECASE)).first.wait_for()
 
 
 def test_an_uploaded_graph_runs_and_is_followed(page: Any, up: Running, tmp_path: Path) -> None:
-    """Upload, translate, deploy, watch it end, and download a result: one login is enough for all of it."""
+    """One login is enough to upload, translate and deploy a graph, watch its session, and download a result."""
     page.goto(f"{up.ready['translator']}/")
     page.get_by_label("A file from EAGLE").set_input_files(str(GRAPH))
     page.get_by_role("button", name="Translate").click()
@@ -65,7 +65,7 @@ def test_an_uploaded_graph_runs_and_is_followed(page: Any, up: Running, tmp_path
 
 
 def test_a_graph_that_eagle_posts_runs(page: Any, up: Running, tmp_path: Path) -> None:
-    """EAGLE posts a form from another site; the person goes on from the page that answers."""
+    """EAGLE posts a form from another site; the user deploys from the page of the translation."""
     eagle = tmp_path / "eagle.html"
     eagle.write_text(
         f"""<!doctype html><form method="post" action="{up.ready["translator"]}/gen_pgt" target="_self">
@@ -84,7 +84,7 @@ def test_a_graph_that_eagle_posts_runs(page: Any, up: Running, tmp_path: Path) -
 
 
 def test_a_session_of_the_command_line_is_on_the_page(page: Any, up: Running) -> None:
-    """What somebody submits elsewhere appears on the open list of sessions by itself."""
+    """A session that is submitted with a command appears on the open list of sessions without a reload."""
     page.goto(f"{up.ready['master']}/sessions")
     done = run(up.home, "submit", GRAPH, "--session", "elsewhere", "--wait")
     page.get_by_role("link", name="elsewhere").first.wait_for()

@@ -1,6 +1,6 @@
-"""Processes are killed and stopped in the middle of sessions: what can go on goes on, what cannot is told.
+"""Processes are killed and stopped in the middle of sessions: what can continue continues, the rest is reported.
 
-The processes are real, and so are the signals. Losses are noticed after three seconds here, fifteen by default.
+The processes and the signals are real. Nodes are lost after three seconds here, fifteen by default.
 """
 
 import os
@@ -53,7 +53,7 @@ class Three:
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Three]:
-    """Three nodes under an island, of which the test may break any."""
+    """Three nodes under an island; a test may kill any of them."""
     with Cluster(tmp_path) as cluster:
         nodes = dict(zip("abc", cluster.nodes(*"abc"), strict=True))
         island = cluster.island(*nodes.values())
@@ -62,12 +62,12 @@ def three(tmp_path: Path) -> Iterator[Three]:
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """What the pipeline gives in one process."""
+    """Return the result of the pipeline in one process."""
     return expected_end(tmp_path_factory.mktemp("alone") / "session")
 
 
 def kill(running: Running) -> list[psutil.Process]:
-    """Kill -9; its former children."""
+    """Kill a process with SIGKILL, and return its former children."""
     children = running.family()[1:]
     running.process.kill()
     running.process.wait()
@@ -76,7 +76,7 @@ def kill(running: Running) -> list[psutil.Process]:
 
 @pytest.mark.parametrize("killed", ["island", "master", "island and master"])
 def test_managers_above_may_be_killed(killed: str, tmp_path: Path, expected: bytes) -> None:
-    """Sessions below go on to their end, and managers that are started again show them with all there is to see."""
+    """Sessions run to their end while islands and masters are dead, and these show all of them after a restart."""
     with Cluster(tmp_path) as cluster:
         a, b = cluster.nodes("a", "b")
         island = cluster.island(a, b)
@@ -105,7 +105,7 @@ def test_managers_above_may_be_killed(killed: str, tmp_path: Path, expected: byt
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_a_lost_node_fails_its_sessions_and_no_others(number: signal.Signals, three: Three) -> None:
-    """Its sessions are FAILED within the deadline and name it and its drops; others go on, and everybody answers."""
+    """Sessions of a lost node are FAILED within the deadline and name it and its drops; others continue."""
     slow = pipeline(seconds=1.0, length=8)
     submit(three.client, placed(slow, {"S0-3": "a", "d0-3": "a", "S1-2": "a"}, "b"), "doomed")
     submit(three.client, scattered(pipeline(seconds=0.5, length=10), ["b", "c"], 2), "fine")
@@ -134,7 +134,7 @@ def test_a_lost_node_fails_its_sessions_and_no_others(number: signal.Signals, th
 
 
 def _answers(three: Three) -> float:
-    """Ask everybody but node a for everything; the longest time that an answer took."""
+    """Send all requests to all managers except node a; return the longest time of an answer."""
     clock, longest = SystemClock(), 0.0
     with (
         Client(three.nodes["b"].ready["url"], token=three.nodes["b"].ready["token"]) as node,
@@ -158,7 +158,7 @@ def _answers(three: Three) -> float:
 
 
 def _wakes_up(three: Three) -> None:
-    """Node a goes on: it hears that it was given up, ends its part, and is of use again."""
+    """Continue node a: it receives that it was given up, ends its part, and takes new sessions."""
     victim = three.nodes["a"]
     victim.process.send_signal(signal.SIGCONT)
     awake = three.cluster.client(victim)
@@ -174,8 +174,8 @@ def _wakes_up(three: Three) -> None:
 
 
 @pytest.mark.parametrize("tries", [1, 2])
-def test_a_worker_that_is_killed_costs_one_attempt(tries: int, tmp_path: Path) -> None:
-    """What it was at is tried again where the graph allows it, and fails alone where not; nothing else is lost."""
+def test_a_killed_worker_fails_one_attempt(tries: int, tmp_path: Path) -> None:
+    """The attempt of a killed worker is tried again if the graph allows it, and else only it fails."""
     mark = tmp_path / "mark"
     with Cluster(tmp_path) as cluster:
         client = cluster.client(cluster.node("a"))
@@ -195,7 +195,7 @@ def test_a_worker_that_is_killed_costs_one_attempt(tries: int, tmp_path: Path) -
 
 
 def _unlucky(mark: Path, tries: int) -> PhysicalGraph:
-    """A function that tells its process and waits, the first time; and four others."""
+    """Return a function that writes its process id and waits at its first attempt, and four others."""
     code = f"""
 def f():
     import os, pathlib, time
@@ -209,7 +209,7 @@ def f():
 
 
 def _alone(functions: dict[str, str], tries: int = 1) -> PhysicalGraph:
-    """Functions called ``f`` with a data drop behind each, and nothing else between them, on node ``a``."""
+    """Return functions called ``f``, each with one data drop, on node ``a``."""
     builder = GraphBuilder("alone")
     for name, text in functions.items():
         arguments = (Argument(name="func_name", value="f"), Argument(name="func_code", value=text))
@@ -219,7 +219,7 @@ def _alone(functions: dict[str, str], tries: int = 1) -> PhysicalGraph:
 
 
 def test_a_node_that_is_started_again_fails_its_old_sessions_at_once(tmp_path: Path) -> None:
-    """Nobody waits for the deadline when the new process says who it is, and new sessions are taken."""
+    """The messages of the new process end the old sessions before the deadline, and it takes new sessions."""
     patient = ("--suspect-after", 20, "--lost-after", 60)
     with Cluster(tmp_path) as cluster:
         a, b = cluster.node("a", *patient), cluster.node("b", *patient, "--links-port", 0)
@@ -248,7 +248,7 @@ def test_a_node_that_is_started_again_fails_its_old_sessions_at_once(tmp_path: P
 
 
 def test_results_outlive_the_death_of_their_node(tmp_path: Path) -> None:
-    """What was committed before kill -9 is served by the next process, whether the session was over or not."""
+    """Contents committed before kill -9 are served by the next process, also those of a session that was running."""
     with Cluster(tmp_path) as cluster:
         a = cluster.node("a")
         client, gate = cluster.client(a), tmp_path / "gate"
@@ -268,7 +268,7 @@ def test_results_outlive_the_death_of_their_node(tmp_path: Path) -> None:
 
 
 def test_a_node_that_does_not_answer_is_named_by_the_deployment(three: Three) -> None:
-    """Submitting to a node that is stopped fails in bounded time and names it; nothing is left of it anywhere."""
+    """Submitting to a stopped node fails in bounded time, names it, and leaves nothing on any node."""
     submit(three.client, scattered(pipeline(seconds=0.5, length=10), ["b", "c"], 2), "fine")
     three.nodes["a"].process.send_signal(signal.SIGSTOP)
     try:

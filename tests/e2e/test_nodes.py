@@ -1,7 +1,7 @@
-"""Graphs cut at random over several node managers end as they do in one process.
+"""Graphs placed at random on several node managers have the same results as in one process.
 
-The nodes are real: each has its own root, its own links on real sockets, and does not see the files of the others. They
-share a process, and run applications in threads, so that two hundred graphs take minutes and not hours.
+The nodes are real: each has its own root, its own links on real sockets, and no access to the files of the others. They
+share a process, and run applications in threads, so that two hundred graphs take minutes instead of hours.
 """
 
 import os
@@ -59,7 +59,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 
 
 def _awake(graph: PhysicalGraph) -> PhysicalGraph:
-    """The graph with the sleeping times of its applications set to nothing."""
+    """Return the graph with sleeping times of zero."""
 
     def awake(template: Template) -> Template:
         if "Sleep" not in template.component and "Sleep" not in template.category:
@@ -75,7 +75,7 @@ Picture = tuple[dict[str, str], dict[str, int]]
 
 
 def _alone(graph: PhysicalGraph, directory: Path) -> Picture:
-    """What becomes of a graph in one process."""
+    """Run a graph in one process; return its outcome."""
     kept: list[Session] = []
     patience: list[threading.Timer] = []
 
@@ -116,7 +116,7 @@ def _checksum(content: Download) -> int:
 
 
 def _together(graph: PhysicalGraph, nodes: Nodes, session: str) -> Picture:
-    """What becomes of a graph on several nodes, each part somewhere at random."""
+    """Run a graph with its drops on random nodes; return its outcome."""
     rng = random.Random(f"{session} {graph.drops}")  # noqa: S311 - the same cut each time, not a secret
     part = np.array([rng.randrange(len(nodes)) for _ in range(graph.drops)], dtype=np.int32)
     placed = replace(graph, part=part, places=tuple(node.name for node in nodes))
@@ -163,7 +163,7 @@ _known: dict[Path, tuple[PhysicalGraph, Picture] | str] = {}
 
 
 def _reference(path: Path, directory: Path) -> tuple[PhysicalGraph, Picture]:
-    """A graph, and what becomes of it in one process; found out once for all numbers of nodes."""
+    """Return a graph and its outcome in one process, computed once for all numbers of nodes."""
     if path not in _known:
         try:
             graph = _awake(translate(path).graph)
@@ -189,20 +189,22 @@ def _compare(path: Path, nodes: Nodes, directory: Path, count: int) -> None:
     assert together[0] == alone[0]
     assert together[1].keys() == alone[1].keys()
     if together[1] != alone[1]:
-        # Some contents name the time, a process or a directory: those differ from run to run.
+        # Some contents have the time, a process or a directory in them, and differ from run to run.
         again = _alone(graph, directory / "again")[1]
         steady = {name for name, checksum in alone[1].items() if again[name] == checksum}
         assert {name: together[1][name] for name in steady} == {name: alone[1][name] for name in steady}
 
 
 def _is_random(graph: PhysicalGraph) -> bool:
-    """Whether an application of the graph draws numbers: then it may end differently each time."""
+    """Return whether an application of the graph uses random numbers, so that results differ from run to run."""
     return any(b"random" in msgspec.json.encode(template).lower() for template in graph.templates)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.stem)
-def test_examples_end_alike_on_any_number_of_nodes(path: Path, count: int, nodes: Nodes, tmp_path: Path) -> None:
+def test_examples_have_the_same_outcome_on_any_number_of_nodes(
+    path: Path, count: int, nodes: Nodes, tmp_path: Path
+) -> None:
     """Every example gives every drop the state, and every leaf the size, that it has in one process."""
     _compare(path, nodes, tmp_path, count)
 
@@ -210,6 +212,6 @@ def test_examples_end_alike_on_any_number_of_nodes(path: Path, count: int, nodes
 @needs_corpus
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("path", _RUNNABLE, ids=lambda path: path.stem)
-def test_graphs_of_the_community_end_alike(path: Path, count: int, nodes: Nodes, tmp_path: Path) -> None:
-    """Every graph that runs at all ends on several nodes, cut at random, as it ends in one process."""
+def test_graphs_of_the_community_have_the_same_outcome(path: Path, count: int, nodes: Nodes, tmp_path: Path) -> None:
+    """Every graph that runs has the same outcome on several nodes, placed at random, as in one process."""
     _compare(path, nodes, tmp_path, count)

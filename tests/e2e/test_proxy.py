@@ -1,7 +1,7 @@
-"""Between the nodes is a network that delays, stalls, throttles and cuts: no result changes.
+"""A network between the nodes that delays, stalls, throttles and cuts changes no result.
 
-The proxies draw what they do from a seed, which is in the test's name. With DROPFLOW_SOAK=1 there are ten
-seeds for each way to be cruel.
+The faults are drawn from a seed, which is in the test's name. With DROPFLOW_SOAK=1 there are ten seeds for each kind of
+fault.
 """
 
 import os
@@ -56,13 +56,13 @@ Picture = tuple[dict[str, str], dict[str, int]]
 
 @dataclass
 class Badly:
-    """Three node managers, and what is between each pair of them in each direction."""
+    """Three node managers, and a proxy between each pair of them in each direction."""
 
     nodes: dict[str, NodeManager]
     proxies: dict[tuple[str, str], HostileProxy]
 
     def run(self, graph: PhysicalGraph, session: str) -> Picture:
-        """Run a graph, each node reaching the others by its proxies."""
+        """Run a graph; each node reaches the others through its proxies."""
         told = [info for node in self.nodes.values() for info in node.nodes()]
         deployment = plan_deployment(graph, SubmitQuery(session=session, check=True), told, clock=SystemClock())
         for name, node in self.nodes.items():
@@ -93,7 +93,7 @@ class Badly:
 
 @pytest.fixture
 def badly(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Badly]:
-    """Three node managers that do not see each other's files, with proxies between."""
+    """Three node managers without common files, with proxies between them."""
     cruelty, seed = request.param
     with ExitStack() as stack:
         nodes = {
@@ -162,7 +162,7 @@ def _cases() -> list[object]:
 
 @pytest.mark.parametrize("badly", _cases(), indirect=True)
 def test_no_result_changes(badly: Badly, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Contents small and large, events of all sizes: states and leaves are those of a run in one process."""
+    """States and leaves are those of a run in one process, for small and large contents and all events."""
     for at, (kind, size) in enumerate(_SIZES.items()):
         width, length = (3, 2) if kind == "huge" else (3, 6)
         graph = scattered(pipeline(width=width, length=length, seconds=0.0, size=size), _NAMES, seed=at)
@@ -176,7 +176,7 @@ def test_no_result_changes(badly: Badly, tmp_path: Path, request: pytest.Fixture
 
 @pytest.mark.parametrize("badly", [pytest.param((Cruelty(), 0), id="cut by hand")], indirect=True)
 def test_all_connections_cut_again_and_again(badly: Badly, tmp_path: Path) -> None:
-    """However often all of them break at once, a session under way loses nothing and does nothing twice."""
+    """If all connections break many times, a running session loses nothing and runs nothing twice."""
     graph = scattered(pipeline(width=4, length=12, seconds=0.02, size=100_000), _NAMES, seed=9)
     told: list[Picture] = []
     runner = threading.Thread(target=lambda: told.append(badly.run(graph, "s")))

@@ -1,4 +1,4 @@
-"""Session after session, and many at a time: nothing grows, and what was deleted leaves nothing behind.
+"""Many sessions, one after another and in parallel: nothing grows, and deleted sessions leave nothing behind.
 
 A short version runs with the other tests; DROPFLOW_SOAK=1 runs two hundred sessions of a thousand drops.
 """
@@ -46,7 +46,7 @@ _WORK = "def f(data): return len(data)"
 
 
 def _fan(drops: int, seed: int) -> PhysicalGraph:
-    """One content of 20 kB, read by as many functions as it takes; every drop on one of two nodes at random."""
+    """Return a graph with one content of 20 kB that many functions read, each drop on a random one of two nodes."""
     copies = (drops - 2) // 2
     axes = (Axis("s", "s", "scatter", copies),)
     row = np.arange(copies, dtype=np.int32)
@@ -81,11 +81,11 @@ def _function(name: str, code: str) -> Template:
 
 
 def _once(client: Client, number: int) -> None:
-    """Run a graph and delete its session, as people would: who was too busy to answer in time is asked again."""
+    """Run a graph and delete its session; repeat a request that got no answer in time."""
     session = f"s{number}"
     _patiently(lambda: submit(client, _fan(_DROPS, number), session))
     detail = _patiently(lambda: finished(client, session, 60.0))
-    with contextlib.suppress(LinkError):  # what is said then is that it will be deleted; the end of the test looks
+    with contextlib.suppress(LinkError):  # the answer is that it will be deleted later; the end of the test checks that
         client.delete(session)
 
     assert (detail.status, detail.settled) == ("FINISHED", detail.drops)
@@ -100,7 +100,7 @@ def _patiently(ask: Callable[[], T]) -> T:
 
 
 class _Use(msgspec.Struct, frozen=True):
-    """What a manager and its workers hold. Bytes, and counts."""
+    """Resources of a manager and its workers: bytes and counts."""
 
     memory: int
     workers: int
@@ -121,7 +121,7 @@ def _use(running: Running) -> _Use:
 
 
 def test_nothing_grows_with_the_number_of_sessions(tmp_path: Path) -> None:
-    """Memory, processes, threads, files and sockets of nodes and island stay what they were after the first few."""
+    """Memory, processes, threads, files and sockets of nodes and island do not grow after the first sessions."""
     patient = ("--suspect-after", 10, "--lost-after", 60)
     with Cluster(tmp_path) as cluster:
         managers = [cluster.node("a", *patient), cluster.node("b", *patient)]
@@ -163,7 +163,7 @@ def _segments(managers: Sequence[Running]) -> list[Path]:
 
 
 def _sizes(node: NodeManager) -> dict[str, int]:
-    """How many things a node remembers, by what they are."""
+    """Return the sizes of the tables of a node, by name."""
     links, pool, machine = node._host.links, node._host._pool, node._host._machine
     return {
         "sessions": len(tuple(machine.table)),
@@ -179,7 +179,7 @@ def _sizes(node: NodeManager) -> dict[str, int]:
 
 
 def test_tables_are_empty_after_the_last_session(tmp_path: Path) -> None:
-    """Links, watch and worker pool remember nothing of sessions that were deleted, however they ended."""
+    """Links, membership and worker pool have no entries of deleted sessions, whatever their end was."""
     with ExitStack() as stack:
         nodes = {
             name: stack.enter_context(closing(NodeManager(name, root=tmp_path / name, workers=2, in_place=False)))

@@ -1,4 +1,4 @@
-"""Streams across nodes of real processes, of which some are killed, stopped, cut off or full in the middle of them."""
+"""Streams across nodes of real processes, some of which are killed, stopped, disconnected or out of disk space."""
 
 import json
 import os
@@ -34,28 +34,28 @@ _BIG = 300_000_000
 
 
 def _waiting(sign: Path, *, text: str = "one") -> str:
-    """A producer that writes a word, waits for a sign, and writes another one."""
+    """Return a producer that writes a word, waits for a file, and writes another word."""
     return f"echo {text}; until test -e {sign}; do sleep 0.05; done; echo two"
 
 
 def _reading(sign: Path) -> str:
-    """A consumer that gives a sign when it has read a word, and passes everything on."""
+    """Return a consumer that makes a file when it has read a word, and passes everything on."""
     return f"read word; touch {sign}; echo $word; cat"
 
 
 def _on(graph: PhysicalGraph, **places: str) -> PhysicalGraph:
-    """The graph with its drops on these nodes."""
+    """Return the graph with its drops on these nodes."""
     return placed(graph, places, next(iter(places.values())))
 
 
 def _two(make: str, take: str, producer: str = "a", consumer: str = "b", tries: int = 1) -> PhysicalGraph:
-    """A line with its data where they are made."""
+    """Return a line with its data on the node of the producer."""
     where = {"MAKE": producer, "data": producer, "TAKE": consumer, "result": consumer}
     return _on(line(make, take, (0, 0, 0), tries=tries), **where)
 
 
 def test_no_process_grows_with_a_stream(tmp_path: Path) -> None:
-    """300 MB go through two nodes and a filter, and neither their managers nor their workers hold more than a part."""
+    """300 MB pass through two nodes and a filter; their managers and workers never have more than a part in memory."""
     with Cluster(tmp_path) as cluster:
         nodes = cluster.nodes("a", "b")
         client = cluster.client(cluster.island(*nodes))
@@ -75,7 +75,7 @@ def test_no_process_grows_with_a_stream(tmp_path: Path) -> None:
 
 
 def _resident(node: Running) -> int:
-    """Bytes of memory of a node manager and its workers."""
+    """Return the resident memory of a node manager and its workers, in bytes."""
     total = 0
     for process in node.family():
         try:
@@ -90,7 +90,7 @@ def _resident(node: Running) -> int:
 def test_a_node_that_is_lost_in_mid_stream_fails_its_sessions_only(
     number: signal.Signals, victim: str, tmp_path: Path
 ) -> None:
-    """They are FAILED within the deadline, name it and leave nothing; streams between other nodes go on."""
+    """Sessions of a lost node are FAILED within the deadline, name it and leave nothing; other streams continue."""
     signs = {name: tmp_path / name for name in ("doomed", "fine", "go")}
     with Cluster(tmp_path) as cluster:
         nodes = dict(zip("abc", cluster.nodes(*"abc"), strict=True))
@@ -129,8 +129,8 @@ def _with_tries(graph: PhysicalGraph, name: str, tries: int) -> PhysicalGraph:
 
 @pytest.mark.parametrize("tries", [1, 2])
 @pytest.mark.parametrize("victim", ["producer", "consumer"])
-def test_a_worker_that_is_killed_in_mid_stream_costs_one_attempt(victim: str, tries: int, tmp_path: Path) -> None:
-    """What it was at is tried again where the graph allows it, and fails alone where not; the result is right."""
+def test_a_worker_killed_in_mid_stream_fails_one_attempt(victim: str, tries: int, tmp_path: Path) -> None:
+    """The attempt of a killed worker is tried again if the graph allows it, and else only it fails."""
     pid, sign = tmp_path / "pid", tmp_path / "sign"
     mark = f"test -e {pid} || echo $PPID > {pid}"
     make, take = _waiting(sign), _reading(tmp_path / "read")
@@ -158,7 +158,7 @@ def test_a_worker_that_is_killed_in_mid_stream_costs_one_attempt(victim: str, tr
 
 @pytest.mark.parametrize("killed", ["island", "master", "island and master"])
 def test_managers_above_may_be_killed_in_mid_stream(killed: str, tmp_path: Path) -> None:
-    """The stream goes on to its end, and managers that are started again show it."""
+    """The stream continues to its end, and the managers show it after a restart."""
     sign, read = tmp_path / "sign", tmp_path / "read"
     with Cluster(tmp_path) as cluster:
         a, b = cluster.nodes("a", "b")
@@ -203,7 +203,7 @@ _CRUELTIES = {
     indirect=True,
 )
 def test_a_bad_network_changes_no_result_of_streams(badly: Badly, tmp_path: Path) -> None:  # noqa: F811 - the fixture
-    """Long streams through three nodes, and many at random, are what they are in one process."""
+    """Long streams through three nodes, and many random ones, have the results of one process."""
     long = filters("seq 300000", "sed s/1/one/", "tac", "cat", places=(0, 1, 2, 0))
     many = random_graph(7, 20, marks=tmp_path)
     graphs = {
@@ -216,7 +216,7 @@ def test_a_bad_network_changes_no_result_of_streams(badly: Badly, tmp_path: Path
 
 @pytest.mark.parametrize("badly", [pytest.param((Cruelty(), 0), id="cut by hand")], indirect=True)
 def test_a_link_that_is_down_for_seconds_in_mid_stream(badly: Badly, tmp_path: Path) -> None:  # noqa: F811 - as above
-    """All connections break again and again while data flow, and all bytes arrive, once and in their order."""
+    """If all connections break repeatedly during a transfer, all bytes arrive, once and in order."""
     make = "for number in $(seq 400); do seq $number 4000; sleep 0.005; done"
     graph = placed(filters(make, "cat", "cat", places=(0, 1, 2)), {"F1": "b", "d1": "b", "F2": "c", "d2": "c"}, "a")
     told: list[object] = []
@@ -233,8 +233,8 @@ def test_a_link_that_is_down_for_seconds_in_mid_stream(badly: Badly, tmp_path: P
 # A full disk -----------------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_where_a_stream_is_read_is_told(small_disk: Path, tmp_path: Path) -> None:
-    """What does not fit fails there with the path and the space that is left; nothing of it stays."""
+def test_a_full_disk_where_a_stream_is_read_is_reported(small_disk: Path, tmp_path: Path) -> None:
+    """A copy that does not fit fails with the path and the free space, and is removed."""
     with ExitStack() as stack:
         roots = {"a": tmp_path / "a", "b": small_disk}
         cluster = Together(
@@ -256,18 +256,18 @@ def test_a_full_disk_where_a_stream_is_read_is_told(small_disk: Path, tmp_path: 
     assert {detail.status for detail in again.values()} == {"FINISHED"}
 
 
-# The front door --------------------------------------------------------------------------------------------------
+# Commands and pages ----------------------------------------------------------------------------------------------
 
 
-def test_people_see_that_a_drop_is_being_written(tmp_path: Path) -> None:
-    """From a graph's file to its results: meanwhile command and page show the data drop as WRITING."""
+def test_commands_and_pages_show_a_drop_that_is_being_written(tmp_path: Path) -> None:
+    """While a stream is written, `dropflow status` and the page show its data drop as WRITING."""
     sign, read = tmp_path / "sign", tmp_path / "read"
     with Running(tmp_path, "up", "--nodes", 2, "--port", 0) as up:
         with Client(up.ready["master"], token=up.ready["token"]) as client:
             first, second = sorted(node.name for node in client.nodes())
             submit(client, _two(_waiting(sign), _reading(read), first, second), "s")
             assert until(read.exists)
-            # Nobody reads the result as it comes, so it is none until it is complete.
+            # The result has no streaming consumer, so it is listed only when it is complete.
             assert until(lambda: client.session("s").states == {"WRITING": 3, "INITIALIZED": 1})
             states = {drop.name: drop.state for drop in client.drops("s", DropQuery()).drops}
         status = run(tmp_path, "status", "s", "--output", "json")

@@ -1,4 +1,4 @@
-"""What a manager cannot know, it does not claim: pauses and cuts between managers end no session."""
+"""Pauses of managers and broken connections between them end no session; its status is UNKNOWN meanwhile."""
 
 import signal
 from contextlib import ExitStack
@@ -17,14 +17,14 @@ STUCK = Cruelty(rate=1)
 
 
 def _told(client: Client, session: str) -> set[str]:
-    """Every status that is told until the session is over."""
+    """Yield every status that is reported until the session is over."""
     found = {client.session(session).status}
     assert until(lambda: bool(found.add(client.session(session).status) or found & {"FINISHED", "FAILED"}))
     return found
 
 
-def test_an_island_that_slept_tells_no_end_that_was_none(tmp_path: Path) -> None:
-    """Stopped for longer than nodes may be silent, it finds its deadlines passed, and claims no failure."""
+def test_an_island_that_was_stopped_reports_no_failure(tmp_path: Path) -> None:
+    """An island that was stopped for longer than the deadline of its nodes does not report a failure."""
     with Cluster(tmp_path) as cluster:
         a, b = cluster.nodes("a", "b")
         island = cluster.island(a, b)
@@ -39,8 +39,8 @@ def test_an_island_that_slept_tells_no_end_that_was_none(tmp_path: Path) -> None
         assert _told(client, "s") <= {"RUNNING", "FINISHED"}
 
 
-def test_a_cut_between_an_island_and_its_nodes_is_unknown_until_it_is_mended(tmp_path: Path) -> None:
-    """The nodes go on; the island says that it cannot know, `watch` ends with 3, and then the true end is told."""
+def test_a_session_is_unknown_while_an_island_is_disconnected_from_its_nodes(tmp_path: Path) -> None:
+    """Without its nodes the island reports UNKNOWN, and `watch` ends with 3; later both report the real end."""
     with Cluster(tmp_path) as cluster, ExitStack() as stack:
         nodes = cluster.nodes("a", "b")
         proxies = [stack.enter_context(HostileProxy(("127.0.0.1", port_of(node)), 0, Cruelty())) for node in nodes]
@@ -67,5 +67,5 @@ def test_a_cut_between_an_island_and_its_nodes_is_unknown_until_it_is_mended(tmp
         assert "the state of session s is not known" in watched.stderr
         assert parts == ["FINISHED", "FINISHED"]
         assert (lost, still) == (True, "UNKNOWN")
-        # An answer that was stuck on its way may still say RUNNING.
+        # A delayed answer may still have RUNNING.
         assert _told(client, "s") <= {"UNKNOWN", "RUNNING", "FINISHED"}

@@ -1,4 +1,4 @@
-"""A newcomer's cluster: everything on this host, and the commands that use it."""
+"""`dropflow up`: a cluster on this host, and the commands that use it."""
 
 import json
 import signal
@@ -24,7 +24,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.graph"))
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Two nodes with an island, a master and a translator, for all tests of this module that leave them running."""
+    """Two nodes with an island, a master and a translator, for all tests of this module that do not stop them."""
     with Running(tmp_path_factory.mktemp("up"), "up", "--nodes", 2, "--port", 0) as running:
         yield running
 
@@ -37,13 +37,13 @@ def client(up: Running) -> Iterator[Client]:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """What a run or a fetch left for people."""
+    """Return the results of a run or a fetch."""
     files = (path for name in ("files", "results") for path in (directory / name).rglob("*"))
     return {str(path.relative_to(directory)): path.read_bytes() for path in files if path.is_file()}
 
 
 def test_the_ready_line_names_everything(up: Running) -> None:
-    """One object with the addresses of all, and one token that opens them all."""
+    """The ready line is one object with the addresses of all managers, and one token for all."""
     ready = up.ready
     told = [ready["translator"], ready["master"], ready["island"], *ready["nodes"]]
 
@@ -54,8 +54,8 @@ def test_the_ready_line_names_everything(up: Running) -> None:
             assert each.info().url == url
 
 
-def test_the_address_for_the_browser_is_told_before(up: Running) -> None:
-    """Standard error has the pages of sessions and of the translator, with the token in the fragment."""
+def test_the_address_for_the_browser_is_printed_before_the_ready_line(up: Running) -> None:
+    """Standard error has the addresses of the sessions and of the translator, with the token in the fragment."""
     for page in (up.ready["master"], up.ready["translator"]):
         assert f"{page}/login#{up.ready['token']}" in up.errors
 
@@ -69,7 +69,7 @@ def test_everything_listens_on_loopback(up: Running) -> None:
 
 
 def test_the_token_is_in_no_command_line_environment_or_log(up: Running) -> None:
-    """Other users see the first, logs are shown around: the token goes by a file that only its owner reads."""
+    """Other users may see these; the token is passed in a file that only its owner can read."""
     token = up.ready["token"]
     told = [" ".join([*each.cmdline(), *each.environ().values()]) for each in up.family()]
     logs = [path.read_text() for path in up.home.rglob("manager.log")]
@@ -79,7 +79,7 @@ def test_the_token_is_in_no_command_line_environment_or_log(up: Running) -> None
 
 
 def test_the_doctor_finds_nothing(up: Running) -> None:
-    """A fresh cluster is healthy: versions, keys, clocks and ports agree."""
+    """In a new cluster versions, keys, clocks and ports are right."""
     done = run(up.home, "doctor", "--output", "json")
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -87,8 +87,8 @@ def test_the_doctor_finds_nothing(up: Running) -> None:
 
 
 @pytest.mark.parametrize("graph", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_end_as_on_one_machine(up: Running, graph: Path, tmp_path: Path) -> None:
-    """With drops at random on two nodes, the results that are fetched are those of dropflow run, byte for byte."""
+def test_examples_have_the_results_of_one_machine(up: Running, graph: Path, tmp_path: Path) -> None:
+    """With drops on two random nodes, fetched results are those of `dropflow run`, byte for byte."""
     alone = run(tmp_path, "run", graph, "--keep", "alone", "--output", "json")
     name = f"random-{graph.stem}"
     done = run(up.home, "submit", graph, "--wait", "--random", 7, "--session", name, "--output", "json")
@@ -103,7 +103,7 @@ def test_examples_end_as_on_one_machine(up: Running, graph: Path, tmp_path: Path
 
 
 def test_a_result_that_is_gone_makes_a_fetch_fail(up: Running, tmp_path: Path) -> None:
-    """What a node cannot give is named with the reason; a fetch after it was put back brings only that."""
+    """Fetch names a missing result with the reason; once it is back, another fetch copies only that one."""
     run(up.home, "submit", EXAMPLES[0], "--wait", "--session", "holes")
     with Client(up.ready["island"], token=up.ready["token"]) as island:
         lost = island.results("holes").results[0]
@@ -120,7 +120,7 @@ def test_a_result_that_is_gone_makes_a_fetch_fail(up: Running, tmp_path: Path) -
 
 
 def test_a_session_is_watched_to_its_end(up: Running) -> None:
-    """A session that is over is told at once, with all its logical nodes."""
+    """Watching a session that is over ends immediately, with all its logical nodes."""
     run(up.home, "submit", EXAMPLES[0], "--session", "seen")
     done = run(up.home, "watch", "seen", "--output", "json")
     detail = json.loads(done.stdout)["session"]
@@ -130,7 +130,7 @@ def test_a_session_is_watched_to_its_end(up: Running) -> None:
 
 
 def waiting_graph(directory: Path) -> Path:
-    """A graph of one application that works for longer than any test."""
+    """Return a graph with one application that runs longer than any test."""
     code = "def f():\n    import threading\n    threading.Event().wait(600)\n"
 
     def field(key: str, value: str, usage: str = "NoPort") -> dict[str, str]:
@@ -149,8 +149,8 @@ def waiting_graph(directory: Path) -> Path:
     return path
 
 
-def test_a_session_is_cancelled_and_deleted_from_afar(up: Running, client: Client, tmp_path: Path) -> None:
-    """Cancelling stops what runs, deleting leaves nothing behind on any node."""
+def test_a_session_is_cancelled_and_deleted_on_all_nodes(up: Running, client: Client, tmp_path: Path) -> None:
+    """Cancelling stops running applications; deleting leaves no file on any node."""
     run(up.home, "submit", waiting_graph(tmp_path), "--session", "stop-me")
     cancelled = run(up.home, "cancel", "stop-me", "--reason", "enough")
     detail = client.watch("stop-me", version=0, seconds=0)
@@ -162,8 +162,8 @@ def test_a_session_is_cancelled_and_deleted_from_afar(up: Running, client: Clien
     assert "stop-me" not in [info.session for info in client.sessions()]
 
 
-def test_who_stops_waiting_does_not_stop_the_session(up: Running, client: Client, tmp_path: Path) -> None:
-    """Ctrl-C on submit --wait ends with 130, says how to go on, and the session goes on."""
+def test_ctrl_c_while_waiting_does_not_stop_the_session(up: Running, client: Client, tmp_path: Path) -> None:
+    """Ctrl-C on submit --wait ends with 130 and a hint, and the session continues."""
     process = subprocess.Popen(
         [*_dropflow(), "submit", waiting_graph(tmp_path), "--session", "go-on", "--wait"],
         env=environment(up.home),
@@ -176,7 +176,7 @@ def test_who_stops_waiting_does_not_stop_the_session(up: Running, client: Client
         if "go-on" in [info.session for info in client.sessions()]:
             break
         running.wait(0.05)
-    # It follows the session from its first picture on, which it asks for at once.
+    # It follows the session after it has asked for it once.
     running.wait(0.5)
     process.send_signal(signal.SIGINT)
     try:
@@ -204,8 +204,8 @@ def test_nothing_is_left_behind(number: signal.Signals, tmp_path: Path) -> None:
     assert [*tmp_path.rglob("token"), *(tmp_path / "state" / "dropflow" / "tokens").glob("*/*")] == []
 
 
-def test_nobody_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
-    """Kill -9 of up: its children notice the closed pipe and end cleanly, in the middle of a session too."""
+def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    """After kill -9 of up, its children detect the closed pipe and end cleanly, also in the middle of a session."""
     with Running(tmp_path, "up", "--port", 0) as running:
         run(tmp_path, "submit", waiting_graph(tmp_path), "--session", "doomed")
         family = running.family()
@@ -215,8 +215,8 @@ def test_nobody_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     assert list((tmp_path / "state" / "dropflow" / "tokens").glob("*/*")) == []
 
 
-def test_a_child_that_dies_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
-    """Kill -9 of a node: up says so, and the master still answers."""
+def test_a_child_that_dies_is_reported_and_the_others_continue(tmp_path: Path) -> None:
+    """After kill -9 of a node, up reports it, and the master still answers."""
     with Running(tmp_path, "up", "--nodes", 2, "--port", 0) as running:
         (victim,) = [each for each in running.family() if "node-2" in each.cmdline() and "node" in each.cmdline()]
         victim.kill()
@@ -231,28 +231,28 @@ def test_a_child_that_dies_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_what_cannot_begin_leaves_nothing_behind(up: Running, tmp_path: Path) -> None:
-    """A port that is taken: status 1, the reason in words, and none of the processes that were started before."""
+def test_a_failed_start_leaves_nothing_behind(up: Running, tmp_path: Path) -> None:
+    """With a port in use, up ends with status 1 and the reason, and stops the processes that it started before."""
     port = int(up.ready["island"].rpartition(":")[2])
     done = run(tmp_path, "up", "--port", port - 2, "--output", "json")
     told = json.loads(done.stdout)["error"]
 
     assert done.returncode == 1
     assert "cannot listen" in told["text"]
-    assert told["where"] in ("island", "node-1")  # the port behind may be taken as well
+    assert told["where"] in ("island", "node-1")  # the next port may be in use as well
     assert [each.pid for each in psutil.process_iter(["cmdline"]) if str(tmp_path) in str(each.info["cmdline"])] == []
 
 
-def test_a_second_one_in_the_same_place_is_refused(up: Running) -> None:
-    """It would spoil the sessions of the first."""
+def test_a_second_cluster_in_the_same_directory_is_refused(up: Running) -> None:
+    """A second one would damage the sessions of the first."""
     done = run(up.home, "up", "--port", 0)
 
     assert done.returncode == 2
     assert "another manager uses this directory" in done.stderr
 
 
-def test_no_auth_asks_nobody(tmp_path: Path) -> None:
-    """With --no-auth, every part answers without a token, and none is made."""
+def test_no_auth_needs_no_token(tmp_path: Path) -> None:
+    """With --no-auth, all managers answer without a token, and none is created."""
     with Running(tmp_path, "up", "--port", 0, "--no-auth") as running:
         assert running.ready["token"] is None
         for url in (running.ready["master"], running.ready["island"], *running.ready["nodes"]):

@@ -1,4 +1,4 @@
-"""The examples do what they say, wherever they run."""
+"""The examples have the described results with every runner."""
 
 import importlib.util
 import zlib
@@ -37,7 +37,7 @@ def run(name: str, directory: Path, *, runner: str = "inline", settings: tuple[s
 
 
 def text(directory: Path, name: str) -> str:
-    """A text file that a run left."""
+    """Return a text file of a run."""
     return (directory / "run" / "files" / name).read_text(encoding="utf-8")
 
 
@@ -114,8 +114,8 @@ CHECKS: dict[str, Callable[[SessionResult, Path], None]] = {
 
 @pytest.mark.parametrize("runner", local.RUNNERS)
 @pytest.mark.parametrize("name", sorted(CHECKS))
-def test_the_example_gives_what_it_promises(name: str, runner: str, tmp_path: Path) -> None:
-    """Each example runs to its end with the values that its description promises, in every kind of runner."""
+def test_the_example_has_the_described_results(name: str, runner: str, tmp_path: Path) -> None:
+    """Each example runs to its end with the described values, with every kind of runner."""
     result = run(name, tmp_path, runner=runner)
 
     assert result.status is SessionState.FINISHED, result.failures
@@ -123,8 +123,8 @@ def test_the_example_gives_what_it_promises(name: str, runner: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.stem)
-def test_the_example_is_without_fault(graph: Path) -> None:
-    """There is nothing to say against an example, and each has a check of its own."""
+def test_the_example_has_no_findings(graph: Path) -> None:
+    """Examples have no findings, and each has a test of its results."""
     problems = check(graph)[1]
 
     assert [found for found in problems if found.severity is not Severity.INFO] == []
@@ -139,8 +139,8 @@ def test_fewer_channels_find_the_same_sources(tmp_path: Path) -> None:
     assert text(tmp_path, "catalogue.txt").endswith("all 7 sources found\n")
 
 
-def test_the_filter_listens_while_the_receiver_sends(tmp_path: Path) -> None:
-    """What the receiver writes is open to its reader before it is complete."""
+def test_the_filter_reads_while_the_receiver_writes(tmp_path: Path) -> None:
+    """The output of the receiver is open for its reader before it is complete."""
     result = run("live-receiver", tmp_path, runner="processes")
     events = [event for entry in read(tmp_path / "run" / "journal.dfj")[1] for event in entry.events]
     graph = translate(EXAMPLES / "live-receiver.graph").graph
@@ -159,7 +159,7 @@ def _drawing_script() -> ModuleType:
     return module
 
 
-def test_the_graphs_are_those_of_the_drawing_script() -> None:
+def test_the_graphs_are_those_of_the_script() -> None:
     """The files are what ``python examples/draw.py`` writes."""
     drawn = _drawing_script().files()
 

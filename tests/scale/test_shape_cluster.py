@@ -22,13 +22,13 @@ FACTOR = 3.0
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[list[NodeManager]]:
-    """Two node managers of this process, which run applications in the threads of their sessions."""
+    """Two node managers in this process, which run applications in threads."""
     with ExitStack() as stack:
         yield [stack.enter_context(closing(NodeManager(name, root=tmp_path / name, runner="inline"))) for name in "ab"]
 
 
 def _run(nodes: list[NodeManager], drops: int, session: str) -> float:
-    """Seconds of processor time per drop, from the deployment to the end."""
+    """Return seconds of processor time per drop, from the deployment to the end."""
     graph = triples(drops, len(nodes))
     gc.collect()
     started = time.process_time()
@@ -51,12 +51,12 @@ def _run(nodes: list[NodeManager], drops: int, session: str) -> float:
 
 
 def test_a_drop_costs_the_same_in_a_small_and_a_large_session(nodes: list[NodeManager]) -> None:
-    """On two nodes, with half of the edges between them, a drop among 100,000 costs about what it does among 1,000."""
+    """On two nodes, with half of the edges between them, a drop costs about the same among 1,000 and 100,000."""
     _run(nodes, 300, "warm")
     costs = [
         min(_run(nodes, size, f"s{size}-{turn}") for turn in range(3 if size < SIZES[-1] else 1)) for size in SIZES
     ]
 
-    # A small session pays for its directory and its thread, so it is the growth that counts.
+    # A small session includes the cost of its directory and its thread, so only growth counts.
     assert costs[2] < FACTOR * costs[1]
     assert costs[1] < FACTOR * costs[0]

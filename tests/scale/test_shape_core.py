@@ -17,7 +17,7 @@ FACTOR = 4.0
 
 
 def play(graph: PhysicalGraph) -> None:
-    """Drive a core from its beginning to its end, everything succeeding."""
+    """Run a core to its end; all attempts succeed."""
     core = Core(graph)
     events: list[Event] = [Begin()]
     while events:
@@ -26,7 +26,7 @@ def play(graph: PhysicalGraph) -> None:
 
 
 def seconds_per_drop(body: Callable[[PhysicalGraph], None], graph: PhysicalGraph) -> float:
-    """The best of three, with the collector off: what the work costs, not what the machine was doing."""
+    """Return the least of three measurements without garbage collection, which is least affected by other processes."""
     clock, best = SystemClock(), float("inf")
     gc.disable()
     try:
@@ -42,7 +42,7 @@ def seconds_per_drop(body: Callable[[PhysicalGraph], None], graph: PhysicalGraph
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [fan, chain])
 def test_the_cost_per_drop_is_flat(shape: Callable[[int], PhysicalGraph]) -> None:
-    """A hundred times more drops cost about a hundred times more, not more than that."""
+    """A hundred times more drops cost about a hundred times more."""
     costs = [seconds_per_drop(play, shape(size)) for size in SIZES]
 
     assert costs[2] < FACTOR * costs[0], costs

@@ -33,7 +33,7 @@ _FACTOR = 4.0
 
 
 def _rebuild(graph: PhysicalGraph) -> PhysicalGraph:
-    """The same graph from edges that come by target, which is not the order that they are kept in."""
+    """Build the same graph from edges that are sorted by target, which is not the order of its columns."""
     back = graph.predecessors
     return from_columns(
         name="x",
@@ -79,7 +79,7 @@ WORK: dict[str, Callable[[PhysicalGraph], object]] = {
 
 
 def _seconds(work: Callable[[PhysicalGraph], object], graph: PhysicalGraph) -> float:
-    """Processor time of one call: the least of three series that are long enough to be measured, or of one long one."""
+    """Return the processor time of one call: the least of three series of calls, or that of one long call."""
     best, spent, calls = math.inf, 0.0, 1
     for _ in range(3):
         if spent > _LONG_SECONDS:
@@ -87,7 +87,7 @@ def _seconds(work: Callable[[PhysicalGraph], object], graph: PhysicalGraph) -> f
         while True:
             start = time.process_time()
             for _ in range(calls):
-                # What a graph remembers would make every call but the first one free.
+                # Cached values of a graph would make all calls but the first one free.
                 work(replace(graph))
             spent = time.process_time() - start
             if spent >= _LEAST_SECONDS:
@@ -98,7 +98,7 @@ def _seconds(work: Callable[[PhysicalGraph], object], graph: PhysicalGraph) -> f
 
 
 def _parted(shape: Callable[[int], PhysicalGraph], drops: int) -> PhysicalGraph:
-    """About so many drops in eight parts."""
+    """Return a graph of about so many drops in eight parts."""
     graph = shape(drops // 3 if shape is scatter else drops)
     return replace(graph, part=(np.arange(graph.drops) % 8).astype(np.int32))
 
@@ -106,7 +106,7 @@ def _parted(shape: Callable[[int], PhysicalGraph], drops: int) -> PhysicalGraph:
 @pytest.mark.parametrize("work", WORK)
 @pytest.mark.parametrize("shape", [scatter, chain], ids=["scatter", "chain"])
 def test_cost_per_drop_stays_flat(shape: Callable[[int], PhysicalGraph], work: str) -> None:
-    """A drop of a graph of 100 000 drops costs at most four times what it costs in a graph of 1 000."""
+    """The cost per drop in a graph of 100,000 drops is at most four times that in a graph of 1,000."""
     costs = {}
     for size in SIZES:
         graph = _parted(shape, size)
@@ -118,7 +118,7 @@ def test_cost_per_drop_stays_flat(shape: Callable[[int], PhysicalGraph], work: s
 
 @pytest.mark.parametrize("shape", [scatter, chain], ids=["scatter", "chain"])
 def test_a_drop_takes_at_most_64_bytes(shape: Callable[[int], PhysicalGraph]) -> None:
-    """All columns of a graph and of its edges, seen from both ends, share 64 bytes a drop."""
+    """All columns of a graph and of its edges, in both directions, have at most 64 bytes per drop."""
     graph = shape(100_000)
     columns = [graph.template, graph.instance, graph.part]
     for edges in (graph.successors, graph.predecessors):
@@ -128,7 +128,7 @@ def test_a_drop_takes_at_most_64_bytes(shape: Callable[[int], PhysicalGraph]) ->
 
 
 def test_a_mapped_file_takes_no_memory(tmp_path: Path) -> None:
-    """The columns of a mapped graph lie in the file: nothing of their size is allocated."""
+    """The columns of a mapped graph stay in the file: no memory of their size is allocated."""
     save(scatter(100_000), tmp_path / "graph.dfg")
     tracemalloc.start()
     try:

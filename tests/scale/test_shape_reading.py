@@ -19,7 +19,7 @@ _FACTOR = 4.0
 
 
 def _chain(size: int, *, broken: bool = False) -> bytes:
-    """A chain of data and applications as a file; a broken one has nothing right in it."""
+    """Return a chain of data and applications as a file; in a broken one every node has an error."""
     kinds = ("Memroy", "DALiuGEap") if broken else ("Memory", "DALiuGEApp")
     more = {"parentId": "gone"} if broken else {}
     nodes = [
@@ -39,7 +39,7 @@ def _graph(data: bytes) -> LogicalGraph:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Processor time of one call, the lesser of two."""
+    """Return the processor time of one call, the lesser of two."""
     times = []
     for _ in range(2):
         start = time.process_time()
@@ -51,7 +51,7 @@ def _seconds(work: Callable[[], object]) -> float:
 @pytest.mark.parametrize("broken", [False, True], ids=["sound", "broken"])
 @pytest.mark.parametrize("stage", ["read", "fill", "validate"])
 def test_cost_per_node_stays_flat(stage: str, *, broken: bool) -> None:
-    """A node of a graph of 3 000 costs at most four times what it costs in a graph of 300, right or wrong."""
+    """The cost per node of 3,000 nodes is at most four times that of 300, with or without errors."""
     costs = {}
     for size in (SMALL, LARGE):
         data = _chain(size, broken=broken)

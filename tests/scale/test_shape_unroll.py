@@ -38,7 +38,7 @@ def deep(drops: int) -> LogicalGraph:
 
 
 def seconds(graph: LogicalGraph) -> float:
-    """Processor time of one unrolling: the least of a few series."""
+    """Return the processor time of unrolling once: the least of a few series."""
     best = float("inf")
     for _ in range(3):
         calls, start = 0, time.process_time()
@@ -50,14 +50,14 @@ def seconds(graph: LogicalGraph) -> float:
 
 
 def test_cost_per_drop_never_grows() -> None:
-    """A drop costs at most four times what it costs in a graph of a tenth of the size."""
+    """The cost per drop is at most four times that in a graph of a tenth of the size."""
     for shape in (scattered, deep):
         costs = [seconds(shape(size)) / size for size in SIZES]
         assert all(large <= _FACTOR * small for small, large in itertools.pairwise(costs)), costs
 
 
 def test_a_million_drops_need_little_memory() -> None:
-    """At its peak, unrolling holds at most a hundred bytes a drop: a million drops fit in 100 MB."""
+    """Unrolling uses at most a hundred bytes per drop: a million drops fit in 100 MB."""
     for shape in (scattered, deep):
         graph = shape(SIZES[-1])
         tracemalloc.start()

@@ -47,6 +47,6 @@ def test_the_bounds_of_connections_are_those_of_the_page() -> None:
 
     assert f"{limits.most} connections, {limits.per_address} of them from one address" in page
     assert f"the head of a request takes {limits.head:g} seconds" in page
-    assert f"moves for {limits.still:g} seconds" in page
+    assert f"transferred for {limits.still:g} seconds" in page
     assert f"without a credential takes {limits.body:g} seconds" in page
     assert f"{limits.kept:g} seconds after the last answer" in page

@@ -1,4 +1,4 @@
-"""The rules of the house that a tool can check."""
+"""Layers, packages, errors and imports."""
 
 import importlib
 import json
@@ -43,15 +43,15 @@ def test_layers_hold() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_four_packages_come_from_one_place() -> None:
-    """No package of another distribution has taken the place of one of ours (ADR 0003)."""
+def test_the_four_packages_are_in_one_directory() -> None:
+    """No package of another distribution replaces one of dropflow's packages (ADR 0003)."""
     places = {Path(str(package.__file__)).parents[1] for package in PACKAGES}
 
     assert len(places) == 1
 
 
 @pytest.mark.parametrize("name", _modules())
-def test_every_module_says_what_it_is_for_and_what_it_offers(name: str) -> None:
+def test_every_module_has_a_docstring_and_its_public_names(name: str) -> None:
     """Each module has a docstring, and each name in its `__all__` exists."""
     module: ModuleType = importlib.import_module(name)
 
@@ -60,7 +60,7 @@ def test_every_module_says_what_it_is_for_and_what_it_offers(name: str) -> None:
 
 
 def test_error_codes_are_unique() -> None:
-    """Every class of the error tree answers to a code of its own."""
+    """Every class of the error tree has its own code."""
     codes = [error.code for error in _errors(errors.DropflowError)]
 
     assert sorted(codes) == sorted(set(codes))
@@ -74,12 +74,12 @@ def test_the_drawing_of_the_error_tree_is_complete() -> None:
 
 
 def test_problem_codes_have_meanings() -> None:
-    """Every problem code says what it means."""
+    """Every problem code has a meaning."""
     assert all(meaning for _, meaning in CODES.values())
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """A command that only prints help loads neither numpy nor anything of the engine."""
+    """A command that only prints help imports neither numpy nor the engine."""
     heavy = ("numpy", "msgspec", "jsonschema", "rich", "rustworkx", "pymetis", "dropflow.engine.session")
     script = (
         "import sys, json\n"
