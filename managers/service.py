@@ -133,7 +133,7 @@ def manager_routes(
 ) -> tuple[Route, ...]:
     """Everything that a manager serves."""
     return (
-        *api_v1_routes(manager, streams, limits=limits, prober=prober),
+        *api_v1_routes(manager, streams, limits=limits, probe=(prober or Prober("nobody", None)).probe),
         *daliuge_routes(manager, stop=stop, limits=limits),
         *metrics_routes(manager),
         *login_routes(access),

@@ -17,23 +17,24 @@ from dropflow.rest.kit import Limits, Request, Response, Route, StreamSlots
 from dropflow.rest.openapi import openapi_document
 from dropflow.rest.operation_records import Done, ProbeResultList, Readiness
 from dropflow.rest.operations import OPERATIONS, Operation
-from dropflow.rest.schema import Download, SessionDetail, SessionInfo
+from dropflow.rest.schema import Download, ProbeRequest, ProbeResult, SessionDetail, SessionInfo
 from dropflow.version import __version__
 from managers.api import Manager
 from managers.deployment import unpack
-from managers.probing import Prober
 from managers.routes.events import session_events
 from managers.routes.graphs import pg_json, read_graph
 
-__all__ = ["api_v1_routes"]
+__all__ = ["Probe", "api_v1_routes"]
 
 _MAX_NAME = 1024
 _POLL = 1.0
 _Handler = Callable[[Request], object]
+Probe = Callable[[ProbeRequest], tuple[ProbeResult, ...]]
+"""Probes addresses, in their order."""
 
 
 def api_v1_routes(
-    manager: Manager, streams: StreamSlots, *, limits: Limits | None = None, prober: Prober | None = None
+    manager: Manager, streams: StreamSlots, *, limits: Limits | None = None, probe: Probe | None = None
 ) -> list[Route]:
     """Return the routes of a manager's own API, and ``/openapi.json``, which describes them.
 
@@ -45,11 +46,11 @@ def api_v1_routes(
         Limits event streams and long polls, and ends them when the server closes.
     limits : Limits, optional
         How large a graph may be.
-    prober : Prober, optional
-        Probes other managers; one without a cluster key unless given.
+    probe : callable, optional
+        Returns which other managers can be reached; 501 without one.
     """
     limits = limits or Limits()
-    special = _SpecialHandlers(manager, streams, limits, prober or Prober("nobody", None)).by_operation()
+    special = _SpecialHandlers(manager, streams, limits, probe or _no_probe).by_operation()
     routes = [
         _route(operation, special.get(operation.name) or _call_manager(manager, operation), limits)
         for operation in OPERATIONS
@@ -106,17 +107,17 @@ def _call_manager(manager: Manager, operation: Operation[object]) -> _Handler:
 class _SpecialHandlers:
     """Handlers of the operations that do more than to call a method."""
 
-    def __init__(self, manager: Manager, streams: StreamSlots, limits: Limits, prober: Prober) -> None:
+    def __init__(self, manager: Manager, streams: StreamSlots, limits: Limits, probe: Probe) -> None:
         self._manager = manager
         self._streams = streams
         self._limits = limits
-        self._prober = prober
+        self._probe = probe
 
     def by_operation(self) -> dict[str, _Handler]:
         """Return the handlers by the name of their operation."""
         return {
             operations.READY.name: lambda _: Readiness(),
-            operations.PROBE.name: lambda request: ProbeResultList(reaches=self._prober.probe(request.body)),
+            operations.PROBE.name: lambda request: ProbeResultList(reaches=self._probe(request.body)),
             operations.SUBMIT.name: self._submit,
             operations.PREPARE.name: self._prepare,
             operations.START.name: self._start,
@@ -183,6 +184,10 @@ class _SpecialHandlers:
     def _slices(self, request: Request) -> Response:
         slices = self._manager.slices(_name(request, "session"))
         return Response(body=_chunks(dump_slices(slices)), content_type=operations.SLICES.gives)
+
+
+def _no_probe(_: ProbeRequest) -> tuple[ProbeResult, ...]:
+    raise HttpError(501, "this server does not probe others")
 
 
 def _chunks(buffers: Iterable[Buffer]) -> Iterator[bytes]:

@@ -46,7 +46,7 @@ def server(manager: FakeManager) -> Iterator[RestServer]:
     streams = StreamSlots(4)
     limits = Limits(body=1000, graph=100_000, depth=20, streams=4)
     prober = Prober("i", None, connect=_nowhere, resolve=_nobody)
-    routes = api_v1_routes(manager, streams, limits=limits, prober=prober)
+    routes = api_v1_routes(manager, streams, limits=limits, probe=prober.probe)
     with serve(routes, streams=streams, limits=limits) as found:
         yield found
 
