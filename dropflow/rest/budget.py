@@ -24,6 +24,7 @@ class Budget:
     """
 
     def __init__(self, total: int) -> None:
+        # Guards the sums: threads of the server take and give back bytes, and each must get its answer immediately.
         self._lock = threading.Lock()
         self._total = total
         self._taken = {True: 0, False: 0}

@@ -170,6 +170,7 @@ class StreamSlots:
     """
 
     def __init__(self, limit: int) -> None:
+        # Counts free slots for the threads of the server, which are refused rather than made to wait.
         self._free = threading.BoundedSemaphore(limit)
         self.closing = threading.Event()
 

@@ -71,6 +71,7 @@ class RestServer:
         self.port = int(self._socket.getsockname()[1])
         self._server = _waitress(app, streams, self._socket, most=stream_limit + _SPARE_THREADS)
         self._thread = threading.Thread(target=self._run, name=f"rest:{self.port}", daemon=True)
+        # `start` and `close` may be called by different threads, and the thread must be started exactly once.
         self._starting = threading.Lock()
 
     @property

@@ -138,6 +138,8 @@ class Verifier:
     def __init__(self, secret: bytes, *, clock: Clock | None = None) -> None:
         self._key = _Key(secret)
         self._clock = clock or SystemClock()
+        # Guards the nonces: two threads of the server may check the same request at the same time, and only one of
+        # them may accept it.
         self._lock = threading.Lock()
         self._seen: OrderedDict[str, float] = OrderedDict()
 

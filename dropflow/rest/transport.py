@@ -113,6 +113,8 @@ class HttpTransport:
         self._timeout = timeout
         self._most = most
         self._clock = clock or SystemClock()
+        # Guards the list of free connections, which several threads take from and give back to. A queue would not do:
+        # `close` and an idle timeout empty it.
         self._lock = threading.Lock()
         self._free: list[tuple[http.client.HTTPConnection, float]] = []
 

@@ -71,6 +71,8 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
         self.clock = clock
         self._limits = limits
         self._tidy_at = 0.0
+        # Guards the pipe that wakes the loop: a request thread must not write to it after `abandon` closed it, because
+        # its file descriptor may then belong to another file.
         self._waking = threading.Lock()
         self._silent = False
         super().__init__(*given, **settings)

@@ -72,6 +72,7 @@ class Drafts:
     """All sessions that are being built. May be used by several threads."""
 
     def __init__(self) -> None:
+        # Guards the dictionaries: threads of the server append to a draft while others create, take or delete one.
         self._lock = threading.Lock()
         self._drafts: dict[str, Draft] = {}
         self._spelled: dict[str, str] = {}

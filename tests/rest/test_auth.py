@@ -306,6 +306,15 @@ def test_a_signature_admits_its_own_request() -> None:
     assert _verified(clock, header) == body == digest((b"abc",))
 
 
+def test_the_signature_of_a_request_stays_the_same() -> None:
+    """A manager of an earlier version accepts the signature: the key, the order and the form of its parts are fixed."""
+    time, nonce, body = "1800000000.000", "0" * 32, digest((b"body",))
+    signature = "9da459f6e9916f596c870b0cb678503a56ece08a48f5c773198b9f0fd2d39641"
+    header = f"Dropflow time={time}, nonce={nonce}, body={body}, signature={signature}"
+
+    assert _verified(VirtualClock(float(time)), header) == body
+
+
 @pytest.mark.parametrize("other", [{"method": "POST"}, {"host": "other:8000"}, {"target": "/x?y=2"}])
 def test_a_signature_admits_no_other_request(other: dict[str, str]) -> None:
     """Neither another method, nor another manager, nor another path or query."""

@@ -49,10 +49,13 @@ class TranslationQueue:
     ) -> None:
         self._most, self._seconds = waiting, seconds
         self._told, self._ended = told, ended
+        # Guards the queue and the running processes. `queue.Queue` would not do: `cancel` removes entries from the
+        # middle, and kills a process that has just left the queue.
         self._change = threading.Condition()
         self._queue: deque[tuple[str, Path]] = deque()
         self._running: dict[str, subprocess.Popen[bytes] | None] = {}
         self._cancelled: set[str] = set()
+        # Counts exports, which run in the threads of the server and are refused when there are too many.
         self._exports = threading.BoundedSemaphore(workers)
         self._closing = threading.Event()
         self._threads = [

@@ -6,10 +6,12 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.ids import SESSION_NAME
-from dropflow.problems import Problem
+from dropflow.problems import Problem, Severity
 from dropflow.rest.error_body import ErrorBody
 
 __all__ = [
+    "BAD_PARTITION",
+    "TOO_LARGE",
     "DeployRequest",
     "Deployed",
     "PartitionMeasures",
@@ -28,6 +30,15 @@ __all__ = [
 
 State = Literal["waiting", "running", "done", "refused", "failed"]
 """A translation waits, runs, and ends: with a graph, refused for what is wrong with the graph, or failed."""
+
+TOO_LARGE = "LG120"
+"""Code of the error of a graph that is larger than allowed (`translator.problems`)."""
+
+BAD_PARTITION = "PT002"
+"""Code of the error of options that no partition can have."""
+
+PARTITION_PROBLEMS = ("PT001", BAD_PARTITION)
+"""Codes of errors about the partition, not about the graph."""
 
 _MEGABYTE = 1024 * 1024
 _Name = Annotated[str, Meta(max_length=200)]
@@ -278,8 +289,25 @@ class TranslationInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will change any more."""
+        """Whether the translation has ended."""
         return self.report is not None
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """The errors in its report."""
+        problems = self.report.problems if self.report else ()
+        return tuple(problem for problem in problems if problem.severity is Severity.ERROR)
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether its report has counts of the whole graph: at most its size or its partition is wrong."""
+        codes = {problem.code for problem in self.errors}
+        return self.state == "done" or (bool(codes) and codes <= {TOO_LARGE, *PARTITION_PROBLEMS})
+
+    @property
+    def can_repartition(self) -> bool:
+        """Whether another partition may be asked for: there is a graph, or the partition is what is wrong."""
+        return self.state == "done" or any(problem.code == BAD_PARTITION for problem in self.errors)
 
 
 class TranslationList(msgspec.Struct, frozen=True, kw_only=True):

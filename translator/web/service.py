@@ -15,6 +15,7 @@ from translator.web.deployer import Deployer, ManagerClient
 from translator.web.export import ExportOrder
 from translator.web.jobs import TranslationQueue
 from translator.web.records import (
+    BAD_PARTITION,
     Deployed,
     DeployRequest,
     RepartitionRequest,
@@ -71,6 +72,8 @@ class TranslatorService:
         self.limits = limits or TranslatorLimits()
         self.deployer = Deployer(managers, connect)
         self._clock: Clock = clock or SystemClock()
+        # Guards what is known of the translations. Threads of the server read it and wait in `get` for an end, which
+        # threads of the queue report.
         self._change = threading.Condition()
         self._store = TranslationStore(root, kept=self.limits.kept, kept_bytes=self.limits.kept_bytes)
         self._known = {identity: info for identity in self._store.ids() if (info := self._restored(identity))}
@@ -148,7 +151,7 @@ class TranslatorService:
             parts=request.parts,
             imbalance=request.imbalance,
             limits=self.limits,
-            notes=tuple(note for note in order.notes if note.code != "PT002"),
+            notes=tuple(note for note in order.notes if note.code != BAD_PARTITION),
         )
         return self._enqueue(folder / SOURCE, changed)
 

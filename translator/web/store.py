@@ -46,6 +46,7 @@ class TranslationStore:
         self._folder = root / "translations"
         self._kept, self._kept_bytes = kept, kept_bytes
         self._sizes: dict[str, int] = {}
+        # Guards the sizes, never the files: threads of the server add and remove, threads of the queue measure.
         self._mutex = threading.Lock()
         private_directory(root)
         private_directory(self._folder)

@@ -32,6 +32,7 @@ from translator.partition.quality import quality_of
 from translator.partition.registry import check_partition, partition
 from translator.pipeline import Checked, examine, finish
 from translator.web.records import (
+    TOO_LARGE,
     PartitionMeasures,
     TranslatedLink,
     TranslatedNode,
@@ -218,7 +219,7 @@ def _too_large(found: Checked, order: TranslationOrder) -> list[Problem]:
     if found.graph is None or found.graph.drops <= order.limits.drops:
         return []
     text = f"the graph has {found.graph.drops:,} drops, at most {order.limits.drops:,} are allowed"
-    return [Problem(code="LG120", severity=Severity.ERROR, where="", text=text)]
+    return [Problem(code=TOO_LARGE, severity=Severity.ERROR, where="", text=text)]
 
 
 def _renamed(error: DropflowError, name: str) -> DropflowError:

@@ -1,10 +1,6 @@
 % rebase("page.tpl", title=single_line(info.name, 60), here="")
 % word = dict(done="Translated", refused="Refused", failed="Failed", running="Translating", waiting="Waiting")[info.state]
 % style = dict(done="completed", refused="error", failed="error", running="running").get(info.state, "waiting")
-% errors = [p for p in report.problems if p.severity == "error"] if report else []
-% # Sizes say something about a graph that is whole: one that is too large, or only asked to be cut in a wrong way.
-% whole = info.state == "done" or bool(errors) and all(p.code in ("LG120", "PT001", "PT002") for p in errors)
-% recut = info.state == "done" or any(p.code == "PT002" for p in errors)
 <div class="page-head">
 <div><p class="crumbs"><a href="/">Translate</a><span>/</span>{{format_time(info.created)}}</p>
 <h1><bdi>{{single_line(info.name, 200)}}</bdi></h1>
@@ -30,7 +26,7 @@
 <p class="muted small">This page looks again every second.</p>
 </section>
 % else:
-% if info.state == "failed" and not errors:
+% if info.state == "failed" and not info.errors:
 <section class="block"><div class="note error">
 <header><h3>The translation failed</h3><span class="muted small">{{report.error.code if report.error else ""}}</span></header>
 <p><bdi>{{single_line(report.error.text if report.error else "", 2000)}}</bdi></p>
@@ -39,7 +35,7 @@
 % end
 </div></section>
 % end
-% if whole:
+% if info.has_sizes:
 <section class="block" aria-label="In short">
 <dl class="figures">
 <div><dt>Drops</dt><dd>{{format_count(report.drops)}}</dd></div>
@@ -84,7 +80,7 @@
 % end
 </section>
 % end
-% if recut and info.state != "done":
+% if info.can_repartition and info.state != "done":
 % include("repartition.tpl", info=info, report=report, algorithms=algorithms)
 % end
 % if info.state == "done":
@@ -93,7 +89,7 @@
 % if report.measures:
 % include("partition.tpl", measures=report.measures)
 % end
-% if report.nodes and whole:
+% if report.nodes and info.has_sizes:
 % include("counts.tpl", report=report, rows=rows)
 % end
 % if info.state == "done":
