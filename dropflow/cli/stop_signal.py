@@ -38,6 +38,10 @@ class StopSignal:
     def __enter__(self) -> Self:
         # A pipe, because a signal handler that takes a lock may wait for the thread that it interrupts.
         self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        # The system may deliver a signal to any thread, and then nothing interrupts the `select` of the main thread,
+        # which runs the handlers: the byte that is written for each signal wakes it.
+        self._former_wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         # A process started with nohup ignores SIGHUP, and must still ignore it.
         self._former = {
             number: signal.signal(number, self._on_signal)
@@ -51,6 +55,7 @@ class StopSignal:
         return self
 
     def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(self._former_wakeup)
         for number, handler in self._former.items():
             signal.signal(number, handler)
         # The pipe stays open: the thread that watches the parent may still write to it, and the process ends soon.
