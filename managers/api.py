@@ -22,6 +22,7 @@ from dropflow.rest.schema import (
     DropPage,
     DropQuery,
     ManagerInfo,
+    ManagerStatus,
     NodeInfo,
     PageQuery,
     SessionDetail,
@@ -38,6 +39,10 @@ class Manager(Protocol):
 
     def info(self) -> ManagerInfo:
         """About the manager itself."""
+        ...
+
+    def status(self) -> ManagerStatus:
+        """Return what a parent asks for once per period, without asking any child."""
         ...
 
     def nodes(self) -> tuple[NodeInfo, ...]:

@@ -17,11 +17,11 @@ from dropflow.errors import DropflowError, HttpError, LinkError, ProtocolError, 
 from dropflow.rest.client import Client
 from dropflow.rest.clock_skew import measure_clock_skew
 from dropflow.rest.schema import ProbeRequest, ProbeResult
-from managers.composite.fanout import Fanout, Outcome
 from managers.keys import ClusterKey
 from managers.links.link_probe import LinkProbe, probe_links
 from managers.links.sockets import check_address
 from managers.messages import PROTOCOL
+from managers.parallel_calls import CallResult, call_in_parallel
 
 __all__ = ["Prober", "resolve_host"]
 
@@ -94,14 +94,12 @@ class Prober:
         """
         if not self._free.acquire(blocking=False):
             raise HttpError(503, f"{_AT_A_TIME} probes are under way already", hint="ask again in a few seconds")
-        fanout = Fanout(self._clock, limit=1)
         try:
-            return self._probed(request, fanout)
+            return self._probed(request)
         finally:
-            fanout.close()
             self._free.release()
 
-    def _probed(self, request: ProbeRequest, fanout: Fanout) -> tuple[ProbeResult, ...]:
+    def _probed(self, request: ProbeRequest) -> tuple[ProbeResult, ...]:
         seconds = request.seconds
         found = {address: _no_address(address) for address in request.addresses if not _FORM.fullmatch(address)}
         good = [address for address in dict.fromkeys(request.addresses) if address not in found]
@@ -109,8 +107,8 @@ class Prober:
         calls: dict[object, Callable[[], tuple[ProbeResult, ...]]] = {
             url: partial(self._visit, url, seconds) for url in good if url not in links
         }
-        calls[links] = partial(self._probe_links, links, seconds, fanout)
-        for key, outcome in fanout.ask(calls, seconds=seconds + _SLACK).items():
+        calls[links] = partial(self._probe_links, links, seconds)
+        for key, outcome in call_in_parallel(calls, seconds=seconds + _SLACK, clock=self._clock).items():
             reaches = _told(key, outcome, seconds)
             found |= {reach.address: reach for reach in reaches}
         return tuple(found[address] for address in request.addresses)
@@ -137,17 +135,15 @@ class Prober:
             ),
         )
 
-    def _probe_links(self, addresses: tuple[str, ...], seconds: float, fanout: Fanout) -> tuple[ProbeResult, ...]:
+    def _probe_links(self, addresses: tuple[str, ...], seconds: float) -> tuple[ProbeResult, ...]:
         end = self._clock.monotonic() + seconds
-        hosts, found = self._looked_up(addresses, seconds, fanout)
+        hosts, found = self._looked_up(addresses, seconds)
         left = max(end - self._clock.monotonic(), 0.05)
         links = probe_links(hosts.values(), name=self._name, key=self._key, seconds=left, clock=self._clock)
         found |= {address: self._heard(address, links[hosts[address]]) for address in hosts}
         return tuple(found.values())
 
-    def _looked_up(
-        self, addresses: Iterable[str], seconds: float, fanout: Fanout
-    ) -> tuple[dict[str, str], dict[str, ProbeResult]]:
+    def _looked_up(self, addresses: Iterable[str], seconds: float) -> tuple[dict[str, str], dict[str, ProbeResult]]:
         """Each address with its host looked up, and those for which that cannot be done."""
         found: dict[str, ProbeResult] = {}
         for address in addresses:
@@ -160,7 +156,7 @@ class Prober:
         calls = {("host", name): partial(self._resolve, name) for name in names.values()}
         hosts: dict[str, str] = {}
         # Half of the time, lest a name that is looked up slowly leaves none for the others.
-        outcomes = fanout.ask(calls, seconds=seconds / 2)
+        outcomes = call_in_parallel(calls, seconds=seconds / 2, clock=self._clock)
         for address in good:
             outcome = outcomes["host", names[address]]
             if outcome.error is None and outcome.value is not None:
@@ -198,7 +194,7 @@ class Prober:
         return Client(url, secret=secret, timeout=seconds, clock=self._clock, most=_LARGEST)
 
 
-def _told(key: object, outcome: "Outcome[tuple[ProbeResult, ...]]", seconds: float) -> tuple[ProbeResult, ...]:
+def _told(key: object, outcome: "CallResult[tuple[ProbeResult, ...]]", seconds: float) -> tuple[ProbeResult, ...]:
     """What became of the addresses of one call."""
     if outcome.error is None:
         return outcome.value or ()

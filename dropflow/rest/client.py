@@ -5,6 +5,7 @@ May be used from any thread. Errors of the manager are raised as their own class
 """
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Protocol, Self
 
 from dropflow.clock import Clock
@@ -34,6 +35,7 @@ from dropflow.rest.schema import (
     DropPage,
     DropQuery,
     ManagerInfo,
+    ManagerStatus,
     NodeInfo,
     PageQuery,
     ProbeRequest,
@@ -74,6 +76,10 @@ class _ManagerCalls(OperationCaller):
     def info(self) -> ManagerInfo:
         """Return what the manager is."""
         return self.call(operations.INFO)
+
+    def status(self) -> ManagerStatus:
+        """Return what a parent asks for once per period: the manager, its nodes and its sessions."""
+        return self.call(operations.STATUS)
 
     def nodes(self) -> tuple[NodeInfo, ...]:
         """Return all node managers at or below it."""
@@ -256,6 +262,12 @@ class Client(_ManagerCalls, _DeploymentCalls, _SessionCalls):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def within(self, timeout: float) -> "Client":
+        """Return a client with another time limit in seconds that shares the connections of this one."""
+        other = copy(self)
+        other._transport = self._transport.within(timeout)  # noqa: SLF001 - a copy of this object
+        return other
 
     def close(self) -> None:
         """Close the connections; the manager goes on. Idempotent."""

@@ -50,6 +50,7 @@ from dropflow.rest.schema import (
     DropPage,
     DropQuery,
     ManagerInfo,
+    ManagerStatus,
     PageQuery,
     ProbeRequest,
     SessionDetail,
@@ -148,6 +149,14 @@ READY = Operation(
 )
 INFO = Operation(
     name="info", method="GET", path="/api/v1/info", answer=ManagerInfo, summary="About the manager", tag="managers"
+)
+STATUS = Operation(
+    name="status",
+    method="GET",
+    path="/api/v1/status",
+    answer=ManagerStatus,
+    summary="The manager, its nodes and its sessions, for a manager above",
+    tag="managers",
 )
 NODES = Operation(
     name="nodes",
@@ -407,6 +416,7 @@ DATA = Operation(
 OPERATIONS: tuple[Operation[object], ...] = (
     READY,
     INFO,
+    STATUS,
     NODES,
     CHILDREN,
     ADD_CHILD,

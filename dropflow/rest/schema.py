@@ -5,7 +5,7 @@ wire as JSON, and what `dropflow.rest.client` hands out. States are the names of
 since the epoch (UTC); sizes are bytes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -28,6 +28,7 @@ __all__ = [
     "Load",
     "LogicalNodeInfo",
     "ManagerInfo",
+    "ManagerStatus",
     "Neighbour",
     "NodeInfo",
     "PageQuery",
@@ -37,6 +38,7 @@ __all__ = [
     "Role",
     "SessionDetail",
     "SessionInfo",
+    "SessionVersion",
     "SubmitQuery",
 ]
 
@@ -346,6 +348,47 @@ class SessionDetail(SessionInfo, frozen=True, kw_only=True):
     def unlisted(self) -> int:
         """Drops in ERROR because of causes that are not in `failures`."""
         return self.states.get("ERROR", 0) - sum(failure.count for failure in self.failures if failure.drop)
+
+
+class SessionVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """Which version of a session a manager has; see `SessionInfo`."""
+
+    session: str
+    epoch: int
+    version: int
+
+
+class ManagerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a manager answers to its parent once per period.
+
+    Attributes
+    ----------
+    nodes : tuple of NodeInfo
+        All node managers at or below it.
+    sessions : tuple of SessionInfo
+        The sessions that are not over.
+    finished : tuple of SessionVersion
+        The sessions that are over. A parent that does not have these versions asks for the sessions.
+    """
+
+    info: ManagerInfo
+    nodes: tuple[NodeInfo, ...]
+    sessions: tuple[SessionInfo, ...] = ()
+    finished: tuple[SessionVersion, ...] = ()
+
+    @classmethod
+    def of(cls, info: ManagerInfo, nodes: Sequence[NodeInfo], sessions: Sequence[SessionInfo]) -> "ManagerStatus":
+        """Return the status of a manager that has all these sessions."""
+        return cls(
+            info=info,
+            nodes=tuple(nodes),
+            sessions=tuple(session for session in sessions if not session.is_over),
+            finished=tuple(
+                SessionVersion(session=session.session, epoch=session.epoch, version=session.version)
+                for session in sessions
+                if session.is_over
+            ),
+        )
 
 
 class PageQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ import threading
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -186,9 +187,16 @@ class HttpTransport:
     def close(self) -> None:
         """End the connections that nobody uses now. Idempotent."""
         with self._lock:
-            free, self._free = self._free, []
+            free = [*self._free]
+            self._free.clear()
         for connection, _ in free:
             connection.close()
+
+    def within(self, timeout: float) -> "HttpTransport":
+        """Return a transport with another time limit that shares the connections of this one."""
+        other = copy(self)
+        other._timeout = timeout  # noqa: SLF001 - a copy of this object
+        return other
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._tls is not None:

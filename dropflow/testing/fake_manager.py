@@ -49,6 +49,7 @@ from dropflow.rest.schema import (
     DropQuery,
     Load,
     ManagerInfo,
+    ManagerStatus,
     NodeInfo,
     PageQuery,
     Role,
@@ -208,6 +209,10 @@ class FakeManager(_Controls):
             time=self.clock.now(),
             protocol=1,
         )
+
+    def status(self) -> ManagerStatus:
+        """Return its info, nodes and sessions."""
+        return ManagerStatus.of(self.info(), self.nodes(), self.sessions())
 
     def nodes(self) -> tuple[NodeInfo, ...]:
         """Return its nodes, with a load that never changes."""

@@ -1,4 +1,4 @@
-"""What several children have to offer for download, as one tar file."""
+"""Downloads of several children as one tar file."""
 
 import io
 import tarfile
@@ -9,14 +9,14 @@ from typing import IO
 from dropflow.ids import safe_name
 from dropflow.rest.schema import Download
 
-__all__ = ["bundle", "close"]
+__all__ = ["bundle", "close_download"]
 
 _CHUNK = 256 * 1024
 _IN_MEMORY = 8 * 1024 * 1024
 
 
 def bundle(name: str, members: Sequence[tuple[str, Download]], *, notes: str = "") -> Download:
-    """A tar file with each download in a directory of its own.
+    """Return a tar file with each download in a directory of its own.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def bundle(name: str, members: Sequence[tuple[str, Download]], *, notes: str = "
     members : sequence of (str, Download)
         Directory and content. All are read and closed; large ones go through a temporary file.
     notes : str
-        What is missing; becomes a file ``MISSING.txt`` unless it is empty.
+        What is missing, for a file ``MISSING.txt``; no such file if it is empty.
     """
     file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed with the download
     try:
@@ -43,19 +43,19 @@ def bundle(name: str, members: Sequence[tuple[str, Download]], *, notes: str = "
         raise
     finally:
         for _, download in members:
-            close(download)
+            close_download(download)
     return Download(name=name, content_type="application/x-tar", size=size, chunks=_read(file))
 
 
-def close(download: Download) -> None:
-    """Let go of a download that nobody reads to its end."""
-    end = getattr(download.chunks, "close", None)
+def close_download(value: object) -> None:
+    """Close a download that is not read to its end; no effect on anything else."""
+    end = getattr(value.chunks, "close", None) if isinstance(value, Download) else None
     if end is not None:
         end()
 
 
 def _add(tar: tarfile.TarFile, path: str, download: Download) -> None:
-    # A member's size stands before its content, and a child need not say it.
+    # The size of a member is written before its content, and not every child gives the size of a download.
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as content:
         for chunk in download.chunks:
             content.write(chunk)

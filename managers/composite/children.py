@@ -1,27 +1,27 @@
-"""The children of a composite: who they are, how they are, and who may be asked.
+"""The children of a composite: which there are, which are alive, and which are asked: a state machine without I/O.
 
-Each child has a thread that asks for its health again and again, and nothing else does; whether it is alive, suspect or
-lost is decided by `managers.membership` from when it last answered. A child that let somebody wait in vain is not asked
-anything more until it has answered its thread again.
+Each child is asked for its status once per period, with one request at a time. `managers.membership` decides from the
+time of the last answer whether the child is alive, suspect or lost. A child that missed the deadline of another request
+is silent: it is asked nothing more until it answers a status request that was sent later.
 
-Only the clock of this process counts, and only while the process runs (`managers.uptime`). Which life of a child is
+Only the clock of this process counts, and only while the process runs (`managers.uptime`). Which process of a child is
 the latest follows from the order of its answers: there is one process at an address at a time.
 """
 
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
 from typing import Literal
 from urllib.parse import urlsplit
 
-from dropflow.clock import Clock
-from dropflow.errors import DropflowError, NotFoundError, UsageError
-from dropflow.rest.schema import Child, ManagerInfo, NodeInfo, Role, SessionInfo
-from managers.api import Manager
-from managers.membership import Heard, Join, Leave, Membership, MemberState, Tick
-from managers.uptime import Uptime
+import msgspec
 
-__all__ = ["ChildView", "Children", "canonical"]
+from dropflow.errors import NotFoundError, UsageError
+from dropflow.rest.schema import Child, ManagerInfo, ManagerStatus, NodeInfo, Role
+from managers.composite.machine_time import MachineTime
+from managers.membership import Heard, Join, Leave, Membership, MemberState, Tick
+
+__all__ = ["ChildView", "Children", "StatusRequest", "canonical"]
 
 _STATES: dict[MemberState, Literal["alive", "suspect", "lost"]] = {
     MemberState.JOINED: "suspect",
@@ -31,6 +31,10 @@ _STATES: dict[MemberState, Literal["alive", "suspect", "lost"]] = {
     MemberState.LEFT: "lost",
 }
 _ALLOWED: dict[Role, tuple[Role, ...]] = {"island": ("node",), "master": ("island", "node")}
+_LOST_PERIODS = 5
+"""Periods between two status requests to a child that is lost."""
+_MOST_HANGING = 8
+"""Status requests to children that do not answer that are under way at a time, so that they do not take all threads."""
 
 
 @dataclass(frozen=True)
@@ -39,22 +43,19 @@ class ChildView:
 
     Attributes
     ----------
-    manager : Manager
-        To ask it.
     text : str
         Why it is not alive, or not asked; empty when it is.
     is_asked : bool
-        Whether it is worth asking: it is neither known to be away nor a manager that cannot be a child.
+        Whether requests go to it: it answers, and can be a child.
     is_unfit : bool
-        Whether it is a manager that cannot be a child here, or is one under another address already.
+        Whether it is a manager that cannot be a child here, or one that is a child under another address already.
     nodes : tuple of NodeInfo
-        Those at or below it, as it told last.
+        The nodes at or below it, from its last answer.
     """
 
     url: str
     name: str
     role: Role
-    manager: Manager
     state: Literal["alive", "suspect", "lost"]
     text: str
     is_asked: bool
@@ -63,41 +64,64 @@ class ChildView:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it has been away for so long that it is not waited for."""
+        """Whether it has not answered for so long that it is not waited for."""
         return self.state == "lost"
 
     def as_child(self) -> Child:
-        """As parents and pages are told."""
+        """Return the record of it for parents and pages."""
         return Child(name=self.name, url=self.url, role=self.role, state=self.state, text=self.text)
 
 
-@dataclass
-class _Entry:
-    """One child; guarded by the lock of `Children`."""
+class StatusRequest(msgspec.Struct, frozen=True):
+    """A status request that is to be sent to a child now.
+
+    Attributes
+    ----------
+    key : int
+        Tells a child from one that was removed and added again.
+    number : int
+        Counts the status requests to this child.
+    seconds : float
+        How long to wait for the answer.
+    """
 
     url: str
-    manager: Manager
+    key: int
+    number: int
+    seconds: float
+
+
+@dataclass(eq=False)
+class _ChildState:
+    """One child."""
+
+    url: str
+    key: int
     role: Role
+    due: float
+    """When the next status request is to be sent."""
     info: ManagerInfo | None = None
-    life: int = 0
+    process: int = 0
     """How many processes have answered at its address."""
     nodes: tuple[NodeInfo, ...] = ()
     signs: int = 0
-    """How often it gave a sign of life."""
+    """How many status requests it has answered."""
     asked: int = 0
-    """Number of the last time its thread asked."""
+    """Number of the last status request."""
     settled: int = 0
-    """Number of the last question of its thread that has an outcome."""
+    """Number of the last status request with an answer or an error."""
+    is_waited_for: bool = True
+    """Whether the first requests of users wait for its first answer."""
     silent_since: int | None = None
-    """Number of the last time its thread had asked when it was found silent."""
+    """Number of the last status request before it was found silent."""
     reason: str = ""
     unfit: str = ""
     departure: str = ""
-    """Why it is not expected back."""
-    first: threading.Event = field(default_factory=threading.Event)
-    wake: threading.Event = field(default_factory=threading.Event)
-    """Set to ask at once."""
-    stop: threading.Event = field(default_factory=threading.Event)
+    """Why it is not expected to come back."""
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.settled < self.asked
 
 
 class Children:
@@ -106,335 +130,287 @@ class Children:
     Parameters
     ----------
     name, role : str
-        Of the composite itself.
-    connect : callable
-        Makes a client of the manager at a URL; must not block.
-    clock : Clock
-        For the ages of signs of life.
+        Of the composite.
+    time : MachineTime
+        The time of the event that is handled.
     suspect_after, lost_after, every : float
-        Seconds: see `managers.membership`; and between two questions for health.
-    heard : callable
-        Gets each child that answered, all its sessions, and what `mark` said before it was asked; from the child's own
-        thread.
-    mark : callable
-        Says where the caller is.
-    changed : callable
-        Told when the state of a child may have changed.
-    departed : callable
-        Gets each child that is lost and not expected back, again and again until it is removed.
+        Seconds: see `managers.membership`; and between two status requests.
     """
 
     def __init__(
-        self,
-        name: str,
-        role: Role,
-        connect: Callable[[str], Manager],
-        clock: Clock,
-        *,
-        heard: Callable[[ChildView, tuple[SessionInfo, ...], int], None],
-        mark: Callable[[], int],
-        changed: Callable[[], None],
-        departed: Callable[[ChildView], None],
-        suspect_after: float = 3.0,
-        lost_after: float = 15.0,
-        every: float = 1.0,
+        self, name: str, role: Role, time: MachineTime, *, suspect_after: float, lost_after: float, every: float
     ) -> None:
         self._name = name
         self._role: Role = role
-        self._connect = connect
-        self._clock = clock
-        self._heard = heard
-        self._mark = mark
-        self._changed = changed
-        self._departed = departed
+        self._time = time
+        self._suspect_after = suspect_after
+        self._lost_after = lost_after
         self._every = every
-        self._lock = threading.Lock()
-        self._answers = threading.Condition(self._lock)
-        self._entries: dict[str, _Entry] = {}
+        self._children: dict[str, _ChildState] = {}
         self._membership = Membership(suspect_after=suspect_after, lost_after=lost_after)
-        self._uptime = Uptime(suspect_after / 2, clock.monotonic())
-        self._closed = threading.Event()
-        self._ticker = threading.Thread(target=self._tick, name=f"{name}:children", daemon=True)
+        self._keys = 0
+        self.changes = 0
+        """Grows when a view may have changed."""
 
-    def start(self) -> None:
-        """Begin to judge who is away."""
-        self._ticker.start()
-
-    def close(self) -> None:
-        """Ask nobody any more. Idempotent. Threads that wait for an answer end when it comes."""
-        self._closed.set()
-        with self._lock:
-            for entry in self._entries.values():
-                entry.stop.set()
-                entry.wake.set()
+    # Which there are.
 
     def add(self, url: str) -> None:
-        """Take the manager at `url` as a child; again is no error.
+        """Add the manager at `url`; no effect if it is a child already.
 
         Raises
         ------
         UsageError
-            It is no address of a manager.
+            It is not the URL of a manager.
         """
         address = canonical(url)
-        with self._lock:
-            if address in self._entries:
-                self._entries[address].departure = ""
-            if address in self._entries or self._closed.is_set():
-                return
-            entry = _Entry(address, self._connect(address), _ALLOWED[self._role][0])
-            self._entries[address] = entry
-            self._membership.handle(Join(address, 0, address), self._now())
-        threading.Thread(target=self._attend, args=(entry,), name=f"{self._name}:{address}", daemon=True).start()
+        known = self._children.get(address)
+        if known is not None:
+            known.departure = ""
+            return
+        self._keys += 1
+        self._children[address] = _ChildState(address, self._keys, _ALLOWED[self._role][0], self._time.now)
+        self._membership.handle(Join(address, 0, address), self._time.now)
+        self.changes += 1
 
-    def remove(self, url: str) -> None:
-        """Forget a child.
+    def remove(self, url: str) -> str:
+        """Remove a child and return its address.
 
         Raises
         ------
         NotFoundError
-            It is none.
+            It is not a child.
         """
         address = canonical(url)
-        with self._lock:
-            entry = self._entries.pop(address, None)
-            if entry is None:
-                raise NotFoundError(f"{url} is no child of {self._name}", hint="see its list of children")
-            entry.stop.set()
-            entry.wake.set()
-            member = self._membership.members[address]
-            self._membership.handle(Leave(address, member.incarnation, "removed"), self._now())
-            self._membership.forget(address)
-        self._changed()
+        if self._children.pop(address, None) is None:
+            raise self._not_a_child(url)
+        member = self._membership.members[address]
+        self._membership.handle(Leave(address, member.incarnation, "removed"), self._time.now)
+        self._membership.forget(address)
+        self.changes += 1
+        return address
 
-    def left(self, url: str, reason: str) -> None:
-        """Nobody announces this child any more. Once it is lost too it may go; one that answers stays."""
-        with self._lock:
-            entry = self._entries.get(canonical(url))
-            if entry is not None:
-                entry.departure = reason
+    def mark_departed(self, url: str, reason: str) -> None:
+        """Note that this child is announced no more: it may be removed once it is lost."""
+        child = self._children.get(canonical(url))
+        if child is not None:
+            child.departure = reason
 
-    def settle(self, seconds: float) -> None:
-        """Wait until every child was asked once, for `seconds` at most; who does not answer is waited for once."""
-        deadline = self._clock.monotonic() + seconds
-        with self._lock:
-            waiting = [entry.first for entry in self._entries.values() if not entry.first.is_set()]
-        for first in waiting:
-            first.wait(max(deadline - self._clock.monotonic(), 0.0))
-            first.set()
+    def departed(self) -> list[ChildView]:
+        """Return the children that are announced no more and lost."""
+        leaving = {url for url, child in self._children.items() if child.departure}
+        return [view for view in self.views() if view.url in leaving and view.is_lost] if leaving else []
 
-    def settle_silent(self, urls: Iterable[str], seconds: float) -> None:
-        """Wait until these children may be asked again, for `seconds` at most; not for those that are lost.
+    # Their status.
 
-        Who let somebody wait in vain is mostly only busy, and shows it a moment later.
-        """
-        wanted = tuple(urls)
-        with self._lock:
-            self._answers.wait_for(lambda: not any(self._is_only_silent(url) for url in wanted), seconds)
+    def due(self) -> list[StatusRequest]:
+        """Return the status requests to send now."""
+        found = []
+        hanging = sum(child.is_under_way and not self._is_alive(child) for child in self._children.values())
+        for child in sorted(self._children.values(), key=lambda child: child.due):
+            if child.due > self._time.now or child.is_under_way:
+                continue
+            is_alive = self._is_alive(child)
+            if not is_alive:
+                if hanging >= _MOST_HANGING:
+                    child.due = self._time.now + self._every
+                    continue
+                hanging += 1
+            child.asked += 1
+            child.due = self._time.now + self._every
+            seconds = self._suspect_after if is_alive else self._lost_after
+            found.append(StatusRequest(child.url, child.key, child.asked, seconds))
+        return found
 
-    def ask_again(self, seconds: float) -> None:
-        """Ask those that do not answer at once, not only when it is time; wait for that, for `seconds` at most.
+    def answered(self, request: StatusRequest, status: ManagerStatus) -> ChildView | None:
+        """Take in the status of a child; return the child if requests go to it."""
+        child = self._settled(request)
+        if child is None:
+            return None
+        info = status.info
+        if child.info is None or _process(child.info) != _process(info):
+            child.process += 1
+        is_fit = info.role in _ALLOWED[self._role]
+        child.signs += 1
+        child.info, child.role = info, info.role
+        child.unfit = "" if is_fit else f"is a {info.role}, which cannot be a child of {_article(self._role)}"
+        child.nodes = status.nodes if is_fit else ()
+        self._membership.handle(Join(child.url, child.process, child.url), self._time.now)
+        self._membership.handle(Heard(child.url, child.process), self._time.now)
+        if child.silent_since is not None and child.silent_since < request.number:
+            child.silent_since = None
+        if child.silent_since is None:
+            child.reason = ""
+        view = self.view(child.url)
+        return view if view.is_asked else None
 
-        A child that was just started again answers; one that is gone refuses the connection as quickly.
-        """
-        with self._lock:
-            numbers = {}
-            for entry in self._entries.values():
-                if not self._answers_now(entry):
-                    numbers[entry.url] = entry.asked
-                    entry.wake.set()
-            self._answers.wait_for(lambda: not any(self._is_due(*asked) for asked in numbers.items()), seconds)
-
-    def signs(self, url: str) -> int:
-        """How many signs of life a child gave; 0 for one that is none."""
-        with self._lock:
-            entry = self._entries.get(url)
-            return entry.signs if entry else 0
+    def unanswered(self, request: StatusRequest, reason: str) -> None:
+        """Take in that a status request failed."""
+        child = self._settled(request)
+        if child is None:
+            return
+        child.reason = reason
+        if child.silent_since is None:
+            child.silent_since = child.asked
+        if self._membership.members[child.url].state is MemberState.LOST:
+            child.due = self._time.now + _LOST_PERIODS * self._every
 
     def silence(self, url: str, reason: str) -> None:
-        """Do not ask this child anything until its thread has an answer: it let somebody wait in vain."""
-        with self._lock:
-            entry = self._entries.get(url)
-            if entry is not None and entry.silent_since is None:
-                entry.silent_since, entry.reason = entry.asked, reason
-        self._changed()
+        """Send no requests to this child until it answers a status request: it missed a deadline."""
+        child = self._children.get(url)
+        if child is not None and child.silent_since is None:
+            child.silent_since, child.reason = child.asked, reason
+            self.changes += 1
+
+    def ask_again(self) -> dict[str, int]:
+        """Make status requests due for children that do not answer; return the numbers of the requests before them.
+
+        A child that was just started again answers at once; for one that is gone the connection is refused as quickly.
+        """
+        numbers = {}
+        for child in self._children.values():
+            if not self._answers(child):
+                numbers[child.url] = child.asked
+                child.due = self._time.now
+        return numbers
+
+    def judge(self) -> None:
+        """Take in that time has passed."""
+        if self._membership.handle(Tick(), self._time.now):
+            self.changes += 1
+
+    def deadline(self) -> float:
+        """Return when something is due."""
+        due = [child.due for child in self._children.values() if not child.is_under_way]
+        changes = self._membership.deadline()
+        return min([*due, inf if changes is None else changes])
+
+    # What is waited for.
+
+    def is_settled(self) -> bool:
+        """Whether each child has answered or failed once, as far as it is still waited for."""
+        return all(child.settled or not child.is_waited_for for child in self._children.values())
+
+    def end_waiting(self) -> None:
+        """Wait no more for the first answers of the present children."""
+        for child in self._children.values():
+            child.is_waited_for = False
+
+    def has_answer_after(self, url: str, number: int) -> bool:
+        """Whether a status request after this number has an answer or an error."""
+        child = self._children.get(url)
+        return child is None or child.settled > number
+
+    def is_only_silent(self, url: str) -> bool:
+        """Whether a child is not asked at the moment, but is not lost: it may just be busy."""
+        child = self._children.get(url)
+        if child is None or child.unfit or child.silent_since is None:
+            return False
+        return self._membership.members[url].state is not MemberState.LOST
+
+    def signs(self, url: str) -> int:
+        """Return how many status requests a child has answered; 0 if it is not a child."""
+        child = self._children.get(url)
+        return child.signs if child else 0
+
+    # Views.
 
     def views(self) -> tuple[ChildView, ...]:
-        """All children, sorted by name."""
-        with self._lock:
-            self._judge()
-            doubles = _doubles(self._entries.values())
-            found = [self._view(entry, doubles.get(entry.url, "")) for entry in self._entries.values()]
+        """Return all children, sorted by name."""
+        self.judge()
+        doubles = _doubles(self._children.values())
+        found = [self._view(child, doubles.get(child.url, "")) for child in self._children.values()]
         return tuple(sorted(found, key=lambda view: (view.name, view.url)))
 
+    def by_url(self) -> dict[str, ChildView]:
+        """Return all children by their URLs."""
+        return {view.url: view for view in self.views()}
+
     def view(self, url: str) -> ChildView:
-        """One child.
+        """Return one child.
 
         Raises
         ------
         NotFoundError
-            It is none.
+            It is not a child.
         """
         address = canonical(url)
         for view in self.views():
             if view.url == address:
                 return view
-        raise NotFoundError(f"{url} is no child of {self._name}", hint="see its list of children")
+        raise self._not_a_child(url)
 
-    # Under the lock.
+    def _not_a_child(self, url: str) -> NotFoundError:
+        return NotFoundError(f"{url} is not a child of {self._name}", hint="see its list of children")
 
-    def _view(self, entry: _Entry, double: str) -> ChildView:
-        member = self._membership.members[entry.url]
+    def _view(self, child: _ChildState, double: str) -> ChildView:
+        member = self._membership.members[child.url]
         state = _STATES[member.state]
-        unfit = entry.unfit or double
-        text = unfit or entry.reason
+        unfit = child.unfit or double
+        text = unfit or child.reason
         if not text and state != "alive":
             text = "has not answered yet" if member.state is MemberState.JOINED else "does not answer"
         if state == "lost" and not unfit:
-            text = f"{text} (for {self._now() - member.heard:.0f} s)"
+            text = f"{text} (for {self._time.now - member.heard:.0f} s)"
         return ChildView(
-            url=entry.url,
-            name=entry.info.name if entry.info else entry.url,
-            role=entry.role,
-            manager=entry.manager,
+            url=child.url,
+            name=child.info.name if child.info else child.url,
+            role=child.role,
             state=state,
             text=text,
             is_asked=not unfit
-            and entry.info is not None
-            and entry.silent_since is None
+            and child.info is not None
+            and child.silent_since is None
             and member.state in (MemberState.JOINED, MemberState.ALIVE),
             is_unfit=bool(unfit),
-            nodes=() if unfit else entry.nodes,
+            nodes=() if unfit else child.nodes,
         )
 
-    def _answers_now(self, entry: _Entry) -> bool:
-        state = self._membership.members[entry.url].state
-        return bool(entry.unfit) or (entry.silent_since is None and state is MemberState.ALIVE)
+    def _settled(self, request: StatusRequest) -> _ChildState | None:
+        """Note that a request is over; return its child, if that is still one."""
+        child = self._children.get(request.url)
+        if child is None or child.key != request.key:
+            return None
+        child.settled = request.number
+        self.changes += 1
+        return child
 
-    def _is_due(self, url: str, number: int) -> bool:
-        """Whether an answer to a question after this one is still to come."""
-        entry = self._entries.get(url)
-        return entry is not None and not entry.stop.is_set() and entry.settled <= number
+    def _is_alive(self, child: _ChildState) -> bool:
+        return self._membership.members[child.url].state in (MemberState.JOINED, MemberState.ALIVE)
 
-    def _is_only_silent(self, url: str) -> bool:
-        entry = self._entries.get(url)
-        if entry is None or entry.unfit or entry.stop.is_set() or entry.silent_since is None:
-            return False
-        return self._membership.members[url].state is not MemberState.LOST
-
-    def _judge(self) -> bool:
-        return bool(self._membership.handle(Tick(), self._now()))
-
-    def _now(self) -> float:
-        return self._uptime.read(self._clock.monotonic())
-
-    # Threads.
-
-    def _tick(self) -> None:
-        while not self._closed.wait(self._every):
-            with self._lock:
-                is_changed = self._judge()
-                leaving = [url for url, entry in self._entries.items() if entry.departure]
-            if is_changed:
-                self._changed()
-            for view in self.views() if leaving else ():
-                if view.url in leaving and view.is_lost:
-                    self._departed(view)
-
-    def _attend(self, entry: _Entry) -> None:
-        while not entry.stop.is_set():
-            number = self._ask(entry)
-            entry.first.set()
-            with self._lock:
-                entry.settled = number
-                self._answers.notify_all()
-            entry.wake.wait(self._every)
-            entry.wake.clear()
-
-    def _ask(self, entry: _Entry) -> int:
-        """Ask one child for its health, and take the answer in; the number of the question."""
-        with self._lock:
-            entry.asked += 1
-            number = entry.asked
-        mark = self._mark()
-        try:
-            info = entry.manager.info()
-            self._alive(entry, info)
-            # Managers that cannot be children are asked nothing more: a ring of managers would ask for ever.
-            is_fit = info.role in _ALLOWED[self._role]
-            nodes = entry.manager.nodes() if is_fit else ()
-            sessions = entry.manager.sessions() if is_fit else ()
-        except DropflowError as error:
-            self._refused(entry, error.text)
-            return number
-        except Exception as error:  # noqa: BLE001 - the thread must live on to ask again
-            self._refused(entry, f"cannot be asked: {type(error).__name__}: {error}")
-            return number
-        self._answered(entry, number, nodes)
-        view = next((view for view in self.views() if view.url == entry.url), None)
-        if view is not None and view.is_asked:
-            self._heard(view, sessions, mark)
-        self._changed()
-        return number
-
-    def _refused(self, entry: _Entry, reason: str) -> None:
-        with self._lock:
-            entry.reason = reason
-            if entry.silent_since is None:
-                entry.silent_since = entry.asked
-        self._changed()
-
-    def _alive(self, entry: _Entry, info: ManagerInfo) -> None:
-        """It gave a sign of life, whatever it has to tell else."""
-        with self._lock:
-            if entry.stop.is_set():
-                return
-            now = self._now()
-            entry.signs += 1
-            if entry.info is None or _process(entry.info) != _process(info):
-                entry.life += 1
-            entry.info, entry.role = info, info.role
-            entry.unfit = "" if info.role in _ALLOWED[self._role] else f"is a {info.role}, which no {self._role} takes"
-            self._membership.handle(Join(entry.url, entry.life, entry.url), now)
-            self._membership.handle(Heard(entry.url, entry.life), now)
-
-    def _answered(self, entry: _Entry, number: int, nodes: Sequence[NodeInfo]) -> None:
-        with self._lock:
-            if entry.stop.is_set():
-                return
-            entry.nodes = tuple(nodes)
-            if entry.silent_since is not None and entry.silent_since < number:
-                entry.silent_since = None
-            if entry.silent_since is None:
-                entry.reason = ""
-                self._answers.notify_all()
+    def _answers(self, child: _ChildState) -> bool:
+        state = self._membership.members[child.url].state
+        return bool(child.unfit) or (child.silent_since is None and state is MemberState.ALIVE)
 
 
-def _doubles(entries: Iterable[_Entry]) -> dict[str, str]:
-    """Addresses under which a child is known that is known under another one already, and why they do not count."""
+def _doubles(children: Iterable[_ChildState]) -> dict[str, str]:
+    """Return the URLs at which a manager answers that is a child under another URL already, and a text about that."""
     seen: dict[tuple[str, int, int], str] = {}
     found = {}
-    for entry in entries:
-        if entry.info is None:
+    for child in children:
+        if child.info is None:
             continue
-        first = seen.setdefault(_process(entry.info), entry.url)
-        if first != entry.url:
-            found[entry.url] = f"is the same manager as {first}"
+        first = seen.setdefault(_process(child.info), child.url)
+        if first != child.url:
+            found[child.url] = f"is the same manager as {first}"
     return found
 
 
 def _process(info: ManagerInfo) -> tuple[str, int, int]:
-    """What tells one process of a manager from the next."""
+    """Return what tells one process of a manager from the next."""
     return info.name, info.incarnation, info.process
 
 
+def _article(role: Role) -> str:
+    return f"an {role}" if role == "island" else f"a {role}"
+
+
 def canonical(url: str) -> str:
-    """`url` in the one spelling under which a child is known.
+    """Return `url` in the one spelling by which a child is known.
 
     Raises
     ------
     UsageError
-        It is no address of a manager.
+        It is not the URL of a manager.
     """
     parts = urlsplit(url.strip())
     try:
@@ -442,5 +418,5 @@ def canonical(url: str) -> str:
     except ValueError:
         port = -1
     if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or parts.username or parts.query:
-        raise UsageError(f"{url!r} is no address of a manager", hint="such as http://host:8000")
+        raise UsageError(f"{url!r} is not a manager URL", hint="such as http://host:8000")
     return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"

@@ -1,32 +1,41 @@
-"""What each child told last about each session: for when it does not answer, and to number the changes.
+"""The last answers of children about sessions: for when a child does not answer, and to number changes.
 
-This is a cache and no more. A composite that starts again has none, asks, and is where it was, but for the parts of
-sessions on children that do not answer.
+This is only a cache. A composite that starts again begins with an empty one, asks its children, and knows the same, but
+for the parts of sessions on children that do not answer.
 """
 
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from time import gmtime, strftime
+from datetime import UTC, datetime
 
 import msgspec
 
-from dropflow.clock import Clock
-from dropflow.rest.schema import SessionDetail, SessionInfo
+from dropflow.rest.schema import SessionDetail, SessionInfo, SessionVersion
 from managers.composite.children import ChildView
+from managers.composite.machine_time import MachineTime
 from managers.composite.merging import Freshness, SessionPart, merge
 
 __all__ = ["SessionCache"]
 
 _GONE = "does not know the session any more: it was started again, or the session was deleted there"
+_REMEMBERED = 10_000
+"""Deletions that are remembered, so that a late answer does not bring a session back."""
 
 
 @dataclass(frozen=True)
 class _CachedPart:
-    """What one child told about one session, and when: `number` counts everything that was told.
+    """The last answer of one child about one session.
 
-    `time` is when it was told by the clock of this process, for people.
+    Attributes
+    ----------
+    number : int
+        Place among all answers.
+    child : str
+        Name of the child.
+    time : float
+        When it came, in seconds since the epoch.
+    is_gone : bool
+        Whether the child has answered since that it does not have the session.
     """
 
     detail: SessionDetail
@@ -37,145 +46,146 @@ class _CachedPart:
 
 
 class _Numbered(msgspec.Struct, frozen=True):
+    """The version of a merged session, and what it was merged from."""
+
     version: int
     signature: tuple[object, ...]
 
 
 class SessionCache:
-    """Who told what, by session and by the address of the child.
+    """Answers by session and by the URL of the child.
+
+    An answer replaces the one before if it was asked for after that came, or if its version is not lower: answers to
+    questions that overlap do not bring a session back in time.
 
     Parameters
     ----------
-    clock : Clock
-        Versions start from its time, so that those of a composite that starts again are newer than those before.
+    time : MachineTime
+        The time of the event that is handled. Versions start from it: those of a composite that starts again are higher
+        than those before.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._changed = threading.Condition()
-        self._told = 0
-        self._changes = 0
+    def __init__(self, time: MachineTime) -> None:
+        self._time = time
         self._sessions: dict[str, dict[str, _CachedPart]] = {}
         self._versions: dict[str, _Numbered] = {}
+        self._forgotten: dict[tuple[str, str], int] = {}
+        self._answers = 0
+        self.changes = 0
+        """Grows when a session may have changed."""
 
     @property
-    def told(self) -> int:
-        """How much was told so far; to be given to `absent`."""
-        with self._changed:
-            return self._told
+    def answers(self) -> int:
+        """How many answers came so far; given back as `since` with the answer to a question that is asked now."""
+        return self._answers
 
-    def note(self, child: ChildView, info: SessionInfo) -> None:
-        """The child holds this session. Without the details of `SessionDetail`, those told before are kept."""
-        with self._changed:
-            self._note(child, info)
-            self._wake()
+    def note(self, child: ChildView, info: SessionInfo, *, since: int) -> None:
+        """Take in an answer. If it has no details of `SessionDetail`, those of the answer before are kept."""
+        if self._is_newer(child.url, info, since):
+            self._answers += 1
+            by_child = self._sessions.setdefault(info.session, {})
+            known = by_child.get(child.url)
+            detail = _detailed(info, known.detail if known else None)
+            by_child[child.url] = _CachedPart(detail, self._answers, child.name, self._time.wall)
+            self.changes += 1
 
-    def note_all(self, child: ChildView, infos: Iterable[SessionInfo], *, since: int) -> None:
-        """The child holds these sessions and, as far as nobody has told otherwise `since`, no others."""
-        found = {info.session: info for info in infos}
-        with self._changed:
-            for info in found.values():
-                known = self._sessions.get(info.session, {}).get(child.url)
-                # A list that was made before somebody saw the session would take it back in time.
-                if known is None or known.number <= since:
-                    self._note(child, info)
-            for session in [name for name, by_child in self._sessions.items() if child.url in by_child]:
-                if session not in found:
-                    self._absent(session, child.url, since)
-            self._wake()
+    def note_absent(self, session: str, url: str, *, since: int) -> None:
+        """Take in that the child does not have this session."""
+        by_child = self._sessions.get(session, {})
+        known = by_child.get(url)
+        if known is None or known.number > since:
+            return
+        self._answers += 1
+        by_child[url] = replace(known, is_gone=True, number=self._answers)
+        if all(part.is_gone for part in by_child.values()):
+            del self._sessions[session]
+            self._versions.pop(session, None)
+        self.changes += 1
 
-    def absent(self, session: str, url: str, *, since: int) -> None:
-        """The child does not hold this session, unless somebody has told otherwise `since`."""
-        with self._changed:
-            self._absent(session, url, since)
-            self._wake()
+    def note_others_absent(self, url: str, present: Iterable[str], *, since: int) -> None:
+        """Take in that the child has no sessions but those that are `present`."""
+        names = frozenset(present)
+        for session in [name for name, by_child in self._sessions.items() if url in by_child and name not in names]:
+            self.note_absent(session, url, since=since)
+
+    def is_current(self, url: str, row: SessionVersion) -> bool:
+        """Whether the last answer of a child about a session that is over has this version."""
+        known = self._sessions.get(row.session, {}).get(url)
+        return (
+            known is not None
+            and not known.is_gone
+            and known.detail.is_over
+            and (known.detail.epoch, known.detail.version) == (row.epoch, row.version)
+        )
 
     def forget(self, session: str, urls: Iterable[str] | None = None) -> None:
-        """The session was deleted, everywhere or on these children."""
-        with self._changed:
-            by_child = self._sessions.get(session, {})
-            for url in list(by_child if urls is None else urls):
-                by_child.pop(url, None)
-            if not by_child:
-                self._sessions.pop(session, None)
-                self._versions.pop(session, None)
-            self._wake()
+        """Remove a session that was deleted, on all children or on these."""
+        by_child = self._sessions.get(session, {})
+        for url in list(by_child if urls is None else urls):
+            by_child.pop(url, None)
+            self._remember(session, url)
+        if urls is None:
+            self._remember(session, "")
+        if not by_child:
+            self._sessions.pop(session, None)
+            self._versions.pop(session, None)
+        self.changes += 1
 
     def forget_child(self, url: str) -> None:
-        """The child is none any more."""
-        with self._changed:
-            sessions = list(self._sessions)
-        for session in sessions:
+        """Remove the answers of a child that was removed."""
+        for session in [name for name, by_child in self._sessions.items() if url in by_child]:
             self.forget(session, [url])
 
-    def wake(self) -> None:
-        """Let everybody in `wait` look again."""
-        with self._changed:
-            self._wake()
-
-    def wait(self, ready: Callable[[], bool], *, seconds: float) -> None:
-        """Wait until `ready`, which is asked again after each change; for `seconds` at most."""
-        deadline = self._clock.monotonic() + seconds
-        while True:
-            with self._changed:
-                seen = self._changes
-            if ready():
-                return
-            with self._changed:
-                left = deadline - self._clock.monotonic()
-                if left <= 0 or not self._changed.wait_for(partial(self._is_after, seen), timeout=left):
-                    return
-
     def sessions(self) -> tuple[str, ...]:
-        """Names of all sessions that some child holds or held."""
-        with self._changed:
-            return tuple(self._sessions)
+        """Return the names of all sessions that a child has or had."""
+        return tuple(self._sessions)
 
     def holders(self, session: str) -> frozenset[str]:
-        """Addresses of the children that hold or held a part of this session."""
-        with self._changed:
-            return frozenset(self._sessions.get(session, {}))
+        """Return the URLs of the children that have or had a part of this session."""
+        return frozenset(self._sessions.get(session, {}))
 
-    def holds_unsettled(self, url: str) -> bool:
-        """Whether sessions were going on at this child when it was last heard."""
-        with self._changed:
-            held = [by_child[url] for by_child in self._sessions.values() if url in by_child]
-        return any(not cached.detail.is_over for cached in held)
+    def has_unfinished(self, url: str) -> bool:
+        """Whether sessions were not over at this child when it answered last."""
+        held = [by_child[url] for by_child in self._sessions.values() if url in by_child]
+        return any(not part.detail.is_over for part in held)
 
     def epoch_of(self, session: str, url: str | None = None) -> int:
-        """The newest deployment of this session that was told of, by any child or by this one; 0 when none was."""
-        with self._changed:
-            told = self._sessions.get(session, {}).items()
-            return max((one.detail.epoch for child, one in told if url in (None, child)), default=0)
+        """Return the newest deployment of this session, at any child or at this one; 0 if there is none."""
+        parts = self._sessions.get(session, {}).items()
+        return max((part.detail.epoch for child, part in parts if url in (None, child)), default=0)
 
     def version_of(self, session: str, url: str) -> int:
-        """Version, as the child counts, of what it told last; -1 when it told nothing."""
-        with self._changed:
-            known = self._sessions.get(session, {}).get(url)
+        """Return the version in the last answer of a child, as the child counts; -1 if there is none."""
+        known = self._sessions.get(session, {}).get(url)
         return known.detail.version if known else -1
 
+    def is_over_at(self, session: str, url: str) -> bool:
+        """Whether the part of a child was over when it answered last."""
+        known = self._sessions.get(session, {}).get(url)
+        return known is not None and known.detail.is_over
+
     def parts(self, session: str, children: Mapping[str, ChildView]) -> list[SessionPart]:
-        """The parts of a session, sorted by child; none when no child holds it.
+        """Return the parts of a session, sorted by child; none if no child has it.
 
         Parameters
         ----------
         children : mapping
-            All children as they are now, by address.
+            All children as they are now, by URL.
         """
-        with self._changed:
-            by_child = dict(self._sessions.get(session, {}))
-        present = [cached for cached in by_child.values() if not cached.is_gone]
+        by_child = self._sessions.get(session, {})
+        present = [part for part in by_child.values() if not part.is_gone]
         if not present:
             return []
-        # A child that was away may still have what was deployed under this name before.
-        epoch = max(cached.detail.epoch for cached in present)
-        current = {url: cached for url, cached in by_child.items() if cached.detail.epoch == epoch}
-        return [_part(cached, children.get(url)) for url, cached in sorted(current.items(), key=_by_child)]
+        # A child that did not answer may still have the deployment before under this name.
+        epoch = max(part.detail.epoch for part in present)
+        current = {url: part for url, part in by_child.items() if part.detail.epoch == epoch}
+        return [_part(part, children.get(url)) for url, part in sorted(current.items(), key=_by_child)]
 
     def unheard(self, session: str, children: Mapping[str, ChildView]) -> list[ChildView]:
-        """The children that may have a part of this session of which nothing is known, sorted by name.
+        """Return the children that may have an unknown part of this session, sorted by name.
 
-        Those do not answer and never told of it. There are none if all drops of the session are known.
+        These are the children that do not answer and never answered about it. There are none if all drops of the
+        session are known.
         """
         details = [part.detail for part in self.parts(session, children)]
         if sum(detail.drops for detail in details) >= max((detail.whole for detail in details), default=0):
@@ -187,51 +197,41 @@ class SessionCache:
         return sorted(found, key=lambda view: view.name)
 
     def merged(self, session: str, children: Mapping[str, ChildView]) -> SessionDetail | None:
-        """The session as far as it is known; None when no child holds it."""
+        """Return the session as far as it is known; None if no child has it."""
         parts = self.parts(session, children)
         if not parts:
             return None
-        told = tuple(
+        sources = tuple(
             (part.child, part.detail.epoch, part.detail.version, part.detail.status, part.freshness, bool(part.missing))
             for part in parts
         )
         unheard = tuple(view.name for view in self.unheard(session, children))
-        return merge(parts, version=self._version(session, (told, unheard)), unheard=unheard)
+        return merge(parts, version=self._version(session, (sources, unheard)), unheard=unheard)
 
-    def _is_after(self, seen: int) -> bool:
-        return self._changes != seen
+    def _is_newer(self, url: str, info: SessionInfo, since: int) -> bool:
+        forgotten = max(self._forgotten.get((info.session, url), -1), self._forgotten.get((info.session, ""), -1))
+        if forgotten > since:
+            return False
+        known = self._sessions.get(info.session, {}).get(url)
+        if known is None or known.number <= since:
+            return True
+        return not known.is_gone and (info.epoch, info.version) >= (known.detail.epoch, known.detail.version)
 
-    def _wake(self) -> None:
-        self._changes += 1
-        self._changed.notify_all()
+    def _remember(self, session: str, url: str) -> None:
+        self._answers += 1
+        self._forgotten.pop((session, url), None)
+        self._forgotten[session, url] = self._answers
+        while len(self._forgotten) > _REMEMBERED:
+            del self._forgotten[next(iter(self._forgotten))]
 
     def _version(self, session: str, signature: tuple[object, ...]) -> int:
-        with self._changed:
-            known = self._versions.get(session)
-            if known is None:
-                known = _Numbered(int(self._clock.now() * 1000), signature)
-            elif known.signature != signature:
-                known = _Numbered(known.version + 1, signature)
-            self._versions[session] = known
-            return known.version
-
-    def _note(self, child: ChildView, info: SessionInfo) -> None:
-        self._told += 1
-        by_child = self._sessions.setdefault(info.session, {})
-        known = by_child.get(child.url)
-        by_child[child.url] = _CachedPart(
-            _detailed(info, known.detail if known else None), self._told, child.name, self._clock.now()
-        )
-
-    def _absent(self, session: str, url: str, since: int) -> None:
-        by_child = self._sessions.get(session, {})
-        known = by_child.get(url)
-        if known is None or known.number > since:
-            return
-        by_child[url] = replace(known, is_gone=True)
-        if all(cached.is_gone for cached in by_child.values()):
-            del self._sessions[session]
-            self._versions.pop(session, None)
+        known = self._versions.get(session)
+        if known is None:
+            known = _Numbered(int(self._time.wall * 1000), signature)
+        elif known.signature != signature:
+            known = _Numbered(known.version + 1, signature)
+        self._versions[session] = known
+        return known.version
 
 
 def _by_child(item: tuple[str, _CachedPart]) -> tuple[str, str]:
@@ -240,17 +240,17 @@ def _by_child(item: tuple[str, _CachedPart]) -> tuple[str, str]:
 
 def _part(cached: _CachedPart, child: ChildView | None) -> SessionPart:
     name = child.name if child else cached.child
-    since = strftime("%Y-%m-%d %H:%M:%S UTC", gmtime(cached.time))
+    since = datetime.fromtimestamp(cached.time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     if cached.is_gone and (child is None or child.role == "node"):
         return SessionPart(name, cached.detail, Freshness.LOST, _GONE, since)
     if cached.is_gone:
-        # An island that was started again knows of no session whose nodes it has not heard since.
-        return SessionPart(name, cached.detail, Freshness.STALE, "does not hear the nodes of the session", since)
+        # An island that was started again has no session whose nodes have not answered since.
+        return SessionPart(name, cached.detail, Freshness.STALE, "has no answers of the nodes of the session", since)
     if child is None or child.is_asked:
         return SessionPart(name, cached.detail)
-    # What was told a moment ago holds, even if one question was not answered in time.
+    # An answer of a moment ago is good, even if one request was not answered in time.
     freshness = Freshness.CURRENT if child.state == "alive" else Freshness.STALE
-    return SessionPart(name, cached.detail, freshness, child.text or "is away", since)
+    return SessionPart(name, cached.detail, freshness, child.text or "does not answer", since)
 
 
 def _detailed(info: SessionInfo, before: SessionDetail | None) -> SessionDetail:

@@ -22,6 +22,7 @@ from dropflow.rest.schema import (
     Child,
     Load,
     ManagerInfo,
+    ManagerStatus,
     NodeInfo,
     Role,
     SessionDetail,
@@ -168,6 +169,10 @@ class NodeManager(SessionQueries):
             root=str(self._root),
             findings=tuple(found.finding for found in self._host.sessions.values() if found.finding),
         )
+
+    def status(self) -> ManagerStatus:
+        """Return what a parent asks for once per period."""
+        return ManagerStatus.of(self.info(), self.nodes(), self.sessions())
 
     def nodes(self) -> tuple[NodeInfo, ...]:
         """Return the description of this node."""

@@ -6,14 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.clock import SystemClock
 from dropflow.errors import (
     BadGraphError,
     ConflictError,
     HttpError,
     LinkError,
     NotFoundError,
-    RestartedError,
     StorageError,
     WorldError,
 )
@@ -25,9 +23,8 @@ from dropflow.rest.schema import NodeInfo, SubmitQuery
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.shapes import fan
 from dropflow.testing.strategies import graphs
-from managers.composite.deploying import Target, deploy, failed
 from managers.composite.deployment_plan import plan_deployment
-from managers.composite.fanout import Fanout
+from managers.composite.deployments import merge_errors
 from managers.deployment import Deployment
 from tests.managers.composite.world import World, until
 
@@ -72,17 +69,14 @@ def test_a_later_deployment_is_newer_whatever_the_clock_says() -> None:
 
 
 def test_a_node_that_fails_is_not_waited_for_by_the_others(world: World) -> None:
-    """As soon as one cannot prepare, all are undone: that another still tries costs no time."""
+    """When one cannot prepare, all are undone soon after: that another still tries costs no time."""
     one = world.hanging("n1")
-    world.node("n2").refuse("prepare", RestartedError("node n2 was started again"))
+    world.node("n2").refuse("prepare", StorageError("the disk is full"))
+    island = world.composite("n1", "n2", deploy_seconds=600.0)
     one.hang("prepare")
 
-    targets = [Target(name, world.managers[f"http://{name}:8000"], (name,)) for name in ("n1", "n2")]
-    clock, fanout = SystemClock(), Fanout(SystemClock())
-
-    with pytest.raises(RestartedError, match="could not prepare session 's': node n2 was started again"):
-        deploy(_deployment("n1", "n2"), targets, fanout, seconds=600.0, clock=clock)
-    fanout.close()
+    with pytest.raises(StorageError, match="could not prepare session 's': the disk is full"):
+        island.submit(_parts(2), _SUBMIT)
     assert "undo" in one.calls
 
 
@@ -152,7 +146,7 @@ def test_several_failures_are_all_named() -> None:
         "n3": StorageError("full"),
     }
 
-    found = failed(errors, "could not prepare")
+    found = merge_errors(errors, "could not prepare")
 
     assert isinstance(found, BadGraphError)
     assert found.problems == (problem,)
@@ -162,7 +156,7 @@ def test_several_failures_are_all_named() -> None:
 
 def test_the_http_status_of_a_child_is_not_passed_on() -> None:
     """That a node refuses our key is not that our caller lacks a token."""
-    assert isinstance(failed({"n1": HttpError(401, "a token is needed")}, "could not prepare"), WorldError)
+    assert isinstance(merge_errors({"n1": HttpError(401, "a token is needed")}, "could not prepare"), WorldError)
 
 
 def test_a_master_passes_slices_on_and_its_islands_undo(world: World) -> None:

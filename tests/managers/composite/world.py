@@ -1,14 +1,35 @@
 """Composites over managers in memory, for tests."""
 
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from dropflow.clock import Clock
-from dropflow.testing.clock import VirtualClock
+from dropflow.errors import LinkError
 from dropflow.testing.fake_manager import FakeManager
 from managers.composite.manager import Composite
+
+
+class RunningClock:
+    """The clock of this machine, from a fixed date on; `advance` lets time pass without waiting."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._ahead = 0.0
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return 1_800_000_000.0 + self.monotonic()
+
+    def monotonic(self) -> float:
+        """Seconds since the clock was made."""
+        return time.monotonic() - self._began + self._ahead
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._ahead += seconds
 
 
 class Hanging:
@@ -21,8 +42,8 @@ class Hanging:
         self.calls: list[str] = []
 
     def hang(self, *methods: str) -> None:
-        """Let later calls of these methods hang."""
-        self.hung |= set(methods)
+        """Let later calls of these methods hang; with ``info`` the status hangs too."""
+        self.hung |= {*methods, *(["status"] if "info" in methods else [])}
 
     def release(self) -> None:
         """Let everything go that hangs."""
@@ -45,7 +66,7 @@ class Hanging:
 class World:
     """Managers by their address, and the composites over them."""
 
-    clock: Clock = field(default_factory=VirtualClock)
+    clock: RunningClock = field(default_factory=RunningClock)
     managers: dict[str, Any] = field(default_factory=dict)
     opened: list[Composite] = field(default_factory=list)
 
@@ -77,6 +98,14 @@ class World:
         made.open()
         made.children()
         return made
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass in steps of a second, in each of which the composites run."""
+        for _ in range(round(seconds)):
+            self.clock.advance(1.0)
+            for composite in self.opened:
+                with suppress(LinkError):  # it is closed
+                    composite.status()
 
     def close(self) -> None:
         """Let everything go."""

@@ -1,0 +1,116 @@
+"""The connections of a composite to its children: carries out what its state machine asks for."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from dropflow.clock import Clock
+from dropflow.errors import DropflowError, InternalError
+from dropflow.rest.client import Client
+from managers.api import Manager
+from managers.calls import Answered, Ask, Unanswered
+from managers.composite.archive import close_download
+from managers.composite.deployment_plan import plan_deployment
+from managers.composite.machine import Disconnect, LogWarning
+from managers.composite.routines import Discard, PlanDeployment
+
+__all__ = ["ChildConnections", "Job"]
+
+_LOG = logging.getLogger("dropflow.composite")
+_SHORTEST = 0.1
+"""Seconds for a request whose deadline passed while it waited for a thread."""
+
+Job = Callable[[], Answered | Unanswered]
+
+
+class ChildConnections:
+    """Clients of the children. Its methods are called in the thread of the owner.
+
+    Parameters
+    ----------
+    name : str
+        Of the composite, for the log.
+    connect : callable
+        Makes a client of the manager at a URL.
+    clock : Clock
+        For deadlines.
+    work : callable
+        Runs a job in another thread and gives its result to the machine.
+    """
+
+    def __init__(
+        self, name: str, connect: Callable[[str], Manager], clock: Clock, *, work: Callable[[Job], None]
+    ) -> None:
+        self._name = name
+        self._connect = connect
+        self._clock = clock
+        self._work = work
+        self._managers: dict[str, Manager] = {}
+
+    def effects(self) -> dict[type, Callable[[Any], None]]:
+        """Return what carries out the actions of each type."""
+        return {
+            Ask: self._ask,
+            PlanDeployment: self._plan,
+            Disconnect: self._disconnect,
+            Discard: self._discard,
+            LogWarning: self._log,
+        }
+
+    def close(self) -> None:
+        """Close all connections."""
+        for url in list(self._managers):
+            self._disconnect(Disconnect(url))
+
+    def _ask(self, ask: Ask) -> None:
+        try:
+            if ask.url not in self._managers:
+                self._managers[ask.url] = self._connect(ask.url)
+        except Exception as error:  # noqa: BLE001 - the machine waits for an answer
+            unanswered = Unanswered(ask.id, _own(ask, error))
+            self._work(lambda: unanswered)
+        else:
+            self._work(partial(self._answer, self._managers[ask.url], ask))
+
+    def _plan(self, plan: PlanDeployment) -> None:
+        def job() -> Answered | Unanswered:
+            try:
+                deployment = plan_deployment(plan.graph, plan.options, plan.nodes, clock=self._clock, after=plan.after)
+            except DropflowError as error:
+                return Unanswered(plan.id, error)
+            return Answered(plan.id, deployment)
+
+        self._work(job)
+
+    def _disconnect(self, action: Disconnect) -> None:
+        manager = self._managers.pop(action.url, None)
+        # Closing a client ends its connections; closing a manager would end its sessions.
+        if isinstance(manager, Client):
+            manager.close()
+
+    def _discard(self, action: Discard) -> None:
+        close_download(action.value)
+
+    def _log(self, action: LogWarning) -> None:
+        _LOG.warning("%s: %s", self._name, action.text)
+
+    # In the thread of a job.
+
+    def _answer(self, manager: Manager, ask: Ask) -> Answered | Unanswered:
+        if isinstance(manager, Client):
+            manager = manager.within(max(ask.deadline - self._clock.monotonic(), _SHORTEST))
+        try:
+            return Answered(ask.id, getattr(manager, ask.operation)(**ask.arguments))
+        except Exception as error:  # noqa: BLE001 - the machine waits for an answer
+            return Unanswered(ask.id, _own(ask, error))
+
+
+def _own(ask: Ask, error: Exception) -> DropflowError:
+    """Return the error of a request as one of ours."""
+    if isinstance(error, DropflowError):
+        return error
+    _LOG.error("%s of %s failed", ask.operation, ask.url, exc_info=error)
+    wrapped = InternalError(f"the call failed: {type(error).__name__}: {error}", hint="please report it")
+    wrapped.__cause__ = error
+    return wrapped

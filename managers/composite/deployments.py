@@ -1,0 +1,300 @@
+"""Deployments from a composite to its children: each child gets the slices of its nodes.
+
+A deployment has two steps: all children prepare, then all start. Nothing runs until all have prepared. If one fails or
+misses the deadline, the deployment is undone on all of them, also on the one that failed: it may only have been slow.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dropflow.errors import (
+    BadGraphError,
+    DropflowError,
+    HttpError,
+    LinkError,
+    NotFoundError,
+    RestartedError,
+    WorldError,
+)
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.schema import NodeInfo, Role, SubmitQuery
+from managers.composite.children import Children, ChildView
+from managers.composite.machine_time import MachineTime
+from managers.composite.nodes import children_by_node, nodes_of
+from managers.composite.requests import Requests
+from managers.composite.routines import Gather, Outcome, Plan, Question, Routine, Until
+from managers.deployment import Deployment, subset
+
+__all__ = ["Deployments", "merge_errors"]
+
+_AGAIN_SECONDS = 0.5
+"""How long to wait for children that did not answer a moment ago."""
+_REPLAN_SECONDS = 5.0
+"""How long a graph is planned again because nodes were started again."""
+_REPLAN_PAUSE = 0.2
+_START_SECONDS = 30.0
+_UNDO_SECONDS = 10.0
+_SILENT_SECONDS = 3.0
+_GRACE = 0.5
+"""Seconds that the others have after one has failed, so that the error names all failures."""
+_REMEMBERED = 1000
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A child to deploy to, and the nodes that are reached through it."""
+
+    view: ChildView
+    nodes: tuple[str, ...]
+
+
+class Deployments:
+    """Routines that deploy.
+
+    Between `prepare` and `start` it remembers which nodes were prepared, so that a child that has forgotten its part is
+    noticed. A composite that was started again in between asks all children.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        children: Children,
+        requests: Requests,
+        time: MachineTime,
+        *,
+        deploy_seconds: float,
+        log: Callable[[str], None],
+    ) -> None:
+        self._role: Role = role
+        self._children = children
+        self._requests = requests
+        self._time = time
+        self._deploy_seconds = deploy_seconds
+        self._log = log
+        self._prepared: dict[tuple[str, int], frozenset[str]] = {}
+
+    def nodes(self) -> Routine[tuple[NodeInfo, ...]]:
+        """Return all nodes below, from the last answers of the children; those that do not answer are asked again."""
+        yield from self._requests.settle()
+        yield from self._requests.ask_again(_AGAIN_SECONDS)
+        return nodes_of(self._children.views(), role=self._role)
+
+    def submit(self, graph: PhysicalGraph, options: SubmitQuery, *, after: int) -> Routine[Deployment]:
+        """Deploy a graph and return its deployment.
+
+        Parameters
+        ----------
+        after : int
+            Newest epoch of a session of this name that is known.
+        """
+        deadline = self._time.now + _REPLAN_SECONDS
+        while True:
+            nodes = yield from self._fresh_nodes()
+            planned = yield Plan(graph, options, nodes, after)
+            if planned.error is not None:
+                raise planned.error
+            deployment: Deployment = planned.value
+            after = deployment.epoch
+            try:
+                yield from self._deploy(deployment)
+            except RestartedError:
+                # The known incarnations were out of date, here or at an island below, which asks once per period.
+                if self._time.now > deadline:
+                    raise
+                yield Until(lambda: False, _REPLAN_PAUSE)
+            else:
+                return deployment
+
+    def prepare(self, deployment: Deployment, *, seconds: float) -> Routine[None]:
+        """Prepare the children of the nodes of these slices. Undoing it on the others is up to the caller.
+
+        Raises
+        ------
+        LinkError
+            A slice is for a node that is not here, or that does not answer.
+        DropflowError
+            A child failed: its error, naming it.
+        """
+        targets = yield from self._targets(deployment.slices)
+        self._prepared[deployment.session, deployment.epoch] = frozenset(
+            node for target in targets for node in target.nodes
+        )
+        while len(self._prepared) > _REMEMBERED:
+            del self._prepared[next(iter(self._prepared))]
+        # Less than what the caller waits, so that the answer names the children that were late.
+        outcomes = yield from self._prepare(deployment, targets, seconds * 0.9)
+        errors = _errors(targets, outcomes)
+        if errors:
+            raise merge_errors(errors, f"could not prepare session {deployment.session!r}")
+
+    def start(self, session: str, epoch: int) -> Routine[None]:
+        """Start the children that were prepared.
+
+        Raises
+        ------
+        NotFoundError
+            None was.
+        DropflowError
+            A child failed: its error, naming it.
+        """
+        nodes = self._prepared.get((session, epoch))
+        if nodes is None:
+            targets = self._all_targets()
+        else:
+            targets = yield from self._targets(nodes)
+        outcomes = yield from self._call(targets, "start", _START_SECONDS, session=session, epoch=epoch)
+        errors = _errors(targets, outcomes)
+        if nodes is None:
+            # After a restart we do not know which children were prepared, so NotFound is not an error.
+            errors = {name: error for name, error in errors.items() if not isinstance(error, NotFoundError)}
+            if not errors and all(outcome.error is not None for outcome in outcomes.values()):
+                raise NotFoundError(f"session {session!r} was not prepared", hint="submit the graph again")
+        if errors:
+            raise merge_errors(errors, f"could not start session {session!r}")
+
+    def undo(self, session: str, epoch: int, reason: str) -> Routine[None]:
+        """Undo a deployment on all children that may have it.
+
+        Raises
+        ------
+        DropflowError
+            Children that could not: the error of one, naming all.
+        """
+        nodes = self._prepared.pop((session, epoch), None)
+        if nodes is None:
+            targets = self._all_targets()
+        else:
+            targets = yield from self._targets(nodes, strict=False)
+        outcomes = yield from self._call(targets, "undo", _UNDO_SECONDS, session=session, epoch=epoch, reason=reason)
+        errors = _errors(targets, outcomes)
+        wrong = {name: error for name, error in errors.items() if not isinstance(error, NotFoundError)}
+        if wrong:
+            raise merge_errors(wrong, f"could not undo session {session!r}")
+
+    def _fresh_nodes(self) -> Routine[tuple[NodeInfo, ...]]:
+        """Return all nodes below, asked for now: a node that was started again has another incarnation."""
+        yield from self._requests.settle()
+        yield from self._requests.ask_again(_AGAIN_SECONDS)
+        replies = yield from self._requests.ask_all("nodes")
+        fresh = {view.url: nodes for view, nodes in replies.values}
+        views = [replace(view, nodes=fresh[view.url]) if view.url in fresh else view for view in self._children.views()]
+        return nodes_of(views, role=self._role)
+
+    def _deploy(self, deployment: Deployment) -> Routine[None]:
+        """Prepare all children, then start all.
+
+        Raises
+        ------
+        DropflowError
+            The error of a child that failed, naming all that did. Nothing runs then, except on children that could not
+            undo it, which are named too.
+        """
+        targets = yield from self._targets(deployment.slices)
+        deadline = self._time.now + self._deploy_seconds
+        session, epoch = deployment.session, deployment.epoch
+        step, outcomes = "prepare", (yield from self._prepare(deployment, targets, self._deploy_seconds))
+        if not _errors(targets, outcomes):
+            left = max(deadline - self._time.now, 1.0)
+            step, outcomes = "start", (yield from self._call(targets, "start", left, session=session, epoch=epoch))
+        errors = _errors(targets, outcomes)
+        if not errors:
+            return
+        error = merge_errors(errors, f"could not {step} session {session!r}")
+        self._log(f"session {session!r} is undone everywhere: {error}")
+        outcomes = yield from self._call(
+            targets, "undo", _UNDO_SECONDS, session=session, epoch=epoch, reason=str(error)
+        )
+        stuck = {name: why for name, why in _errors(targets, outcomes).items() if name not in errors}
+        undone = ", ".join(target.view.name for target in targets if target.view.name not in stuck)
+        error.add_note(f"undone on {undone}")
+        if stuck:
+            names = ", ".join(f"{name} ({why.text})" for name, why in stuck.items())
+            error.hint = f"{error.hint}; it could not be undone on {names}: delete the session there".lstrip("; ")
+        raise error
+
+    def _prepare(
+        self, deployment: Deployment, targets: Iterable[_Target], seconds: float
+    ) -> Routine[dict[str, Outcome]]:
+        questions = tuple(
+            Question(target.view.url, "prepare", {"deployment": subset(deployment, target.nodes), "seconds": seconds})
+            for target in targets
+        )
+        outcomes: dict[str, Outcome] = yield Gather(questions, seconds, grace=_GRACE)
+        return outcomes
+
+    def _call(
+        self, targets: Iterable[_Target], operation: str, seconds: float, **arguments: Any
+    ) -> Routine[dict[str, Outcome]]:
+        questions = tuple(Question(target.view.url, operation, arguments) for target in targets)
+        outcomes: dict[str, Outcome] = yield Gather(questions, seconds)
+        return outcomes
+
+    def _all_targets(self) -> list[_Target]:
+        views = [view for view in self._children.views() if view.is_asked]
+        return [_Target(view, tuple(node.name for node in view.nodes)) for view in views]
+
+    def _targets(self, nodes: Iterable[str], *, strict: bool = True) -> Routine[list[_Target]]:
+        """Return the children through which these nodes are reached.
+
+        Parameters
+        ----------
+        strict : bool
+            Whether it is an error if a node is not known or does not answer.
+        """
+        wanted = sorted(nodes)
+        yield from self._requests.settle()
+        by_node = children_by_node(self._children.views())
+        if strict:
+            urls = {by_node[node].url for node in wanted if node in by_node}
+            yield from self._requests.wait_for_silent(urls, _SILENT_SECONDS)
+            by_node = children_by_node(self._children.views())
+        wrong: dict[str, DropflowError] = {}
+        found: dict[str, tuple[ChildView, list[str]]] = {}
+        for node in wanted:
+            view = by_node.get(node)
+            if view is None:
+                wrong[node] = LinkError("it is not known here", hint="is its manager running, and a child of this one?")
+            elif strict and not view.is_asked:
+                wrong[node] = LinkError(view.text, hint=f"see whether {view.name} runs at {view.url}")
+            else:
+                found.setdefault(view.url, (view, []))[1].append(node)
+        if strict and wrong:
+            raise merge_errors(wrong, "cannot be reached")
+        return [_Target(view, tuple(names)) for view, names in found.values()]
+
+
+def merge_errors(errors: Mapping[str, DropflowError], what: str) -> DropflowError:
+    """Return one error for those of several children: of the class of the first, naming all.
+
+    Parameters
+    ----------
+    errors : mapping
+        By the name of the child; at least one. Errors for which trying again does not help come first.
+    what : str
+        What the children could not do, after their name.
+    """
+    ordered = sorted(errors.items(), key=lambda item: (item[1].retryable, item[0]))
+    name, first = ordered[0]
+    others = [f"{other}: {error.text}" for other, error in ordered[1:]]
+    text = "; ".join([f"{name} {what}: {first.text}", *others])
+    hint = first.hint or (f"look at the log of {name}, and submit again" if first.retryable else "")
+    where = f"{name}: {first.where}" if first.where else name
+    if isinstance(first, BadGraphError):
+        error: DropflowError = BadGraphError(text, problems=first.problems, where=where, hint=hint)
+    elif isinstance(first, HttpError):
+        # A status of a child is not ours: 401 there does not mean that our caller lacks a token.
+        error = WorldError(text, where=where, hint=hint)
+    else:
+        error = type(first)(text, where=where, hint=hint)
+    error.__cause__ = first
+    return error
+
+
+def _errors(targets: Iterable[_Target], outcomes: Mapping[str, Outcome]) -> dict[str, DropflowError]:
+    """Return the errors by the name of the child."""
+    return {
+        target.view.name: error
+        for target in targets
+        if isinstance(error := outcomes[target.view.url].error, DropflowError)
+    }

@@ -1,0 +1,358 @@
+"""An island or a master as a state machine: it owns children, sessions and deployments, and does no I/O."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Any, Literal
+
+import msgspec
+
+from dropflow.errors import DropflowError, NotFoundError, UsageError
+from dropflow.rest.schema import Child, ManagerStatus, NodeInfo, SessionInfo
+from managers.calls import Answered, Ask, Call, Return, Unanswered
+from managers.composite.children import Children, ChildView, StatusRequest, canonical
+from managers.composite.deployments import Deployments
+from managers.composite.machine_time import MachineTime
+from managers.composite.merging import SessionPart, as_info
+from managers.composite.nodes import nodes_of
+from managers.composite.requests import SECONDS, Replies, Requests
+from managers.composite.routines import Gather, Question, Routine, Routines, Until
+from managers.composite.session_cache import SessionCache
+from managers.composite.session_watch import LongPoll
+from managers.composite.sessions import Sessions
+
+__all__ = ["ChildConfigured", "ChildDeparted", "CompositeMachine", "Disconnect", "Gathered", "LogWarning"]
+
+_STATUS_SECONDS = 1.0
+"""How long the answer to a parent waits for the first answers of the children."""
+_POLL_MARGIN = 5.0
+"""Seconds beyond those of a long poll within which its answer comes."""
+
+
+class ChildConfigured(msgspec.Struct, frozen=True):
+    """Event: add this child. It stays one even if the manager there turns out to be unfit."""
+
+    url: str
+
+
+class ChildDeparted(msgspec.Struct, frozen=True):
+    """Event: a child is announced no more. It is removed once it is lost and has no unfinished sessions."""
+
+    url: str
+    reason: str
+
+
+class Disconnect(msgspec.Struct, frozen=True):
+    """Action: close the connections to a child that was removed."""
+
+    url: str
+
+
+class LogWarning(msgspec.Struct, frozen=True):
+    """Action: write a warning to the log."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The replies of children about a session, and the names of those that have a part of it and did not answer."""
+
+    replies: Replies
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A status request or long poll that is under way, and how many answers had come when it was sent."""
+
+    request: StatusRequest | LongPoll
+    since: int
+
+
+class CompositeMachine:
+    """Decides what an island or master does; see `managers.owner.Machine`.
+
+    Events are `Call`, `Answered`, `Unanswered`, `ChildConfigured` and `ChildDeparted`; actions are `Return`, `Ask`,
+    `PlanDeployment`, `Discard`, `Disconnect` and `LogWarning`. Operations are the methods of `managers.api.Manager` without
+    downloads, and ``ask_children``, ``parts`` and ``holder`` for the others.
+
+    Parameters
+    ----------
+    name, role : str
+        Of the composite.
+    suspect_after, lost_after, every : float
+        Seconds without an answer after which a child is suspect, and lost; and between two status requests.
+    deploy_seconds : float
+        How long a deployment may take.
+    offset : float
+        Seconds since the epoch, less the monotonic time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        role: Literal["island", "master"],
+        *,
+        suspect_after: float = 3.0,
+        lost_after: float = 15.0,
+        every: float = 1.0,
+        deploy_seconds: float = 60.0,
+        offset: float = 0.0,
+    ) -> None:
+        self._name = name
+        self._role: Literal["island", "master"] = role
+        self._period = suspect_after / 2
+        self._ids = count(1)
+        self._asked: dict[int, _Asked] = {}
+        self._background: set[tuple[str, str, str]] = set()
+        """Fetches and deletions that are under way, with session and child."""
+        self._actions: list[Any] = []
+        self._time = MachineTime(offset=offset, period=self._period)
+        self._children = Children(
+            name,
+            role,
+            self._time,
+            suspect_after=suspect_after,
+            lost_after=lost_after,
+            every=min(every, suspect_after / 3),  # a child that is asked less often is suspect now and then
+        )
+        self._routines = Routines(self._time, signs=self._children.signs, next_id=partial(next, self._ids))
+        self._requests = Requests(self._children)
+        self._cache = SessionCache(self._time)
+        self._deployments = Deployments(
+            role, self._children, self._requests, self._time, deploy_seconds=deploy_seconds, log=self._log
+        )
+        self._sessions = Sessions(
+            name,
+            self._children,
+            self._requests,
+            self._cache,
+            deployments=self._deployments,
+            time=self._time,
+            delete_at=self._delete_at,
+            log=self._log,
+        )
+        self._operations: Mapping[str, Callable[..., Routine[Any]]] = {
+            "status": self._status,
+            "nodes": self._deployments.nodes,
+            "children": self._list_children,
+            "add_child": self._add_child,
+            "remove_child": self._remove_child,
+            "submit": self._sessions.submit,
+            "prepare": self._deployments.prepare,
+            "start": self._deployments.start,
+            "undo": self._sessions.undo,
+            "sessions": self._sessions.sessions,
+            "session": self._sessions.session,
+            "watch": self._sessions.watch,
+            "cancel": self._sessions.cancel,
+            "delete": self._sessions.delete,
+            "ask_children": self._ask_children,
+            "parts": self._parts,
+            "holder": self._holder,
+        }
+
+    # The three methods of a machine.
+
+    def handle(self, event: Call | Answered | Unanswered | ChildConfigured | ChildDeparted, now: float) -> list[Any]:
+        """Take in one event at monotonic time `now`, and return the actions to carry out, in order."""
+        self._time.read(now)
+        match event:
+            case Call():
+                routine = self._operations[event.operation](**event.arguments)
+                self._routines.begin(routine, partial(self._return, event.id))
+            case ChildConfigured():
+                self._children.add(event.url)
+            case ChildDeparted():
+                self._children.mark_departed(event.url, event.reason)
+            case Answered() | Unanswered():
+                asked = self._asked.pop(event.id, None)
+                if asked is not None:
+                    self._take(asked, event)
+                else:
+                    self._routines.take(event)
+        return self._decide()
+
+    def tick(self, now: float) -> list[Any]:
+        """Return the actions that are due at `now`."""
+        self._time.read(now)
+        return self._decide()
+
+    def deadline(self) -> float:
+        """Return the monotonic time of the next `tick`; infinity if none is needed."""
+        due = min(self._children.deadline(), self._routines.deadline(), self._sessions.watched.deadline())
+        moment = self._time.until(due)
+        # Time between two events counts only if it is short; see `managers.uptime`.
+        return min(moment, self._time.raw + self._period / 2) if self._children.by_url() else moment
+
+    # What follows from an event.
+
+    def _decide(self) -> list[Any]:
+        self._children.judge()
+        for view in self._children.departed():
+            if not self._cache.has_unfinished(view.url):
+                self._remove(view.url)
+        before = None
+        while before != (before := (self._children.changes, self._cache.changes)):
+            self._routines.tick()  # one routine may make the condition of another true
+        for request in self._children.due():
+            self._ask(request, request.url, "status", {}, request.seconds)
+        for poll in self._sessions.watched.begin(self._sessions.wanted_polls()):
+            version = self._cache.version_of(poll.session, poll.url)
+            arguments = {"session": poll.session, "version": version, "seconds": poll.seconds}
+            self._ask(poll, poll.url, "watch", arguments, poll.seconds + _POLL_MARGIN)
+        actions, self._actions = [*self._actions, *self._routines.actions()], []
+        return actions
+
+    def _ask(
+        self, request: StatusRequest | LongPoll, url: str, operation: str, arguments: dict[str, Any], seconds: float
+    ) -> None:
+        number = next(self._ids)
+        self._asked[number] = _Asked(request, self._cache.answers)
+        self._actions.append(Ask(number, url, operation, arguments, self._time.raw + seconds))
+
+    def _return(self, call: int, value: Any, error: DropflowError | None) -> None:
+        self._actions.append(Return(call, value, error))
+
+    def _take(self, asked: _Asked, event: Answered | Unanswered) -> None:
+        """Take in the answer to a status request or long poll."""
+        request = asked.request
+        if isinstance(request, LongPoll):
+            self._sessions.watched.end(request, is_answered=isinstance(event, Answered))
+            view = self._children.by_url().get(request.url)
+            if isinstance(event, Answered) and view is not None:
+                self._sessions.note(view, event.value, since=asked.since)
+        elif isinstance(event, Unanswered):
+            text = event.error.text if isinstance(event.error, DropflowError) else f"cannot be asked: {event.error}"
+            self._children.unanswered(request, text)
+        else:
+            view = self._children.answered(request, event.value)
+            if view is not None:
+                self._take_status(view, event.value, since=asked.since)
+
+    def _take_status(self, view: ChildView, status: ManagerStatus, *, since: int) -> None:
+        finished = [row for row in status.finished if not self._sessions.delete_if_wanted(view, row)]
+        others = [row.session for row in finished]
+        self._sessions.note_list(view, status.sessions, others, since=since)
+        changed = [row.session for row in finished if not self._cache.is_current(view.url, row)]
+        if len(changed) == 1:
+            self._begin_background("fetch", changed[0], view.url, self._fetch_one(view, changed[0]))
+        elif changed:
+            self._begin_background("fetch", "", view.url, self._fetch_all(view))
+
+    # In the background.
+
+    def _begin_background(self, what: str, session: str, url: str, routine: Routine[None]) -> None:
+        """Start a routine whose result is not awaited, unless the same is under way."""
+        key = (what, session, url)
+        if key in self._background:
+            routine.close()
+            return
+        self._background.add(key)
+
+        def finish(_: object, error: DropflowError | None) -> None:
+            self._background.discard(key)
+            if error is not None:
+                self._log(f"could not {what} session {session!r} on {url}: {error}")
+
+        self._routines.begin(routine, finish)
+
+    def _fetch_one(self, view: ChildView, session: str) -> Routine[None]:
+        """Get a session that is over from a child."""
+        since = self._cache.answers
+        outcomes = yield Gather((Question(view.url, "session", {"session": session}),), SECONDS)
+        outcome = outcomes[view.url]
+        if outcome.error is None:
+            self._sessions.note(view, outcome.value, since=since)
+
+    def _fetch_all(self, view: ChildView) -> Routine[None]:
+        """Get the sessions of a child of which many are new or over."""
+        since = self._cache.answers
+        outcomes = yield Gather((Question(view.url, "sessions"),), SECONDS)
+        outcome = outcomes[view.url]
+        for info in outcome.value if outcome.error is None else ():
+            self._sessions.note(view, info, since=since)
+
+    def _delete_at(self, session: str, url: str) -> None:
+        self._begin_background("delete", session, url, self._delete_one(session, url))
+
+    def _log(self, text: str) -> None:
+        self._actions.append(LogWarning(text))
+
+    def _delete_one(self, session: str, url: str) -> Routine[None]:
+        """Delete a session on a child that did not answer when it was deleted; tried again with its next status."""
+        outcomes = yield Gather((Question(url, "delete", {"session": session}),), SECONDS)
+        error = outcomes[url].error
+        if error is not None and not isinstance(error, NotFoundError):
+            raise error
+
+    # Operations on children.
+
+    def _status(self) -> Routine[tuple[tuple[NodeInfo, ...], tuple[SessionInfo, ...]]]:
+        """Return the nodes and the sessions, from the last answers of the children."""
+        # Not for long: if this manager is below the one that asks, neither has answered yet.
+        yield Until(self._children.is_settled, _STATUS_SECONDS)
+        nodes = nodes_of(self._children.views(), role=self._role)
+        return nodes, tuple(as_info(detail) for detail in self._sessions.all_merged())
+
+    def _list_children(self) -> Routine[tuple[Child, ...]]:
+        """Return all children, sorted by name."""
+        yield from self._requests.settle()
+        return tuple(view.as_child() for view in self._children.views())
+
+    def _add_child(self, url: str) -> Routine[Child]:
+        """Add a child, whether it answers already or not."""
+        self._children.add(url)
+        yield Until(lambda: self._children.has_answer_after(canonical(url), 0), SECONDS)
+        self._children.end_waiting()
+        view = self._children.view(url)
+        if view.is_unfit:
+            self._remove(url)
+            raise UsageError(f"{url} {view.text}", where=self._name, hint="islands have nodes, masters have islands")
+        return view.as_child()
+
+    def _remove_child(self, url: str) -> Routine[None]:
+        """Remove a child. Sessions that run there go on."""
+        self._remove(url)
+        yield from ()
+
+    def _remove(self, url: str) -> None:
+        address = self._children.remove(url)
+        self._sessions.forget_child(address)
+        self._actions.append(Disconnect(address))
+
+    # Operations for what is in a session; see `managers.composite.content_queries`.
+
+    def _ask_children(
+        self,
+        session: str,
+        operation: str,
+        arguments: Mapping[str, Any],
+        seconds: float = SECONDS,
+        each: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Routine[Gathered]:
+        """Call an operation of all children, or of those in `each`, with further arguments for each of them."""
+        if each is None:
+            replies = yield from self._requests.ask_all(operation, seconds=seconds, **arguments)
+        else:
+            views = self._children.by_url()
+            wanted = {url: {**arguments, **more} for url, more in each.items() if url in views}
+            replies = yield from self._requests.ask_each(operation, wanted, views=views, seconds=seconds)
+        unheard = self._cache.unheard(session, self._children.by_url())
+        holders = {*self._cache.holders(session), *(view.url for view in unheard)}
+        return Gathered(replies, tuple(sorted(view.name for view, _ in replies.missing if view.url in holders)))
+
+    def _parts(self, session: str) -> Routine[list[SessionPart]]:
+        """Return the parts of a session, from the last answers of the children."""
+        yield from ()
+        return self._cache.parts(session, self._children.by_url())
+
+    def _holder(self, node: str) -> Routine[ChildView]:
+        """Return the child through which a node is reached."""
+        yield from ()
+        for view in self._children.views():
+            if node in {one.name for one in view.nodes}:
+                return view
+        raise NotFoundError(f"node {node} is not below {self._name}", hint="see 'dropflow nodes'")

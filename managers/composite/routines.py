@@ -1,0 +1,317 @@
+"""Operations that wait for answers of children, written as generators: a state machine without threads or I/O.
+
+A routine yields what it waits for and gets the result::
+
+    outcomes = yield Gather((Question(url, "session", {"session": name}),), seconds=2.0)
+
+`Routines` advances all routines of a machine. It is given answers and the time, and returns actions.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, TypeVar
+
+import msgspec
+
+from dropflow.errors import DropflowError, InternalError, LinkError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.schema import NodeInfo, SubmitQuery
+from managers.calls import Answered, Ask, Unanswered
+from managers.composite.machine_time import MachineTime
+
+__all__ = ["Discard", "Gather", "Outcome", "Plan", "PlanDeployment", "Question", "Routine", "Routines", "Until"]
+
+_MOST = 8
+"""Questions to one child that are under way at a time; others wait. A child that hangs must not take all threads."""
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Question:
+    """An operation to be called at one child."""
+
+    url: str
+    operation: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one question: its value, or its error.
+
+    Attributes
+    ----------
+    late : bool
+        There was no answer in time; the child may still be at work.
+    """
+
+    value: Any = None
+    error: DropflowError | None = None
+    late: bool = False
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Ask all questions, each to another child, and wait for the answers; the result is a dict of `Outcome` by URL.
+
+    Attributes
+    ----------
+    seconds : float
+        How long to wait. After that, and again after as many seconds, children that gave a sign of life meanwhile are
+        waited for.
+    longest : float
+        How long to wait for children that are slow and alive.
+    grace : float or None
+        Wait only so many seconds after the first error. Children that have not answered then are late without an error.
+    """
+
+    questions: tuple[Question, ...]
+    seconds: float
+    longest: float = 0.0
+    grace: float | None = None
+
+
+@dataclass(frozen=True)
+class Until:
+    """Wait until a condition is true, for `seconds` at most; the result is None. It is checked after each event."""
+
+    condition: Callable[[], bool]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Compute the deployment of a graph outside of the machine; the result is an `Outcome`."""
+
+    graph: PhysicalGraph
+    options: SubmitQuery
+    nodes: tuple[NodeInfo, ...]
+    after: int
+
+
+class PlanDeployment(msgspec.Struct, frozen=True):
+    """Action: compute a deployment (`plan_deployment`), and answer with `Answered` or `Unanswered`."""
+
+    id: int
+    graph: PhysicalGraph
+    options: SubmitQuery
+    nodes: tuple[NodeInfo, ...]
+    after: int
+
+
+class Discard(msgspec.Struct, frozen=True):
+    """Action: release a value that came too late, such as an open download."""
+
+    value: Any
+
+
+Wait = Gather | Until | Plan
+Routine = Generator[Wait, Any, Value]
+Finish = Callable[[Any, DropflowError | None], None]
+Action = Ask | Discard | PlanDeployment
+
+
+@dataclass(eq=False)
+class _Running:
+    """A routine, and what becomes of its result."""
+
+    routine: Generator[Wait, Any, Any]
+    finish: Finish
+
+
+@dataclass(eq=False)
+class _Gathering:
+    """A `Gather` that waits for answers."""
+
+    running: _Running
+    wait: Gather
+    began: float
+    deadline: float
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    signs: dict[str, int] = field(default_factory=dict)
+    has_failed: bool = False
+
+    @property
+    def pending(self) -> list[str]:
+        return [question.url for question in self.wait.questions if question.url not in self.outcomes]
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """An `Until` that is not true yet."""
+
+    running: _Running
+    wait: Until
+    deadline: float
+
+
+@dataclass(eq=False)
+class _Child:
+    """The questions to one child that are under way, and those that wait."""
+
+    under_way: int = 0
+    queue: deque[tuple[_Gathering, Question]] = field(default_factory=deque)
+
+
+class Routines:
+    """Advances routines.
+
+    Parameters
+    ----------
+    time : MachineTime
+        The time of the event that is handled.
+    signs : callable
+        Returns how many signs of life a child has given so far.
+    next_id : callable
+        Returns a new number for an action that is answered.
+    """
+
+    def __init__(self, time: MachineTime, *, signs: Callable[[str], int], next_id: Callable[[], int]) -> None:
+        self._time = time
+        self._signs = signs
+        self._next_id = next_id
+        self._actions: list[Action] = []
+        self._asked: dict[int, tuple[_Gathering, str]] = {}
+        self._plans: dict[int, _Running] = {}
+        self._children: dict[str, _Child] = {}
+        self._gatherings: list[_Gathering] = []
+        self._waiting: list[_Waiting] = []
+
+    def begin(self, routine: Generator[Wait, Any, Any], finish: Finish) -> None:
+        """Start a routine; `finish` gets its result or its error."""
+        self._advance(_Running(routine, finish), None)
+
+    def take(self, event: Answered | Unanswered) -> bool:
+        """Take in an answer; return False if it is not an answer to a question of a routine."""
+        is_error = isinstance(event, Unanswered)
+        outcome = Outcome(error=_own(event.error)) if isinstance(event, Unanswered) else Outcome(event.value)
+        plan = self._plans.pop(event.id, None)
+        if plan is not None:
+            self._advance(plan, outcome)
+            return True
+        asked = self._asked.pop(event.id, None)
+        if asked is None:
+            return False
+        gathering, url = asked
+        self._send_next(url)
+        if gathering not in self._gatherings:
+            if not is_error:
+                self._actions.append(Discard(outcome.value))
+            return True
+        gathering.outcomes[url] = outcome
+        if not gathering.pending:
+            self._end(gathering)
+        elif is_error and gathering.wait.grace is not None and not gathering.has_failed:
+            gathering.has_failed = True
+            gathering.deadline = min(gathering.deadline, self._time.now + gathering.wait.grace)
+        return True
+
+    def tick(self) -> None:
+        """Check conditions and deadlines."""
+        for waiting in list(self._waiting):
+            if waiting.deadline <= self._time.now or waiting.wait.condition():
+                self._waiting.remove(waiting)
+                self._advance(waiting.running, None)
+        for gathering in list(self._gatherings):
+            if gathering.deadline <= self._time.now:
+                self._judge(gathering)
+
+    def deadline(self) -> float:
+        """Return when `tick` is due."""
+        deadlines = [waiting.deadline for waiting in self._waiting]
+        deadlines += [gathering.deadline for gathering in self._gatherings]
+        return min(deadlines, default=inf)
+
+    def actions(self) -> list[Action]:
+        """Return the actions since the last call."""
+        found, self._actions = self._actions, []
+        return found
+
+    def _advance(self, running: _Running, value: Any) -> None:
+        while True:
+            try:
+                wait = running.routine.send(value)
+            except StopIteration as stop:
+                running.finish(stop.value, None)
+                return
+            except Exception as error:  # noqa: BLE001 - the call must be answered
+                running.finish(None, _own(error))
+                return
+            if isinstance(wait, Gather) and not wait.questions:
+                value = {}
+            elif isinstance(wait, Until) and wait.condition():
+                value = None
+            else:
+                self._wait(running, wait)
+                return
+
+    def _wait(self, running: _Running, wait: Wait) -> None:
+        now = self._time.now
+        if isinstance(wait, Until):
+            self._waiting.append(_Waiting(running, wait, now + wait.seconds))
+        elif isinstance(wait, Plan):
+            number = self._next_id()
+            self._plans[number] = running
+            self._actions.append(PlanDeployment(number, wait.graph, wait.options, wait.nodes, wait.after))
+        else:
+            gathering = _Gathering(running, wait, now, now + wait.seconds)
+            gathering.signs = {question.url: self._signs(question.url) for question in wait.questions}
+            self._gatherings.append(gathering)
+            for question in wait.questions:
+                child = self._children.setdefault(question.url, _Child())
+                child.queue.append((gathering, question))
+                if child.under_way < _MOST:
+                    child.under_way += 1
+                    self._send(child, question.url)
+
+    def _send(self, child: _Child, url: str) -> None:
+        """Ask the next question that is still awaited."""
+        while child.queue:
+            gathering, question = child.queue.popleft()
+            if gathering in self._gatherings:
+                number = self._next_id()
+                self._asked[number] = gathering, url
+                left = max(gathering.wait.seconds, gathering.wait.longest) - (self._time.now - gathering.began)
+                deadline = self._time.raw + left
+                self._actions.append(Ask(number, url, question.operation, question.arguments, deadline))
+                return
+        child.under_way -= 1
+        if not child.under_way:
+            del self._children[url]
+
+    def _send_next(self, url: str) -> None:
+        self._send(self._children[url], url)
+
+    def _judge(self, gathering: _Gathering) -> None:
+        """Wait on for children that are slow and alive, or end."""
+        wait = gathering.wait
+        signs = {url: self._signs(url) for url in gathering.pending}
+        is_alive = any(count > gathering.signs[url] for url, count in signs.items())
+        gathering.signs |= signs
+        end = gathering.began + max(wait.seconds, wait.longest)
+        if not gathering.has_failed and is_alive and self._time.now + wait.seconds <= end:
+            gathering.deadline += wait.seconds
+        else:
+            self._end(gathering)
+
+    def _end(self, gathering: _Gathering) -> None:
+        self._gatherings.remove(gathering)
+        waited = gathering.deadline - gathering.began
+        late = None if gathering.has_failed else LinkError(f"no answer within {waited:.3g} s")
+        missing = Outcome(error=late, late=True)
+        outcomes = {
+            question.url: gathering.outcomes.get(question.url, missing) for question in gathering.wait.questions
+        }
+        self._advance(gathering.running, outcomes)
+
+
+def _own(error: Exception) -> DropflowError:
+    """Return an error of another library, or a bug, as an error of ours."""
+    if isinstance(error, DropflowError):
+        return error
+    wrapped = InternalError(f"the request failed: {type(error).__name__}: {error}", hint="please report it")
+    wrapped.__cause__ = error
+    return wrapped

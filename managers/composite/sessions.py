@@ -1,0 +1,234 @@
+"""The operations of a composite on sessions: ask the children, remember their answers, merge them."""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from dropflow.errors import ConflictError, LinkError, NotFoundError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.schema import SessionDetail, SessionInfo, SessionVersion, SubmitQuery
+from managers.composite.children import Children, ChildView
+from managers.composite.deletion import PendingDeletions
+from managers.composite.deployments import Deployments, merge_errors
+from managers.composite.machine_time import MachineTime
+from managers.composite.merging import as_info
+from managers.composite.requests import Requests
+from managers.composite.routines import Routine, Until
+from managers.composite.session_cache import SessionCache
+from managers.composite.session_watch import SessionWatch
+
+__all__ = ["Sessions"]
+
+_CANCEL_SECONDS = 10.0
+_DELETE_SECONDS = 30.0
+_SILENT_SECONDS = 3.0
+
+
+class Sessions:
+    """Routines on sessions.
+
+    Parameters
+    ----------
+    delete_at : callable
+        Deletes a session on a child, in the background.
+    log : callable
+        Writes a warning to the log.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        children: Children,
+        requests: Requests,
+        cache: SessionCache,
+        *,
+        deployments: Deployments,
+        time: MachineTime,
+        delete_at: Callable[[str, str], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self._name = name
+        self._children = children
+        self._requests = requests
+        self._cache = cache
+        self._deployments = deployments
+        self._time = time
+        self._delete_at = delete_at
+        self._log = log
+        self._deletions = PendingDeletions()
+        self._merged: dict[str, SessionDetail | None] = {}
+        """Sessions that were merged since the last change."""
+        self._merged_at = (-1, -1)
+        self.watched = SessionWatch(time)
+
+    def merged(self, session: str) -> SessionDetail | None:
+        """Return the session as far as it is known; None if no child has it."""
+        key = (self._children.changes, self._cache.changes)
+        if self._merged_at != key:
+            self._merged_at = key
+            self._merged.clear()
+        if session not in self._merged:
+            self._merged[session] = self._cache.merged(session, self._children.by_url())
+        return self._merged[session]
+
+    def all_merged(self) -> list[SessionDetail]:
+        """Return all sessions as far as they are known, the youngest first."""
+        merged = [self.merged(session) for session in self._cache.sessions()]
+        found = [detail for detail in merged if detail is not None]
+        return sorted(found, key=lambda detail: (-detail.created, detail.session))
+
+    def note(self, view: ChildView, info: SessionInfo, *, since: int) -> bool:
+        """Take in an answer of a child; return False if it is a session that is to be deleted there."""
+        if self.delete_if_wanted(view, info):
+            return False
+        self._cache.note(view, info, since=since)
+        return True
+
+    def note_list(self, view: ChildView, infos: Iterable[SessionInfo], others: Iterable[str], *, since: int) -> None:
+        """Take in the list of the sessions of a child; it has the `others` as well."""
+        present = [info.session for info in infos if self.note(view, info, since=since)]
+        self._cache.note_others_absent(view.url, {*present, *others}, since=since)
+
+    def wanted_polls(self) -> list[tuple[str, str]]:
+        """Return the watched sessions and the children that may tell of changes."""
+        asked = {url for url, view in self._children.by_url().items() if view.is_asked}
+        return [
+            (session, url)
+            for session in self.watched.sessions()
+            for url in sorted(self._cache.holders(session) & asked)
+            if not self._cache.is_over_at(session, url)
+        ]
+
+    def delete_if_wanted(self, view: ChildView, session: SessionInfo | SessionVersion) -> bool:
+        """Delete a session on a child that did not answer when it was deleted; return False if it is another one."""
+        if not self._deletions.has(session.session, view.url, session.epoch):
+            return False
+        self._delete_at(session.session, view.url)
+        return True
+
+    def forget_child(self, url: str) -> None:
+        """Remove what is known from a child that was removed."""
+        self._cache.forget_child(url)
+        self._deletions.forget_child(url)
+
+    # Operations.
+
+    def sessions(self) -> Routine[tuple[SessionInfo, ...]]:
+        """Return all sessions of the children, the youngest first."""
+        since = self._cache.answers
+        replies = yield from self._requests.ask_all("sessions")
+        for view, infos in replies.values:
+            self.note_list(view, infos, (), since=since)
+        return tuple(as_info(detail) for detail in self.all_merged())
+
+    def session(self, session: str) -> Routine[SessionDetail]:
+        """Return one session as it is now, as far as the children answer."""
+        since = self._cache.answers
+        replies = yield from self._requests.ask_all("session", session=session)
+        for view, detail in replies.values:
+            self.note(view, detail, since=since)
+        for view in replies.absent:
+            self._cache.note_absent(session, view.url, since=since)
+        found = self.merged(session)
+        if found is None:
+            if not self._deletions.epoch_of(session):
+                replies.raise_unless_answered(f"session {session!r}")
+            raise NotFoundError(f"session {session!r} was deleted", hint="see the list of sessions")
+        return found
+
+    def watch(self, session: str, version: int, seconds: float) -> Routine[SessionDetail]:
+        """Return the session when its version is not `version` any more, or it is over; after `seconds` as it is."""
+        found = yield from self.session(session)
+        deadline = self._time.now + seconds
+
+        def is_newer() -> bool:
+            nonlocal found
+            now = self.merged(session)
+            if now is None:
+                return True
+            found = now
+            return now.version != version or now.is_over
+
+        self.watched.enter(session)
+        try:
+            yield Until(is_newer, max(deadline - self._time.now, 0.0))
+        finally:
+            self.watched.leave(session)
+        if found.is_over:
+            # The list of sessions, which has no details, may have shown the end first.
+            with suppress(NotFoundError):
+                found = yield from self.session(session)
+        return found
+
+    def cancel(self, session: str, reason: str) -> Routine[SessionInfo]:
+        """Cancel a session on all children that answer."""
+        since = self._cache.answers
+        replies = yield from self._requests.ask_all("cancel", seconds=_CANCEL_SECONDS, session=session, reason=reason)
+        if not self._cache.holders(session):
+            replies.raise_unless_answered(f"session {session!r}")
+        for view, info in replies.values:
+            self.note(view, info, since=since)
+        if replies.refusals:
+            raise replies.refusals[0][1]
+        detail = yield from self.session(session)
+        return as_info(detail)
+
+    def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> Routine[SessionInfo]:
+        """Deploy a graph and start it; see `managers.api.Manager.submit`."""
+        name = options.session
+        if name:
+            yield from self._refuse_taken(name)
+        after = max(self._cache.epoch_of(name), self._deletions.epoch_of(name))
+        deployment = yield from self._deployments.submit(graph, options, after=after)
+        detail = yield from self.session(deployment.session)
+        return as_info(detail)
+
+    def undo(self, session: str, epoch: int, reason: str) -> Routine[None]:
+        """Undo a deployment below."""
+        yield from self._deployments.undo(session, epoch, reason)
+        self._cache.forget(session)
+
+    def delete(self, session: str) -> Routine[None]:
+        """Delete a session on all children; on those that do not answer, as soon as they do.
+
+        Raises
+        ------
+        NotFoundError
+            No child has it, or had it.
+        LinkError
+            A child that is not lost did not answer. It was deleted elsewhere.
+        DropflowError
+            A child could not: its error, naming it. It was deleted elsewhere.
+        """
+        yield from self._requests.settle()
+        unheard = self._cache.unheard(session, self._children.by_url())
+        holders = {*self._cache.holders(session), *(view.url for view in unheard)}
+        epochs = {url: self._cache.epoch_of(session, url) or self._cache.epoch_of(session) for url in holders}
+        yield from self._requests.wait_for_silent(holders, _SILENT_SECONDS)
+        replies = yield from self._requests.ask_all("delete", seconds=_DELETE_SECONDS, session=session)
+        away = [view for view, _ in replies.missing if view.url in holders]
+        if not away:
+            replies.raise_unless_answered(f"session {session!r}")
+        for view in away:
+            self._deletions.add(session, view.url, epochs[view.url])
+        refused = {view.url: (view.name, error) for view, error in replies.refusals}
+        self._cache.forget(session, [url for url in holders if url not in refused])
+        if refused:
+            raise merge_errors(dict(refused.values()), f"could not delete session {session!r}")
+        lost = {view.url for view in self._children.views() if view.is_lost}
+        names = ", ".join(view.name for view in away)
+        if away:
+            self._log(f"session {session!r} is deleted, but on {names} only when an answer comes")
+        if any(view.url not in lost for view in away):
+            raise LinkError(
+                f"session {session!r} is deleted, but {names} did not answer",
+                hint="it is deleted there too, as soon as an answer comes",
+            )
+
+    def _refuse_taken(self, session: str) -> Routine[None]:
+        try:
+            yield from self.session(session)
+        except (NotFoundError, LinkError):
+            return  # a node that does not answer now refuses the name itself if it has it
+        raise ConflictError(
+            f"there is a session {session!r} already", where=self._name, hint="choose another name, or delete it"
+        )
