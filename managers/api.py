@@ -1,11 +1,11 @@
-"""What every manager can do, whatever stands below it.
+"""The operations of every manager: a node manager, an island or a master.
 
-A node manager does it with its own sessions, an island or master by asking its children; routes, web pages and
-DALiuGE's paths are written once against this protocol. `dropflow.rest.client.Client` has the same methods over HTTP.
+A node manager carries them out on its own sessions, an island or master by asking its children. Routes, web pages and
+DALiuGE's paths are written against this protocol. `dropflow.rest.client.Client` has the same methods over HTTP.
 
-All methods may be called from any thread. They raise `NotFoundError` for sessions and drops that nobody knows,
-`ConflictError` for what the state of a session does not allow, `LinkError` for children that cannot be reached, and
-other `DropflowError` as their docstrings say.
+All methods may be called from any thread. They raise `NotFoundError` for unknown sessions and drops, `ConflictError`
+for what the state of a session does not allow, `LinkError` for children that do not answer, and other `DropflowError`
+as their docstrings say.
 """
 
 from typing import Protocol
@@ -31,14 +31,80 @@ from dropflow.rest.schema import (
 )
 from managers.deployment import Deployment
 
-__all__ = ["Manager"]
+__all__ = ["Manager", "SessionContents"]
 
 
-class Manager(Protocol):
+class SessionContents(Protocol):
+    """The operations of a manager on what is in a session."""
+
+    def drops(self, session: str, query: DropQuery) -> DropPage:
+        """Return a page of the drops that match."""
+        ...
+
+    def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
+        """Return one drop, by its id or the end of an id that no other drop of the session has.
+
+        The same holds for `log` and `data`. Rows are found by `drops`. `query` selects a page of its neighbours.
+
+        Raises
+        ------
+        AmbiguousError
+            Several ids end so, or may.
+        """
+        ...
+
+    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+        """Return a page of the root causes, the most harmful first."""
+        ...
+
+    def log(self, session: str, drop: str) -> Download:
+        """Return the log of a drop."""
+        ...
+
+    def data(self, session: str, drop: str) -> Download:
+        """Return the content of a data drop, from the node that holds it; a directory comes as a tar file.
+
+        Raises
+        ------
+        GoneError
+            It was released already.
+        """
+        ...
+
+    def results(self, session: str) -> ResultList:
+        """Return the results of the session, and the nodes that did not answer."""
+        ...
+
+    def contents(self, session: str, request: ContentsRequest) -> Download:
+        """Return contents of many drops on one node, as the records of `dropflow.rest.content_records`.
+
+        An error with one content is a record among them.
+
+        Raises
+        ------
+        NotFoundError
+            The node is not at or below this manager, or has nothing of the session.
+        """
+        ...
+
+    def journal(self, session: str) -> Download:
+        """Return the journal; from several nodes, a tar file with the journal and the graph of each."""
+        ...
+
+    def graph(self, session: str) -> PhysicalGraph:
+        """Return the whole graph, as far as it is at or below this manager."""
+        ...
+
+    def slices(self, session: str) -> tuple[Slice, ...]:
+        """Return the slices of the graph that are at or below this manager, for a parent to join."""
+        ...
+
+
+class Manager(SessionContents, Protocol):
     """A node manager, an island or a master."""
 
     def info(self) -> ManagerInfo:
-        """About the manager itself."""
+        """Return the record of the manager itself."""
         ...
 
     def status(self) -> ManagerStatus:
@@ -46,45 +112,45 @@ class Manager(Protocol):
         ...
 
     def nodes(self) -> tuple[NodeInfo, ...]:
-        """All node managers at or below it, sorted by name, lost ones too."""
+        """Return all node managers at or below it, sorted by name, lost ones too."""
         ...
 
-    # Children: a node manager has none, and raises `UsageError` for the two below.
+    # Children: a node manager has none, and `add_child` and `remove_child` raise `UsageError`.
 
     def children(self) -> tuple[Child, ...]:
-        """Its direct children."""
+        """Return its direct children."""
         ...
 
     def add_child(self, url: str) -> Child:
-        """Take the manager at `url` as a child; again is no error."""
+        """Add the manager at `url` as a child; again is no error."""
         ...
 
     def remove_child(self, url: str) -> None:
-        """Forget a child. Sessions that run there go on.
+        """Remove a child. Sessions that run there go on.
 
         Raises
         ------
         NotFoundError
-            It is no child.
+            It is not a child.
         """
         ...
 
     # Deployment.
 
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
-        """Deploy a whole graph and start it: cut it by node, `prepare` and `start` everywhere, or nowhere.
+        """Deploy a whole graph and start it: slice it by node, `prepare` and `start` on all nodes, or on none.
 
-        Parts are on the nodes that `graph.places` names; a graph that names none is spread over all nodes that are
-        alive, part k on the k-th node, from the start again when there are more parts than nodes.
+        Parts are on the nodes that `graph.places` names. A graph that names none is spread over all nodes that are
+        alive: part k on the k-th node, and from the first again when there are more parts than nodes.
 
         Raises
         ------
         BadGraphError
-            It names nodes that are not here, has unknown components or a cycle.
+            It names unknown nodes, has unknown components or a cycle.
         ConflictError
             There is a session of that name.
         WorldError
-            A node failed; the others were undone. Names the node, the cause and what to do.
+            A node failed, and the others were undone. Names the node, the cause and what to do.
         """
         ...
 
@@ -100,96 +166,31 @@ class Manager(Protocol):
         ...
 
     def undo(self, session: str, epoch: int, reason: str) -> None:
-        """Take back a `prepare`, started or not; what was never prepared has nothing to undo."""
+        """Undo a `prepare`, started or not. If it was never prepared, there is nothing to undo, and no error."""
         ...
 
     # Sessions.
 
     def sessions(self) -> tuple[SessionInfo, ...]:
-        """All sessions, the youngest first."""
+        """Return all sessions, the youngest first."""
         ...
 
     def session(self, session: str) -> SessionDetail:
-        """One session as it is now."""
+        """Return one session as it is now."""
         ...
 
     def watch(self, session: str, *, version: int, seconds: float) -> SessionDetail:
-        """As `session`, but waits until its version is another one than `version`, for `seconds` at most.
-
-        A session that is over is answered at once.
-        """
+        """Return a session once its version is not `version`, or after `seconds`; at once when it is over."""
         ...
 
     def cancel(self, session: str, reason: str = "") -> SessionInfo:
-        """Stop a session: whatever is not terminal becomes CANCELLED. One that is over stays as it is."""
+        """Cancel a session: drops that are not settled become CANCELLED. One that is over stays as it is."""
         ...
 
     def delete(self, session: str) -> None:
-        """Forget a session, stopping it first, and remove everything it left behind."""
-        ...
-
-    def drops(self, session: str, query: DropQuery) -> DropPage:
-        """A page of the drops that match."""
-        ...
-
-    def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
-        """Return one drop, by its id or the end of an id that no other drop of the session has.
-
-        The same holds for `log` and `data`. Rows are found by `drops`. `query` says which of its neighbours to list.
-
-        Raises
-        ------
-        AmbiguousError
-            Several drops of the session end so, or may.
-        """
-        ...
-
-    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
-        """A page of the root causes, the most harmful first."""
-        ...
-
-    def log(self, session: str, drop: str) -> Download:
-        """What a drop wrote to its log."""
-        ...
-
-    def data(self, session: str, drop: str) -> Download:
-        """Content of a data drop, from whichever node holds it; a directory comes as a tar file.
-
-        Raises
-        ------
-        GoneError
-            It was released already.
-        """
-        ...
-
-    def results(self, session: str) -> ResultList:
-        """What the session left for people, and the nodes that could not be asked."""
-        ...
-
-    def contents(self, session: str, request: ContentsRequest) -> Download:
-        """Contents of many drops on one node, as the records of `dropflow.rest.content_records`.
-
-        What cannot be had of one content is a record among them.
-
-        Raises
-        ------
-        NotFoundError
-            The node is not at or below this manager, or has nothing of the session.
-        """
-        ...
-
-    def journal(self, session: str) -> Download:
-        """The journal; from several nodes, a tar file with that and the graph of each."""
-        ...
-
-    def graph(self, session: str) -> PhysicalGraph:
-        """The whole graph, as far as it is at or below this manager."""
-        ...
-
-    def slices(self, session: str) -> tuple[Slice, ...]:
-        """The slices of the graph that are at or below this manager: what a parent joins to the whole graph."""
+        """Cancel a session, and delete it with all its files."""
         ...
 
     def close(self) -> None:
-        """Stop: a node cancels its sessions; an island or master only goes away. Idempotent."""
+        """Stop: a node cancels its sessions, an island or master leaves those below alone. Idempotent."""
         ...

@@ -191,9 +191,8 @@ class _Controls:
             self._changed.notify_all()
 
 
-@_refusable
-class FakeManager(_Controls):
-    """A manager without processes, disk or network; see the module and `managers.api.Manager`."""
+class _ManagerAndChildren(_Controls):
+    """The operations of a fake manager on itself and its children."""
 
     def info(self) -> ManagerInfo:
         """Return what it is."""
@@ -209,10 +208,6 @@ class FakeManager(_Controls):
             time=self.clock.now(),
             protocol=1,
         )
-
-    def status(self) -> ManagerStatus:
-        """Return its info, nodes and sessions."""
-        return ManagerStatus.of(self.info(), self.nodes(), self.sessions())
 
     def nodes(self) -> tuple[NodeInfo, ...]:
         """Return its nodes, with a load that never changes."""
@@ -238,6 +233,15 @@ class FakeManager(_Controls):
         _check_has_children(self._role, self.name)
         if self._children.pop(url, None) is None:
             raise NotFoundError(f"{url} is not a child", where=self.name)
+
+
+@_refusable
+class FakeManager(_ManagerAndChildren):
+    """A manager without processes, disk or network; see the module and `managers.api.Manager`."""
+
+    def status(self) -> ManagerStatus:
+        """Return its info, nodes and sessions."""
+        return ManagerStatus.of(self.info(), self.nodes(), self.sessions())
 
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
         """Add a session with this graph; its drops move only when a test says so."""

@@ -75,8 +75,8 @@ class CompositeMachine:
     """Decides what an island or master does; see `managers.owner.Machine`.
 
     Events are `Call`, `Answered`, `Unanswered`, `ChildConfigured` and `ChildDeparted`; actions are `Return`, `Ask`,
-    `PlanDeployment`, `Discard`, `Disconnect` and `LogWarning`. Operations are the methods of `managers.api.Manager` without
-    downloads, and ``ask_children``, ``parts`` and ``holder`` for the others.
+    `PlanDeployment`, `Discard`, `Disconnect` and `LogWarning`. Operations are the methods of `managers.api.Manager`
+    without downloads, and ``ask_children``, ``parts`` and ``holder`` for the others.
 
     Parameters
     ----------
