@@ -1,4 +1,4 @@
-"""Time as a parameter. The only file of dropflow that asks the operating system what time it is."""
+"""Time as a parameter. Only this file reads the clocks of the operating system."""
 
 import time
 from typing import Protocol
@@ -7,7 +7,7 @@ __all__ = ["Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """Where times come from."""
+    """A source of times."""
 
     def now(self) -> float:
         """Seconds since the epoch, for records that people read."""

@@ -1,8 +1,8 @@
-"""The name, text and traceback of an exception that code of users has raised.
+"""The name, text and traceback of an exception that user code has raised.
 
-Such an exception may do anything when it is asked for its text: raise, exit, or return something that is no text,
-100 MB of it, or characters that UTF-8 cannot hold. The functions here raise nothing but `CancelledRunError`, which
-interrupts an attempt whose text has no end. What they return can be sent and stored.
+`str()` of such an exception may raise, exit, or return something that is not a string, 100 MB of text, or characters
+that UTF-8 cannot encode. The functions here raise nothing but `CancelledRunError`, which interrupts a `__str__` that
+does not end. What they return can be sent and stored.
 """
 
 import traceback
@@ -23,46 +23,46 @@ _type_name = type.__dict__["__name__"].__get__  # a metaclass may have a propert
 
 
 def name_of(error: BaseException) -> str:
-    """Name of the exception's class."""
+    """Return the name of the exception's class."""
     return sendable(_type_name(type(error)), 200)
 
 
 def text_of(error: BaseException) -> str:
-    """What ``str(error)`` returns, or why it returns nothing."""
+    """Return ``str(error)``, or why it cannot be computed."""
     try:
         return sendable(str(error), _TEXT)
     except CancelledRunError:
         raise
-    except BaseException as problem:  # noqa: BLE001 - __str__ is code of users, which may raise anything
+    except BaseException as problem:  # noqa: BLE001 - __str__ is user code, which may raise anything
         return f"its text cannot be had: __str__ raised {name_of(problem)}"
 
 
 def summary_of(error: BaseException) -> str:
-    """Name and text of an exception, as the last line of its traceback has them."""
+    """Return the name and text of an exception, as in the last line of its traceback."""
     name, text = name_of(error), text_of(error)
     return f"{name}: {text}" if text else name
 
 
 def trace_of(error: BaseException, frames: TracebackType | None) -> str:
-    """The last lines of the traceback of `error`, beginning at `frames`."""
+    """Return the last lines of the traceback of `error`, from `frames` on."""
     try:
         lines = "".join(traceback.format_exception(type(error), error, frames)).splitlines()[-_LINES:]
         return "".join(sendable(line, _LINE) + "\n" for line in lines)
     except CancelledRunError:
         raise
-    except BaseException as problem:  # noqa: BLE001 - as above: notes, causes and attributes belong to users too
+    except BaseException as problem:  # noqa: BLE001 - as above: notes, causes and attributes are user code too
         return f"the traceback cannot be had: {name_of(problem)} was raised while it was formatted\n"
 
 
 def sendable(text: Any, most: int = _LONGEST, *, keep_end: bool = False) -> str:
-    """`text` as a plain string that UTF-8 can hold; of a longer one than `most` it says how much is missing.
+    """Return `text` as a plain string that UTF-8 can encode. One that is longer than `most` says how much is missing.
 
     Parameters
     ----------
     text : Any
-        A string; of anything else the name of its type is told.
+        A string; for any other object, the name of its type is returned.
     most : int
-        Characters of the answer; more than 50.
+        Characters of the result; more than 50.
     keep_end : bool
         Keep the end instead of the beginning.
     """

@@ -1,4 +1,4 @@
-"""A failure as data: what an attempt left behind when it did not succeed."""
+"""A failure as data: why an attempt, or something else, did not succeed."""
 
 from types import TracebackType
 
@@ -15,7 +15,7 @@ _DETAIL = 20_000
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Why something failed, small enough to keep and to send.
 
-    Every text is cut and made fit for UTF-8 when a failure is made, since it may come from code of users.
+    Every text is cut and made encodable in UTF-8 when a failure is made, since it may come from user code.
 
     Attributes
     ----------
@@ -47,11 +47,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, error: BaseException, *, detail: str = "", frames: TracebackType | None = None) -> "Failure":
-        """The failure that `error` stands for; the traceback's tail becomes its detail unless one is given.
+        """Return `error` as a failure. Its detail is the end of the traceback, from `frames` on, unless one is given.
 
-        The traceback begins at `frames` if they are given.
-
-        Whatever the methods of `error` do, nothing is raised but `dropflow.errors.CancelledRunError`.
+        Methods of `error` may raise: only `dropflow.errors.CancelledRunError` is passed on.
         """
         try:
             if isinstance(error, DropflowError):
@@ -63,7 +61,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
                     retryable=bool(error.retryable),
                     detail=detail,
                 )
-        except BaseException:  # noqa: BLE001, S110 - a subclass of users; what follows asks it for nothing but a text
+        except BaseException:  # noqa: BLE001, S110 - a subclass in user code; what follows only uses its text
             pass
         return cls(
             code="DF105",
@@ -74,9 +72,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def as_error(self) -> DropflowError:
-        """The error that this failure came from, as its own class where dropflow has one for its code."""
+        """Return the failure as an error, of the class that has its code."""
         kind = _class_of(self.code, DropflowError)
-        # What only HTTP knows was refused by another manager, for which this one answers.
+        # An error of HTTP came from another manager: to a client of this one, that is a bad gateway.
         error = HttpError(502, self.text, hint=self.hint) if kind is HttpError else kind(self.text, hint=self.hint)
         if self.detail:
             error.add_note(self.detail)
@@ -84,7 +82,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _class_of(code: str, root: type[DropflowError]) -> type[DropflowError]:
-    """Class of the error tree below `root` that answers to `code`; `WorldError` for a code of another version."""
+    """Return the class below `root` that has this code; `WorldError` for a code of another version."""
     if root.code == code:
         return root
     found = (_class_of(code, child) for child in root.__subclasses__())

@@ -38,16 +38,16 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def safe_name(text: str, *, fallback: str = "graph") -> str:
-    """`text` as one safe path segment: letters, digits, dot, dash and underscore only.
+    """Return `text` as one safe path segment: letters, digits, dot, dash and underscore only.
 
-    The answer never starts with a dot or a dash and has at most 100 characters, so that it can neither escape
-    a directory nor look like an option.
+    It does not start with a dot or a dash and has at most 100 characters, so that it can neither leave a directory nor
+    be taken for an option.
     """
     return _UNSAFE.sub("_", text).lstrip(".-")[:100] or fallback
 
 
 def is_session_name(text: str) -> bool:
-    """Whether `text` can be the name of a session.
+    """Return whether `text` can be the name of a session.
 
     At most 100 printable characters, a letter, digit or underscore first; blanks, colons and plus signs are allowed,
     as in the ids that clients of DALiuGE choose, slashes and backslashes are not.
@@ -60,23 +60,23 @@ def is_session_name(text: str) -> bool:
 
 
 def session_directory_name(session: str) -> str:
-    """Name of the directory of a session: its own, percent-encoded, so that no two sessions share one.
+    """Return the name of the directory of a session: its own name, percent-encoded, so it is unique.
 
-    Letters and digits of ASCII, dot, dash, underscore and tilde stay; a name that is no safe path segment becomes one.
+    Letters and digits of ASCII, dot, dash, underscore and tilde stay; the result is always a safe path segment.
     """
     quoted = quote(session, safe="")
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
 
 
 def session_of_directory(name: str) -> str:
-    """Session whose directory has this name, from `session_directory_name`."""
+    """Return the session whose directory has this name, from `session_directory_name`."""
     return unquote(name)
 
 
 def drop_file_name(oid: str) -> str:
-    """Name of the files that belong to the drop `oid`, such as its log: a safe path segment, different for each drop.
+    """Return the name of the files of the drop `oid`, such as its log: a safe path segment, different for each drop.
 
-    An id that is no safe segment itself, or is too long for one, is told apart by eight digits of its CRC-32.
+    An id that is not a safe segment, or is too long for one, gets eight digits of its CRC-32.
     """
     name = safe_name(oid, fallback="drop")
     if name == oid:

@@ -1,4 +1,4 @@
-"""One graph on this machine: the catalogue, a repository, a runner and a session, put together.
+"""Running one graph on this machine, in a session directory.
 
 The session directory is described in ``docs/reference/session-directory.md``.
 """
@@ -56,9 +56,9 @@ def run(
     workers : int, optional
         Threads or processes; by default one per core that this process may use.
     on_session : callable, optional
-        Gets the session before it runs, to cancel it.
+        Called with the session before it runs, to cancel it.
     on_statistics : callable, optional
-        Gets a fresh picture now and then.
+        Called with fresh statistics now and then.
     check_invariants : bool
         Walk the whole state of the core after each step; slow.
 
@@ -93,14 +93,14 @@ def run(
     try:
         (directory / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary(result)), indent=2))
     except OSError as error:
-        # The results are kept, and the caller has the same facts: a failure would have them computed again.
+        # The results are kept, and the caller has the summary too: an error would cause a second run.
         note = f"{storage_error('write', directory / 'summary.json', error)}"
         return msgspec.structs.replace(result, notes=(*result.notes, note))
     return result
 
 
 def refuse_unusable(graph: PhysicalGraph) -> None:
-    """Refuse a graph that cannot run here, before there is a directory for it.
+    """Raise if a graph cannot run here, before a directory is made for it.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def refuse_unusable(graph: PhysicalGraph) -> None:
 
 
 def placement_notes(graph: PhysicalGraph) -> tuple[str, ...]:
-    """A note that names the hosts of a placed graph, if any of them is not this machine; else nothing."""
+    """Return a note with the hosts of a placed graph if some of them are not this machine, else nothing."""
     here = {"localhost", "127.0.0.1", "::1", gethostname()}
     others = sorted({place for place in graph.places if not here & {place, place.partition(":")[0]}})
     if not others:
@@ -121,7 +121,7 @@ def placement_notes(graph: PhysicalGraph) -> tuple[str, ...]:
 
 
 def summary(result: SessionResult) -> dict[str, Any]:
-    """How a session ended, JSON-like: what ``dropflow run --output json`` prints."""
+    """Return the result of a session as ``dropflow run --output json`` prints it."""
     return {
         "ok": result.status is SessionState.FINISHED,
         "session": result.session,
@@ -136,12 +136,12 @@ def summary(result: SessionResult) -> dict[str, Any]:
 
 
 def new_directory(graph: PhysicalGraph, *, root: Path | None = None, clock: Clock | None = None) -> Path:
-    """Make a session directory that is not there yet: ``<root>/<graph>-<UTC time>``, by default in ``dropflow-runs``.
+    """Create a new session directory: ``<root>/<graph>-<UTC time>``, by default in ``dropflow-runs``.
 
     Raises
     ------
     StorageError
-        It cannot be made.
+        It cannot be created.
     """
     parent = Path("dropflow-runs").absolute() if root is None else root.absolute()
     stamp = strftime("%Y%m%dT%H%M%S", gmtime((clock or SystemClock()).now()))
@@ -159,14 +159,14 @@ def new_directory(graph: PhysicalGraph, *, root: Path | None = None, clock: Cloc
 
 
 def prepare_directory(directory: Path) -> Path:
-    """Make `directory` ready for a session. What an earlier session left there is removed, and nothing else is.
+    """Prepare `directory` for a session: create it, or remove the files of an earlier session and nothing else.
 
     Raises
     ------
     ConflictError
-        It holds something that no session wrote.
+        There are other files than those of a session.
     StorageError
-        It cannot be made or emptied.
+        It cannot be created or emptied.
     """
     path = directory.absolute()
     try:
@@ -174,13 +174,13 @@ def prepare_directory(directory: Path) -> Path:
         foreign = sorted(entry.name for entry in path.iterdir() if entry.name not in _OURS)
         if foreign:
             raise ConflictError(
-                f"the directory holds something else than a session: {', '.join(foreign[:3])}",
+                f"the directory has files that are not of a session: {', '.join(foreign[:3])}",
                 where=str(directory),
                 hint="give an empty or a new directory",
             )
         if any(path.iterdir()) and not (path / "graph.dfg").exists():
             raise ConflictError(
-                "the directory is not empty, and no session was there",
+                "the directory is not empty, and has no session",
                 where=str(directory),
                 hint="give an empty or a new directory",
             )

@@ -1,7 +1,7 @@
-"""How deep JSON text is nested, found without parsing it.
+"""How deep JSON text is nested, without parsing it.
 
-Parsers recurse once a level, so depth is what a hostile or broken document exhausts first. It is looked at beforehand,
-in one linear pass that copies no more than a piece at a time and leaves most bytes to C.
+Parsers recurse once a level, so a hostile or broken document can exhaust the stack. The depth is checked before, in one
+linear pass that copies one piece at a time and processes most bytes in C.
 """
 
 import numpy as np
@@ -17,22 +17,22 @@ _STEP[list(b"]}")] = -1
 
 
 def nesting(data: bytes | memoryview, *, enough: int | None = None) -> int:
-    """How many levels deep lists and objects in the JSON text `data` are nested; 0 for a bare value.
+    """Return how many levels deep lists and objects in the JSON text `data` are nested; 0 for a bare value.
 
-    Brackets inside strings do not count. For text that is not JSON the answer is about the brackets that it has.
+    Brackets inside strings do not count. In text that is not JSON, brackets are counted all the same.
 
     Parameters
     ----------
     data : bytes or view of bytes
         The text, in UTF-8.
     enough : int, optional
-        Look no further than the piece in which it becomes deeper than this; the answer is then that of the text so far.
+        Stop at the piece in which the text becomes deeper than this, and return the depth so far.
     """
     depth, deepest, inside, start = 0, 0, False, 0
     while start < len(data):
         stop = min(start + _CHUNK, len(data))
         piece = bytes(data[start:stop])
-        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # an escape must not be torn apart
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # an escape sequence must be in one piece
             stop = min(stop + 1, len(data))
             piece = bytes(data[start:stop])
         plain = piece.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE)
@@ -50,5 +50,5 @@ def nesting(data: bytes | memoryview, *, enough: int | None = None) -> int:
 
 
 def too_deep(data: bytes | memoryview, limit: int) -> bool:
-    """Whether lists and objects in the JSON text `data` are nested more than `limit` levels deep."""
+    """Return whether lists and objects in the JSON text `data` are nested more than `limit` levels deep."""
     return nesting(data, enough=limit) > limit

@@ -1,4 +1,4 @@
-"""Directories that other users of this host must not be able to prepare or change."""
+"""Directories that other users of this host cannot create or write to before dropflow does."""
 
 import os
 import stat
@@ -12,14 +12,14 @@ _MODE = 0o700
 
 
 def private_directory(path: Path) -> Path:
-    """Make `path` with mode 0700 and missing parents; one that is there already is taken if it is safe to use.
+    """Create `path` with mode 0700 and missing parents, and return it; use a directory that exists if it is safe.
 
-    A link to a directory counts as what it leads to.
+    A link to a directory counts as that directory.
 
     Raises
     ------
     StorageError
-        It cannot be made, another user owns it, or everybody may write to it.
+        It cannot be created, another user owns it, or every user may write to it.
     """
     try:
         path.mkdir(mode=_MODE, parents=True, exist_ok=True)
@@ -28,7 +28,7 @@ def private_directory(path: Path) -> Path:
         hint = "choose another directory"
         raise StorageError(f"the directory cannot be made: {error.strerror}", where=str(path), hint=hint) from error
     user = os.geteuid()
-    # The superuser works in directories of others: a container does that on the volumes of its host.
+    # The superuser may use directories of other users: a container does that on volumes of its host.
     if user and found.st_uid not in (user, 0):
         hint = "choose another directory, such as a new one below it"
         raise StorageError("the directory belongs to another user", where=str(path), hint=hint)

@@ -1,4 +1,4 @@
-"""Findings about a graph: each with a stable code, a severity, a place and what to do."""
+"""Problems of a graph: each with a stable code, a severity, a place and a hint."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -11,7 +11,7 @@ __all__ = ["Problem", "Severity", "refuse_errors"]
 
 
 class Severity(StrEnum):
-    """How bad a finding is. Only an error stops a translation."""
+    """Severity of a problem. Only an error stops a translation."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -19,7 +19,7 @@ class Severity(StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding.
+    """One problem.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Standard output for the answer of a process, and for nothing else."""
+"""Keeping standard output free for what a command prints for programs."""
 
 import os
 import sys
@@ -9,10 +9,10 @@ _STDOUT, _STDERR = 1, 2
 
 
 def reserve() -> None:
-    """Move `sys.stdout` to a descriptor of its own, and lead descriptor 1 to standard error.
+    """Move `sys.stdout` to a descriptor of its own, and redirect descriptor 1 to standard error.
 
-    Compiled libraries print to descriptor 1 whatever `sys.stdout` is: METIS does so when it cannot bisect a graph. Call
-    it once, before the process has threads, in a command whose output programs read.
+    Compiled libraries print to descriptor 1, whatever `sys.stdout` is: METIS does so when it cannot bisect a graph.
+    Call this once, before the process has threads, in a command whose output programs read.
     """
     if sys.stdout is None or sys.stderr is None:
         return  # closed by the caller

@@ -20,12 +20,12 @@ class DropState(IntEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a drop in this state can change no more within one epoch of its session."""
+        """Whether a drop in this state does not change any more within one epoch of its session."""
         return self not in (DropState.INITIALIZED, DropState.WRITING)
 
 
 class AppState(IntEnum):
-    """Execution state of an application drop; derived from its drop state, shown at borders."""
+    """Execution state of an application drop, derived from its drop state for clients."""
 
     NOT_RUN = 0
     RUNNING = 1

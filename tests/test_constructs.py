@@ -1,4 +1,4 @@
-"""What nested constructs compute, from the file to the result."""
+"""Results of nested constructs, from the graph file to the content."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from translator.pipeline import Translation, translate
 
 
 def joined(path: Path, *links: dict[str, Any]) -> Path:
-    """The graph in a file with more links."""
+    """Return a graph file with more links."""
     content = json.loads(path.read_bytes())
     content["linkDataArray"] += links
     path.write_text(json.dumps(content), encoding="utf-8")
@@ -30,7 +30,7 @@ def ran(source: Path, directory: Path) -> Translation:
 
 
 def groupby(name: str, key: str = "", inside: str = "") -> dict[str, Any]:
-    """A group-by."""
+    """Return a group-by."""
     around = {"parentId": inside} if inside else {}
     return node(name, "GroupBy", field("group_key", key), isGroup=True, **{"name": name, **around})
 
@@ -39,8 +39,8 @@ def groupby(name: str, key: str = "", inside: str = "") -> dict[str, Any]:
     ("key", "groups"),
     [("", ["00 10", "01 11"]), ("Inner", ["00 10", "01 11"]), ("Outer", ["00 01", "10 11"])],
 )
-def test_groups_of_nested_group_bys_hold_what_their_key_says(tmp_path: Path, key: str, groups: list[str]) -> None:
-    """Inner and outer group-by repeat one scatter: a third one takes the level that is named, else the innermost."""
+def test_nested_group_bys_group_by_their_keys(tmp_path: Path, key: str, groups: list[str]) -> None:
+    """With nested group-bys of one scatter, a third one groups by the level in its key, or by the innermost."""
     both = function(
         "Both", "def Both(input, other):\n    return f'{other}{input[0][0]}'\n", inside="Inner", group_start=True
     )
@@ -76,8 +76,8 @@ def test_groups_of_nested_group_bys_hold_what_their_key_says(tmp_path: Path, key
     assert [file.read_text() for file in sorted((tmp_path / "run" / "results").iterdir())] == groups
 
 
-def test_a_loop_reads_what_it_made_from_the_second_iteration_on(tmp_path: Path) -> None:
-    """Entry and carry end on one port, and neither edge is loop-aware: the application gets one value each time."""
+def test_a_loop_reads_its_own_output_from_the_second_iteration_on(tmp_path: Path) -> None:
+    """Entry and carry edge end at one port, and neither is loop-aware: the application gets one value per iteration."""
     nodes = [
         function("Make", "def Make():\n    return 'a'\n"),
         data("made"),
@@ -102,7 +102,7 @@ def test_a_loop_reads_what_it_made_from_the_second_iteration_on(tmp_path: Path) 
 def test_a_group_by_takes_the_last_iteration_through_a_loop_aware_edge(
     tmp_path: Path, aware: str, groups: list[str]
 ) -> None:
-    """A loop in each copy of a scatter: a group holds the last iteration of its copy, or all if not loop-aware."""
+    """With a loop in each copy of a scatter, a group has the last iteration, or all if the edge is not loop-aware."""
     nodes = [
         construct("Split", "Scatter", size=2),
         function("Make", "def Make():\n    return 'a'\n", inside="Split"),

@@ -1,4 +1,4 @@
-"""What becomes of contents in whole graphs, from the file to the result."""
+"""Contents in whole graphs, from the graph file to the result."""
 
 import json
 import os
@@ -24,13 +24,13 @@ def run(source: Path | bytes, directory: Path, *, runner: str = "inline") -> Ses
 
 
 def written(directory: Path, name: str = "out.txt") -> str:
-    """A text file that a run left."""
+    """Return the text of a file in the session directory."""
     return (directory / "files" / name).read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def gathering(tmp_path: Path) -> Path:
-    """375 pieces of which 69 fail, which is 18.4 %, gathered with that threshold."""
+    """Return a graph of 375 pieces, of which 69 (18.4 %) fail, gathered with that threshold."""
     bad = "def Check(input):\n    if input[0] < 69:\n        raise ValueError('bad')\n    return input[0]\n"
     nodes = [
         function("Make", "def Make():\n    return [[i] for i in range(375)]\n"),
@@ -50,7 +50,7 @@ def gathering(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("form", ["logical", "physical", "container"])
 def test_a_share_of_errors_that_equals_the_threshold_is_tolerated(gathering: Path, tmp_path: Path, form: str) -> None:
-    """A threshold with decimals is the same number in every form of a graph, and 18.4 % is not more than 18.4."""
+    """A share of errors that equals the threshold is tolerated, in every format of a graph."""
     source: Path | bytes = gathering
     graph = translate(gathering, name="g").graph
     if form == "physical":
@@ -65,13 +65,13 @@ def test_a_share_of_errors_that_equals_the_threshold_is_tolerated(gathering: Pat
 
 
 def bash(name: str, command: str) -> dict[str, Any]:
-    """A shell command."""
+    """Return a node with a shell command."""
     return app(name, "dlg.apps.bash_shell_app.BashShellApp", command=command)
 
 
 @pytest.mark.parametrize("runner", ["inline", "processes"])
-def test_a_fifo_is_no_output(tmp_path: Path, runner: str) -> None:
-    """A FIFO that a graph names as an output stays what it is, and one that a program makes is no content.
+def test_a_fifo_is_not_accepted_as_output(tmp_path: Path, runner: str) -> None:
+    """A FIFO that a graph names as output is not replaced, and one that a program makes is not accepted as content.
 
     The session ends with an error for each, and nothing waits for a reader or writer.
     """
@@ -96,8 +96,8 @@ def test_a_fifo_is_no_output(tmp_path: Path, runner: str) -> None:
     assert fifo.is_fifo()
 
 
-def test_a_fifo_is_an_input_by_its_path_only(tmp_path: Path) -> None:
-    """A function that takes the value of a FIFO fails at once; a program that is given its path reads it."""
+def test_a_fifo_can_be_read_by_path_only(tmp_path: Path) -> None:
+    """A function that takes the value of a FIFO fails without waiting; a program with its path reads it."""
     os.mkfifo(tmp_path / "fifo")
     nodes = [
         data("fifo", "File", filepath=str(tmp_path / "fifo")),
@@ -118,7 +118,7 @@ SHOW = "def Show(input):\n    return repr(input)\n"
 
 
 def split(copies: int) -> list[dict[str, Any]]:
-    """A scatter of so many pieces, called ``piece``."""
+    """Return a scatter of this many pieces, called ``piece``."""
     return [
         function("Make", MAKE.format(copies=copies)),
         data("made"),
@@ -130,7 +130,7 @@ def split(copies: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("copies", [1, 3])
 @pytest.mark.parametrize("form", ["logical", "physical"])
 def test_a_function_that_gathers_gets_all_inputs(tmp_path: Path, copies: int, form: str) -> None:
-    """A PyFuncApp as application of a Gather gets a list of all inputs, in order, also of a scatter of one copy."""
+    """A PyFuncApp in a Gather gets a list of all inputs, in order, also with a scatter of one copy."""
     gather = {"dropclass": "dlg.apps.pyfunc.PyFuncApp", "func_name": "Show", "func_code": SHOW, "encoding": "utf-8"}
     nodes = [*split(copies), construct("Collect", "Gather", **gather), data("shown", "File", filepath="out.txt")]
     source: Path | bytes = draw(tmp_path / "g.graph", nodes, "Make > made > Split > piece > Collect > shown")
@@ -146,7 +146,7 @@ def test_a_function_that_gathers_gets_all_inputs(tmp_path: Path, copies: int, fo
 @pytest.mark.parametrize("copies", [1, 3])
 @pytest.mark.parametrize("encoding", ["pickle", "npy", "json", "eval"])
 def test_all_values_of_a_drop_with_several_producers_are_read(tmp_path: Path, copies: int, encoding: str) -> None:
-    """What the copies of a scatter write into one drop outside it is a list of values, in the order of the copies."""
+    """If the copies of a scatter write one drop outside of it, its value is a list in the order of the copies."""
     nodes = [
         *split(copies),
         function("Work", "def Work(input):\n    return input['n'] + 1\n", inside="Split", encoding=encoding),
@@ -163,8 +163,8 @@ def test_all_values_of_a_drop_with_several_producers_are_read(tmp_path: Path, co
 
 
 @pytest.mark.parametrize("runner", local.RUNNERS)
-def test_several_producers_at_one_port_give_a_list_wherever_they_run(tmp_path: Path, runner: str) -> None:
-    """Two nodes that write one drop, and two drops at one port: the consumer gets both values, in order."""
+def test_several_producers_at_one_port_give_a_list(tmp_path: Path, runner: str) -> None:
+    """With two producers of one drop, or two drops at one port, the consumer gets both values in order."""
     nodes = [
         function("First", "def First():\n    return 'A'\n"),
         function("Second", "def Second():\n    return 'B'\n"),
@@ -184,8 +184,8 @@ def test_several_producers_at_one_port_give_a_list_wherever_they_run(tmp_path: P
 
 
 @pytest.mark.parametrize(("content", "ok"), [("'same'", True), ("str(input)", False)])
-def test_a_file_that_several_drops_write_is_never_half_lost(tmp_path: Path, content: str, *, ok: bool) -> None:
-    """The translation warns. Drops that write the same are fine; of the others one is kept, and the rest fail."""
+def test_a_file_that_several_drops_write_is_kept_whole(tmp_path: Path, content: str, *, ok: bool) -> None:
+    """The translation warns. Drops with equal contents complete; of different ones, one is kept and the others fail."""
     nodes = [
         *split(3),
         function("Write", f"def Write(input):\n    return {content}\n", inside="Split", encoding="utf-8"),
@@ -203,7 +203,7 @@ def test_a_file_that_several_drops_write_is_never_half_lost(tmp_path: Path, cont
 
 
 def test_a_loop_replaces_the_file_of_its_last_iteration(tmp_path: Path) -> None:
-    """What was written before an iteration on which the next one depends is no conflict."""
+    """An iteration may replace the file of the iteration before it."""
     nodes = [
         data("begin"),
         construct("Loop", "Loop", size=4),

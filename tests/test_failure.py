@@ -1,4 +1,4 @@
-"""Failures as data: built from any exception, and always fit to be sent and stored."""
+"""Failures as data: from any exception, and always encodable."""
 
 import msgspec
 import pytest
@@ -77,12 +77,12 @@ HOSTILE = {
     "ours without text": DropflowError(None),  # type: ignore[arg-type]
     "ours with a strange text": AppError(_Text("x"), hint=5, where=_Text("y")),  # type: ignore[arg-type]
 }
-"""What the code of users may raise."""
+"""Exceptions that user code may raise."""
 
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_every_exception_gives_a_failure(case: str) -> None:
-    """Whatever an exception does when it is asked for its text, its failure is small and can be sent and stored."""
+    """For any exception, whatever its methods do, the failure is small and can be encoded."""
     failure = Failure.of(HOSTILE[case])
     body = msgspec.msgpack.encode(failure)
 
@@ -94,7 +94,7 @@ def test_every_exception_gives_a_failure(case: str) -> None:
 
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT)
 def test_every_text_can_be_sent_and_stored(kind: str, text: str, hint: str, detail: str) -> None:
-    """A failure takes any text; what UTF-8 cannot hold is written as an escape, and all else stays as it is."""
+    """A failure accepts any text; characters that UTF-8 cannot encode are escaped, others are unchanged."""
     failure = Failure(code="DF105", kind=kind, text=text, hint=hint, detail=detail)
 
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(failure), type=Failure) == failure
@@ -108,7 +108,7 @@ def test_every_text_can_be_sent_and_stored(kind: str, text: str, hint: str, deta
 
 
 def test_long_texts_are_cut() -> None:
-    """Of a long text the beginning stays, of a long detail (a traceback) the end; both say how much is missing."""
+    """A long text keeps its beginning, a long detail (a traceback) its end; both say how much is missing."""
     failure = Failure(code="DF105", kind="E", text="a" * 10_000, detail="b" * 99_999 + "end")
 
     assert failure.text.startswith("aaa")
@@ -117,6 +117,6 @@ def test_long_texts_are_cut() -> None:
     assert failure.detail.endswith("bend")
 
 
-def test_the_text_of_an_exception_that_has_none() -> None:
-    """It names the exception and what its __str__ raised."""
+def test_the_text_of_an_exception_whose_str_raises() -> None:
+    """The text of an exception whose __str__ raises names the exception and what was raised."""
     assert text_of(HOSTILE["text raises"]) == "its text cannot be had: __str__ raised ValueError"

@@ -1,4 +1,4 @@
-"""Whatever the code of users raises or answers, a session ends, and says which drop it was."""
+"""User code that raises or returns anything: the session ends, and reports the drop."""
 
 import signal
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def _function(builder: GraphBuilder, name: str, code: str, *, component: str = M
 
 @pytest.fixture
 def _ctrl_c_cancels() -> Iterator[None]:
-    """As in the command line, where Ctrl-C has a handler of its own and raises nothing."""
+    """Ignore SIGINT, as the command line does with a handler of its own."""
     former = signal.signal(signal.SIGINT, lambda *_: None)
     yield
     signal.signal(signal.SIGINT, former)
@@ -66,8 +66,8 @@ def _ctrl_c_cancels() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_ctrl_c_cancels")
 @pytest.mark.parametrize("runner", local.RUNNERS)
-def test_everything_that_user_code_raises_is_an_outcome(runner: str, tmp_path: Path) -> None:
-    """In each runner every attempt fails with its own reason, the others complete, and the journal can be read."""
+def test_everything_that_user_code_raises_fails_its_attempt(runner: str, tmp_path: Path) -> None:
+    """In each runner, every such attempt fails with its own reason, others complete, and the journal can be read."""
     builder = GraphBuilder("hostile")
     for name, (code, _) in RAISED.items():
         _function(builder, name, code)
@@ -86,8 +86,8 @@ def test_everything_that_user_code_raises_is_an_outcome(runner: str, tmp_path: P
     ("path", "said"), [("a\0b", "has a NUL character"), ("a\udcffb", "cannot be written in UTF-8")]
 )
 @pytest.mark.parametrize("where", ["field", "port"])
-def test_a_path_that_cannot_be_written_is_told(path: str, said: str, where: str, tmp_path: Path) -> None:
-    """In a field it is refused before anything runs; where an application computes it, its attempt fails."""
+def test_a_path_that_cannot_be_written_is_reported(path: str, said: str, where: str, tmp_path: Path) -> None:
+    """A path in a field is refused before the run; a path that an application computes fails its attempt."""
     if where == "field":
         builder = GraphBuilder("path")
         _function(builder, "one", "def f():\n    return 1", component=FILE, path=path)
@@ -102,7 +102,7 @@ def test_a_path_that_cannot_be_written_is_told(path: str, said: str, where: str,
 
 
 def _named_by_input(path: str) -> PhysicalGraph:
-    """An application whose input is the name of the file that it writes."""
+    """Return an application whose input is the name of the file that it writes."""
     builder = GraphBuilder("path")
     code = f"def name():\n    return {path.encode('unicode_escape').decode()!r}.encode().decode('unicode_escape')"
     fields = (
@@ -129,7 +129,7 @@ def _named_by_input(path: str) -> PhysicalGraph:
 def test_the_class_of_a_user_may_raise_anywhere(
     method: str, raised: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is raised where an application is made is refused before anything runs; `run` fails its attempt."""
+    """An exception in the constructor is refused before the run; one in `run` fails the attempt."""
     module = f"hostile_{method.strip('_')}_{abs(hash(raised))}"
     source = f"""
         from dropflow.apps.api import App

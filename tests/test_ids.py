@@ -22,8 +22,8 @@ from dropflow.ids import is_session_name, session_directory_name
         "a" * 100,
     ],
 )
-def test_what_clients_call_their_sessions_is_a_name(name: str) -> None:
-    """Blanks, colons, plus signs and letters of any script are allowed."""
+def test_names_that_clients_use_are_allowed(name: str) -> None:
+    """Session names may have blanks, colons, plus signs and letters of any script."""
     assert is_session_name(name)
 
 
@@ -48,16 +48,16 @@ def test_what_clients_call_their_sessions_is_a_name(name: str) -> None:
         "\u4e00" * 60,  # nine characters each in a directory's name, which takes 255
     ],
 )
-def test_what_could_escape_or_mislead_is_none(name: str) -> None:
-    """No slash, control character, direction mark or option, and nothing longer than a file name may be."""
+def test_unsafe_names_are_refused(name: str) -> None:
+    """Slashes, control characters, direction marks, option-like names and long names are refused."""
     assert not is_session_name(name)
 
 
 @given(
     st.text(min_size=1, max_size=30).filter(is_session_name), st.text(min_size=1, max_size=30).filter(is_session_name)
 )
-def test_directories_of_sessions_are_safe_and_tell_the_name(one: str, other: str) -> None:
-    """The directory is one plain path segment, from which the name can be had back; no two names share one."""
+def test_directories_of_sessions_are_safe_and_unique(one: str, other: str) -> None:
+    """The directory of a session is one safe path segment that decodes to its name, so it is unique."""
     directory = session_directory_name(one)
 
     assert unquote(directory) == one
@@ -68,5 +68,5 @@ def test_directories_of_sessions_are_safe_and_tell_the_name(one: str, other: str
 
 
 def test_plain_names_are_their_own_directories() -> None:
-    """Directories of earlier versions are found again."""
+    """A plain name is the name of its directory, so directories of earlier versions are found."""
     assert session_directory_name("imaging-20261121.073600_2") == "imaging-20261121.073600_2"

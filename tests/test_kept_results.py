@@ -1,4 +1,4 @@
-"""What FINISHED promises: every leaf is kept. Runs whose disk is full, or whose directory goes away."""
+"""FINISHED means that every leaf is kept: runs whose disk is full, or whose directory is removed."""
 
 import json
 import resource
@@ -27,7 +27,7 @@ MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 
 
 def _writer(code: str, component: str = MEMORY, **fields: str) -> PhysicalGraph:
-    """A function and the data drop that it writes."""
+    """Return a function and the data drop that it writes."""
     drawing = GraphBuilder("keeping")
     drawing.app(
         "f",
@@ -44,7 +44,7 @@ def _run(graph: PhysicalGraph, directory: Path, runner: str = "inline") -> Sessi
 
 
 def test_a_run_that_cannot_keep_a_leaf_fails(tmp_path: Path) -> None:
-    """The command ends with 1, and names the drop and the reason; FINISHED would be a lie.
+    """If a leaf cannot be kept, the command ends with 1 and names the drop and the reason.
 
     No file may be larger than 40,000 bytes here, and the leaf has 60,000, which fit into a message.
     """
@@ -78,7 +78,7 @@ def test_a_run_that_cannot_keep_a_leaf_fails(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_room_for_the_reason(small_disk: Path) -> None:
-    """Half of what was written is removed at once; journal, log and summary tell why the session failed."""
+    """Partial content is removed, so that journal, log and summary have room for the reason of the failure."""
     code = "def f(x=None):\n    print('before')\n    return bytes(5_000_000)"
     graph = _writer(code)
     result = _run(graph, small_disk / "run", "processes")
@@ -93,8 +93,8 @@ def test_a_full_disk_leaves_room_for_the_reason(small_disk: Path) -> None:
     assert not (small_disk / "run" / "tmp").exists()
 
 
-def test_a_result_that_fills_the_disk_leaves_nothing(small_disk: Path) -> None:
-    """A content in shared memory that does not fit on the disk is a failure of its producer, and no half file stays."""
+def test_a_result_that_fills_the_disk_leaves_no_file(small_disk: Path) -> None:
+    """If a content in shared memory does not fit on the disk, its producer fails and no partial file is left."""
     repository = LocalRepository(small_disk / "run", "s", SystemClock())
     graph = _writer("def f(): pass")
     part = repository.workspace.shared / "part"
@@ -111,8 +111,8 @@ def test_a_result_that_fills_the_disk_leaves_nothing(small_disk: Path) -> None:
 
 @pytest.mark.parametrize("comes_back", [False, True])
 @pytest.mark.parametrize("component", [MEMORY, FILE])
-def test_a_run_whose_directory_goes_away_fails(tmp_path: Path, component: str, *, comes_back: bool) -> None:
-    """Whoever removes or replaces the session directory while it runs gets no FINISHED."""
+def test_a_run_whose_directory_is_removed_fails(tmp_path: Path, component: str, *, comes_back: bool) -> None:
+    """A session whose directory is removed or replaced while it runs is not FINISHED."""
     directory = tmp_path / "run"
     code = f"def f():\n    import shutil\n    shutil.rmtree({str(directory)!r})\n"
     if comes_back:
@@ -125,7 +125,7 @@ def test_a_run_whose_directory_goes_away_fails(tmp_path: Path, component: str, *
 
 
 def test_a_run_whose_results_are_replaced_after_the_last_drop_fails(tmp_path: Path) -> None:
-    """Nothing is written any more that could fail; still it is noticed, and said which directory it was."""
+    """The session fails and names the directory, even if it was replaced after the last write."""
     directory = tmp_path / "run"
     drawing = GraphBuilder("keeping").data("leaf", component=MEMORY, arguments=(Argument(name="pydata", value="1"),))
     away = f"def f(x):\n    import shutil\n    shutil.rmtree({str(directory / 'results')!r})"
@@ -140,7 +140,7 @@ def test_a_run_whose_results_are_replaced_after_the_last_drop_fails(tmp_path: Pa
 
 
 def test_a_summary_that_cannot_be_written_is_a_note(tmp_path: Path) -> None:
-    """The results are kept, and the caller has the same facts: the run is FINISHED."""
+    """If the summary cannot be written, the run is FINISHED and a note says so: the results are kept."""
     directory = tmp_path / "run"
     in_the_way = f"def f():\n    import os\n    os.mkdir({str(directory / 'summary.json')!r})\n    return 'text'"
     result = _run(_writer(in_the_way), directory)
@@ -150,8 +150,8 @@ def test_a_summary_that_cannot_be_written_is_a_note(tmp_path: Path) -> None:
     assert len(list((directory / "results").iterdir())) == 1
 
 
-def test_what_an_attempt_committed_goes_when_it_fails(tmp_path: Path) -> None:
-    """What an attempt committed before one of its outputs failed is no content of a drop in ERROR."""
+def test_committed_outputs_of_a_failed_attempt_are_removed(tmp_path: Path) -> None:
+    """If one output of an attempt cannot be stored, the outputs that it had committed are removed."""
     drawing = GraphBuilder("keeping")
     code = "def f():\n    return 'text'"
     fields = (Argument(name="func_name", value="f"), Argument(name="func_code", value=code))

@@ -1,4 +1,4 @@
-"""One graph on this machine: its directory, its catalogue, its result."""
+"""Running one graph on this machine: its session directory and its result."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 
 
 def greeting(component: str = "dlg.apps.simple.HelloWorldApp") -> PhysicalGraph:
-    """An application that greets into memory."""
+    """Return a graph with an application that writes a greeting to memory."""
     builder = GraphBuilder("greeting")
     arguments = (Argument(name="greet", value="you", parameter_type="ApplicationArgument"),)
     builder.app("greet", component=component, category="DALiuGEApp", arguments=arguments)
@@ -30,8 +30,8 @@ def greeting(component: str = "dlg.apps.simple.HelloWorldApp") -> PhysicalGraph:
 
 
 @pytest.mark.parametrize("runner", local.RUNNERS)
-def test_a_run_leaves_what_the_reference_says(tmp_path: Path, runner: str) -> None:
-    """Graph, journal, summary and the result are in the session directory; no temporary file, and no log of nothing."""
+def test_a_run_leaves_the_documented_files(tmp_path: Path, runner: str) -> None:
+    """The session directory has graph, journal, summary and result, and no temporary file or empty log."""
     graph = greeting()
     result = local.run(graph, directory=tmp_path, runner=runner, workers=2)
 
@@ -45,8 +45,8 @@ def test_a_run_leaves_what_the_reference_says(tmp_path: Path, runner: str) -> No
     assert replay(graph, tmp_path / "journal.dfj").core.status is SessionState.FINISHED
 
 
-def test_what_cannot_run_is_refused_before_there_is_a_file(tmp_path: Path) -> None:
-    """An unknown class is told by node and name, and nothing is written."""
+def test_an_unusable_graph_is_refused_before_files_are_written(tmp_path: Path) -> None:
+    """An unknown class is refused with its node and name, and no file is written."""
     with pytest.raises(BadGraphError, match=r"no\.Such") as caught:
         local.run(greeting("no.Such"), directory=tmp_path)
 
@@ -55,15 +55,15 @@ def test_what_cannot_run_is_refused_before_there_is_a_file(tmp_path: Path) -> No
 
 
 def test_an_unknown_runner_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    """The names that would do are in the hint."""
+    """An unknown runner is refused; the hint has the known ones."""
     with pytest.raises(BadGraphError, match="warp") as caught:
         local.run(greeting(), directory=tmp_path, runner="warp")
 
     assert "processes" in caught.value.hint
 
 
-def test_runs_of_the_same_second_get_directories_of_their_own(tmp_path: Path) -> None:
-    """The name is the graph and the time in UTC, with a number where that is taken."""
+def test_runs_of_the_same_second_have_different_directories(tmp_path: Path) -> None:
+    """A directory is named after the graph and the UTC time, with a number if that exists."""
     clock = VirtualClock()
     names = [local.new_directory(greeting(), root=tmp_path, clock=clock).name for _ in range(3)]
 
@@ -71,8 +71,8 @@ def test_runs_of_the_same_second_get_directories_of_their_own(tmp_path: Path) ->
     assert names[0].startswith("greeting-")
 
 
-def test_only_what_a_session_left_is_removed(tmp_path: Path) -> None:
-    """A directory that holds anything else is refused, and stays as it is."""
+def test_only_files_of_a_session_are_removed(tmp_path: Path) -> None:
+    """A directory with other files is refused and unchanged."""
     local.run(greeting(), directory=tmp_path, runner="inline")
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(ConflictError, match=r"thesis\.tex"):
@@ -82,14 +82,14 @@ def test_only_what_a_session_left_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_no_session_made_is_refused(tmp_path: Path) -> None:
-    """Names like ours are not enough: without a graph, nobody ran here."""
+    """A directory with names like those of a session, but without a graph, is refused."""
     (tmp_path / "files").mkdir()
-    with pytest.raises(ConflictError, match="no session was there"):
+    with pytest.raises(ConflictError, match="has no session"):
         local.prepare_directory(tmp_path)
 
 
-def test_clearing_away_follows_no_links(tmp_path: Path) -> None:
-    """A link in place of a directory is removed; what it points to is not ours."""
+def test_clearing_a_directory_follows_no_links(tmp_path: Path) -> None:
+    """A link in place of a directory is removed; its target is unchanged."""
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "data").write_text("keep")
@@ -103,8 +103,8 @@ def test_clearing_away_follows_no_links(tmp_path: Path) -> None:
     assert list(session.iterdir()) == []
 
 
-def test_a_file_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
-    """The directory cannot be made, and the error says which."""
+def test_a_file_in_place_of_the_directory_is_reported(tmp_path: Path) -> None:
+    """If there is a file in place of the directory, the error has its path."""
     (tmp_path / "taken").write_text("")
     with pytest.raises(StorageError, match="cannot be made") as caught:
         local.prepare_directory(tmp_path / "taken")

@@ -1,4 +1,4 @@
-"""The depth of JSON, found without parsing it."""
+"""The depth of JSON text, without parsing it."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from dropflow.nesting import nesting, too_deep
 
 
 def _depth(value: Any) -> int:
-    """How deep lists and objects of a value are nested, the obvious way."""
+    """Return how deep lists and objects of a value are nested, by recursion."""
     if isinstance(value, dict):
         return 1 + max(map(_depth, value.values()), default=0)
     if isinstance(value, list):
@@ -30,7 +30,7 @@ _VALUES = st.recursive(
 
 @given(value=_VALUES, chunk=st.integers(1, 12), indent=st.sampled_from([None, 1]))
 def test_depth_is_that_of_the_parsed_value(value: Any, chunk: int, indent: int | None) -> None:
-    """The scan of the bytes finds exactly the depth of the value, wherever its pieces are cut, strings or not."""
+    """The scan of the bytes gives the depth of the value, wherever pieces begin and whatever strings contain."""
     data = json.dumps(value, indent=indent).encode()
     depth = _depth(value)
     with pytest.MonkeyPatch.context() as patch:
@@ -41,8 +41,8 @@ def test_depth_is_that_of_the_parsed_value(value: Any, chunk: int, indent: int |
         assert depth == 0 or too_deep(data, depth - 1)
 
 
-def test_what_is_deep_enough_is_looked_at_no_further() -> None:
-    """A hostile document costs its beginning only, and is still known to be too deep."""
+def test_a_document_that_is_too_deep_is_not_read_to_its_end() -> None:
+    """Of a document that is too deep, only the beginning is read."""
     first = b"[" * 300_000
 
     assert 200 < nesting(first + b"[" * 10_000_000, enough=200) < 300_000
@@ -51,5 +51,5 @@ def test_what_is_deep_enough_is_looked_at_no_further() -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes_have_a_depth(data: bytes) -> None:
-    """Text that is no JSON has a depth too, which is at most the number of its brackets."""
+    """For bytes that are not JSON, the result is at most the number of brackets."""
     assert 0 <= nesting(data) <= data.count(b"[") + data.count(b"{")

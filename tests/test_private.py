@@ -1,4 +1,4 @@
-"""Directories that other users must not be able to prepare."""
+"""Private directories: safe from other users of the host."""
 
 import os
 from contextlib import ExitStack
@@ -12,7 +12,7 @@ from dropflow.private import private_directory
 
 
 def test_a_new_directory_is_private(tmp_path: Path) -> None:
-    """Whatever the umask, others can neither enter nor change it."""
+    """With any umask, other users can neither enter nor change a new directory."""
     before = os.umask(0)
     try:
         made = private_directory(tmp_path / "a" / "b")
@@ -24,7 +24,7 @@ def test_a_new_directory_is_private(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_everybody_can_write_to_is_refused(tmp_path: Path) -> None:
-    """A manager does not put its sessions and its token where another user can replace them."""
+    """A directory that every user can write to is refused: others could replace sessions and tokens."""
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o1777)
 
@@ -34,7 +34,7 @@ def test_a_directory_that_everybody_can_write_to_is_refused(tmp_path: Path) -> N
 
 
 def test_the_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory that was there first may have been made to catch what is written."""
+    """A directory that belongs to another user is refused: it may be a trap."""
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     (tmp_path / "theirs").mkdir()
     if (tmp_path / "theirs").stat().st_uid == 0:

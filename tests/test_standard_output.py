@@ -1,4 +1,4 @@
-"""What compiled libraries print to descriptor 1 is not in the answer of a command."""
+"""Output of compiled libraries to descriptor 1 is not mixed with the output of a command."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ sys.stdout.write("the answer")
 
 
 def _lopsided() -> GraphBuilder:
-    """A graph of which METIS says that it cannot bisect it, into 7 parts: nearly all load is in two drops."""
+    """Return a graph that METIS cannot bisect into 7 parts, because nearly all load is in two drops."""
     drawing = GraphBuilder("lopsided")
     for number, weight in enumerate([1e3, 1e3, 1e1, 1e1, 1.0, 1.0, 1.0, 1e1, 1e4, 1e3]):
         drawing.app(f"a{number}", weight=weight).data(f"d{number}").connect(f"a{number}", f"d{number}")
@@ -30,7 +30,7 @@ def _python(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True, timeout=60)
 
 
-def test_only_the_answer_is_on_standard_output() -> None:
+def test_only_the_output_of_the_command_is_on_standard_output() -> None:
     """Native code and programs that inherit descriptor 1 write to standard error."""
     done = _python("-c", _NATIVE)
 
@@ -39,7 +39,7 @@ def test_only_the_answer_is_on_standard_output() -> None:
 
 
 def test_a_graph_that_metis_cannot_bisect_gives_one_json_object(tmp_path: Path) -> None:
-    """``partition --output json`` answers one object, although METIS prints."""
+    """``partition --output json`` prints one object, although METIS prints too."""
     save(_lopsided().build(), tmp_path / "g.dfg")
     done = _python("-m", "dropflow", "partition", str(tmp_path / "g.dfg"), "-n", "7", "--output", "json")
 

@@ -1,4 +1,4 @@
-"""Links that stream, in one process: consumers read what is still being written, and it changes no result."""
+"""Streaming links, in one process: consumers read data while they are written, with the same results."""
 
 import random
 import signal
@@ -44,14 +44,14 @@ READS = "read line; echo $line; touch {folder}/seen; cat"
 
 
 def bash(builder: GraphBuilder, name: str, command: str, *, kind: str = "BashShellApp", **more: Any) -> None:
-    """A shell command as an application."""
+    """Return a shell command as an application."""
     arguments = (Argument(name="command", value=command, parameter_type="ComponentParameter"),)
     component = f"dlg.apps.bash_shell_app.{kind}"
     builder.app(name, component=component, category="BashShellApp", arguments=arguments, **more)
 
 
 def chain(*commands: str, data: str = FILE, tries: tuple[int, ...] = (), **last: Any) -> PhysicalGraph:
-    """Commands that each read the output of the one before over a streaming link, and what the last one writes.
+    """Return a chain of commands with streaming links between them, and the output of the last one.
 
     `last` are more fields of the last application.
     """
@@ -68,7 +68,7 @@ def chain(*commands: str, data: str = FILE, tries: tuple[int, ...] = (), **last:
 
 
 def between(producer: dict[str, Any], consumer: dict[str, Any], *, data: str = MEMORY, **more: Any) -> PhysicalGraph:
-    """Two applications, a stream between them, and a memory drop behind."""
+    """Return two applications with a stream between them, and a memory drop after the second."""
     builder = GraphBuilder("between")
     builder.app("A", **producer).data("x", component=data, **more).app("B", **consumer).data("y")
     builder.connect("A", "x").connect("x", "B", streaming=True).connect("B", "y")
@@ -76,7 +76,7 @@ def between(producer: dict[str, Any], consumer: dict[str, Any], *, data: str = M
 
 
 def run(graph: PhysicalGraph, directory: Path, runner: str, workers: int = 3, **options: Any) -> SessionResult:
-    """Execute it, walking its state after each step; nothing that was temporary is left."""
+    """Run a graph, with checks after each step and for temporary files at the end."""
     prepared = local.prepare_directory(directory)
     found = local.run(graph, directory=prepared, runner=runner, workers=workers, check_invariants=True, **options)
     assert not list(directory.glob("tmp/*"))
@@ -84,26 +84,26 @@ def run(graph: PhysicalGraph, directory: Path, runner: str, workers: int = 3, **
 
 
 def result(directory: Path, name: str) -> bytes:
-    """What a leaf holds, by the name of its node."""
+    """Return the content of each leaf, by the name of its node."""
     (found,) = directory.glob(f"*/*_{name}_*")
     return found.read_bytes()
 
 
 def states(directory: Path, graph: PhysicalGraph) -> dict[str, str]:
-    """How each drop ended, by the name of its node."""
+    """Return the final state of each drop, by the name of its node."""
     core = replay(graph, directory / "journal.dfj").core
     return {graph.templates[graph.template[drop]].name: core.drops.state(drop).name for drop in range(graph.drops)}
 
 
 def wait_for_end(*paths: Path) -> None:
-    """Until the processes are gone whose ids these files hold; what nobody waits for stays as a zombie."""
+    """Wait until the processes have ended whose ids these files contain; zombies count as ended."""
     found = [psutil.Process(int(path.read_text())) for path in paths if psutil.pid_exists(int(path.read_text()))]
     assert gone(found)
 
 
 @pytest.fixture
 def meet(tmp_path: Path) -> Path:
-    """A directory for signs between applications."""
+    """Return a directory for signals between applications."""
     found = tmp_path / "meet"
     found.mkdir()
     return found
@@ -111,14 +111,14 @@ def meet(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Worker processes find the applications of the tests."""
+    """Let worker processes import the applications of the tests."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[1]))
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
 @pytest.mark.parametrize("data", [FILE, MEMORY])
 def test_a_consumer_reads_while_its_producer_writes(tmp_path: Path, meet: Path, runner: str, data: str) -> None:
-    """A producer that waits for a sign of its consumer in the middle of its output gets it."""
+    """A consumer reads the first half of the output while its producer waits for a signal from it."""
     graph = chain(WAITS_FOR_ITS_CONSUMER.format(folder=meet), READS.format(folder=meet), data=data)
     found = run(graph, tmp_path / "session", runner)
 
@@ -136,8 +136,8 @@ touch {folder}/again
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
-def test_a_producer_that_tries_again_is_read_again(tmp_path: Path, meet: Path, runner: str) -> None:
-    """The consumer starts over, which is no failure of its own, and what it read of the first attempt is forgotten."""
+def test_a_retried_producer_is_read_again(tmp_path: Path, meet: Path, runner: str) -> None:
+    """If a producer is retried, its consumer starts over and reads only the second attempt."""
     producer = FAILS_ONCE.format(folder=meet, word=f"there was: $(ls {meet})", how="exit 1")
     graph = chain(producer, READS.format(folder=meet), tries=(2, 1))
     found = run(graph, tmp_path / "session", runner)
@@ -147,7 +147,7 @@ def test_a_producer_that_tries_again_is_read_again(tmp_path: Path, meet: Path, r
 
 
 def test_the_worker_of_a_producer_is_killed(tmp_path: Path, meet: Path) -> None:
-    """It takes the commands that it ran along; another one tries again, and the consumer reads that."""
+    """If the worker of a producer is killed, its commands end, it is retried, and the consumer reads the retry."""
     how = f"sleep 1000 & echo $! > {meet}/left; kill -9 $PPID; sleep 1000"
     producer = FAILS_ONCE.format(folder=meet, word="one", how=how)
     graph = chain(producer, READS.format(folder=meet), tries=(2, 1))
@@ -160,7 +160,7 @@ def test_the_worker_of_a_producer_is_killed(tmp_path: Path, meet: Path) -> None:
 
 @pytest.mark.parametrize("how", ["exit 3", "kill -9 $PPID"])
 def test_the_worker_of_a_consumer_fails_or_is_killed(tmp_path: Path, meet: Path, how: str) -> None:
-    """That uses up one of its own tries; then it reads all of it, and its producer has noticed nothing."""
+    """If a consumer fails or its worker is killed, it uses a try and reads all again; its producer goes on."""
     consumer = f"read line; touch {meet}/seen; test -e {meet}/2 && echo $line && cat && exit; touch {meet}/2; {how}"
     graph = chain(WAITS_FOR_ITS_CONSUMER.format(folder=meet), consumer, tries=(1, 2))
     found = run(graph, tmp_path / "session", "processes")
@@ -171,7 +171,7 @@ def test_the_worker_of_a_consumer_fails_or_is_killed(tmp_path: Path, meet: Path,
 
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_a_producer_that_fails_is_the_cause(tmp_path: Path, meet: Path, runner: str) -> None:
-    """Its consumers end as they would have without streams: in ERROR, because of it."""
+    """If a producer fails, its consumers end in ERROR with it as cause, as without streams."""
     producer = f"echo one; while ! test -e {meet}/seen; do sleep 0.02; done; exit 7"
     graph = chain(producer, READS.format(folder=meet), "cat", tries=(2, 1, 1))
     found = run(graph, tmp_path / "session", runner)
@@ -181,8 +181,8 @@ def test_a_producer_that_fails_is_the_cause(tmp_path: Path, meet: Path, runner: 
     assert not list((tmp_path / "session" / "files").iterdir())
 
 
-def test_who_tolerates_a_failed_input_runs_without_it(tmp_path: Path, meet: Path) -> None:
-    """With a threshold of 100 % it starts over, and finds that there is nothing to read."""
+def test_a_consumer_that_tolerates_a_failed_input_runs_without_it(tmp_path: Path, meet: Path) -> None:
+    """A consumer with a threshold of 100 % starts over and runs without the failed input."""
     producer = f"echo one; while ! test -e {meet}/seen; do sleep 0.02; done; exit 7"
     graph = chain(producer, f"touch {meet}/seen; echo got; cat", error_threshold=100.0)
     found = run(graph, tmp_path / "session", "threads")
@@ -192,7 +192,7 @@ def test_who_tolerates_a_failed_input_runs_without_it(tmp_path: Path, meet: Path
 
 
 def test_a_consumer_that_fails_is_the_cause_of_its_own_failure(tmp_path: Path, meet: Path) -> None:
-    """Its producer completes all the same."""
+    """If a consumer fails, it is the cause, and its producer completes."""
     graph = chain(WAITS_FOR_ITS_CONSUMER.format(folder=meet), f"touch {meet}/seen; exit 3")
     found = run(graph, tmp_path / "session", "threads")
 
@@ -201,8 +201,8 @@ def test_a_consumer_that_fails_is_the_cause_of_its_own_failure(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
-def test_a_consumer_may_have_enough(tmp_path: Path, runner: str) -> None:
-    """Who reads only the first line is done when it has it, and its producer writes to the end."""
+def test_a_consumer_may_stop_reading(tmp_path: Path, runner: str) -> None:
+    """A consumer that reads only the first line ends, and its producer writes to the end."""
     graph = chain("seq 200000", "head -1")
     found = run(graph, tmp_path / "session", runner)
     (stream,) = (tmp_path / "session").glob("files/*_d0_*")
@@ -215,7 +215,7 @@ def test_a_consumer_may_have_enough(tmp_path: Path, runner: str) -> None:
 @pytest.mark.parametrize("runner", RUNNERS)
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_a_chain_may_be_longer_than_there_are_workers(tmp_path: Path, runner: str, workers: int) -> None:
-    """Whatever can run side by side does, and the others follow."""
+    """A chain that has more applications than workers ends: as many run at a time as there are workers."""
     graph = chain("seq 1 3000", *["sed s/$/x/"] * 5)
     found = run(graph, tmp_path / "session", runner, workers)
 
@@ -223,8 +223,8 @@ def test_a_chain_may_be_longer_than_there_are_workers(tmp_path: Path, runner: st
     assert result(tmp_path / "session", "d5") == b"".join(b"%dxxxxx\n" % number for number in range(1, 3001))
 
 
-def test_an_inline_runner_does_one_after_the_other(tmp_path: Path) -> None:
-    """Where nothing runs side by side streams change nothing."""
+def test_an_inline_runner_ignores_streaming(tmp_path: Path) -> None:
+    """In an inline runner, streaming links have no effect."""
     found = run(chain("seq 1 3000", "sed s/$/x/", "tail -1"), tmp_path / "session", "inline")
 
     assert found.status is SessionState.FINISHED, found.failures
@@ -233,7 +233,7 @@ def test_an_inline_runner_does_one_after_the_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_consumers_of_all_sorts(tmp_path: Path, meet: Path, runner: str) -> None:
-    """Some read as it comes, some when it is complete, and some cannot do otherwise: all get the same."""
+    """Consumers that read a stream, and those that wait for complete data, get the same content."""
     builder = GraphBuilder("fan")
     bash(builder, "A", WAITS_FOR_ITS_CONSUMER.format(folder=meet), kind="StreamingOutputBashApp")
     builder.data("x", component=FILE).connect("A", "x")
@@ -259,7 +259,7 @@ def test_consumers_of_all_sorts(tmp_path: Path, meet: Path, runner: str) -> None
 
 
 def test_one_application_reads_a_stream_at_two_ports(tmp_path: Path, meet: Path) -> None:
-    """Each port has a reader of its own."""
+    """An application that reads one stream at two ports gets all of it at both."""
     builder = GraphBuilder("twice")
     builder.app("A", **fields("Beginner", begin="one ", sign=f"{meet}/seen", rest="two ")).data("x").connect("A", "x")
     builder.app("B", **fields("Reader", how="open", sign=f"{meet}/seen")).data("y").connect("B", "y")
@@ -270,8 +270,8 @@ def test_one_application_reads_a_stream_at_two_ports(tmp_path: Path, meet: Path)
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
-def test_what_was_begun_may_be_skipped(tmp_path: Path, meet: Path, runner: str) -> None:
-    """A stream that its producer leaves out after all is skipped, with all that follows it."""
+def test_an_open_stream_may_be_skipped(tmp_path: Path, meet: Path, runner: str) -> None:
+    """A stream whose producer skips that output at the end is skipped, with everything downstream."""
     builder = GraphBuilder("skip")
     builder.app("A", **fields("Skipper", sign=f"{meet}/seen"))
     for name in ("lost", "won"):
@@ -293,10 +293,8 @@ def test_what_was_begun_may_be_skipped(tmp_path: Path, meet: Path, runner: str) 
     [(how, b"one two") for how in ("open", "read", "view", "raw", "text", "path", "url")]
     + [("size", b"7"), ("kind", b"7 True False {}")],
 )
-def test_applications_in_python_use_what_is_being_written(
-    tmp_path: Path, meet: Path, data: str, how: str, got: bytes
-) -> None:
-    """They run while it is written; a stream comes as it is, everything else waits for the end and has it all."""
+def test_python_applications_read_streams(tmp_path: Path, meet: Path, data: str, how: str, got: bytes) -> None:
+    """Python applications run while their input is written: a stream is read as it grows, values when complete."""
     producer = fields("Beginner", begin="one ", sign=f"{meet}/seen", rest="two")
     graph = between(producer, fields("Reader", how=how, sign=f"{meet}/seen"), data=data)
     found = run(graph, tmp_path / "session", "threads")
@@ -313,7 +311,7 @@ def test_applications_in_python_use_what_is_being_written(
     ],
 )
 def test_text_stays_text(tmp_path: Path, meet: Path, rest: str | list[int], suffix: str, whole: bytes) -> None:
-    """A copy of a stream is text if all of it was; one that only begins as text is copied as it is."""
+    """A copy of a stream is text if all of it is text; one that only begins as text is copied as bytes."""
     producer = fields("Beginner", begin="b\u00e9gun ", sign=f"{meet}/seen", rest=rest)
     builder = GraphBuilder("text")
     builder.app("A", **producer).data("x").connect("A", "x")
@@ -331,7 +329,7 @@ def test_text_stays_text(tmp_path: Path, meet: Path, rest: str | list[int], suff
 
 
 def test_a_file_elsewhere_is_read_while_it_is_written(tmp_path: Path, meet: Path) -> None:
-    """Also one outside of the session's directory, which is under its own name only when it is complete."""
+    """A file outside of the session directory can be read while it is written, and has its name when complete."""
     target = tmp_path / "elsewhere" / "out.txt"
     arguments = (Argument(name="filepath", value=str(target)),)
     producer = fields("Beginner", begin="one ", sign=f"{meet}/seen", rest="two")
@@ -345,7 +343,7 @@ def test_a_file_elsewhere_is_read_while_it_is_written(tmp_path: Path, meet: Path
 
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_fifty_streams_over_two_workers(tmp_path: Path, runner: str) -> None:
-    """However many there are, all get through."""
+    """Fifty streams complete with two workers."""
     builder = GraphBuilder("wide")
     for number in range(50):
         bash(builder, f"A{number}", f"seq {number}", kind="StreamingOutputBashApp")
@@ -361,7 +359,7 @@ def test_fifty_streams_over_two_workers(tmp_path: Path, runner: str) -> None:
 
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_a_cancel_in_mid_stream(tmp_path: Path, meet: Path, runner: str) -> None:
-    """Writers and readers end at once, with the commands that they ran, and nothing temporary is left."""
+    """A cancel ends writers, readers and their commands, and leaves no temporary file."""
     producer = f"echo $$ > {meet}/a; echo one; while ! test -e {meet}/never; do sleep 0.02; done"
     graph = chain(producer, f"echo $$ > {meet}/b; read line; touch {meet}/seen; cat", "cat")
 
@@ -380,7 +378,7 @@ def test_a_cancel_in_mid_stream(tmp_path: Path, meet: Path, runner: str) -> None
 
 
 def test_ctrl_c_in_mid_stream(tmp_path: Path, meet: Path) -> None:
-    """The command leaves as it does without streams, and leaves no process behind."""
+    """After Ctrl-C the command exits as without streams, and no process is left."""
     producer = f"echo $$ > {meet}/a; echo one; sleep 1000"
     save(chain(producer, f"echo $$ > {meet}/b; read line; touch {meet}/seen; cat"), tmp_path / "g.dfg")
     command = [sys.executable, "-m", "dropflow", "run", "g.dfg", "--keep", "out", "--workers", "2"]
@@ -396,7 +394,7 @@ def test_ctrl_c_in_mid_stream(tmp_path: Path, meet: Path) -> None:
 
 
 def test_large_streams_take_no_memory(tmp_path: Path) -> None:
-    """Of 300 MB no process holds more than a few."""
+    """For a stream of 300 MB, no process needs more than a few MB of memory."""
     builder = GraphBuilder("flood")
     for number in range(3):
         builder.app(f"A{number}", **fields("Flood", megabytes=0 if number else 300))

@@ -42,18 +42,18 @@ class LocalRepository:
     Parameters
     ----------
     directory : str or Path
-        Session directory; made if it is not there. What an earlier session left in its ``tmp`` is removed.
+        Session directory; created if it is missing. What an earlier session left in its ``tmp`` is removed.
     session : str
         Session id.
     clock : Clock
-        Where times come from.
+        Time.
     graph : PhysicalGraph, optional
-        Of the session, whose rows the drops are: it says which drop may replace the file of which other one.
+        Of the session: its edges decide which drop may replace the file of another one.
 
     Raises
     ------
     StorageError
-        The session directory cannot be made.
+        The session directory cannot be created.
     """
 
     def __init__(self, directory: str | Path, session: str, clock: Clock, graph: PhysicalGraph | None = None) -> None:
@@ -67,7 +67,7 @@ class LocalRepository:
         self.workspace.prepare()
         segments.sweep()
         self._claim()
-        self._held = self._hold()
+        self._open_directories = self._hold_directories()
 
     def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:  # noqa: ARG002 - protocol
         """Make `part` the content of a drop with one producer: atomic, under its final name.
@@ -102,7 +102,7 @@ class LocalRepository:
         Raises
         ------
         StorageError
-            They do not fit together, or the disk refuses; the parts are gone.
+            They cannot be joined or written; the parts are gone.
         """
         slot = Slot(self.workspace, template.name, drop, 0, 0, self._clock.now())
         try:
@@ -118,12 +118,12 @@ class LocalRepository:
         return content
 
     def discard(self, part: Handle) -> None:
-        """Throw away an uncommitted part; never raises. Contents that were there before the session stay."""
+        """Remove an uncommitted part; never raises. Contents that existed before the session stay."""
         if part.location and (part.final or self._is_temporary(part)):
             remove_part(part.location)
 
     def release(self, drop: int, template: Template, handle: Handle) -> bool:
-        """Drop the content after its last use, unless it is to persist; whether it went.
+        """Remove the content after its last use, unless it is to persist; return whether it was removed.
 
         Raises
         ------
@@ -147,10 +147,10 @@ class LocalRepository:
         return True
 
     def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:  # noqa: ARG002 - protocol
-        """Put a content into ``results/`` if it lives in memory.
+        """Move a content that is in memory to ``results/``.
 
-        The file is named after the drop, with a suffix that tells what is in it. Files and directories stay where they
-        are, and an empty content makes no file.
+        The file is named after the drop, with a suffix for its format. Files and directories stay where they are, and
+        an empty content makes no file.
 
         Raises
         ------
@@ -178,9 +178,9 @@ class LocalRepository:
         return msgspec.structs.replace(handle, kind=kind, body=b"", location=target)
 
     def revoke(self, drop: int, handle: Handle) -> None:
-        """Remove a committed content because the attempt that wrote it failed after all; never raises.
+        """Remove a committed content because another output of the same attempt cannot be stored; never raises.
 
-        Contents that were there before the session stay.
+        Contents that existed before the session stay.
         """
         is_result = handle.location.startswith(self._results)
         if is_result or self._is_temporary(handle) or self._owners.is_only(handle.location, drop):
@@ -188,14 +188,14 @@ class LocalRepository:
         self._owners.leave(handle.location, drop)
 
     def confirm(self) -> None:
-        """Check that the session directory, and with it what was kept there, has not been removed or replaced.
+        """Check that the session directory, and what was kept in it, has not been removed or replaced.
 
         Raises
         ------
         StorageError
-            It has.
+            It was removed or replaced.
         """
-        for path, descriptor in self._held.items():
+        for path, descriptor in self._open_directories.items():
             try:
                 is_there = os.path.samestat(os.stat(path), os.fstat(descriptor))  # noqa: PTH116 - text
             except OSError:
@@ -209,15 +209,15 @@ class LocalRepository:
     def close(self) -> None:
         """Remove everything that is not committed, here, beside targets elsewhere and in shared memory; idempotent."""
         self._clear()
-        for descriptor in self._held.values():
+        for descriptor in self._open_directories.values():
             os.close(descriptor)
-        self._held.clear()
+        self._open_directories.clear()
         if self._segment is not None:
             segments.release(self._segment)
             self._segment = None
 
-    def _hold(self) -> dict[str, int]:
-        """Open the directories of the session: while they are open, no other directory has the same inode."""
+    def _hold_directories(self) -> dict[str, int]:
+        """Open the directories of the session: while they are open, no other directory gets the same inode."""
         held = {}
         for path in (self.workspace.directory, str(self.workspace.files), str(self.workspace.results)):
             with storage_errors("open the directory", path):
@@ -241,7 +241,7 @@ class LocalRepository:
         except OSError:
             noted = []
         for path in noted:
-            # The register is ours, but a line cut short by a crash must not name something else.
+            # A crash can cut a line short: it must not name something else.
             if Path(path).name.startswith(BESIDE):
                 remove_part(path)
         shutil.rmtree(self.workspace.tmp, ignore_errors=True)
@@ -250,7 +250,7 @@ class LocalRepository:
         return handle.kind == "shm" or handle.location.startswith(self._tmp)
 
     def _place(self, location: str, final: str) -> None:
-        """Rename, replacing what is there; a directory first moves out of the way."""
+        """Rename, replacing what is there; a directory there is first renamed."""
         try:
             os.replace(location, final)  # noqa: PTH105 - once a file drop: Path doubles its cost
         except OSError:

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where the content of a data drop is, or of one producer's part of it. Small, immutable, sent between processes.
+    """Where the content of a data drop is, or one producer's part of it. Small, immutable, sent between processes.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Input(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One input edge of an attempt: the data drop at its other end, as it is now.
 
-    In the state WRITING it is open, and `handle` a stream.
+    If `state` is WRITING, the drop is open and `handle` is a stream.
     """
 
     drop: int
@@ -84,8 +84,8 @@ class Input(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Output(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One output edge of an attempt.
 
-    `shared` outputs have several producers, of which each writes a part; `streams`, consumers that may read them while
-    they are written. A content that is `kept` outlives the session: a large one is written to the disk at once.
+    A `shared` output has several producers, and each writes a part of it. Consumers may read an output that `streams`
+    while it is written. A content that is `kept` outlives the session; a large one is written to the disk directly.
     """
 
     drop: int
@@ -101,8 +101,8 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One attempt, complete: everything an executor needs beyond its spec.
 
     `index` is the drop's position in each axis of its template. For a root data drop `inputs` and `outputs` are empty
-    and the executor gives the drop its initial content, as output handle of the drop itself. `is_ahead` says that some
-    of its inputs are still being written, so that it may last as long as they grow.
+    and the executor gives the drop its initial content, as output handle of the drop itself. With `is_ahead`, some of
+    its inputs are still being written, and the attempt may last until they are complete.
     """
 
     drop: int
@@ -116,7 +116,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class AttemptResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What came of a task. Nothing is committed yet: `handles` still point at temporary names.
+    """How an attempt ended. Nothing is committed yet: `handles` still point at temporary names.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class AttemptResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class StreamOpened(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Said by an attempt while it runs: it has begun to write this output, which may be read from `handle`."""
+    """A running attempt has begun to write this output, which consumers may read from `handle`."""
 
     drop: int
     attempt: int
@@ -148,7 +148,7 @@ class StreamOpened(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 ResultSink = Callable[[Sequence[StreamOpened | AttemptResult]], None]
-"""Takes what a runner has to say, in order; called from any thread."""
+"""Takes the results of a runner, and what its attempts open, in order; called from any thread."""
 
 
 class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,12 +181,12 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Executor(Protocol):
-    """Runs attempts, one at a time per calling thread. Never raises for what an application does."""
+    """Runs attempts, one at a time per calling thread. Does not raise what an application raises."""
 
     on_stream_opened: Callable[[StreamOpened], None]
-    """Takes what an attempt opens, in the thread that runs it. Set before the first attempt."""
+    """Called with what an attempt opens, in the thread that runs it. Set before the first attempt."""
     on_overdue: Callable[[AttemptResult], None]
-    """Takes, in another thread, the result of an attempt that took longer than its limit and cannot be stopped:
+    """Called, in another thread, with the result of an attempt that took longer than its limit and cannot be stopped:
     `execute` has not returned, and what it returns later does not count. Set before the first attempt."""
 
     def execute(self, task: Task) -> AttemptResult:
@@ -198,7 +198,7 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what the executor holds."""
+        """Release the resources of the executor."""
         ...
 
 
@@ -217,23 +217,23 @@ class ContentRepository(Protocol):
         ...
 
     def discard(self, part: Handle) -> None:
-        """Throw away an uncommitted part (a late or failed attempt)."""
+        """Remove an uncommitted part, of a late or failed attempt."""
         ...
 
     def release(self, drop: int, template: Template, handle: Handle) -> bool:
-        """Drop the content after its last use, unless it is to persist; whether it went."""
+        """Remove the content after its last use, unless it is to persist; return whether it was removed."""
         ...
 
     def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:
-        """Put a committed content into a file (in ``results/``) if it lives in memory; if that fails, it is gone."""
+        """Write a committed content that is in memory to a file in ``results/``. If that fails, the content is gone."""
         ...
 
     def revoke(self, drop: int, handle: Handle) -> None:
-        """Remove a committed content because the attempt that wrote it failed after all; never raises."""
+        """Remove a committed content because another output of the same attempt cannot be stored; never raises."""
         ...
 
     def confirm(self) -> None:
-        """Check that the session directory, and with it what was kept there, has not been removed or replaced."""
+        """Check that the session directory, and what was kept in it, has not been removed or replaced."""
         ...
 
 
@@ -244,19 +244,19 @@ class Runner(Protocol):
     """
 
     window: int
-    """How many attempts it wants to have at a time; more would only wait."""
+    """How many attempts to submit at a time; more would only wait."""
 
     @property
     def busy(self) -> int:
-        """How many attempts are with a worker or thread now, and not only waiting for one. From any thread."""
+        """How many attempts a worker or thread runs now, without those that wait for one. From any thread."""
         ...
 
     def start(self, deliver: ResultSink) -> None:
-        """Make the place ready. `deliver` may be called from any thread."""
+        """Start the threads or processes. `deliver` may be called from any thread."""
         ...
 
     def submit(self, tasks: Sequence[Task]) -> None:
-        """Take a batch of attempts."""
+        """Queue a batch of attempts."""
         ...
 
     def abort(self, drop: int, attempt: int) -> None:
@@ -264,7 +264,7 @@ class Runner(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """The session is being cancelled: let nothing that runs in the session's own thread keep it waiting."""
+        """Stop what runs in the session's own thread, because the session is being cancelled."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a component (an application or data class) says of itself.
+"""The definition of a component: an application or data class, with its parameters and ports.
 
 One definition serves three readers: the run-time parser of its parameters (`dropflow.engine.parameters`), its entry in
 the palette (`palettes.build`) and its page in the reference.
@@ -53,7 +53,7 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
-    """An application or data class, as users meet it.
+    """An application or data class, as users see it.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Where a committed content is, as it is written down for a later process."""
+"""Where a committed content is, as the journal records it for a later process."""
 
 from pathlib import Path
 from typing import Self
@@ -10,7 +10,7 @@ from dropflow.engine.api import Handle
 __all__ = ["ContentRecord"]
 
 _INLINE = 1024
-"""Bytes of the largest content in memory that is recorded as a whole: little beside what its drop costs anyway."""
+"""Bytes of the largest content in memory that is recorded as a whole: little compared with other costs of a drop."""
 
 _HERE = "./"
 

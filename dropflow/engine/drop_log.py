@@ -13,22 +13,22 @@ _LINE = 8192
 
 
 class DropLog:
-    """A log file that is made when something is written to it, and keeps its beginning and its end.
+    """A log file that is created by the first write, and keeps its beginning and its end.
 
     Parameters
     ----------
     folder : str
         Directory of the file.
     oid : str
-        Text id of the drop, which names the file; what is there already (an earlier attempt) is continued.
+        Text id of the drop, which names the file. The log of an earlier attempt is continued.
     limit : int
-        Bytes of the file. What comes after is kept at the cost of the middle, and the file says how much is missing.
-        The file is bounded and holds the latest output at any moment, also when this process is killed.
+        Bytes of the file. When it is full, its middle is cut out, and a line says how much is missing. So the file is
+        bounded and has the latest output at any moment, also when this process is killed.
 
     Notes
     -----
-    Writing never raises: a full disk must not fail an attempt that would have succeeded. What does not fit is left out,
-    and what comes when there is room again, such as the reason of a failure, is written.
+    Writing never raises: a full disk must not fail an attempt that would have succeeded. What does not fit is left out;
+    what is written after there is room again, such as the reason of a failure, is there.
     """
 
     __slots__ = ("_file", "_folder", "_left_out", "_limit", "_lock", "_oid", "_pending", "_size")
@@ -60,13 +60,13 @@ class DropLog:
         self._append(f"{stamp(now)} {level} {text}\n".encode(errors="replace"))
 
     def flush(self) -> None:
-        """Bring what was written to the file."""
+        """Write pending text to the file."""
         pending, self._pending = self._pending, []
         if pending:
             self._append("".join(pending).encode(errors="replace"))
 
     def tail(self, size: int) -> str:
-        """The last bytes of the log, at most `size`, as text."""
+        """Return the last bytes of the log, at most `size`, as text."""
         self.flush()
         if self._file is None:
             return ""
@@ -106,7 +106,7 @@ class DropLog:
         return self._file
 
     def _make_room(self, file: io.FileIO, data: bytes) -> bytes:
-        """Cut the middle out; what must follow the beginning, with a line that says what is missing."""
+        """Truncate the file to its beginning; return what follows it: a line with the bytes left out, and the end."""
         head, tail = self._limit // 2, self._limit // 4
         if self._size <= head:
             first = head - self._size
@@ -128,7 +128,7 @@ _MARK = b"\n[... %d bytes left out ...]\n"
 
 
 def _unmark(text: bytes) -> tuple[int, bytes]:
-    """The number in a mark at the beginning of `text`, 0 when there is none, and what follows the mark."""
+    """Return the number in a mark at the beginning of `text`, 0 if there is none, and the text after the mark."""
     start, middle, end = _MARK.partition(b"%d")
     if not text.startswith(start):
         return 0, text
@@ -137,5 +137,5 @@ def _unmark(text: bytes) -> tuple[int, bytes]:
 
 
 def stamp(now: float) -> str:
-    """A time as it stands in logs: UTC, milliseconds."""
+    """Return a time as logs have it: UTC, with milliseconds."""
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]

@@ -1,9 +1,9 @@
-"""Everything that can happen in a session (events in) and everything it wants done (actions out).
+"""The events that the core of a session takes, and the actions that it returns.
 
 Events are what the journal stores: replaying them through a fresh core gives the same state.
 
-Records that there are millions of are made with ``gc=False``: they are frozen and refer to nothing that could refer
-back to them, so the cyclic garbage collector would look at each of them again and again, and find nothing.
+Records of which there are millions have ``gc=False``: they are frozen and cannot be part of a reference cycle, so the
+cyclic garbage collector need not visit them.
 """
 
 import msgspec
@@ -38,31 +38,31 @@ __all__ = [
 ]
 
 NO_CAUSE = -1
-"""Stands for the cause of a drop that is in no ERROR."""
+"""In place of a cause, for a drop that is not in ERROR."""
 
 NO_PRODUCER = -1
-"""Stands for the producer of a data drop where only its own node needs to know it."""
+"""In place of a producer, where only the node of the drop needs it."""
 
 
 def foreign(row: int) -> int:
-    """The cause that stands for a drop outside of this node's slice, by its row in the whole graph."""
+    """Return the cause that stands for a drop outside of this node's slice, by its row in the whole graph."""
     return -row - 2
 
 
 def row_of_foreign(cause: int) -> int:
-    """Row in the whole graph of a cause from `foreign`."""
+    """Return the row in the whole graph of a cause from `foreign`."""
     return -cause - 2
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin", array_like=True):
-    """Start the session: drops without producers or inputs become ready."""
+    """The session starts: drops without producers or inputs become ready."""
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished", array_like=True, gc=False):
     """An attempt succeeded: an application ran, or a root data drop has its initial content.
 
-    `skipped` are the outputs (drop ids) that the application chose to skip, as a Branch does. The contents of single-
-    producer outputs are already committed when this event arrives.
+    `skipped` are the outputs (drop ids) that the application chose to skip, as a Branch does. The contents of outputs
+    with one producer are committed before this event.
     """
 
     drop: int
@@ -79,7 +79,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", array_like=True):
 
 
 class Assembled(msgspec.Struct, frozen=True, tag="assembled", array_like=True, gc=False):
-    """The parts that several producers wrote to a data drop were put together, or could not be."""
+    """The parts that several producers wrote to a data drop were assembled, or that failed."""
 
     drop: int
     failure: Failure | None = None
@@ -120,14 +120,14 @@ class Withdrawn(msgspec.Struct, frozen=True, tag="withdrawn", array_like=True, g
 
 
 class Lost(msgspec.Struct, frozen=True, tag="lost", array_like=True):
-    """A node that holds drops of the session is gone: give up. What is not terminal becomes CANCELLED."""
+    """A node that has drops of the session is lost: the session fails. What is not terminal becomes CANCELLED."""
 
     node: str
     failure: Failure
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel", array_like=True):
-    """Stop: whatever is not terminal becomes CANCELLED."""
+    """The session is cancelled. What is not terminal becomes CANCELLED."""
 
     reason: str = ""
 
@@ -143,27 +143,27 @@ class Run(msgspec.Struct, frozen=True, array_like=True, tag="run", gc=False):
 
 
 class Assemble(msgspec.Struct, frozen=True, array_like=True, tag="assemble", gc=False):
-    """All producers of this data drop have reported and it has more than one: put their parts together."""
+    """Assemble the parts of this data drop: it has several producers, and all are settled."""
 
     drop: int
 
 
 class Accept(msgspec.Struct, frozen=True, array_like=True, tag="accept", gc=False):
-    """The inputs that this attempt ran ahead of are complete: its result counts from now on."""
+    """Have the result of this attempt count: the inputs that it ran ahead of are complete."""
 
     drop: int
     attempt: int
 
 
 class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag="withdraw", gc=False):
-    """What this attempt of its producer wrote of a data drop counts no more: nobody is to read it any longer."""
+    """Stop reading what this attempt of its producer wrote of a data drop: it does not count any more."""
 
     drop: int
     attempt: int
 
 
 class Release(msgspec.Struct, frozen=True, array_like=True, tag="release", gc=False):
-    """The last consumer of this data drop is done: its content may go, unless it is to persist."""
+    """Remove the content of this data drop, unless it is to persist: its last consumer is settled."""
 
     drop: int
 
@@ -183,14 +183,14 @@ class Tell(msgspec.Struct, frozen=True, array_like=True, tag="tell", gc=False):
 
 
 class Abort(msgspec.Struct, frozen=True, array_like=True, tag="abort", gc=False):
-    """Nobody wants the result of this attempt any more: stop it if it can be stopped."""
+    """Stop this attempt if it can be stopped: its result does not count any more."""
 
     drop: int
     attempt: int
 
 
 class Finish(msgspec.Struct, frozen=True, array_like=True, tag="finish"):
-    """Every drop is terminal: the session is over with this state. Sent once, last."""
+    """End the session with this state: every drop is terminal. The last action, once."""
 
     state: SessionState
 

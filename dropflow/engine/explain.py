@@ -1,4 +1,4 @@
-"""Why a drop is where it is: what it waits for, and what put it there."""
+"""Why a drop is in its state: what it waits for, or what caused it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +16,7 @@ _SHOWN = 10
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """What there is to say about one drop.
+    """The state of one drop, and the reasons for it.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Explanation(msgspec.Struct, frozen=True):
     cause : int or None
         The drop that started the error.
     lines : tuple of str
-        The same in words, most important first.
+        The reasons in words, most important first.
     """
 
     oid: str
@@ -38,7 +38,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(core: Core, drop: int) -> Explanation:
-    """Explain the state of `drop` from what the core knows."""
+    """Return why `drop` is in its state."""
     graph = core.graph
     template = graph.templates[graph.template[drop]]
     state, cause = core.drops.state(drop), core.drops.cause(drop)
@@ -84,7 +84,7 @@ def _writing(core: Core, drop: int, waiting: Sequence[int]) -> Iterator[str]:
     if core.streaming.is_ahead(drop):
         yield (
             f"attempt {core.drops.attempt(drop)} reads inputs that are still being written; "
-            "what comes of it counts when they are complete"
+            "its result counts when they are complete"
         )
         yield from _states(core, waiting)
     elif drop in core.drops.running:
@@ -92,7 +92,7 @@ def _writing(core: Core, drop: int, waiting: Sequence[int]) -> Iterator[str]:
     elif attempt := core.streaming.open_attempt(drop):
         yield f"attempt {attempt} of its producer writes it, and consumers may read what is there"
     else:
-        yield "its parts are being put together"
+        yield "its parts are being assembled"
     restarts = core.streaming.restarts(drop)
     if restarts:
         yield f"{restarts} of its attempts began again because what they read was withdrawn; they do not count as tries"

@@ -1,4 +1,4 @@
-"""Where a session's owner learns what happened: many put, one drains."""
+"""A queue with many writers and one reader, which takes everything that is there."""
 
 from collections.abc import Iterable
 from queue import Empty, SimpleQueue
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class Inbox(Generic[T]):
-    """A queue that is emptied in one go. Its reader is woken, and never polls."""
+    """A queue whose reader takes all items together. The reader is woken, and does not poll."""
 
     def __init__(self) -> None:
-        # Written in C: with a threading.Event, both ends hold the interpreter for as long as all else a message needs.
+        # SimpleQueue is written in C: waking the reader through a threading.Event doubles the cost of a message.
         self._batches: SimpleQueue[tuple[T, ...]] = SimpleQueue()
 
     def put(self, items: Iterable[T]) -> None:
@@ -23,16 +23,16 @@ class Inbox(Generic[T]):
             self._batches.put(batch)
 
     def drain(self, timeout: float | None = None) -> list[T]:
-        """Everything that was put since the last call, in order; waits while there is nothing.
+        """Return everything that was put since the last call, in order; wait while there is nothing.
 
         Parameters
         ----------
         timeout : float or None
-            Seconds to wait at most; an empty answer means that they are over.
+            Seconds to wait at most; the list is empty if they have passed.
         """
         try:
             taken = [*self._batches.get(timeout=timeout)]
-            while not self._batches.empty():  # nobody else takes
+            while not self._batches.empty():  # there is no other reader
                 taken += self._batches.get_nowait()
         except Empty:
             return []

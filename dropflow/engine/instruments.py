@@ -1,4 +1,4 @@
-"""Observers of a session: they cost nothing when absent, and cannot stop what they watch."""
+"""Observers of a session. They cost nothing when there are none, and cannot stop the session."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,17 +8,17 @@ __all__ = ["Instrument", "Instruments"]
 
 
 class Instrument:
-    """Override what you want to see. Called by the session's thread, so be quick."""
+    """Base of observers: override what you need. Called in the session's thread, so it must be quick."""
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Take note of a batch of events that the core has taken in."""
+        """Called with each batch of events that the core has processed."""
 
     def on_actions(self, actions: Sequence[Action]) -> None:
-        """Take note of what the core wants done."""
+        """Called with the actions that the core has returned for them."""
 
 
 class Instruments:
-    """The instruments of one session. One that raises is taken out, and `complain` is told."""
+    """The instruments of one session. One that raises is removed, and `complain` is called with a note."""
 
     def __init__(self, instruments: Sequence[Instrument], complain: Callable[[str], None]) -> None:
         self._instruments = list(instruments)
@@ -28,11 +28,11 @@ class Instruments:
         return bool(self._instruments)
 
     def events(self, events: Sequence[Event]) -> None:
-        """Show events to all."""
+        """Pass events to all."""
         self._show(lambda instrument: instrument.on_events(events))
 
     def actions(self, actions: Sequence[Action]) -> None:
-        """Show actions to all."""
+        """Pass actions to all."""
         self._show(lambda instrument: instrument.on_actions(actions))
 
     def _show(self, call: Callable[[Instrument], None]) -> None:

@@ -1,4 +1,4 @@
-"""What must be true of a core between any two events. Walks the whole state: for tests, and for ``--debug``."""
+"""What must be true of a core between any two events. Reads the whole state: for tests, and for ``--debug``."""
 
 from dropflow.engine.core import Core
 from dropflow.errors import InternalError
@@ -27,7 +27,7 @@ def check(core: Core) -> None:
     _hold(core.drops.unsettled == unsettled, "the number of open drops is that of drops in no terminal state")
     _hold(
         all(states[drop] is DropState.WRITING for drop in core.drops.running),
-        "a drop whose attempt is with a runner WRITES",
+        "a drop whose attempt is with a runner is WRITING",
     )
     abroad = sum(not states[drop].is_terminal for drop in core.drops.remote)
     _hold(
@@ -55,7 +55,7 @@ def check(core: Core) -> None:
 
 
 def _check_streaming(core: Core, states: list[DropState]) -> None:
-    """Who runs ahead reads inputs that are all complete or open, and what is open is being written."""
+    """Check that attempts that run ahead read inputs that are complete or open, and that open drops are WRITING."""
     before = core.graph.predecessors
     for drop, state in enumerate(states):
         _hold(
@@ -73,7 +73,7 @@ def _check_streaming(core: Core, states: list[DropState]) -> None:
 
 
 def _check_progress(core: Core, states: list[DropState]) -> None:
-    """Nothing waits for an event that cannot come: a waiting drop has a predecessor that is not settled."""
+    """Check that no drop waits for an event that cannot happen: one of its predecessors is not settled."""
     before = core.graph.predecessors
     for drop, state in enumerate(states):
         if state is not DropState.INITIALIZED or drop in core.drops.remote:

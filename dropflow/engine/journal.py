@@ -1,9 +1,9 @@
-"""The journal: every event of a session in order, as it was taken in. Replaying it gives the same state.
+"""The journal: every event of a session, in the order in which the core processed them. Replaying it gives its state.
 
 A file is a magic number with the version of the format, a header, and entries. Header and entries are frames: twelve
 bytes (length, CRC-32 of the body, CRC-32 of these eight bytes; little endian) and a MessagePack array. An entry is one
 batch of events, with the contents that were committed for it: where they are, their size and checksum. So a later
-process finds what this one has committed. A torn last frame, as a crash leaves it, is recognised and left out.
+process finds what this one has committed. An incomplete last frame, which a crash can leave, is ignored.
 """
 
 import os
@@ -30,17 +30,17 @@ _FAMILY = b"DFJ"
 _VERSION = b"2"
 _FRAME = struct.Struct("<III")
 _SEALED = 8
-"""Bytes at the beginning of a frame that its third number is the checksum of."""
+"""Bytes at the beginning of a frame that its third number is a checksum of."""
 
 T = TypeVar("T")
 
 
 class JournalHeader(msgspec.Struct, frozen=True):
-    """First frame of a journal: whose it is, and what else its core was made of."""
+    """First frame of a journal: the session, and what its core is built from beside the graph."""
 
     session: str
     graph: str
-    """Digest of the graph (`dropflow.graph.digest`); empty when it was not taken."""
+    """Digest of the graph (`dropflow.graph.digest`); empty if it was not computed."""
     started: float
     streams: tuple[int, ...] = ()
     """Links whose data can be read by their consumers while it is written."""
@@ -54,11 +54,11 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     Attributes
     ----------
     events : tuple of Event
-        What the core took in.
+        What the core processed.
     contents : dict of int to ContentRecord
-        What was committed before the core took them in, by drop.
+        What was committed before that, by drop.
     failures : dict of int to Failure
-        Why drops of other nodes count as failed here, where no event says it.
+        Why drops of other nodes count as failed here; their events do not have it.
     """
 
     events: tuple[Event, ...]
@@ -69,7 +69,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 class Journal:
     """Writes a journal. Used by the session's thread only.
 
-    What cannot be written, because the disk is full, is written before the next entry. The file never has a gap.
+    What cannot be written because the disk is full is written before the next entry. The file never has a gap.
 
     Raises
     ------
@@ -99,14 +99,14 @@ class Journal:
         contents: Mapping[int, Handle] | None = None,
         failures: Mapping[int, Failure] | None = None,
     ) -> None:
-        """Add a batch of events and hand it to the operating system, so that it survives the death of this process."""
+        """Append a batch of events. It is handed to the operating system, so it survives the death of this process."""
         directory = self._directory
         records = {drop: ContentRecord.of(handle, directory) for drop, handle in (contents or {}).items()}
         self._pending += self._frame((events, records, failures or {}))
         self._flush()
 
     def close(self) -> None:
-        """End the file. Idempotent."""
+        """Write what is pending and close the file. Idempotent."""
         if self._file < 0:
             return
         try:
@@ -134,13 +134,13 @@ class Journal:
 
 
 def read(path: Path) -> tuple[JournalHeader, Iterator[Entry]]:
-    """Header and entries of a journal; a torn tail ends it.
+    """Return the header and the entries of a journal, up to an incomplete last frame.
 
     Raises
     ------
     BadFileError
-        The file is no journal, is of another version, or is damaged before its end; reading the entries may raise it,
-        too.
+        The file is not a journal, has another version, or is damaged before its end. Iterating over the entries may
+        raise it too.
     """
     try:
         data = path.read_bytes()
@@ -148,7 +148,7 @@ def read(path: Path) -> tuple[JournalHeader, Iterator[Entry]]:
         raise BadFileError(f"the journal cannot be read: {error.strerror}", where=str(path)) from error
     magic = data[: len(_FAMILY) + len(_VERSION)]
     if not magic.startswith(_FAMILY):
-        raise BadFileError("this is no journal of dropflow", where=str(path))
+        raise BadFileError("not a dropflow journal", where=str(path))
     if magic != _FAMILY + _VERSION:
         raise BadFileError(
             f"the journal has version {magic[len(_FAMILY) :].decode(errors='replace')} of the format; "
@@ -173,8 +173,8 @@ def _decoded(decoder: "msgspec.msgpack.Decoder[T]", frame: bytes, path: Path) ->
     try:
         return decoder.decode(frame)
     except (ValueError, RecursionError) as error:
-        # The checksum is right: another program wrote it, or another version of this one.
-        raise BadFileError(f"the journal is not understood: {error}", where=str(path)) from error
+        # The checksum is right, so another program wrote it, or another version of this one.
+        raise BadFileError(f"the journal has an unknown entry: {error}", where=str(path)) from error
 
 
 def _frames(data: bytes, path: Path) -> Iterator[bytes]:
@@ -183,7 +183,7 @@ def _frames(data: bytes, path: Path) -> Iterator[bytes]:
         length, checksum, seal = _FRAME.unpack_from(data, offset)
         if zlib.crc32(data[offset : offset + _SEALED]) != seal:
             if not any(data[offset:]):
-                return  # a file system may leave zeros where a crash kept it from writing
+                return  # after a crash, a file system may leave zeros where data was not written
             raise BadFileError("the journal is damaged in its middle", where=str(path))
         body = data[offset + _FRAME.size : offset + _FRAME.size + length]
         offset += _FRAME.size + length
@@ -198,7 +198,7 @@ def _frames(data: bytes, path: Path) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Course:
-    """What a journal tells of its session.
+    """The state of a session, as its journal has it.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ class Course:
     contents : dict of int to ContentRecord
         Everything that was committed, by drop.
     released : set of int
-        Drops whose content nothing needed any more.
+        Drops whose content was released after its last consumer.
     started : float
         When the journal begins.
     """
@@ -222,7 +222,7 @@ class Course:
 
 
 def replay(graph: PhysicalGraph, path: Path, *, remote: Iterable[int] = ()) -> Course:
-    """Feed a journal to a fresh core.
+    """Replay a journal through a fresh core, and return the state of its session.
 
     Raises
     ------

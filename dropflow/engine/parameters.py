@@ -1,10 +1,10 @@
-"""The one parser of typed parameters: fields of graphs, ``--set`` on the command line and palettes all come here.
+"""The parser of typed parameters: for fields of graphs, ``--set`` on the command line and palettes.
 
 EAGLE stores typed JSON for some types and text for others, old files store everything as text, and values may refer to
-environment variables (``$DLG_ROOT``). `convert` turns one such value into one Python value or says what was expected;
-`read` does it for all parameters of a component and collects every complaint.
+environment variables (``$DLG_ROOT``). `convert` turns one such value into a Python value, or raises an error that says
+what was expected; `read` does this for all parameters of a component, and reports all errors together.
 
-Nothing is ever evaluated: structured values are JSON or Python literals.
+No value is evaluated as code: structured values are JSON or Python literals.
 """
 
 import ast
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 ENVIRONMENT_PREFIX = "$DLG_"
-"""A value that is nothing but a variable with this prefix is replaced by the variable's value."""
+"""A value that consists of a variable with this prefix is replaced by the value of the variable."""
 
 _REFERENCE = re.compile(r"\$(DLG_\w+)")
 _SEPARATORS = re.compile(r"[\s_.-]+")
@@ -46,8 +46,8 @@ _INTEGERS = ("integer", "int")
 _SHOWN = 60
 
 
-class Unusable(ValueError):  # noqa: N818 - a complaint on its way into a BadParameterError, never an error of its own
-    """A value that cannot be what it should be. Its text says what was expected."""
+class Unusable(ValueError):  # noqa: N818 - it ends up in a BadParameterError, and is no error of its own
+    """A value that cannot be converted. Its text says what was expected."""
 
 
 class Unset(Unusable):
@@ -55,12 +55,12 @@ class Unset(Unusable):
 
 
 def fold(name: str) -> str:
-    """`name` without case and separators: ``Execution time``, ``execution_time`` and ``executionTime`` are one."""
+    """Return `name` without case and separators: equal for ``Execution time`` and ``execution_time``."""
     return _SEPARATORS.sub("", name).lower()
 
 
 def is_empty(value: Any, type_: str = "String") -> bool:
-    """Whether `value` stands for "not given": nothing, blank text, or ``None`` spelled out where text is not meant."""
+    """Return whether `value` means "not given": None, blank text, or the text ``None`` for a type that is not text."""
     if value is None:
         return True
     if not isinstance(value, str):
@@ -70,12 +70,12 @@ def is_empty(value: Any, type_: str = "String") -> bool:
 
 
 def expand(value: Any, environment: Mapping[str, str] | None = None) -> Any:
-    """`value`, or what the environment variable holds that it names.
+    """Return `value`, or the value of the environment variable that it names.
 
     Parameters
     ----------
     value : Any
-        Only text of the form ``$DLG_<name>``, whole, is a reference; everything else comes back as it is.
+        Only text that is ``$DLG_<name>`` as a whole is a reference; anything else is returned as it is.
     environment : mapping of str to str, optional
         Where variables are looked up; by default this process' environment, which is only read. ``$DLG_ROOT``
         is ``~/dlg`` where it is not set, as in DALiuGE.
@@ -102,7 +102,7 @@ def expand(value: Any, environment: Mapping[str, str] | None = None) -> Any:
 def convert(
     value: Any, type_: str, *, options: Iterable[str] = (), environment: Mapping[str, str] | None = None
 ) -> Any:
-    """One value as its type says.
+    """Return one value, converted to its type.
 
     Parameters
     ----------
@@ -113,14 +113,14 @@ def convert(
         spellings in older files (``int``, ``Complex``, ``list``...). Values of other types (``Object.x``) stay as they
         are.
     options : iterable of str
-        What a ``Select`` may be; matched without regard to case, answered as spelled here.
+        What a ``Select`` may be; matched without regard to case, returned as spelled here.
     environment : mapping of str to str, optional
         See `expand`.
 
     Returns
     -------
     Any
-        int, float, bool, str, or whatever a JSON text or literal stands for.
+        int, float, bool, str, or the value of a JSON text or Python literal.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def convert(
 def convert_field(
     value: Any, type_: str, *, options: Iterable[str] = (), environment: Mapping[str, str] | None = None
 ) -> Any:
-    """The value of a field of a graph, as `convert`, but a fraction in a field declared Integer stays that fraction.
+    """Return the value of a field of a graph, as `convert`, but keep a fraction in a field declared Integer.
 
     Editors declare many fields Integer in which people write 0.5. A component whose own parameter is an integer still
     refuses it.
@@ -163,10 +163,10 @@ def convert_field(
 
 
 def read(component: Component, template: Template, environment: Mapping[str, str] | None = None) -> Mapping[str, Any]:
-    """The values of all parameters of `component` in the node `template`.
+    """Return the values of all parameters of `component` in the node `template`.
 
-    Names match exactly, or else through aliases, in any case and with any separators. An empty value means the
-    default. The value of a port is only a stand-in for data, so one that cannot be used counts as empty.
+    Names match exactly, or otherwise by aliases, in any case and with any separators. An empty value means the
+    default. The value of a port only stands for its data, so one that cannot be used counts as empty.
 
     Parameters
     ----------
@@ -211,9 +211,9 @@ def read(component: Component, template: Template, environment: Mapping[str, str
 def find(
     arguments: Iterable[Argument], name: str, aliases: Iterable[str] = (), type_: str = "String"
 ) -> Argument | None:
-    """The argument that graphs mean by `name`: exactly so called, or so called but for case, separators and aliases.
+    """Return the argument with this name, or one whose name differs by case, separators or is an alias; or None.
 
-    Of several, one with a value comes before one without. Ports that only write have no value to read.
+    Arguments with a value come before those without. Ports that only write have no value.
     """
     candidates = [argument for argument in arguments if argument.usage != "OutputPort"]
     wanted = {fold(name), *(fold(alias) for alias in aliases)}
@@ -240,7 +240,7 @@ def _check_bounds(value: Any, parameter: Parameter) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
     low, high = parameter.minimum, parameter.maximum
-    # Written so that NaN, which is neither more nor less than anything, is out of bounds.
+    # Comparisons with NaN are false: written like this, NaN is out of bounds.
     if (low is not None and not value >= low) or (high is not None and not value <= high):
         span = " and ".join(
             text for text in (low is not None and f"at least {low:g}", high is not None and f"at most {high:g}") if text
@@ -277,7 +277,7 @@ def _float(value: Any) -> float:
 
 
 def _number(value: Any) -> float | None:
-    """The finite number that `value` is or spells."""
+    """Return the finite number that `value` is, or has as text; None if there is none."""
     found = _float_or_none(value.strip()) if isinstance(value, str) else value
     if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
         return None
@@ -292,7 +292,7 @@ def _float_or_none(text: str) -> float | None:
 
 
 def _boolean(value: Any) -> bool:
-    """True and false as EAGLE and DALiuGE spell them: JSON booleans, 0 and 1, and their texts in any case."""
+    """Return a boolean as EAGLE and DALiuGE write it: JSON booleans, 0 and 1, and their texts in any case."""
     if isinstance(value, bool):
         return value
     text = str(value).strip().lower()

@@ -1,4 +1,4 @@
-"""How a session went, in words that tell people what to do: root causes of failures, and the end."""
+"""Reports of a session for people: the root causes of its failures, and its result."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,11 +18,11 @@ __all__ = ["FailureReport", "SessionResult", "cause_reports"]
 
 
 class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One root cause: the drop that failed by itself, and how many ended in ERROR because of it, itself included.
+    """One root cause: the drop that failed first, and how many ended in ERROR because of it, including itself.
 
-    Of a cause on another node only its `row` in the whole graph is known for certain, and the `count` on this node;
-    `text` is empty. A lost node is a cause without a `drop`: `count` are the drops here that were not settled and are
-    given up, and `drops` the first drops on that node that were not settled, as far as they are known here.
+    Of a cause on another node this one knows the `row` in the whole graph and the `count` on this node; `text` is
+    empty. A lost node is a cause without a `drop`: `count` is the number of drops here that were cancelled because of
+    it, and `drops` are the first drops on that node that were not settled, as far as they are known here.
     """
 
     drop: str
@@ -47,9 +47,9 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     states : dict
         Number of drops by the name of their state.
     failures : tuple of FailureReport
-        By root cause, the most harmful first.
+        By root cause, those with the most victims first.
     notes : tuple of str
-        What went wrong beside the drops: a journal that could not be written, an instrument that was removed.
+        Problems that are no failures of drops: a journal that could not be written, an instrument that was removed.
     """
 
     session: str
@@ -70,10 +70,10 @@ def cause_reports(
     *,
     rows: Sequence[int] | None = None,
 ) -> list[FailureReport]:
-    """Return the reports of all root causes of drops in ERROR, the most harmful first.
+    """Return the reports of all root causes of drops in ERROR, those with the most victims first.
 
-    Of causes with as many victims, the one in the lower row of the whole graph comes first: then nodes that list only
-    the first of many causes list the same ones.
+    Causes with equal numbers are sorted by their row in the whole graph. So nodes that list only the first of many
+    causes list the same ones.
 
     Parameters
     ----------

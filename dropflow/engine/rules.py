@@ -1,7 +1,7 @@
 """The rules by which drops advance, as tables and pure functions.
 
-The model is DALiuGE's (specification of the engine, sections 1.3 and 1.6 to 1.8) without its stuck cases: whatever mix
-of completions, errors and skips arrives, a decision is reached, and reached once.
+The model is DALiuGE's (specification of the engine, sections 1.3 and 1.6 to 1.8) without its deadlocks: every mix of
+completions, errors and skips leads to a decision, and to only one.
 """
 
 from fractions import Fraction
@@ -25,19 +25,19 @@ TRANSITIONS: dict[DropState, frozenset[DropState]] = {
     DropState.EXPIRED: frozenset(),
     DropState.DELETED: frozenset(),
 }
-"""Every change of state that the core makes. Terminal states are final within one epoch of a session."""
+"""The changes of state that the core makes. Terminal states are final within one epoch of a session."""
 
 
 def effective_inputs(wanted: int, inputs: int) -> int:
-    """How many inputs an application waits for: `wanted` of them, or all where that is out of range."""
+    """Return how many inputs an application waits for: `wanted`, or all of them if that is out of range."""
     return wanted if 0 < wanted <= inputs else inputs
 
 
 def decide_app(*, errors: int, skips: int, effective: int, threshold: float, block_skip: bool) -> DropState:
-    """What becomes of an application whose effective inputs have all reported.
+    """Return the next state of an application whose effective inputs are all settled.
 
-    The share of failed inputs is compared exactly with the threshold as it is written in decimal: one error in 200
-    exceeds a threshold of 0, and 69 of 375 do not exceed 18.4.
+    The share of failed inputs is compared exactly with the threshold in decimal: one error in 200 exceeds a threshold
+    of 0, and 69 of 375 do not exceed 18.4.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def decide_app(*, errors: int, skips: int, effective: int, threshold: float, blo
 
 
 def decide_data(*, errors: int, skips: int, producers: int, block_skip: bool) -> DropState:
-    """What becomes of a data drop whose producers have all reported: COMPLETED, ERROR or SKIPPED."""
+    """Return the next state of a data drop whose producers are all settled: COMPLETED, ERROR or SKIPPED."""
     if errors:
         return _ERROR
     if skips and (skips == producers or not block_skip):
@@ -61,11 +61,11 @@ def decide_data(*, errors: int, skips: int, producers: int, block_skip: bool) ->
 
 
 def may_retry(failure: Failure, *, attempt: int, tries: int) -> bool:
-    """Whether a failed attempt is followed by another one."""
+    """Return whether a failed attempt is followed by another one."""
     return failure.retryable and attempt < tries
 
 
 @lru_cache(maxsize=1024)
 def _as_written(percentage: float) -> Fraction:
-    """The decimal number that a person wrote: the shortest one that is stored as this float."""
+    """Return the shortest decimal number that is stored as this float: the number that a person wrote."""
     return Fraction(str(percentage))

@@ -1,4 +1,4 @@
-"""Frozen pictures of a session, for whoever watches it."""
+"""Snapshots of a session: how many drops are in each state, and where attempts are."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ class NodeStatistics(msgspec.Struct, frozen=True):
 
 
 class Attempts(msgspec.Struct, frozen=True):
-    """Attempts that are wanted and not settled, by where they are.
+    """Attempts that have not ended, by where they are.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Attempts(msgspec.Struct, frozen=True):
     queued : int
         With the runner, and waiting for a worker.
     ready : int
-        With the session, and waiting for room at the runner.
+        With the session, and waiting until the runner has room.
     """
 
     running: int = 0
@@ -53,7 +53,7 @@ _NO_ATTEMPTS = Attempts()
 
 
 class Statistics(msgspec.Struct, frozen=True):
-    """A session at one moment.
+    """A snapshot of a session.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Statistics(msgspec.Struct, frozen=True):
 
 
 def snapshot(core: Core, seconds: float, attempts: Attempts = _NO_ATTEMPTS) -> Statistics:
-    """The state of a core as of now. Costs time per logical node, not per drop."""
+    """Return the statistics of a core. Takes time per logical node, not per drop."""
     drops = core.graph.drops - len(core.drops.remote)
     return Statistics(
         status=core.status,
@@ -104,17 +104,17 @@ def snapshot(core: Core, seconds: float, attempts: Attempts = _NO_ATTEMPTS) -> S
 
 
 def totals(counts: Sequence[Sequence[int]]) -> dict[str, int]:
-    """Number of drops by the name of their state; COMPLETED, ERROR and SKIPPED always, others when there are any."""
+    """Return the number of drops by the name of their state. COMPLETED, ERROR and SKIPPED are there even if 0."""
     sums = [sum(column) for column in zip(*counts, strict=True)] or [0] * len(DropState)
     always = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
     return {state.name: sums[state] for state in DropState if sums[state] or state in always}
 
 
 def errors_by_cause(core: Core) -> dict[int, int]:
-    """Return the number of local drops in ERROR by the drop that started it.
+    """Return the number of local drops in ERROR by their root cause.
 
-    The numbers add up to the local drops in ERROR. A cause that is another node's counts its victims here, so the same
-    holds for the sums over all nodes of a session.
+    The numbers add up to the local drops in ERROR. A cause on another node counts its victims here, so the sums over
+    all nodes of a session add up too.
     """
     found: dict[int, int] = {}
     for drop, cause in core.drops.error_causes().items():
@@ -124,5 +124,5 @@ def errors_by_cause(core: Core) -> dict[int, int]:
 
 
 def given_up(core: Core) -> int:
-    """Return the number of local drops that were not settled when the session was given up because a node was lost."""
+    """Return the number of local drops that were cancelled because a node was lost."""
     return sum(row[DropState.CANCELLED] for row in core.drops.counts) if core.status is SessionState.FAILED else 0

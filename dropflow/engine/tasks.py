@@ -1,4 +1,4 @@
-"""Tasks from rows: what an attempt of a drop has as inputs and outputs, with the text ids that a border needs."""
+"""Building tasks: the inputs and outputs of an attempt, with their text ids."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -15,12 +15,12 @@ __all__ = ["TaskBuilder"]
 
 
 class TaskBuilder:
-    """Builds the tasks of one graph, a batch at a time: naming many drops at once is far cheaper than one by one.
+    """Builds the tasks of one graph, a batch at a time: naming many drops together is much cheaper than one by one.
 
     Parameters
     ----------
     graph : PhysicalGraph
-        Whose tasks.
+        What is executed.
     streams : collection of int
         Links whose data can be read by their consumers while it is written.
     kept : bytes
@@ -44,7 +44,7 @@ class TaskBuilder:
         self._is_line = [len(template.shape) == 1 for template in graph.templates]
 
     def is_shared(self, drop: int) -> bool:
-        """Whether a data drop has several producers, each of which writes a part."""
+        """Return whether a data drop has several producers, each of which writes a part."""
         return self._before_ptr[drop + 1] - self._before_ptr[drop] > 1
 
     def build(

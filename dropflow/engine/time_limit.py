@@ -25,7 +25,7 @@ _ANY_APP = Component(
 
 
 def time_limit(template: Template) -> float:
-    """Seconds that an attempt of `template` may take; 0 for no limit.
+    """Return the seconds that an attempt of `template` may take; 0 for no limit.
 
     An application argument of that name, and a port, belong to the application itself;
     `dropflow.apps.registry.with_time_limit` makes it a field of the node where the application does not use it.
@@ -33,7 +33,7 @@ def time_limit(template: Template) -> float:
     Raises
     ------
     BadParameterError
-        The field is no such number.
+        The value of the field is not a number from 0 to 1e9.
     """
     field = template.argument(TIMEOUT.name)
     if template.kind is Kind.DATA or field is None or field.is_port or field.parameter_type == "ApplicationArgument":
@@ -42,7 +42,7 @@ def time_limit(template: Template) -> float:
 
 
 def timed_out(seconds: float) -> AttemptTimeoutError:
-    """The error of an attempt that took longer than its limit."""
+    """Return the error of an attempt that took longer than its limit."""
     return AttemptTimeoutError(
         f"the attempt took longer than its limit of {seconds:g} s and was stopped",
         hint="raise the field 'timeout' of this node, or set it to 0 for no limit",

@@ -1,7 +1,7 @@
 """Helpers for tests: of dropflow itself, and of applications.
 
-Tests of applications import what they need from here; it is loaded when it is first used. The modules of this package
-also hold strict fakes, a virtual clock and Hypothesis strategies for the tests of dropflow.
+Tests of applications import what they need from here; a module is imported when one of its names is first used. The
+modules of this package also have strict fakes, a virtual clock and Hypothesis strategies for the tests of dropflow.
 
 May import everything of `dropflow` but the command line; nothing of the product may import it.
 """

@@ -1,4 +1,4 @@
-"""One attempt of one application on the real executor, without a graph: for tests of applications, ours and yours."""
+"""One attempt of one application on the real executor, without a graph: for tests of applications."""
 
 import os
 import pickle
@@ -51,14 +51,14 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Attempted:
-    """What came of an attempt.
+    """How an attempt ended.
 
     Attributes
     ----------
     handles : tuple of Handle or None
         One for each output, None if it was skipped or the attempt failed.
     result : AttemptResult
-        As the engine gets it.
+        As the engine receives it.
     log : str
         The log of the drop.
     """
@@ -74,7 +74,7 @@ class Attempted:
         Raises
         ------
         AssertionError
-            It did not.
+            The attempt succeeded.
         """
         if self.result.failure is None:
             raise AssertionError("the attempt succeeded")

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that a test advances."""
 
 __all__ = ["VirtualClock"]
 
@@ -19,6 +19,6 @@ class VirtualClock:
         return self._monotonic
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Add seconds to both times."""
         self._now += seconds
         self._monotonic += seconds

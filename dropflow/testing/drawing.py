@@ -1,4 +1,4 @@
-"""Physical graphs drawn as text: ``draw("a -> B -> c, c -> D")``."""
+"""Physical graphs from drawings as text: ``draw("a -> B -> c, c -> D")``."""
 
 from itertools import pairwise
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["draw", "row"]
 
 
 def draw(drawing: str, *, name: str = "drawing", **fields: dict[str, Any]) -> PhysicalGraph:
-    """The graph of a drawing: chains joined by arrows, separated by commas.
+    """Return the graph of a drawing: chains joined by arrows, separated by commas.
 
     A name that starts with a capital is an application, any other is data. Rows are in the order of first appearance.
 
@@ -37,5 +37,5 @@ def draw(drawing: str, *, name: str = "drawing", **fields: dict[str, Any]) -> Ph
 
 
 def row(graph: PhysicalGraph, name: str) -> int:
-    """Row of the drop that a drawing calls `name`."""
+    """Return the row of the drop that a drawing calls `name`."""
     return next(number for number in range(graph.drops) if oid(graph, number) == f"{graph.prefix}_{name}_0")

@@ -1,4 +1,4 @@
-"""An executor that does what the component of each template says, for tests of runners: see `build`."""
+"""An executor whose components are scripts, for tests of runners: see `build`."""
 
 import os
 import signal
@@ -12,10 +12,10 @@ __all__ = ["ScriptedExecutor", "build", "refuse"]
 
 
 class ScriptedExecutor:
-    """Components: ``fail`` fails, ``kill`` sends its process SIGKILL, ``exit`` leaves it, ``hang`` waits for an abort.
+    """Components: ``fail`` fails, ``kill`` sends its process SIGKILL, ``exit`` ends it, ``hang`` waits for an abort.
 
-    ``deaf`` waits for ever and takes no abort. ``mumble`` writes to a path that no message can hold.
-    Everything else copies its inputs to its outputs, adding its process id when it is called ``pid``.
+    ``deaf`` waits for ever and ignores aborts. ``mumble`` writes to a path that no message can encode. ``pid`` writes
+    the id of its process. Every other component copies its inputs to its outputs.
     """
 
     def __init__(self, spec: ExecutorSpec) -> None:
@@ -25,7 +25,7 @@ class ScriptedExecutor:
         self.on_overdue: Callable[[AttemptResult], None] = lambda _: None
 
     def execute(self, task: Task) -> AttemptResult:
-        """Do what the component's name says."""
+        """Run the script that the component names."""
         script = self._spec.templates[task.template].component
         if script == "fail":
             failure = Failure(code="DF105", kind="Scripted", text=f"{task.oid} was told to fail", retryable=True)
@@ -46,11 +46,11 @@ class ScriptedExecutor:
         return AttemptResult(task.drop, task.attempt, {output.drop: part for output in task.outputs})
 
     def abort(self, drop: int, attempt: int) -> None:
-        """Wake an attempt that hangs."""
+        """End an attempt that hangs."""
         self._aborts.setdefault((drop, attempt), threading.Event()).set()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 def _bodies(task: Task) -> list[bytes]:
@@ -58,10 +58,10 @@ def _bodies(task: Task) -> list[bytes]:
 
 
 def build(spec: ExecutorSpec) -> ScriptedExecutor:
-    """Make one: ``dropflow.testing.executors:build`` for worker processes."""
+    """Return an executor; ``dropflow.testing.executors:build`` for worker processes."""
     return ScriptedExecutor(spec)
 
 
 def refuse(spec: ExecutorSpec) -> ScriptedExecutor:
-    """Fail to make one, as an executor with a missing package would."""
+    """Raise, as an executor with a missing package would."""
     raise RuntimeError(f"no executor for {spec.session}")

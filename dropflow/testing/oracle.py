@@ -1,4 +1,4 @@
-"""What must become of every drop, worked out recursively and slowly from the rules as the design states them."""
+"""The expected final state of every drop, computed recursively and slowly from the rules of the design."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -15,7 +15,9 @@ C, E, S = DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
 def expected_states(
     graph: PhysicalGraph, *, fails: Mapping[int, int], leaves_out: Mapping[int, Sequence[int]]
 ) -> list[DropState]:
-    """Final state of every drop.
+    """Return the final state of every drop.
+
+    Only for graphs without effective inputs, whose result does not depend on the order of events.
 
     Parameters
     ----------
@@ -23,8 +25,6 @@ def expected_states(
         How many attempts of an application (or root) fail before one succeeds.
     leaves_out : mapping
         Outputs that an application skips when it succeeds.
-
-    Only for graphs without effective inputs, whose result does not depend on the order of events.
     """
     before = graph.predecessors
     done: dict[int, DropState] = {}
@@ -32,7 +32,7 @@ def expected_states(
     def attempt(drop: int) -> DropState:
         return C if fails.get(drop, 0) < graph.templates[drop].tries else E
 
-    def told(source: int, drop: int) -> DropState:
+    def reported(source: int, drop: int) -> DropState:
         state = final(source)
         left_out = graph.templates[source].kind is Kind.APP and drop in leaves_out.get(source, ())
         return S if state is C and left_out else state
@@ -45,7 +45,7 @@ def expected_states(
     def settle(drop: int) -> DropState:
         template = graph.templates[drop]
         sources = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
-        reports = [told(source, drop) for source in sources]
+        reports = [reported(source, drop) for source in sources]
         if not reports:
             return attempt(drop)
         errors, skips = reports.count(E), reports.count(S)

@@ -1,7 +1,7 @@
-"""A TCP proxy that treats connections badly: it delays, throttles, stalls and cuts them, as drawn from a seed.
+"""A TCP proxy that delays, throttles, stalls and cuts connections, as drawn from a seed.
 
-One thread, driven by a selector and deadlines; what it does is a function of the seed and of how many bytes passed,
-not of the wall clock, so that a seed that broke something usually breaks it again.
+One thread with a selector and deadlines. What it does depends on the seed and the number of bytes that passed, not on
+the wall clock, so a seed that finds a fault usually finds it again.
 """
 
 import random
@@ -14,30 +14,30 @@ from typing import Self
 
 import msgspec
 
-__all__ = ["Cruelty", "HostileProxy"]
+__all__ = ["ConnectionFaults", "FaultyProxy"]
 
 _BLOCK = 64 << 10
 
 _HELD = 16 * _BLOCK
-"""Bytes held of one direction, about what a socket would hold; beyond, the sender shall feel it."""
+"""Bytes buffered per direction, about as many as a socket buffers; then the sender has to wait."""
 
 _RETRY = 0.001
 """Seconds after which a full socket is tried again."""
 
 
-class Cruelty(msgspec.Struct, frozen=True, kw_only=True):
-    """How badly connections are treated.
+class ConnectionFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """Faults of connections.
 
     Attributes
     ----------
     cut_every : int
-        A connection is reset after about so many bytes, in mid-frame more often than not; 0 never.
+        A connection is reset after about this many bytes, usually in the middle of a frame; 0 for never.
     delay : float
         Longest delay of a block, seconds.
     stall : float
         Length of a stall, seconds; about one block in fifty stalls.
     rate : int
-        Bytes per second in each direction of each connection; 0 as fast as it goes.
+        Bytes per second in each direction of each connection; 0 for no limit.
     """
 
     cut_every: int = 0
@@ -47,7 +47,7 @@ class Cruelty(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Pipe:
-    """One direction of one connection: blocks with the times before which they must not be passed on."""
+    """One direction of one connection: blocks, with the times before which they must not be sent."""
 
     def __init__(self, source: socket.socket, target: socket.socket) -> None:
         self.source = source
@@ -58,23 +58,23 @@ class _Pipe:
         self.paused = False
 
 
-class HostileProxy:
-    """Listens on loopback and passes on to `target`, badly.
+class FaultyProxy:
+    """Listens on loopback and forwards to `target`, with faults.
 
     Parameters
     ----------
     target : tuple of str and int
-        Host and port of whoever is to be treated badly.
+        Host and port.
     seed : int
-        Everything is drawn from it.
-    cruelty : Cruelty
-        How badly.
+        Of all random choices.
+    faults : ConnectionFaults
+        The faults.
     """
 
-    def __init__(self, target: tuple[str, int], seed: int, cruelty: Cruelty) -> None:
+    def __init__(self, target: tuple[str, int], seed: int, faults: ConnectionFaults) -> None:
         self.cuts = 0
         self.passed = 0
-        self.cruelty = cruelty
+        self.faults = faults
         self._target = target
         self._random = random.Random(seed)  # noqa: S311 - not a secret
         self._selector = selectors.DefaultSelector()
@@ -86,7 +86,7 @@ class HostileProxy:
         self._selector.register(self._stop_reader, selectors.EVENT_READ)
         self._pipes: dict[socket.socket, _Pipe] = {}
         self._left: dict[socket.socket, int] = {}
-        self._thread = threading.Thread(target=self._run, name="hostile-proxy", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="faulty-proxy", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Self:
@@ -136,7 +136,7 @@ class HostileProxy:
             source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._pipes[source] = _Pipe(source, target)
             self._selector.register(source, selectors.EVENT_READ)
-        every = self.cruelty.cut_every
+        every = self.faults.cut_every
         if every:
             self._left[ours] = self._left[theirs] = self._random.randrange(1, 2 * every)
 
@@ -151,10 +151,10 @@ class HostileProxy:
         if not block:
             self._reset(pipe)
             return
-        now, cruelty = time.monotonic(), self.cruelty
-        wait = self._random.uniform(0, cruelty.delay) + (cruelty.stall if self._random.random() < 1 / 50 else 0)
+        now, faults = time.monotonic(), self.faults
+        wait = self._random.uniform(0, faults.delay) + (faults.stall if self._random.random() < 1 / 50 else 0)
         start = max(now + wait, pipe.free_at)
-        pipe.free_at = start + (len(block) / cruelty.rate if cruelty.rate else 0)
+        pipe.free_at = start + (len(block) / faults.rate if faults.rate else 0)
         pipe.blocks.append((pipe.free_at, block))
         pipe.size += len(block)
         if pipe.size > _HELD:

@@ -1,4 +1,4 @@
-"""Strict fakes of what surrounds a session: they record, and a call that nobody expected is an error."""
+"""Strict fakes of a runner and a repository: they record calls, and refuse unexpected ones."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,12 +9,12 @@ __all__ = ["FakeRepository", "FakeRunner"]
 
 
 class FakeRunner:
-    """Runs nothing: a test takes the tasks and answers them.
+    """Does not run tasks: a test takes and answers them.
 
     Parameters
     ----------
     answer : callable or None
-        If given, answers each task at once, in the thread that submits it.
+        If given, answers each task when it is submitted, in that thread.
     """
 
     def __init__(self, answer: Callable[[Task], AttemptResult] | None = None, *, window: int = 1000) -> None:
@@ -62,20 +62,20 @@ class FakeRunner:
         return taken
 
     def expect_nothing(self) -> None:
-        """Refuse tasks that nobody took."""
+        """Refuse tasks that were not taken."""
         if self.tasks:
             raise AssertionError(f"unexpected tasks of {[task.oid for task in self.tasks]}")
 
 
 class FakeRepository:
-    """Keeps handles in dictionaries, and records what was thrown away.
+    """Keeps handles in dictionaries, and records what was discarded.
 
     Parameters
     ----------
     fail_on, fail_to_keep : dict of int to Exception
-        Drops whose commit, or whose keeping as a result, raises the error given.
+        Drops whose commit, or whose `keep_result`, raises the given error.
     vanished : Exception or None
-        What is raised at the end, as if the session directory were gone.
+        Raised at the end, as if the session directory were gone.
     """
 
     def __init__(
@@ -118,13 +118,13 @@ class FakeRepository:
         self.discarded.append(part)
 
     def release(self, drop: int, template: Template, handle: Handle) -> bool:
-        """Record; the content goes, unless its template says that it is to persist."""
+        """Record; the content is removed unless its template says that it is to persist."""
         del handle
         self.released.append(drop)
         return not template.persist
 
     def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:
-        """Record; if its keeping is to fail, raise that."""
+        """Record, or raise the given error."""
         del template
         if drop in self._fail_to_keep:
             raise self._fail_to_keep[drop]
@@ -137,6 +137,6 @@ class FakeRepository:
         self.revoked.append(handle)
 
     def confirm(self) -> None:
-        """Raise the error given, if there is one."""
+        """Raise the given error, if there is one."""
         if self._vanished is not None:
             raise self._vanished

@@ -1,4 +1,4 @@
-"""Large graphs of simple shape, for benchmarks and for tests of how costs grow."""
+"""Large graphs of simple shape, for benchmarks and tests of how costs grow."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ _FUNCTION = "dlg.apps.pyfunc.PyFuncApp"
 
 
 def fan(drops: int) -> PhysicalGraph:
-    """One data drop, then about `drops` / 2 no-op applications with a data drop each."""
+    """Return one data drop, then about `drops` / 2 no-op applications with a data drop each."""
     copies = drops // 2
     axes = (Axis("fan", "fan", "scatter", copies),)
     each = np.arange(copies, dtype=np.int32)
@@ -37,7 +37,7 @@ def fan(drops: int) -> PhysicalGraph:
 
 
 def chain(drops: int) -> PhysicalGraph:
-    """No-op applications and data by turns, one after the other."""
+    """Return a chain of no-op applications and data drops."""
     axes = (Axis("chain", "chain", "loop", drops // 2),)
     rows = np.arange(drops // 2 * 2, dtype=np.int32)
     return from_columns(
@@ -57,9 +57,9 @@ def chain(drops: int) -> PhysicalGraph:
 
 
 def triples(drops: int, parts: int) -> PhysicalGraph:
-    """About `drops` drops as triples memory, no-op application, memory.
+    """Return about `drops` drops as triples: memory, no-op application, memory.
 
-    Each triple begins on one part and goes on on the next, so that with several `parts` half of the edges are cut.
+    Each triple begins on one part and continues on the next, so that with several `parts` half of the edges are cut.
     """
     count = drops // 3
     axes = (Axis("s", "scatter", "scatter", count),)
@@ -83,7 +83,7 @@ def triples(drops: int, parts: int) -> PhysicalGraph:
 
 
 def relay(hops: int, parts: int) -> PhysicalGraph:
-    """A chain of applications, by turns on the `parts`; each writes when it started (``time.monotonic_ns``)."""
+    """Return a chain of applications, alternately on the `parts`; each writes when it started, in nanoseconds."""
     axes = (Axis("c", "chain", "loop", hops),)
     rows = np.arange(2 * hops, dtype=np.int32)
     clock = (

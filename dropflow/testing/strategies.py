@@ -10,7 +10,7 @@ __all__ = ["graphs", "pipelines"]
 
 @st.composite
 def graphs(draw: st.DrawFn, *, most: int = 14) -> PhysicalGraph:
-    """Acyclic graphs of up to `most` drops, with thresholds, tries, `block_skip` and effective inputs of all sorts.
+    """Draw acyclic graphs of up to `most` drops, with various thresholds, tries, `block_skip` and effective inputs.
 
     Data may have several producers, none, or no consumers; applications may have no inputs or no outputs.
     """
@@ -43,7 +43,7 @@ def graphs(draw: st.DrawFn, *, most: int = 14) -> PhysicalGraph:
 
 @st.composite
 def pipelines(draw: st.DrawFn, *, most: int = 10) -> PhysicalGraph:
-    """Acyclic graphs of up to `most` applications whose data each have one producer, as data must that are streamed."""
+    """Draw acyclic graphs of up to `most` applications whose data have one producer each, so that they can stream."""
     builder = GraphBuilder("pipelines")
     names: list[str] = []
     for number in range(draw(st.integers(1, most))):

@@ -100,7 +100,7 @@ def test_a_directory_with_other_files_is_refused(dropflow: Command, examples: Pa
     done = dropflow("run", examples / "hello.graph", "--keep", "mine")
 
     assert done.status == 2
-    assert "holds something else" in done.err
+    assert "has files that are not of a session" in done.err
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "precious"
 
 

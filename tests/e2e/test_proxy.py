@@ -25,7 +25,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
 from dropflow.rest.schema import DropQuery, SubmitQuery
 from dropflow.states import DropState
-from dropflow.testing.proxy import Cruelty, HostileProxy
+from dropflow.testing.proxy import ConnectionFaults, FaultyProxy
 from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import subset
 from managers.links import LinkSettings
@@ -42,12 +42,12 @@ _SIZES = {"small": 10, "inline": 3_000, "large": 300_000, "huge": 3_000_000}
 _SEEDS = 10 if os.environ.get("DROPFLOW_SOAK") else 1
 """Seeds for each way to be cruel."""
 _CRUELTIES = {
-    "cuts": Cruelty(cut_every=100_000),
-    "large cuts": Cruelty(cut_every=1_000_000),
-    "delays": Cruelty(delay=0.02, stall=0.1),
-    "stalls": Cruelty(stall=0.5),
-    "throttles": Cruelty(rate=8_000_000),
-    "everything": Cruelty(cut_every=800_000, delay=0.005, stall=0.1, rate=20_000_000),
+    "cuts": ConnectionFaults(cut_every=100_000),
+    "large cuts": ConnectionFaults(cut_every=1_000_000),
+    "delays": ConnectionFaults(delay=0.02, stall=0.1),
+    "stalls": ConnectionFaults(stall=0.5),
+    "throttles": ConnectionFaults(rate=8_000_000),
+    "everything": ConnectionFaults(cut_every=800_000, delay=0.005, stall=0.1, rate=20_000_000),
 }
 
 Picture = tuple[dict[str, str], dict[str, int]]
@@ -59,7 +59,7 @@ class Badly:
     """Three node managers, and a proxy between each pair of them in each direction."""
 
     nodes: dict[str, NodeManager]
-    proxies: dict[tuple[str, str], HostileProxy]
+    proxies: dict[tuple[str, str], FaultyProxy]
 
     def run(self, graph: PhysicalGraph, session: str) -> Picture:
         """Run a graph; each node reaches the others through its proxies."""
@@ -94,7 +94,7 @@ class Badly:
 @pytest.fixture
 def badly(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Badly]:
     """Three node managers without common files, with proxies between them."""
-    cruelty, seed = request.param
+    faults, seed = request.param
     with ExitStack() as stack:
         nodes = {
             name: stack.enter_context(
@@ -115,7 +115,7 @@ def badly(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Badly]:
         }
         rng = random.Random(seed)  # noqa: S311 - to be the same each time
         proxies = {
-            (near, far): stack.enter_context(HostileProxy(_address(nodes[far]), rng.randrange(2**32), cruelty))
+            (near, far): stack.enter_context(FaultyProxy(_address(nodes[far]), rng.randrange(2**32), faults))
             for near in _NAMES
             for far in _NAMES
             if near != far
@@ -154,8 +154,8 @@ def _alone(graph: PhysicalGraph, directory: Path) -> Picture:
 
 def _cases() -> list[object]:
     return [
-        pytest.param((cruelty, number + 100 * at), id=f"{name}, seed {number + 100 * at}")
-        for number, (name, cruelty) in enumerate(_CRUELTIES.items())
+        pytest.param((faults, number + 100 * at), id=f"{name}, seed {number + 100 * at}")
+        for number, (name, faults) in enumerate(_CRUELTIES.items())
         for at in range(_SEEDS)
     ]
 
@@ -174,7 +174,7 @@ def test_no_result_changes(badly: Badly, tmp_path: Path, request: pytest.Fixture
         assert sum(proxy.cuts for proxy in badly.proxies.values()) > 0
 
 
-@pytest.mark.parametrize("badly", [pytest.param((Cruelty(), 0), id="cut by hand")], indirect=True)
+@pytest.mark.parametrize("badly", [pytest.param((ConnectionFaults(), 0), id="cut by hand")], indirect=True)
 def test_all_connections_cut_again_and_again(badly: Badly, tmp_path: Path) -> None:
     """If all connections break many times, a running session loses nothing and runs nothing twice."""
     graph = scattered(pipeline(width=4, length=12, seconds=0.02, size=100_000), _NAMES, seed=9)

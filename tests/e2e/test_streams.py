@@ -17,7 +17,7 @@ from dropflow.clock import SystemClock
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.client import Client
 from dropflow.rest.schema import DropQuery
-from dropflow.testing.proxy import Cruelty
+from dropflow.testing.proxy import ConnectionFaults
 from managers.node.manager import NodeManager
 from tests.e2e.cluster import LOST_AFTER, Cluster, content, finished, placed, port_of, submit, until
 from tests.e2e.test_proxy import Badly, badly  # noqa: F401 - the latter is a fixture
@@ -187,18 +187,18 @@ def test_managers_above_may_be_killed_in_mid_stream(killed: str, tmp_path: Path)
 
 
 _CRUELTIES = {
-    "cuts": Cruelty(cut_every=100_000),
-    "large cuts": Cruelty(cut_every=1_000_000),
-    "stalls": Cruelty(stall=0.3),
-    "everything": Cruelty(cut_every=800_000, delay=0.005, stall=0.1, rate=20_000_000),
+    "cuts": ConnectionFaults(cut_every=100_000),
+    "large cuts": ConnectionFaults(cut_every=1_000_000),
+    "stalls": ConnectionFaults(stall=0.3),
+    "everything": ConnectionFaults(cut_every=800_000, delay=0.005, stall=0.1, rate=20_000_000),
 }
 
 
 @pytest.mark.parametrize(
     "badly",
     [
-        pytest.param((cruelty, 300 + at), id=f"{name}, seed {300 + at}")
-        for at, (name, cruelty) in enumerate(_CRUELTIES.items())
+        pytest.param((faults, 300 + at), id=f"{name}, seed {300 + at}")
+        for at, (name, faults) in enumerate(_CRUELTIES.items())
     ],
     indirect=True,
 )
@@ -214,7 +214,7 @@ def test_a_bad_network_changes_no_result_of_streams(badly: Badly, tmp_path: Path
         assert badly.run(graph, name) == alone(graph, tmp_path / f"alone-{name}")
 
 
-@pytest.mark.parametrize("badly", [pytest.param((Cruelty(), 0), id="cut by hand")], indirect=True)
+@pytest.mark.parametrize("badly", [pytest.param((ConnectionFaults(), 0), id="cut by hand")], indirect=True)
 def test_a_link_that_is_down_for_seconds_in_mid_stream(badly: Badly, tmp_path: Path) -> None:  # noqa: F811 - as above
     """If all connections break repeatedly during a transfer, all bytes arrive, once and in order."""
     make = "for number in $(seq 400); do seq $number 4000; sleep 0.005; done"

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from dropflow.rest.client import Client
-from dropflow.testing.proxy import Cruelty, HostileProxy
+from dropflow.testing.proxy import ConnectionFaults, FaultyProxy
 from tests.e2e.cluster import TIMES, Cluster, finished, pipeline, port_of, scattered, submit, underway, until
 from tests.processes import Running, run
 
 pytestmark = pytest.mark.slow
 
-STUCK = Cruelty(rate=1)
+STUCK = ConnectionFaults(rate=1)
 
 
 def _told(client: Client, session: str) -> set[str]:
@@ -43,7 +43,9 @@ def test_a_session_is_unknown_while_an_island_is_disconnected_from_its_nodes(tmp
     """Without its nodes the island reports UNKNOWN, and `watch` ends with 3; later both report the real end."""
     with Cluster(tmp_path) as cluster, ExitStack() as stack:
         nodes = cluster.nodes("a", "b")
-        proxies = [stack.enter_context(HostileProxy(("127.0.0.1", port_of(node)), 0, Cruelty())) for node in nodes]
+        proxies = [
+            stack.enter_context(FaultyProxy(("127.0.0.1", port_of(node)), 0, ConnectionFaults())) for node in nodes
+        ]
         urls = ",".join(f"http://127.0.0.1:{proxy.port}" for proxy in proxies)
         island = stack.enter_context(Running(tmp_path, "island", "--port", 0, "--name", "i", "--nodes", urls, *TIMES))
         client = cluster.client(island)
@@ -51,7 +53,7 @@ def test_a_session_is_unknown_while_an_island_is_disconnected_from_its_nodes(tmp
         submit(client, scattered(pipeline(seconds=0.6), ["a", "b"], 1), "s")
         assert underway(client, "s", 1)
         for proxy in proxies:
-            proxy.cruelty = STUCK
+            proxy.faults = STUCK
         assert until(lambda: client.session("s").status == "UNKNOWN")
         seen = client.session("s")
         watched = run(tmp_path, "watch", "s", "--to", island.ready["url"], "--patience", 0)
@@ -59,7 +61,7 @@ def test_a_session_is_unknown_while_an_island_is_disconnected_from_its_nodes(tmp
         lost = until(lambda: [child.state for child in client.children()] == ["lost"] * 2)
         still = client.session("s").status
         for proxy in proxies:
-            proxy.cruelty = Cruelty()
+            proxy.faults = ConnectionFaults()
             proxy.cut()
 
         assert (seen.unknown, seen.finished) == (("a", "b"), 0.0)

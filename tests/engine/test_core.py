@@ -1,4 +1,4 @@
-"""The core: what it does with every event, in drawings and in random orders."""
+"""The core: its actions for every event, on drawn graphs and in random orders."""
 
 import pytest
 from hypothesis import given, settings
@@ -36,7 +36,7 @@ BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 
 
 def begin(graph: PhysicalGraph) -> tuple[Core, list[Action]]:
-    """A core that has begun, and its first actions."""
+    """Return a core that has begun, and its first actions."""
     core = Core(graph)
     return core, core.handle([Begin()])
 
@@ -56,8 +56,8 @@ def test_a_chain_runs_from_its_root_to_its_end() -> None:
     assert core.status is SessionState.FINISHED
 
 
-def test_content_is_released_when_its_last_consumer_is_done() -> None:
-    """Data goes after the last of its consumers, and a leaf never does."""
+def test_content_is_released_after_its_last_consumer() -> None:
+    """Data is released after the last of its consumers, and a leaf never is."""
     graph = draw("a -> B -> c, a -> D")
     core, _ = begin(graph)
     core.handle([Finished(row(graph, "a"), 1)])
@@ -70,7 +70,7 @@ def test_content_is_released_when_its_last_consumer_is_done() -> None:
 
 
 def test_an_error_spreads_with_its_root_cause() -> None:
-    """Every drop behind a failure ends in ERROR and knows the drop that started it."""
+    """Every drop downstream of a failure ends in ERROR, with the drop that failed as its cause."""
     graph = draw("A -> b -> C -> d")
     core, _ = begin(graph)
     actions = core.handle([Failed(0, 1, BOOM)])
@@ -102,8 +102,8 @@ def test_a_failed_attempt_is_followed_by_another_while_there_are_tries() -> None
     assert core.handle([Finished(0, 2)])[-1] == Finish(SessionState.FINISHED)
 
 
-def test_a_failure_that_lasts_is_not_retried() -> None:
-    """What a retry cannot mend uses up no tries."""
+def test_a_failure_that_is_not_retryable_is_not_retried() -> None:
+    """A failure that is not retryable is not followed by another attempt, even if tries are left."""
     core, _ = begin(draw("A -> b", A={"tries": 5}))
     lasting = Failure(code="DF104", kind="BadParameter", text="no")
 
@@ -111,7 +111,7 @@ def test_a_failure_that_lasts_is_not_retried() -> None:
 
 
 def test_a_branch_skips_its_losing_side_and_the_session_finishes() -> None:
-    """Everything that depends on the skipped output alone is skipped; a join of both sides too, unless it blocks it."""
+    """What depends only on the skipped output is skipped; a join of both sides too, unless it has `block_skip`."""
     graph = draw("B -> yes -> Y -> j, B -> no -> N -> k, yes -> J, k -> J, J -> e", J={"block_skip": True})
     core, _ = begin(graph)
     core.handle([Finished(row(graph, "B"), 1, (row(graph, "no"),))])
@@ -123,7 +123,7 @@ def test_a_branch_skips_its_losing_side_and_the_session_finishes() -> None:
 
 
 def test_several_producers_are_assembled_before_the_data_completes() -> None:
-    """Data with several producers waits for all of them and for its parts to be put together."""
+    """Data with several producers waits for all of them, and until its parts are assembled."""
     graph = draw("A -> x, B -> x, x -> C")
     core, _ = begin(graph)
     x = row(graph, "x")
@@ -155,7 +155,7 @@ def test_an_application_acts_on_its_effective_inputs_and_ignores_the_rest() -> N
 
 
 def test_a_cancel_aborts_what_runs_and_ends_the_session() -> None:
-    """What is not settled becomes CANCELLED at once; results that come later are refused."""
+    """What is not settled becomes CANCELLED; results that come later are refused."""
     graph = draw("A -> x -> C, B -> y")
     core, _ = begin(graph)
     core.handle([Finished(row(graph, "A"), 1)])
@@ -167,8 +167,8 @@ def test_a_cancel_aborts_what_runs_and_ends_the_session() -> None:
     assert core.handle([Finished(row(graph, "B"), 1)]) == []
 
 
-def test_an_empty_graph_is_finished_at_once() -> None:
-    """Nothing to do is done."""
+def test_an_empty_graph_is_finished() -> None:
+    """A graph without drops is FINISHED when it begins."""
     core, actions = begin(draw(""))
 
     assert actions == [Finish(SessionState.FINISHED)]
@@ -176,7 +176,7 @@ def test_an_empty_graph_is_finished_at_once() -> None:
 
 
 def test_a_cycle_is_refused_before_anything_runs() -> None:
-    """A graph with a cycle has no order to run in; the drops on it are named."""
+    """A graph with a cycle cannot run; the error names the drops on the cycle."""
     with pytest.raises(BadGraphError, match="wait for each other"):
         Core(draw("A -> b -> C -> d, d -> A"))
 
@@ -193,8 +193,8 @@ def test_a_drop_on_another_node_advances_by_reports_only() -> None:
 
 
 @pytest.mark.parametrize("length", [10, 100_000])
-def test_skips_travel_any_distance(length: int) -> None:
-    """A skip crosses a chain of any length without recursion."""
+def test_skips_pass_through_long_chains(length: int) -> None:
+    """A skip passes through a chain of any length without recursion."""
     graph = chain(2 * length)
     core, _ = begin(graph)
     core.handle([Finished(0, 1, (1,))])
@@ -203,8 +203,8 @@ def test_skips_travel_any_distance(length: int) -> None:
     assert core.drops.state(graph.drops - 1) is DropState.SKIPPED
 
 
-def test_explain_says_what_a_drop_waits_for() -> None:
-    """An application that waits names the inputs that are not there yet."""
+def test_explain_names_what_a_drop_waits_for() -> None:
+    """The explanation of an application that waits names the inputs that are not complete."""
     graph = draw("A -> x -> C, B -> y -> C")
     core, _ = begin(graph)
     core.handle([Finished(row(graph, "A"), 1)])
@@ -215,7 +215,7 @@ def test_explain_says_what_a_drop_waits_for() -> None:
 
 
 def test_explain_names_the_root_cause() -> None:
-    """An error that came from elsewhere says from where."""
+    """The explanation of an error names the drop that started it."""
     graph = draw("A -> b -> C")
     core, _ = begin(graph)
     core.handle([Failed(0, 1, BOOM)])
@@ -262,8 +262,8 @@ def _play(graph: PhysicalGraph, data: st.DataObject) -> tuple[Core, dict[int, in
 
 @settings(max_examples=200, deadline=None)
 @given(graphs(), st.data())
-def test_every_order_of_outcomes_ends_the_session_once(graph: PhysicalGraph, data: st.DataObject) -> None:
-    """Whatever fails, is left out or repeats, in whatever order: nothing hangs, and there is exactly one end."""
+def test_every_order_of_results_ends_the_session_once(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """With any failures, skips and repeated results, in any order, the session ends, exactly once."""
     core, _, _ = _play(graph, data)
 
     assert core.status in (SessionState.FINISHED, SessionState.FAILED)
@@ -272,8 +272,8 @@ def test_every_order_of_outcomes_ends_the_session_once(graph: PhysicalGraph, dat
 
 @settings(max_examples=200, deadline=None)
 @given(graphs(), st.data())
-def test_the_outcome_is_that_of_the_rules(graph: PhysicalGraph, data: st.DataObject) -> None:
-    """Every drop ends as a recursive reading of the rules says, whatever the order of events was."""
+def test_final_states_follow_the_rules(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """Every drop ends in the state that the rules give recursively, in any order of events."""
     if any(template.effective_inputs > 0 for template in graph.templates):
         return  # the first inputs decide there, so the order matters
     core, fails, left_out = _play(graph, data)
@@ -290,7 +290,7 @@ def test_the_outcome_is_that_of_the_rules(graph: PhysicalGraph, data: st.DataObj
 @settings(max_examples=50, deadline=None)
 @given(graphs(), st.data())
 def test_a_cancel_at_any_moment_ends_the_session(graph: PhysicalGraph, data: st.DataObject) -> None:
-    """After any number of results a cancel leaves nothing open."""
+    """After any number of results, a cancel settles all drops."""
     core = Core(graph)
     ready = [action for action in core.handle([Begin()]) if isinstance(action, Run)]
     for _ in range(data.draw(st.integers(0, 5))):

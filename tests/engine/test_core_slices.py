@@ -1,4 +1,4 @@
-"""Cores of several nodes, each with its slice, that tell each other over a wire without order, are together as one."""
+"""Cores of several nodes, each with a slice, that exchange events without order, together behave as one core."""
 
 import random
 from collections import Counter
@@ -53,7 +53,7 @@ News = Reported | Finished | Failed | Assembled | Opened | Withdrawn
 
 @dataclass
 class Node:
-    """One node: its slice, its core, and what it was told or has run and has not taken in.
+    """One node: its slice, its core, and the events that its core has not processed yet.
 
     `early` are results that came before the inputs were complete, as a session keeps them.
     """
@@ -66,7 +66,7 @@ class Node:
 
 
 class Cluster:
-    """Nodes that carry out their cores' actions at once, and tell each other in whatever order `chance` has it."""
+    """Nodes that carry out the actions of their cores and send each other events, in an order drawn from `chance`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Cluster:
         }
 
     def run(self) -> None:
-        """Begin everywhere, at different times, and go on until nothing is on its way."""
+        """Begin on all nodes, at different times, and step until no event waits."""
         late = list(self.nodes.values())
         self.chance.shuffle(late)
         while late or any(node.waiting for node in self.nodes.values()):
@@ -100,7 +100,7 @@ class Cluster:
             self.step(node, self.next(node))
 
     def next(self, node: Node) -> News:
-        """Any of what waits; but news of what is being written keep their order, and come before later reports."""
+        """Remove one of the waiting events; those about streams keep their order, and come before later reports."""
         chosen = self.chance.randrange(len(node.waiting))
         if self._is_told(node, node.waiting[chosen]):
             of_streams = (at for at, news in enumerate(node.waiting[:chosen]) if not isinstance(news, Reported))
@@ -108,7 +108,7 @@ class Cluster:
         return node.waiting.pop(chosen)
 
     def _is_told(self, node: Node, news: News) -> bool:
-        """Whether it came from another node."""
+        """Return whether an event came from another node."""
         if isinstance(news, Opened):
             return news.producer == NO_PRODUCER or news.producer in node.core.drops.remote
         return isinstance(news, Reported | Withdrawn)
@@ -117,7 +117,7 @@ class Cluster:
         return [node for node in self.nodes.values() if not any(node is other for other in late)]
 
     def step(self, node: Node, event: Begin | News) -> None:
-        """One event."""
+        """Process one event."""
         if isinstance(event, Finished | Failed) and node.core.drops.is_current(event.drop, event.attempt):
             if node.core.streaming.is_ahead(event.drop):
                 node.early[event.drop] = event
@@ -161,7 +161,7 @@ class Cluster:
             assert isinstance(action, Finish | Withdraw), action
 
     def opened(self, node: Node, run: Run) -> list[News]:
-        """The outputs that an attempt lets others read while it writes them."""
+        """Return the events of the outputs that an attempt opens."""
         graph = node.piece.graph
         if not self.streams or not graph.templates[graph.template[run.drop]].kind:
             return []
@@ -170,7 +170,7 @@ class Cluster:
         return [Opened(target, run.drop, run.attempt) for target in targets if self.chance.random() < 0.8]
 
     def reading(self, node: Node, app: int) -> dict[int, int]:
-        """The open inputs of an application, with the attempt that writes each."""
+        """Return the open inputs of an application, with the attempt that writes each."""
         before = node.piece.graph.predecessors
         inputs = before.neighbour[before.ptr[app] : before.ptr[app + 1]].tolist()
         return {
@@ -180,7 +180,7 @@ class Cluster:
         }
 
     def tell_of_stream(self, node: Node, action: Tell) -> None:
-        """Pass it to the nodes of the consumers; to that of the drop itself if it is another one."""
+        """Send it to the nodes of the consumers, or to the node of the drop if that is another one."""
         here = node.piece.graph
         whole = int(node.piece.drop[action.drop])
         after, before = here.successors, here.predecessors
@@ -203,7 +203,7 @@ class Cluster:
             )
 
     def tell(self, node: Node, action: Tell) -> None:
-        """Pass it to all nodes with a neighbour of the drop, in the rows of their slices."""
+        """Send it to all nodes with a neighbour of the drop, in the rows of their slices."""
         out = node.piece.graph
         drop = action.drop
         after, before = out.successors, out.predecessors
@@ -225,7 +225,7 @@ class Cluster:
             self.nodes[home].waiting.append(Reported(local, action.state, told, action.attempt, known))
 
     def states(self) -> dict[int, DropState]:
-        """State of every drop, from the node that it lives on."""
+        """Return the state of every drop, from its own node."""
         return {
             int(node.piece.drop[own]): node.core.drops.state(int(own))
             for node in self.nodes.values()
@@ -238,7 +238,7 @@ def _chance(seed: int) -> random.Random:
 
 
 def _patient(graph: PhysicalGraph) -> PhysicalGraph:
-    """The graph with applications that wait for all their inputs: then the order of events changes nothing."""
+    """Return the graph without effective inputs: then final states do not depend on the order of events."""
     templates = tuple(msgspec.structs.replace(template, effective_inputs=-1) for template in graph.templates)
     return replace(graph, templates=templates)
 
@@ -249,8 +249,8 @@ def _placed(graph: PhysicalGraph, chance: random.Random, nodes: int) -> Physical
 
 
 @given(graphs(), st.integers(0, 2**32), st.integers(2, 4))
-def test_many_nodes_come_to_what_the_rules_say(graph: PhysicalGraph, seed: int, nodes: int) -> None:
-    """However a graph is cut and whatever order news takes, every drop ends as it must, run by one node; all end."""
+def test_the_final_states_of_many_nodes_follow_the_rules(graph: PhysicalGraph, seed: int, nodes: int) -> None:
+    """For any partition and any order of events, every drop runs on one node and ends as the rules say."""
     graph = _patient(graph)
     chance = _chance(seed)
     fails = {drop: chance.randrange(3) for drop in range(graph.drops) if chance.random() < 0.3}
@@ -270,8 +270,8 @@ def test_many_nodes_come_to_what_the_rules_say(graph: PhysicalGraph, seed: int, 
 
 
 @given(graphs() | pipelines(), st.integers(0, 2**32), st.integers(1, 4))
-def test_streaming_changes_nothing_of_what_comes_of_it(graph: PhysicalGraph, seed: int, nodes: int) -> None:
-    """Applications that read what is still being written end as they would have had they waited, failures or not."""
+def test_streaming_changes_no_final_state(graph: PhysicalGraph, seed: int, nodes: int) -> None:
+    """With streaming and without, with failures or not, applications end in the same state."""
     graph = _patient(graph)
     chance = _chance(seed)
     fails = {drop: chance.randrange(3) for drop in range(graph.drops) if chance.random() < 0.2}
@@ -296,10 +296,8 @@ def test_streaming_changes_nothing_of_what_comes_of_it(graph: PhysicalGraph, see
 
 
 @given(graphs(), st.integers(0, 2**32), st.integers(2, 4))
-def test_contents_are_released_where_they_are_and_where_they_were_fetched(
-    graph: PhysicalGraph, seed: int, nodes: int
-) -> None:
-    """Where all goes well every data drop with consumers is released on its node and on each node that has some."""
+def test_contents_and_their_copies_are_released(graph: PhysicalGraph, seed: int, nodes: int) -> None:
+    """Without failures, every data drop with consumers is released on its node and on the nodes of its consumers."""
     chance = _chance(seed)
     cluster = Cluster(_placed(graph, chance, nodes), chance)
     cluster.run()
@@ -316,14 +314,14 @@ def test_contents_are_released_where_they_are_and_where_they_were_fetched(
 
 
 def _two(text: str, there: str) -> tuple[PhysicalGraph, Slice, Core]:
-    """A drawing with one drop on another node, and the core of this one."""
+    """Return a drawn graph with one drop on another node, the slice of this node, and its core."""
     graph = draw(text)
     part = np.array([int(drop == row(graph, there)) for drop in range(graph.drops)], dtype=np.int32)
     piece = slice_by_place(replace(graph, part=part, places=("a", "b")))["a"]
     return piece.graph, piece, Core(piece.graph, remote=piece.ghosts.tolist())
 
 
-def test_a_node_goes_on_until_nobody_elsewhere_needs_what_it_has() -> None:
+def test_a_node_goes_on_while_other_nodes_have_consumers() -> None:
     """A session does not end on a node while a consumer elsewhere is not settled."""
     graph, _, core = _two("a -> B", "B")
     core.handle([Begin()])
@@ -336,7 +334,7 @@ def test_a_node_goes_on_until_nobody_elsewhere_needs_what_it_has() -> None:
 
 
 def test_an_output_skipped_elsewhere_is_skipped_here() -> None:
-    """What a Branch on another node leaves out is SKIPPED, and what it did not leave out COMPLETES."""
+    """The output that a Branch on another node skips is SKIPPED, and the other one COMPLETED."""
     graph, _, core = _two("a -> B -> x, B -> y", "B")
     core.handle([Begin(), Finished(row(graph, "a"), 1)])
     core.handle([Reported(row(graph, "B"), DropState.COMPLETED, NO_CAUSE, 1, (row(graph, "x"),))])
@@ -346,7 +344,7 @@ def test_an_output_skipped_elsewhere_is_skipped_here() -> None:
 
 
 def test_a_foreign_cause_is_kept() -> None:
-    """An error that started at a drop of which nothing is here keeps the row of that drop in the whole graph."""
+    """An error that started at a drop outside of this slice has the row of that drop in the whole graph."""
     graph, _, core = _two("x -> A -> b", "x")
     core.handle([Begin()])
     core.handle([Reported(row(graph, "x"), DropState.ERROR, foreign(77))])
@@ -355,7 +353,7 @@ def test_a_foreign_cause_is_kept() -> None:
 
 
 def test_content_that_another_node_cannot_get_is_a_cause() -> None:
-    """A drop that completed here may be the cause of errors: another node could not get its content."""
+    """A drop that completed here is a cause of errors if another node could not fetch its content."""
     graph, _, core = _two("a -> B -> x", "B")
     core.handle([Begin(), Finished(row(graph, "a"), 1)])
     core.handle([Reported(row(graph, "B"), DropState.ERROR, row(graph, "a"))])
@@ -376,7 +374,7 @@ def test_a_lost_node_ends_the_session() -> None:
 
 
 @pytest.mark.parametrize("state", [DropState.COMPLETED, DropState.ERROR])
-def test_news_that_comes_twice_counts_once(state: DropState) -> None:
+def test_a_repeated_report_counts_once(state: DropState) -> None:
     """The second report of a drop is refused."""
     graph, _, core = _two("x -> A -> b", "x")
     core.handle([Begin()])

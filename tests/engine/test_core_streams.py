@@ -1,4 +1,4 @@
-"""The core and data that are read while they are written: each step of the course, one by one."""
+"""The core and data that are read while they are written, event by event."""
 
 import pytest
 
@@ -32,7 +32,7 @@ BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 
 
 def begun(drawing: str, *, streams: bool = True, **fields: dict[str, object]) -> tuple[PhysicalGraph, Core]:
-    """A drawing all of whose links stream, and its core, running."""
+    """Return a drawn graph whose links all stream, and its core, which has begun."""
     graph = draw(drawing, **fields)
     core = Core(graph, streams=range(len(graph.links)) if streams else ())
     core.handle([Begin()])
@@ -40,7 +40,7 @@ def begun(drawing: str, *, streams: bool = True, **fields: dict[str, object]) ->
 
 
 def test_a_consumer_runs_as_soon_as_its_input_is_open() -> None:
-    """It runs ahead, and its result is refused until the input is complete, which is said."""
+    """It runs ahead; its result is refused until `Accept`, after the input is complete."""
     graph, core = begun("A -> x -> B -> y")
     a, x, b = row(graph, "A"), row(graph, "x"), row(graph, "B")
 
@@ -54,7 +54,7 @@ def test_a_consumer_runs_as_soon_as_its_input_is_open() -> None:
 
 
 def test_links_that_do_not_stream_wait() -> None:
-    """Without streaming links the news change nothing but the state of the drop."""
+    """Without streaming links, an open drop is WRITING and its consumers wait."""
     graph, core = begun("A -> x -> B", streams=False)
     assert core.handle([Opened(row(graph, "x"), row(graph, "A"), 1)]) == []
     assert core.handle([Finished(row(graph, "A"), 1)]) == [Run(row(graph, "B"), 1)]
@@ -71,7 +71,7 @@ def test_a_consumer_waits_for_the_inputs_that_are_not_open() -> None:
 
 @pytest.mark.parametrize("tries", [1, 2])
 def test_a_consumer_starts_over_when_its_producer_fails(tries: int) -> None:
-    """Its attempt is stopped; what comes next is what would have come had it waited."""
+    """Its attempt is aborted; then the same happens as if it had waited."""
     graph, core = begun("A -> x -> B -> y", A={"tries": tries}, B={"error_threshold": 100.0})
     a, x, b = row(graph, "A"), row(graph, "x"), row(graph, "B")
     core.handle([Opened(x, a, 1)])
@@ -80,7 +80,7 @@ def test_a_consumer_starts_over_when_its_producer_fails(tries: int) -> None:
     assert actions[:2] == [Abort(b, 1), Withdraw(x, 1)]
     assert core.streaming.restarts(b) == 1
     if tries == 1:
-        assert Run(b, 2) in actions, "the threshold allows it to run without"
+        assert Run(b, 2) in actions, "the threshold allows it to run without this input"
         assert core.drops.state(x) is DropState.ERROR
     else:
         assert actions[2:] == [Run(a, 2)]
@@ -89,8 +89,8 @@ def test_a_consumer_starts_over_when_its_producer_fails(tries: int) -> None:
     check(core)
 
 
-def test_a_restart_is_no_try() -> None:
-    """An application that may fail twice may do so after it had to start over, too."""
+def test_a_restart_does_not_use_up_a_try() -> None:
+    """An attempt that is aborted because an input is withdrawn does not use up a try."""
     graph, core = begun("A -> x -> B -> y", A={"tries": 2}, B={"tries": 2})
     a, x, b = row(graph, "A"), row(graph, "x"), row(graph, "B")
     core.handle([Opened(x, a, 1), Failed(a, 1, BOOM), Finished(a, 2)])
@@ -102,7 +102,7 @@ def test_a_restart_is_no_try() -> None:
 
 
 def test_a_whole_chain_starts_over() -> None:
-    """Who reads what an aborted attempt wrote is aborted too, however long the chain."""
+    """Readers of what an aborted attempt wrote are aborted too, through a chain of any length."""
     length = 300
     drawing = "".join(f"A{n} -> x{n} -> " for n in range(length)) + "Z"
     graph, core = begun(drawing, A0={"tries": 2})
@@ -119,7 +119,7 @@ def test_a_whole_chain_starts_over() -> None:
 @pytest.mark.parametrize(
     "event", [Opened(1, 0, 2), Opened(1, 0, 0), Opened(1, 2, 1)], ids=["future", "no attempt", "not its producer"]
 )
-def test_what_nobody_writes_is_not_open(event: Opened) -> None:
+def test_other_attempts_do_not_open_a_drop(event: Opened) -> None:
     """Only the current attempt of the producer can open a drop."""
     _, core = begun("A -> x -> B -> y")
 
@@ -128,15 +128,15 @@ def test_what_nobody_writes_is_not_open(event: Opened) -> None:
 
 
 def test_a_drop_of_several_producers_is_never_open() -> None:
-    """None of the parts is the content."""
+    """A part is not the content, so it cannot be read while it is written."""
     graph, core = begun("A -> x, B -> x -> C")
 
     assert core.handle([Opened(row(graph, "x"), row(graph, "A"), 1)]) == []
     assert core.refused == 1
 
 
-def test_an_open_drop_is_not_put_together() -> None:
-    """News of parts that nobody asked to be put together are refused."""
+def test_an_open_drop_is_not_assembled() -> None:
+    """`Assembled` for a drop that is not being assembled is refused."""
     graph, core = begun("A -> x -> B")
     core.handle([Opened(row(graph, "x"), row(graph, "A"), 1)])
 
@@ -145,32 +145,32 @@ def test_an_open_drop_is_not_put_together() -> None:
 
 
 def test_an_application_that_needs_only_some_inputs_waits() -> None:
-    """With effective inputs it acts on those that are complete first, as ever."""
+    """An application with effective inputs does not run ahead: it acts on the first complete ones."""
     graph, core = begun("A -> x -> C, B -> y -> C", C={"effective_inputs": 1})
 
     assert core.handle([Opened(row(graph, "x"), row(graph, "A"), 1)]) == []
     assert Run(row(graph, "C"), 1) in core.handle([Finished(row(graph, "B"), 1)])
 
 
-def test_what_is_written_for_another_node_is_told_to_it() -> None:
-    """The drop's own node opens it; a failed attempt takes it back."""
+def test_a_stream_for_another_node_is_sent_to_it() -> None:
+    """The drop's own node opens it; a failed attempt withdraws it."""
     graph = draw("A -> x -> B", A={"tries": 2})
     a, x, b = row(graph, "A"), row(graph, "x"), row(graph, "B")
     core = Core(graph, remote=[x], streams=range(2))
     core.handle([Begin()])
 
     assert core.handle([Opened(x, a, 1)]) == [Tell(x, DropState.WRITING, NO_CAUSE, 1)]
-    assert core.handle([Opened(x, NO_PRODUCER, 1)]) == [Run(b, 1)], "also for consumers beside the producer"
+    assert core.handle([Opened(x, NO_PRODUCER, 1)]) == [Run(b, 1)], "also for consumers on the node of the producer"
     told = core.handle([Failed(a, 1, BOOM)])
     assert Tell(x, DropState.INITIALIZED, NO_CAUSE, 1) in told
-    assert Abort(b, 1) in told, "who is beside the producer need not wait for the news from the drop's node"
+    assert Abort(b, 1) in told, "a consumer on the node of the producer does not wait for the event of the drop's node"
     assert core.handle([Withdrawn(x, 1)]) == []
     assert core.handle([Opened(x, NO_PRODUCER, 2)]) == [Run(b, 2)]
     check(core)
 
 
-def test_news_of_withdrawn_attempts_are_refused() -> None:
-    """What another node says of an attempt after it has taken it back, or twice, changes nothing."""
+def test_events_about_withdrawn_attempts_are_refused() -> None:
+    """Events about an attempt after it was withdrawn, or repeated events, change nothing."""
     graph = draw("x -> B")
     x, b = row(graph, "x"), row(graph, "B")
     core = Core(graph, remote=[x], streams=[0])
@@ -182,8 +182,8 @@ def test_news_of_withdrawn_attempts_are_refused() -> None:
     assert core.handle([Reported(x, DropState.COMPLETED)]) == [Accept(b, 2)]
 
 
-def test_people_are_told_why_drops_write() -> None:
-    """The words for a drop say who reads what, and what is waited for."""
+def test_explain_says_why_drops_are_writing() -> None:
+    """The explanations of an open drop and of its reader name the attempt, and what the reader waits for."""
     graph, core = begun("A -> x -> B -> y", A={"tries": 2})
     a, x, b = row(graph, "A"), row(graph, "x"), row(graph, "B")
     core.handle([Opened(x, a, 1), Failed(a, 1, BOOM), Opened(x, a, 2)])

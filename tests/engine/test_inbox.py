@@ -1,4 +1,4 @@
-"""An inbox loses nothing, and keeps the order of who put it there."""
+"""The inbox: no item is lost, and the items of each writer keep their order."""
 
 import threading
 
@@ -10,7 +10,7 @@ from dropflow.engine.inbox import Inbox
 
 @given(st.lists(st.lists(st.integers(), max_size=3), max_size=5))
 def test_everything_is_drained_once_and_in_order(batches: list[list[int]]) -> None:
-    """What was put comes out at once, in order; after that there is nothing."""
+    """One call returns all items, in order; after that the inbox is empty."""
     inbox: Inbox[int] = Inbox()
     for batch in batches:
         inbox.put(batch)
@@ -20,7 +20,7 @@ def test_everything_is_drained_once_and_in_order(batches: list[list[int]]) -> No
 
 
 def test_a_reader_that_waits_is_woken() -> None:
-    """A reader without a deadline gets what other threads put, however late, each thread's in its order."""
+    """A reader without a timeout is woken by items of other threads, and gets those of each thread in order."""
     inbox: Inbox[tuple[int, int]] = Inbox()
 
     def write(number: int) -> None:

@@ -27,7 +27,7 @@ COMPONENT = Component(
 
 
 def node(*arguments: Argument) -> Template:
-    """A node called mixer with these fields."""
+    """Return a node called mixer with these fields."""
     return Template(key="k", name="mixer", kind=Kind.APP, arguments=arguments)
 
 
@@ -59,7 +59,7 @@ def node(*arguments: Argument) -> Template:
     ],
 )
 def test_values_become_what_their_type_says(value: object, type_: str, wanted: object) -> None:
-    """Every spelling of a value that graphs use is understood."""
+    """Every spelling of a value that graphs use is converted."""
     got = convert(value, type_)
 
     assert got == wanted
@@ -82,13 +82,13 @@ def test_values_become_what_their_type_says(value: object, type_: str, wanted: o
     ],
 )
 def test_anything_else_is_refused(value: object, type_: str, expected: str) -> None:
-    """A value that does not fit its type is refused, saying what was expected; code is never run."""
+    """A value that does not fit its type raises an error that says what was expected; no code is run."""
     with pytest.raises(Unusable, match=expected):
         convert(value, type_)
 
 
-def test_select_is_matched_without_case_and_answers_as_its_options_are_spelled() -> None:
-    """``slow`` means the option ``Slow``; something else is refused with the list of options."""
+def test_select_is_matched_without_case() -> None:
+    """``slow`` is converted to the option ``Slow``; any other text raises an error that lists the options."""
     assert convert("slow", "Select", options=("Fast", "Slow")) == "Slow"
     with pytest.raises(Unusable, match="one of Fast, Slow"):
         convert("medium", "Select", options=("Fast", "Slow"))
@@ -96,7 +96,7 @@ def test_select_is_matched_without_case_and_answers_as_its_options_are_spelled()
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda some: st.lists(some, max_size=3)))
 def test_json_texts_mean_what_json_says(value: object) -> None:
-    """Whatever JSON can say comes back from its text."""
+    """Any JSON value is read from its text."""
     assert convert(json.dumps(value), "Json") == value
 
 
@@ -107,7 +107,7 @@ def test_integers_survive_every_spelling(number: int) -> None:
 
 
 def _number(text: str) -> float:
-    """What Python reads: digits exactly, every other spelling as a float."""
+    """Return the number that Python reads: digits exactly, every other spelling as a float."""
     try:
         return int(text)
     except ValueError:
@@ -115,8 +115,8 @@ def _number(text: str) -> float:
 
 
 @given(st.text())
-def test_conversion_answers_or_refuses(text: str) -> None:
-    """No text makes the parser fail in any other way than by refusing it, and a number is what Python reads."""
+def test_conversion_returns_or_raises(text: str) -> None:
+    """For any text, the parser returns the number that Python reads, or raises `Unusable`."""
     for type_ in ("Integer", "Float", "Boolean", "Json"):
         with contextlib.suppress(Unusable):
             got = convert(text, type_, environment={})
@@ -127,7 +127,7 @@ def test_conversion_answers_or_refuses(text: str) -> None:
 
 
 def test_environment_references_are_replaced_whole() -> None:
-    """``$DLG_X`` alone is the variable's value; within other text, or without the prefix, it is text."""
+    """``$DLG_X`` alone is replaced by the variable's value; within other text, or without the prefix, it is text."""
     environment = {"DLG_SIZE": "4", "HOME": "/h"}
 
     assert convert("$DLG_SIZE", "Integer", environment=environment) == 4
@@ -144,11 +144,11 @@ def test_an_unset_variable_is_named() -> None:
 
 @pytest.mark.parametrize("blank", [None, "", "  ", "None"])
 def test_blank_values_mean_the_default(blank: object) -> None:
-    """Nothing, blank text and None in words leave a number at its default."""
+    """None, blank text and the text ``None`` leave a number at its default."""
     assert read(COMPONENT, node(Argument(name="size", value=blank)))["size"] == 7
 
 
-def test_none_in_words_is_text_where_text_is_meant() -> None:
+def test_the_text_none_is_a_string() -> None:
     """A String may be the word None."""
     assert not is_empty("None", "String")
     assert is_empty("None", "Object")
@@ -161,7 +161,7 @@ def test_names_match_in_every_spelling(name: str) -> None:
 
 
 def test_the_exact_name_wins() -> None:
-    """Of two fields that could be meant, the one that is exactly so called and has a value is taken."""
+    """Of two fields that match, the one with exactly this name is used if it has a value."""
     fields = (Argument(name="Size", value=2), Argument(name="size", value=3), Argument(name="SIZE", value=4))
 
     assert find(fields, "size") is fields[1]
@@ -187,7 +187,7 @@ def test_all_bad_parameters_are_reported_at_once() -> None:
 
 
 def test_the_value_of_a_port_is_only_a_stand_in() -> None:
-    """A port whose value cannot be used counts as blank: its data will come."""
+    """A port whose value cannot be used counts as blank: it only stands for data."""
     port = Argument(name="size", value="Unknown", usage="InputPort")
 
     assert read(COMPONENT, node(port))["size"] == 7
@@ -198,8 +198,8 @@ def test_output_ports_are_no_parameters() -> None:
     assert read(COMPONENT, node(Argument(name="size", value=3, usage="OutputPort")))["size"] == 7
 
 
-def test_the_answer_is_complete_and_read_only() -> None:
-    """There is a value for each parameter, and none can be changed."""
+def test_the_result_is_complete_and_read_only() -> None:
+    """The result has a value for each parameter, and is read-only."""
     values = read(COMPONENT, node())
 
     assert dict(values) == {"size": 7, "mode": "fast", "axes": None}

@@ -1,4 +1,4 @@
-"""The tables by which drops advance."""
+"""The rules by which drops change their state."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -39,7 +39,7 @@ def test_the_threshold_is_the_decimal_that_was_written(inputs: int, millionths: 
 
 
 def test_69_of_375_do_not_exceed_18_4_percent() -> None:
-    """The nearest binary fraction of 18.4 is a little less than 18.4: it does not decide."""
+    """The comparison uses 18.4 in decimal; the nearest binary fraction is a little less."""
     assert decide_app(errors=69, skips=0, effective=375, threshold=18.4, block_skip=False) is RUN
     assert decide_app(errors=70, skips=0, effective=375, threshold=18.4, block_skip=False) is ERROR
 
@@ -58,7 +58,7 @@ def test_69_of_375_do_not_exceed_18_4_percent() -> None:
     ],
 )
 def test_applications_follow_the_skip_table(reports: str, *, block_skip: bool, expected: DropState) -> None:
-    """Two inputs, threshold 50: any skip skips the application, with `block_skip` only skips throughout do."""
+    """Two inputs, threshold 50: any skip skips the application; with `block_skip`, only two skips do."""
     decided = decide_app(
         errors=reports.count("E"), skips=reports.count("S"), effective=2, threshold=50, block_skip=block_skip
     )
@@ -79,7 +79,7 @@ def test_applications_follow_the_skip_table(reports: str, *, block_skip: bool, e
     ],
 )
 def test_data_follows_the_skip_table(reports: str, *, block_skip: bool, expected: DropState) -> None:
-    """Two producers: an error always wins, so nothing behind it waits for ever."""
+    """Two producers: an error always wins, so nothing downstream waits for ever."""
     decided = decide_data(errors=reports.count("E"), skips=reports.count("S"), producers=2, block_skip=block_skip)
 
     assert decided is expected
@@ -87,7 +87,7 @@ def test_data_follows_the_skip_table(reports: str, *, block_skip: bool, expected
 
 @given(st.data(), st.integers(1, 50), st.floats(0, 100), st.booleans())
 def test_every_mix_of_inputs_is_decided(data: st.DataObject, inputs: int, threshold: float, block_skip: bool) -> None:  # noqa: FBT001 - drawn by Hypothesis
-    """Whatever mix of errors and skips arrives, the application runs, errs or is skipped."""
+    """For any mix of errors and skips, the application runs, ends in ERROR or is skipped."""
     errors = data.draw(st.integers(0, inputs))
     skips = data.draw(st.integers(0, inputs - errors))
     decided = decide_app(errors=errors, skips=skips, effective=inputs, threshold=threshold, block_skip=block_skip)
@@ -98,12 +98,12 @@ def test_every_mix_of_inputs_is_decided(data: st.DataObject, inputs: int, thresh
 
 @pytest.mark.parametrize(("wanted", "inputs", "expected"), [(-1, 3, 3), (2, 3, 2), (3, 3, 3), (0, 3, 3), (9, 3, 3)])
 def test_effective_inputs_out_of_range_mean_all(wanted: int, inputs: int, expected: int) -> None:
-    """A number of effective inputs that makes no sense never leaves an application waiting."""
+    """With a number of effective inputs that is out of range, an application waits for all of its inputs."""
     assert effective_inputs(wanted, inputs) == expected
 
 
-def test_only_failures_that_may_pass_are_retried() -> None:
-    """A retry needs a retryable failure and a try that is left."""
+def test_only_retryable_failures_are_retried() -> None:
+    """An attempt is retried if its failure is retryable and a try is left."""
     passing = Failure(code="DF105", kind="X", text="x", retryable=True)
     lasting = Failure(code="DF104", kind="X", text="x")
 

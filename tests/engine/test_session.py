@@ -1,4 +1,4 @@
-"""The session: effects in the right order, and reports that tell."""
+"""The session: the order of effects, its journal, and its reports."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ BOOM = Failure(code="DF105", kind="ValueError", text="boom", hint="mend it")
 
 
 def success(task: Task) -> AttemptResult:
-    """Every output gets the id of the drop that wrote it."""
+    """Return a result whose outputs have the id of their producer as content."""
     part = Handle(body=task.oid.encode())
     return AttemptResult(task.drop, task.attempt, {output.drop: part for output in task.outputs})
 
@@ -69,8 +69,8 @@ def test_contents_are_committed_before_consumers_start() -> None:
     assert list(repository.results) == ["drawing_y_0"]
 
 
-def test_what_is_to_persist_is_kept_though_it_was_read() -> None:
-    """Content that its repository does not let go is a result, like that of a leaf."""
+def test_persistent_content_with_consumers_is_kept() -> None:
+    """Content that is to persist is kept as a result, like that of a leaf."""
     repository = FakeRepository()
     run(draw("A -> x -> B -> y", x={"persist": True}), repository, FakeRunner(success))
 
@@ -78,7 +78,7 @@ def test_what_is_to_persist_is_kept_though_it_was_read() -> None:
 
 
 def test_a_commit_that_fails_is_a_failure_of_the_attempt() -> None:
-    """Data that cannot be stored is an ERROR of the application that wrote it, and nothing starts on it."""
+    """If data cannot be stored, the application that wrote it ends in ERROR, and no consumer starts."""
     graph = draw("A -> x -> B")
     repository = FakeRepository({row(graph, "x"): StorageError("the disk is full", hint="make room")})
     result = run(graph, repository, FakeRunner(success))
@@ -102,7 +102,7 @@ def test_a_leaf_that_cannot_be_kept_is_a_failure_of_the_attempt() -> None:
 
 
 def test_a_leaf_is_kept_when_it_completes() -> None:
-    """What a node has committed is out of its memory before anything else starts, so that a crash does not lose it."""
+    """A leaf is on the disk before consumers start, so that a crash does not lose it."""
     graph = draw("A -> x, A -> a -> B -> y")
     repository = FakeRepository()
 
@@ -114,8 +114,8 @@ def test_a_leaf_is_kept_when_it_completes() -> None:
     assert run(graph, repository, FakeRunner(answer)).status is SessionState.FINISHED
 
 
-def test_what_cannot_be_kept_is_tried_again() -> None:
-    """Keeping is part of the attempt: with a second try, a disk that has room again lets the session finish."""
+def test_an_attempt_whose_leaf_cannot_be_kept_is_retried() -> None:
+    """Keeping a leaf is part of the attempt: if the disk has room at the second try, the session finishes."""
     graph = draw("A -> x", A={"tries": 2})
     repository = FakeRepository()
     full = StorageError("the disk is full")
@@ -135,7 +135,7 @@ def test_what_cannot_be_kept_is_tried_again() -> None:
 
 
 def test_an_attempt_commits_all_of_its_outputs_or_none() -> None:
-    """When one output cannot be stored, the others are removed again, committed or not."""
+    """If one output cannot be stored, the others are removed, committed or not."""
     graph = draw("A -> x, A -> y, A -> z, A -> w, B -> w")
     repository = FakeRepository({row(graph, "y"): StorageError("the disk is full")})
     result = run(graph, repository, FakeRunner(success))
@@ -147,15 +147,15 @@ def test_an_attempt_commits_all_of_its_outputs_or_none() -> None:
 
 
 def test_a_session_whose_directory_vanished_is_failed() -> None:
-    """All drops completed, but what was kept is gone: that is no success."""
+    """A session is FAILED if its directory is gone at the end, though all drops completed."""
     result = run(draw("A -> x"), FakeRepository(vanished=StorageError("the directory is gone")), FakeRunner(success))
 
     assert result.status is SessionState.FAILED
     assert [failure.text for failure in result.failures] == ["the directory is gone"]
 
 
-def test_parts_are_put_together_in_the_order_of_the_producers() -> None:
-    """Whoever finishes first, the content of a shared drop is in the order of its producers."""
+def test_parts_are_assembled_in_the_order_of_the_producers() -> None:
+    """The content of a shared drop is in the order of its producers, whichever finishes first."""
     graph = draw("A -> x, B -> x")
     repository, runner = FakeRepository(), FakeRunner()
     session = Session(graph, repository, runner, session="s", directory="/nowhere", clock=VirtualClock())
@@ -172,7 +172,7 @@ def test_parts_are_put_together_in_the_order_of_the_producers() -> None:
     assert [part.body for part in repository.assembled[row(graph, "x")]] == [b"drawing_A_0", b"drawing_B_0"]
 
 
-def test_a_late_attempt_is_refused_and_its_parts_thrown_away() -> None:
+def test_the_parts_of_a_late_attempt_are_discarded() -> None:
     """The result of an attempt that is no longer current commits nothing."""
     graph = draw("A -> x", A={"tries": 2})
     repository = FakeRepository()
@@ -195,7 +195,7 @@ def test_a_late_attempt_is_refused_and_its_parts_thrown_away() -> None:
 
 
 def test_failures_are_reported_by_root_cause() -> None:
-    """Two causes, however many drops they took along; the most harmful first."""
+    """There is one report per root cause, with the number of its victims; the larger one is first."""
     graph = draw("A -> a -> C -> c, B -> b")
 
     def answer(task: Task) -> AttemptResult:
@@ -209,7 +209,7 @@ def test_failures_are_reported_by_root_cause() -> None:
 
 
 def test_a_cancel_ends_a_session_whose_work_never_ends() -> None:
-    """Cancelling from another thread ends the session at once, and stops what runs."""
+    """Cancelling from another thread ends the session, and aborts what runs."""
     graph = draw("A -> x")
     runner = FakeRunner()
     session = Session(graph, FakeRepository(), runner, session="s", directory="/nowhere", clock=VirtualClock())
@@ -223,8 +223,8 @@ def test_a_cancel_ends_a_session_whose_work_never_ends() -> None:
     assert runner.closed
 
 
-def test_the_runner_never_has_more_than_it_wants() -> None:
-    """Ready drops wait as integers: no more tasks are made than the runner has room for."""
+def test_the_runner_gets_no_more_tasks_than_its_window() -> None:
+    """No more tasks are built than the runner has room for."""
     graph = draw(", ".join(f"A{number}" for number in range(50)))
     most = 0
 
@@ -241,7 +241,7 @@ def test_the_runner_never_has_more_than_it_wants() -> None:
 
 
 def test_an_instrument_that_raises_is_removed() -> None:
-    """An observer cannot stop what it watches; the session says that it was removed."""
+    """An instrument that raises does not stop the session; a note says that it was removed."""
 
     class Broken(Instrument):
         def on_actions(self, actions: object) -> None:
@@ -254,7 +254,7 @@ def test_an_instrument_that_raises_is_removed() -> None:
 
 
 def test_instruments_see_every_event_and_action() -> None:
-    """What goes in and out of the core passes by the instruments."""
+    """Instruments are called with all events and actions of the core, in order."""
     seen: list[Event | Action] = []
 
     class Camera(Instrument):
@@ -269,8 +269,8 @@ def test_instruments_see_every_event_and_action() -> None:
     assert [type(each).__name__ for each in seen] == ["Begin", "Run", "Finished", "Finish"]
 
 
-def test_statistics_end_with_the_last_picture() -> None:
-    """Whoever watches gets a picture of the end, by logical node."""
+def test_the_last_statistics_are_those_of_the_end() -> None:
+    """The last statistics have the final states, by logical node."""
     seen: list[Statistics] = []
     run(draw("A -> x"), FakeRepository(), FakeRunner(success), on_statistics=seen.append)
 
@@ -283,7 +283,7 @@ def test_statistics_end_with_the_last_picture() -> None:
 def test_a_journal_replays_to_the_same_state(
     graph: PhysicalGraph, failing: set[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Feeding a journal to a fresh core gives every drop its state again."""
+    """Replaying a journal through a fresh core gives every drop its state."""
     path = tmp_path_factory.mktemp("journal") / "journal.dfj"
     journal = Journal(path, JournalHeader("s", "", 0.0))
 
@@ -306,8 +306,8 @@ def test_a_journal_replays_to_the_same_state(
     assert again.drops.states == session.core.drops.states
 
 
-def test_a_torn_journal_is_read_up_to_the_tear(tmp_path: Path) -> None:
-    """What a crash left half written is left out; damage in the middle is an error."""
+def test_an_incomplete_journal_is_read_up_to_its_last_entry(tmp_path: Path) -> None:
+    """An incomplete last entry is ignored; damage in the middle is an error."""
     path = tmp_path / "journal.dfj"
     journal = Journal(path, JournalHeader("s", "", 0.0))
     run(draw("A -> x"), FakeRepository(), FakeRunner(success), journal=journal)
@@ -320,8 +320,8 @@ def test_a_torn_journal_is_read_up_to_the_tear(tmp_path: Path) -> None:
         list(read(path)[1])
 
 
-def test_a_journal_tells_where_contents_are(tmp_path: Path) -> None:
-    """Each content is recorded with its size and checksum, below the session directory relative to it."""
+def test_a_journal_has_the_locations_of_contents(tmp_path: Path) -> None:
+    """Each content is recorded with its size and checksum, and with a path relative to the session directory."""
     path = tmp_path / "journal.dfj"
     journal = Journal(path, JournalHeader("s", "", 0.0))
     here = Handle(kind="file", location=f"{tmp_path}/files/x", size=3, checksum=7)
@@ -343,8 +343,8 @@ def test_a_journal_tells_where_contents_are(tmp_path: Path) -> None:
     }
 
 
-def test_a_journal_that_had_no_room_is_whole_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a full disk refuses is written when there is room, without a gap."""
+def test_a_journal_on_a_full_disk_is_completed_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries that did not fit on a full disk are written when there is room, without a gap."""
     path = tmp_path / "journal.dfj"
     journal = Journal(path, JournalHeader("s", "", 0.0))
     write, room = os.pwrite, iter([5, 0, 0, 1 << 20, 1 << 20])
@@ -364,8 +364,8 @@ def test_a_journal_that_had_no_room_is_whole_at_the_end(tmp_path: Path, monkeypa
     assert [event.drop for entry in read(path)[1] for event in entry.events if isinstance(event, Finished)] == [0, 1, 2]
 
 
-def test_a_journal_that_stays_behind_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results do not depend on the journal, so it fails no session; but the session tells that it is not complete."""
+def test_an_incomplete_journal_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal that cannot be written does not fail the session; a note says that it is not complete."""
     journal = Journal(tmp_path / "journal.dfj", JournalHeader("s", "", 0.0))
 
     def full(*_: object) -> int:
@@ -379,7 +379,7 @@ def test_a_journal_that_stays_behind_is_a_note(tmp_path: Path, monkeypatch: pyte
 
 
 def test_any_damaged_byte_of_a_journal_is_noticed(tmp_path: Path) -> None:
-    """Every byte is covered by a checksum: a journal is read as it was written, or refused, or cut as if torn."""
+    """Every byte is covered by a checksum: a damaged journal is refused, or read up to the damage at its end."""
     path = tmp_path / "journal.dfj"
     run(draw("A -> x"), FakeRepository(), FakeRunner(success), journal=Journal(path, JournalHeader("s", "", 0.0)))
     whole = path.read_bytes()
@@ -394,7 +394,7 @@ def test_any_damaged_byte_of_a_journal_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:
-    """It is told which version the file has, and which one can be read."""
+    """The error has the version of the file, and the one that can be read."""
     path = tmp_path / "journal.dfj"
     path.write_bytes(b"DFJ1 and what follows")
 
@@ -402,10 +402,10 @@ def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
-def test_a_foreign_file_is_no_journal(tmp_path: Path) -> None:
-    """Another file gives one clear error."""
+def test_a_foreign_file_is_refused_as_journal(tmp_path: Path) -> None:
+    """A file of another kind raises one error that says so."""
     path = tmp_path / "journal.dfj"
     path.write_text("hello")
 
-    with pytest.raises(BadFileError, match="no journal"):
+    with pytest.raises(BadFileError, match="not a dropflow journal"):
         read(path)

@@ -1,4 +1,4 @@
-"""The session and data that are read while they are written: what it holds back, throws away and hands over."""
+"""The session and data that are read while they are written: what it delays, discards and passes on."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +21,7 @@ Said = StreamOpened | AttemptResult
 
 
 class Stage(FakeRunner):
-    """A runner that says what the script has for each attempt, by name and number, when it gets it.
+    """A runner that delivers what a script has for each attempt, by name and number.
 
     Attempts without lines succeed at once.
     """
@@ -40,7 +40,7 @@ class Stage(FakeRunner):
 
 
 class Camera(Instrument):
-    """Remembers what came of attempts, in the order in which the core was told."""
+    """Records the ends of attempts, in the order in which the core processed them."""
 
     def __init__(self) -> None:
         self.seen: list[Event] = []
@@ -51,28 +51,28 @@ class Camera(Instrument):
 
 
 def success(task: Task) -> AttemptResult:
-    """Every output gets the id and the attempt of the drop that wrote it."""
+    """Return a result whose outputs have the id and the attempt of their producer as content."""
     part = Handle(body=f"{task.oid} {task.attempt}".encode())
     return AttemptResult(task.drop, task.attempt, {output.drop: part for output in task.outputs})
 
 
 def failure(task: Task) -> AttemptResult:
-    """It fails."""
+    """Return a failed result."""
     return AttemptResult(task.drop, task.attempt, failure=BOOM)
 
 
 def opened(task: Task) -> StreamOpened:
-    """Its first output may be read."""
+    """Return that the first output of a task is open."""
     return StreamOpened(task.drop, task.attempt, task.outputs[0].drop, stream_of(task.attempt))
 
 
 def stream_of(attempt: int) -> Handle:
-    """What the opened of an attempt tells."""
+    """Return the stream that an attempt opens."""
     return Handle(kind="stream", location=f"/nowhere/{attempt}")
 
 
 def run(graph: PhysicalGraph, stage: Stage, repository: FakeRepository, *instruments: Instrument) -> SessionResult:
-    """Run it, with checks after every step; all links stream."""
+    """Run a graph whose links all stream, with checks after every step."""
     session = Session(
         graph,
         repository,
@@ -87,8 +87,8 @@ def run(graph: PhysicalGraph, stage: Stage, repository: FakeRepository, *instrum
     return session.run()
 
 
-def test_an_outcome_that_comes_too_soon_waits_for_its_inputs() -> None:
-    """What ran ahead is committed after its inputs, and the core hears of it after their producer."""
+def test_an_early_result_waits_for_its_inputs() -> None:
+    """The result of an attempt that ran ahead is committed, and processed, after its inputs are complete."""
     graph = draw("A -> x -> B -> y")
     producer: list[Task] = []
     stage = Stage(
@@ -109,8 +109,8 @@ def test_an_outcome_that_comes_too_soon_waits_for_its_inputs() -> None:
     assert stream_of(1) in repository.discarded
 
 
-def test_a_failure_that_comes_too_soon_counts_afterwards() -> None:
-    """It uses up a try once the inputs are complete, and the next one gets them as they are then."""
+def test_an_early_failure_counts_when_the_inputs_are_complete() -> None:
+    """The failure counts as a try once the inputs are complete, and the next attempt reads complete inputs."""
     graph = draw("A -> x -> B -> y", B={"tries": 2})
     producer: list[Task] = []
     stage = Stage(
@@ -133,8 +133,8 @@ def test_a_failure_that_comes_too_soon_counts_afterwards() -> None:
 
 
 @pytest.mark.parametrize("is_early", [True, False])
-def test_what_ran_ahead_of_an_attempt_that_fails_starts_over(*, is_early: bool) -> None:
-    """Its result is thrown away, or it is aborted; that costs none of its tries, and it reads the new stream."""
+def test_a_consumer_starts_over_when_the_attempt_it_reads_fails(*, is_early: bool) -> None:
+    """Its result is discarded, or it is aborted; it keeps its tries, and reads the new stream."""
     graph = draw("A -> x -> B -> y", A={"tries": 2})
     writers: list[Task] = []
 
@@ -161,8 +161,8 @@ def test_what_ran_ahead_of_an_attempt_that_fails_starts_over(*, is_early: bool) 
     assert stage.given["B", 2].inputs[0].handle == stream_of(2)
 
 
-def test_what_ran_ahead_of_a_producer_that_is_lost_ends_as_without_streams() -> None:
-    """It is aborted, and in ERROR because of the producer, though it had done its work."""
+def test_a_consumer_of_a_failed_producer_ends_as_without_streams() -> None:
+    """The consumer ends in ERROR with its producer as cause, though its attempt succeeded."""
     graph = draw("A -> x -> B -> y")
     producer: list[Task] = []
     stage = Stage(
@@ -179,8 +179,8 @@ def test_what_ran_ahead_of_a_producer_that_is_lost_ends_as_without_streams() -> 
     assert repository.committed == {}
 
 
-def test_a_stream_of_an_attempt_that_does_not_count_is_thrown_away() -> None:
-    """News of an attempt that has failed already change nothing."""
+def test_the_stream_of_a_failed_attempt_is_discarded() -> None:
+    """A stream that is opened by an attempt that has failed is discarded."""
     graph = draw("A -> x -> B", A={"tries": 2})
     late: list[StreamOpened] = []
     stage = Stage(
@@ -196,8 +196,8 @@ def test_a_stream_of_an_attempt_that_does_not_count_is_thrown_away() -> None:
     assert repository.discarded == [stream_of(1)]
 
 
-def test_who_acts_before_all_inputs_are_complete_gets_no_stream() -> None:
-    """Nobody would tell it that the stream is withdrawn: it sees that the data is being written, and no content."""
+def test_an_attempt_that_does_not_run_ahead_gets_no_stream() -> None:
+    """An attempt that does not run ahead gets no stream: its input is WRITING and has no content."""
     graph = draw("A -> x -> B -> y, x -> D, C -> z -> B", B={"effective_inputs": 1})
     producer: list[Task] = []
     stage = Stage(

@@ -1,4 +1,4 @@
-"""What comes of an attempt that was aborted before it began."""
+"""The result of an attempt that was aborted before it began."""
 
 from dropflow.engine.api import AttemptResult, Task
 from dropflow.failure import Failure
@@ -9,5 +9,5 @@ _FAILURE = Failure(code="DF200", kind="Aborted", text="the attempt was aborted b
 
 
 def aborted(task: Task) -> AttemptResult:
-    """The result of `task`, which nobody wants any more: whoever counts attempts gets one for each."""
+    """Return the result of an aborted task: a session counts one result for each attempt."""
     return AttemptResult(task.drop, task.attempt, failure=_FAILURE)

@@ -1,8 +1,8 @@
-"""Ending every process that an attempt or a worker process has started, wherever it has moved itself.
+"""Ending all processes that an attempt or a worker process has started, also those that are daemons by now.
 
 A process leaves its group and session with ``setsid``, and its parent by a double fork. It cannot leave a parent that
-adopts orphans (a *subreaper*, which each worker process is), and seldom drops a variable of its environment, by which
-those of a dead worker are found.
+adopts orphans (a *subreaper*, which each worker process is). Processes of a dead worker are found by a variable of
+their environment, which few programs remove.
 """
 
 import contextlib
@@ -22,18 +22,18 @@ WORKER_VARIABLE = "DROPFLOW_WORKER"
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE = 2.0
-"""Seconds until processes that cannot be killed (they hang in the kernel, or belong to another user) are given up."""
+"""Seconds to wait for processes that cannot be killed: they hang in the kernel, or belong to another user."""
 _PAUSE = 0.002
 
 
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parents end, so that `end_descendants` finds all of them."""
-    with contextlib.suppress(AttributeError, OSError):  # not Linux: direct children and theirs are found all the same
+    with contextlib.suppress(AttributeError, OSError):  # not Linux: children of living children are found anyway
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_descendants() -> None:
-    """Kill and reap every process below this one. Costs a microsecond when there is none."""
+    """Kill and reap all descendants of this process. Takes a microsecond if there are none."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -53,7 +53,7 @@ def end_worker(leader: int, name: str) -> None:
     Parameters
     ----------
     leader : int
-        Process id of the worker, which leads its session. It has not been reaped, so that the id is still its own.
+        Process id of the worker, which leads its session. It has not been reaped, so no other process has this id.
     name : str
         Its value of `WORKER_VARIABLE`.
     """
@@ -70,7 +70,7 @@ def _belongs_to(process: psutil.Process, leader: int, name: str) -> bool:
 
 
 def _kill_until_gone(find: Callable[[], Iterable[psutil.Process]]) -> None:
-    """Kill what `find` finds, again and again: a process may start others while it is being killed."""
+    """Kill the processes that `find` returns, until it returns none: each may start others before it ends."""
     clock, pause = SystemClock(), threading.Event()
     deadline = clock.monotonic() + _PATIENCE
     while (found := list(find())) and clock.monotonic() < deadline:

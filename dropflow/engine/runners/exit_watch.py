@@ -1,4 +1,4 @@
-"""Noticing the end of a child process, also while its own children live and hold its pipes."""
+"""A descriptor for the end of a child process, which does not depend on the children that hold its pipes."""
 
 import contextlib
 import os
@@ -8,9 +8,9 @@ __all__ = ["exit_descriptor"]
 
 
 def exit_descriptor(pid: int) -> int:
-    """A descriptor that becomes readable when the child process `pid` ends; the caller closes it.
+    """Return a descriptor that becomes readable when the child process `pid` ends; the caller closes it.
 
-    The process is not reaped: its id stays its own until the caller waits for it.
+    The process is not reaped: no other process has its id until the caller waits for it.
     """
     # Kernels before 5.3 (RHEL 8) do not have the call, and some sandboxes refuse it.
     with contextlib.suppress(AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""Attempts run in the session's own thread, one after another: the simplest place, and the cheapest."""
+"""Attempts run in the session's own thread, one after another: the simplest runner, and the cheapest."""
 
 import threading
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ __all__ = ["InlineRunner"]
 
 _NOTHING = (-1, -1)
 _WINDOW = 64
-"""Small, so that a cancel and the statistics come through between batches."""
+"""Small, so that the session processes a cancel and publishes statistics between batches."""
 
 
 class InlineRunner:
@@ -34,7 +34,7 @@ class InlineRunner:
     def start(self, deliver: ResultSink) -> None:
         """Remember where results go.
 
-        What attempts open is not passed on: the attempts that could read it would run after them.
+        Streams are not passed on: an attempt that could read one would run after the attempt that writes it.
         """
         self._deliver = deliver
 
@@ -50,7 +50,7 @@ class InlineRunner:
                 results.append(self._executor.execute(task))
             self._current = _NOTHING
         except CancelledRunError:
-            # Raised by `interrupt` beside an attempt; the session is being cancelled and waits for nothing.
+            # Raised by `interrupt` between attempts: the session is being cancelled and needs no result.
             self._current = _NOTHING
         if results and self._deliver is not None:
             self._deliver(results)
@@ -66,12 +66,12 @@ class InlineRunner:
             self._executor.abort(drop, attempt)
 
     def interrupt(self) -> None:
-        """Run nothing more, and stop what runs: while it does, its thread cannot read the inbox.
+        """Stop the attempt that runs, and run no others: meanwhile the session cannot read its inbox.
 
         Raises
         ------
         CancelledRunError
-            Called on top of a running attempt, from a signal handler: so even code that only computes stops.
+            Called from a signal handler during an attempt, in its thread: this stops code that only computes, too.
         """
         self._interrupted = True
         if self._current != _NOTHING:

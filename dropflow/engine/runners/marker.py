@@ -1,4 +1,4 @@
-"""A page of memory that a worker process shares with its pool: what the worker is at, and that it lives.
+"""A page of memory that a worker process shares with its pool: its current attempt, and its heartbeats.
 
 The pool reads it when the worker is dead, stopped, or too busy to answer on its socket.
 """
@@ -9,9 +9,9 @@ import struct
 __all__ = ["IDLE", "Marker"]
 
 IDLE = -1
-"""In place of the number of an attempt: the worker is at none."""
+"""In place of the number of an attempt: the worker has none."""
 
-# Native alignment: each field is written and read by one instruction, so that the other side sees no half of it.
+# Native alignment: each field is written and read by one instruction, so a reader never sees half of a write.
 _NUMBER = struct.Struct("@q")
 _BEAT = struct.Struct("@Q")
 _BEAT_AT = 8
@@ -50,5 +50,5 @@ class Marker:
         _BEAT.pack_into(self._page, _BEAT_AT, self.beats + 1)
 
     def close(self) -> None:
-        """Give back the memory."""
+        """Unmap the page."""
         self._page.close()

@@ -1,4 +1,4 @@
-"""Two places in one: tasks of templates that wait go to threads, the others to worker processes."""
+"""Two runners as one: tasks of templates that only wait run in threads, the others in worker processes."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ class MixedRunner:
     Parameters
     ----------
     waiting, computing : Runner
-        The two places.
+        The two runners.
     waits : sequence of bool
-        By template, whether its tasks go to `waiting`.
+        By template, whether its tasks run in `waiting`.
     """
 
     def __init__(self, *, waiting: Runner, computing: Runner, waits: Sequence[bool]) -> None:
@@ -25,12 +25,12 @@ class MixedRunner:
         self.window = waiting.window + computing.window
 
     def start(self, deliver: ResultSink) -> None:
-        """Start both places."""
+        """Start both runners."""
         self._waiting.start(deliver)
         self._computing.start(deliver)
 
     def submit(self, tasks: Sequence[Task]) -> None:
-        """Send each task to its place."""
+        """Submit each task to its runner."""
         waiting = [task for task in tasks if self._waits[task.template]]
         if waiting:
             self._waiting.submit(waiting)
@@ -39,16 +39,16 @@ class MixedRunner:
 
     @property
     def busy(self) -> int:
-        """Attempts that run in either place."""
+        """How many attempts run in either runner."""
         return self._waiting.busy + self._computing.busy
 
     def abort(self, drop: int, attempt: int) -> None:
-        """Stop an attempt, wherever it is."""
+        """Stop an attempt in either runner."""
         self._waiting.abort(drop, attempt)
         self._computing.abort(drop, attempt)
 
     def interrupt(self) -> None:
-        """Pass it on."""
+        """Interrupt both runners."""
         self._waiting.interrupt()
         self._computing.interrupt()
 

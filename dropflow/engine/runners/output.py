@@ -1,7 +1,7 @@
-"""What worker processes write to their descriptors 1 and 2, past Python: compiled code, and programs that inherit them.
+"""Output that compiled code and child programs write to descriptors 1 and 2 of a worker process, without Python.
 
-A pipe brings it to the pool, which keeps the end of what each attempt wrote. The attempt is the one that the worker is
-at: a worker goes on to the next only when its pipe is empty (see `dropflow.engine.runners.worker`).
+The pool reads it from a pipe and keeps the end of the output of each attempt. It belongs to the current attempt of the
+worker: a worker begins the next attempt only when its pipe is empty (see `dropflow.engine.runners.worker`).
 """
 
 import os
@@ -11,13 +11,13 @@ __all__ = ["Tail", "WorkerOutput"]
 
 _BLOCK = 1 << 16
 _PIPE = 1 << 20
-"""Bytes that a pipe holds at most."""
+"""The most bytes that a pipe holds."""
 _KEPT = 1 << 16
 _LAST = 2000
 
 
 class Tail:
-    """The last `limit` bytes of what was added, and how many came before."""
+    """The last `limit` bytes of what was added, and the number of bytes before them."""
 
     def __init__(self, limit: int = _KEPT) -> None:
         self._limit = limit
@@ -27,11 +27,11 @@ class Tail:
     def add(self, data: bytes) -> None:
         """Add bytes."""
         self._data += data
-        if len(self._data) > 2 * self._limit:  # not at every call, which would move the bytes each time
+        if len(self._data) > 2 * self._limit:  # seldom, because it moves the bytes that are kept
             self._cut()
 
     def content(self) -> bytes:
-        """What is kept; a line before it says how much is missing."""
+        """Return what is kept, after a line that says how many bytes are missing."""
         self._cut()
         note = b"[... %d bytes left out ...]\n" % self._dropped if self._dropped else b""
         return note + bytes(self._data)
@@ -56,11 +56,11 @@ class WorkerOutput:
         os.set_blocking(descriptor, False)
         self.descriptor = descriptor
         self.by_attempt: dict[int, Tail] = {}
-        """What is kept of each attempt, by its number; `dropflow.engine.runners.marker.IDLE` for none."""
+        """Output by number of the attempt; `dropflow.engine.runners.marker.IDLE` outside of attempts."""
         self._last = Tail(_LAST)
 
     def read(self, attempt: int) -> bool:
-        """Take in a block as the output of `attempt`; False when there is none."""
+        """Read a block as the output of `attempt`; return False if there is none."""
         try:
             block = os.read(self.descriptor, _BLOCK)
         except BlockingIOError:
@@ -74,19 +74,19 @@ class WorkerOutput:
         return bool(block)
 
     def read_all(self, attempt: int) -> None:
-        """Take in what is in the pipe, at most what it holds: children that still write are not waited for."""
+        """Read what is in the pipe, and no more than it holds: children may go on writing."""
         for _ in range(_PIPE // _BLOCK):
             if not self.read(attempt):
                 break
 
     def take(self, *, but: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Give away what is kept, attempt by attempt, `but` one."""
+        """Remove and yield what is kept, attempt by attempt, except for `but`."""
         for attempt in [attempt for attempt in self.by_attempt if attempt != but]:
             yield attempt, self.by_attempt.pop(attempt).content()
 
     @property
     def end(self) -> str:
-        """The end of all that was written."""
+        """The end of the output of all attempts."""
         return self._last.content()[-_LAST:].decode(errors="replace").strip()
 
     def close(self) -> None:

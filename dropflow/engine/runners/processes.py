@@ -10,7 +10,7 @@ __all__ = ["ProcessRunner"]
 
 
 class ProcessRunner:
-    """A pool of one's own.
+    """A runner with its own pool of worker processes.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class ProcessRunner:
 
     @property
     def busy(self) -> int:
-        """Attempts that workers are at."""
+        """How many attempts workers run."""
         return self._runner.busy
 
     def abort(self, drop: int, attempt: int) -> None:
@@ -45,7 +45,7 @@ class ProcessRunner:
         self._runner.abort(drop, attempt)
 
     def interrupt(self) -> None:
-        """Nothing to do: the session's thread is free to take in its cancel, and aborts follow."""
+        """Do nothing: the session's thread is free to process its cancel, and aborts follow."""
 
     def close(self) -> None:
         """End the workers; idempotent. They get a second to stop what they do."""

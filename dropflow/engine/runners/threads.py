@@ -1,4 +1,4 @@
-"""Attempts run in a pool of threads of this process: for work that waits, and for code that releases the GIL."""
+"""Attempts run in threads of this process: for work that waits, and for code that releases the GIL."""
 
 import threading
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ __all__ = ["ThreadRunner"]
 
 
 class ThreadRunner:
-    """A fixed number of threads around one queue.
+    """A fixed number of threads that share one queue.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class ThreadRunner:
         self._running: dict[tuple[int, int], threading.Thread] = {}
         self._closed = False
         self._threads = [self._thread() for _ in range(threads)]
-        self._deliver: ResultSink = _nowhere
+        self._deliver: ResultSink = _discard
 
     def start(self, deliver: ResultSink) -> None:
         """Start the threads."""
@@ -52,11 +52,11 @@ class ThreadRunner:
 
     @property
     def busy(self) -> int:
-        """Attempts that threads are at."""
+        """How many attempts threads run."""
         return len(self._running)
 
     def abort(self, drop: int, attempt: int) -> None:
-        """Take an attempt out of the queue, or stop what can be stopped of it."""
+        """Remove an attempt from the queue, or stop it if it can be stopped."""
         with self._lock:
             self._waiting.discard((drop, attempt))
             is_running = (drop, attempt) in self._running
@@ -64,7 +64,7 @@ class ThreadRunner:
             self._executor.abort(drop, attempt)
 
     def interrupt(self) -> None:
-        """Nothing to do: the session's thread is free to take in its cancel, and aborts follow."""
+        """Do nothing: the session's thread is free to process its cancel, and aborts follow."""
 
     def close(self) -> None:
         """Stop the attempts that can be stopped and end the threads; idempotent.
@@ -74,7 +74,7 @@ class ThreadRunner:
         with self._lock:
             if self._closed:
                 return
-            self._closed = True  # from here on nothing begins
+            self._closed = True  # from now on no attempt begins
             running, threads = tuple(self._running), tuple(self._threads)
         for drop, attempt in running:
             self._executor.abort(drop, attempt)
@@ -89,7 +89,7 @@ class ThreadRunner:
         return threading.Thread(target=self._work, name="runner", daemon=True)
 
     def _give_up(self, overdue: AttemptResult) -> None:
-        """Answer for an attempt that cannot be stopped, and have another thread in place of its own."""
+        """Deliver the result of an attempt that cannot be stopped, and replace its thread."""
         with self._lock:
             stuck = self._running.pop((overdue.drop, overdue.attempt), None)
             if stuck is None or self._closed:
@@ -114,7 +114,7 @@ class ThreadRunner:
                 result = self._run(task)
                 with self._lock:
                     if self._running.pop(key, None) is None:
-                        return  # it was given up, and this thread replaced
+                        return  # it took too long, and another thread has replaced this one
             else:
                 result = aborted(task)
             self._deliver([result])
@@ -122,10 +122,10 @@ class ThreadRunner:
     def _run(self, task: Task) -> AttemptResult:
         try:
             return self._executor.execute(task)
-        except BaseException as error:  # noqa: BLE001 - a session that waits for this result would wait for ever
+        except BaseException as error:  # noqa: BLE001 - the session waits for this result
             failure = Failure.of(InternalError(f"the attempt could not be run: {summary_of(error)}"))
             return AttemptResult(task.drop, task.attempt, failure=failure)
 
 
-def _nowhere(_: Sequence[StreamOpened | AttemptResult]) -> None:
-    """Deliver to nobody: the runner has not been started."""
+def _discard(_: Sequence[StreamOpened | AttemptResult]) -> None:
+    """Stand in for the sink of a runner that has not been started."""

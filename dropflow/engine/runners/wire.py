@@ -1,4 +1,4 @@
-"""What a pool and its worker processes say to each other: MessagePack in length-prefixed frames."""
+"""Messages between a pool and its worker processes: MessagePack in length-prefixed frames."""
 
 import struct
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 class OpenExecutor(msgspec.Struct, frozen=True, tag="open-executor"):
-    """Before the first attempt of a runner: how to build its executor (``package.module:function``), and from what."""
+    """Build the executor of a runner from `spec`, by `factory` (``package.module:function``). Sent before its tasks."""
 
     runner: int
     factory: str
@@ -37,7 +37,7 @@ class OpenExecutor(msgspec.Struct, frozen=True, tag="open-executor"):
 
 
 class Tasks(msgspec.Struct, frozen=True, tag="tasks"):
-    """Attempts of a runner, to be run in this order, numbered from `first`."""
+    """Run these attempts of a runner in this order; they are numbered from `first`."""
 
     runner: int
     first: int
@@ -53,19 +53,19 @@ class AbortTask(msgspec.Struct, frozen=True, tag="abort"):
 
 
 class Recall(msgspec.Struct, frozen=True, tag="recall"):
-    """Give back up to so many attempts that have not begun, from the end of the queue."""
+    """Return up to `most` attempts that have not begun, from the end of the queue."""
 
     most: int
 
 
 class CloseExecutor(msgspec.Struct, frozen=True, tag="close-executor"):
-    """Nothing of this runner follows: give back its executor."""
+    """Close the executor of a runner: no tasks of it follow."""
 
     runner: int
 
 
 class WorkerReady(msgspec.Struct, frozen=True, tag="worker-ready"):
-    """First message of a worker: it takes attempts."""
+    """The worker takes attempts. Its first message."""
 
 
 class ExecutorReady(msgspec.Struct, frozen=True, tag="executor-ready"):
@@ -75,26 +75,26 @@ class ExecutorReady(msgspec.Struct, frozen=True, tag="executor-ready"):
 
 
 class ExecutorFailed(msgspec.Struct, frozen=True, tag="executor-failed"):
-    """Instead of `ExecutorReady`: why the executor of a runner cannot be built."""
+    """The executor of a runner cannot be built, and why."""
 
     runner: int
     text: str
 
 
 class TaskResults(msgspec.Struct, frozen=True, tag="results"):
-    """TaskResults, in the order of the tasks."""
+    """Results of attempts, in the order of the tasks."""
 
     results: tuple[AttemptResult, ...]
 
 
 class Returned(msgspec.Struct, frozen=True, tag="returned"):
-    """Answer to `Recall`: the numbers of the attempts that this process will not run, the last one first."""
+    """Answer to `Recall`: the numbers of the attempts that this worker will not run, the last one first."""
 
     numbers: tuple[int, ...]
 
 
 class OutputOpened(msgspec.Struct, frozen=True, tag="opened"):
-    """What the attempt that runs has opened."""
+    """The attempt that runs has opened an output."""
 
     runner: int
     opened: StreamOpened
@@ -107,13 +107,13 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def frame(message: ToWorker | FromWorker) -> bytes:
-    """A message as it goes over the socket."""
+    """Return a message as bytes for the socket."""
     body = _encode(message)
     return _LENGTH.pack(len(body)) + body
 
 
 class Buffer:
-    """Collects received bytes and gives back whole frames."""
+    """Collects received bytes, and returns whole frames."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -123,7 +123,7 @@ class Buffer:
         self._data += data
 
     def frames(self) -> Iterator[bytes]:
-        """Every whole frame; what is left stays for the next call."""
+        """Yield the body of every whole frame; the rest stays for the next call."""
         offset = 0
         while len(self._data) - offset >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._data, offset)

@@ -69,7 +69,7 @@ def _pids(session: Session) -> set[bytes]:
 
 
 def test_sessions_share_the_same_processes(pool: WorkerPool, tmp_path: Path) -> None:
-    """One after another or side by side, sessions run in as many processes as the pool has."""
+    """Sessions, one after another or at the same time, use the same processes of the pool."""
     graph = draw(WIDE, **{f"B{number}": {"component": "pid"} for number in range(20)})
     sessions = [_session(graph, pool, tmp_path / f"s{number}") for number in range(6)]
     results: list[SessionResult] = []
@@ -81,8 +81,8 @@ def test_sessions_share_the_same_processes(pool: WorkerPool, tmp_path: Path) -> 
     assert len(set().union(*(_pids(session) for session in sessions))) <= 2
 
 
-def test_a_session_is_cancelled_without_harm_to_the_others(pool: WorkerPool, tmp_path: Path) -> None:
-    """An attempt that takes no abort costs its worker, and the other sessions nothing."""
+def test_a_cancelled_session_does_not_disturb_others(pool: WorkerPool, tmp_path: Path) -> None:
+    """The worker of an attempt that ignores its abort is killed; other sessions finish."""
     stubborn = _session(draw("A -> b", A={"component": "deaf"}), pool, tmp_path / "stubborn")
     results: list[SessionResult] = []
     one = _start(stubborn, results)
@@ -98,7 +98,7 @@ def test_a_session_is_cancelled_without_harm_to_the_others(pool: WorkerPool, tmp
 
 @pytest.mark.parametrize("place", ["processes", "threads"])
 def test_no_more_attempts_run_than_there_are_workers(pool: WorkerPool, tmp_path: Path, place: str) -> None:
-    """Of 20 attempts that may run, two are with a worker, some wait for one, and the others for room in that queue."""
+    """Of 20 ready attempts, two run, four wait for a worker, and the others wait with the session."""
     graph = draw(WIDE, **{f"B{number}": {"component": "hang"} for number in range(20)})
     seen = threading.Event()
 
@@ -121,8 +121,8 @@ def test_no_more_attempts_run_than_there_are_workers(pool: WorkerPool, tmp_path:
     assert [result.status for result in results] == [SessionState.CANCELLED]
 
 
-def test_an_outcome_that_cannot_be_sent_is_a_failure(pool: WorkerPool, tmp_path: Path) -> None:
-    """An application whose content no message can name fails all the same, and says so."""
+def test_a_result_that_cannot_be_sent_is_a_failure(pool: WorkerPool, tmp_path: Path) -> None:
+    """An attempt fails with the reason if its result cannot be encoded."""
     result = _session(draw("A -> b, C -> d", A={"component": "mumble"}), pool, tmp_path / "s").run()
 
     assert result.states == {"COMPLETED": 2, "ERROR": 2, "SKIPPED": 0}
@@ -132,7 +132,7 @@ def test_an_outcome_that_cannot_be_sent_is_a_failure(pool: WorkerPool, tmp_path:
 def test_a_broken_pool_fails_its_sessions(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever goes wrong in the pool itself, nobody waits for ever: sessions fail and say why, later ones too."""
+    """After an error in the pool's own code, running and later sessions fail with the reason; none waits for ever."""
     fine = _session(draw(WIDE), pool, tmp_path / "fine").run()
     monkeypatch.setattr(pool._dispatcher, "assign", lambda _: 1 // 0)
     results: list[SessionResult] = []
@@ -149,20 +149,20 @@ def test_a_broken_pool_fails_its_sessions(
 
 
 class Answers:
-    """What a runner delivers, to be waited for."""
+    """Collects what a runner delivers, and waits for results."""
 
     def __init__(self) -> None:
         self.results: list[AttemptResult] = []
         self._changed = threading.Condition()
 
     def deliver(self, said: Sequence[StreamOpened | AttemptResult]) -> None:
-        """Take it in."""
+        """Add what was delivered."""
         with self._changed:
             self.results += [each for each in said if isinstance(each, AttemptResult)]
             self._changed.notify_all()
 
     def wait(self, *drops: int) -> list[AttemptResult]:
-        """The results of these drops, in this order, once all are there."""
+        """Return the results of these drops, in this order, once there are all."""
         with self._changed:
             assert self._changed.wait_for(lambda: set(drops) <= {each.drop for each in self.results}, timeout=60)
             return [next(each for each in self.results if each.drop == drop) for drop in drops]
@@ -172,7 +172,7 @@ SCRIPTS = ("short", "hang", "deaf")
 
 
 class Attempts:
-    """A runner and what it answers; its attempts are named by a script and a number that is their drop.
+    """A runner and its results; attempts are given as a script and a number, which is their drop.
 
     Parameters
     ----------
@@ -190,19 +190,19 @@ class Attempts:
         self.runner.start(self.answers.deliver)
 
     def submit(self, *named: tuple[str, int], ahead: bool = False) -> None:
-        """Hand over attempts in one batch."""
+        """Submit attempts in one batch."""
         tasks = [Task(drop, 1, SCRIPTS.index(script), f"d{drop}", (), is_ahead=ahead) for script, drop in named]
         self.runner.submit(tasks)
 
     def abort(self, *drops: int) -> None:
-        """Abort them."""
+        """Abort attempts."""
         for drop in drops:
             self.runner.abort(drop, 1)
 
 
 @pytest.fixture
 def attempts(pool: WorkerPool, tmp_path: Path) -> Iterator[Attempts]:
-    """In the pool."""
+    """Attempts in the pool."""
     found = Attempts(pool.runner, tmp_path / "one")
     yield found
     found.runner.close()
@@ -210,14 +210,14 @@ def attempts(pool: WorkerPool, tmp_path: Path) -> Iterator[Attempts]:
 
 @pytest.fixture
 def others(pool: WorkerPool, tmp_path: Path) -> Iterator[Attempts]:
-    """Of another session in the same pool."""
+    """Attempts of another session in the same pool."""
     found = Attempts(pool.runner, tmp_path / "two")
     yield found
     found.runner.close()
 
 
 def seen(pool: WorkerPool, what: Callable[[WorkerPool], T]) -> T:
-    """Look at the pool in its own thread, after it has worked off what it was told before."""
+    """Return `what(pool)`, called in the pool's thread after all earlier commands."""
     answer: SimpleQueue[T] = SimpleQueue()
     turned = threading.Event()
     pool.command(lambda _: turned.set())
@@ -227,27 +227,27 @@ def seen(pool: WorkerPool, what: Callable[[WorkerPool], T]) -> T:
 
 
 def until(pool: WorkerPool, is_so: Callable[[WorkerPool], bool]) -> None:
-    """Look at it again and again."""
+    """Wait until `is_so(pool)`."""
     while not seen(pool, is_so):
         threading.Event().wait(0.01)
 
 
 def warm(attempts: Attempts) -> None:
-    """Teach the pool that attempts are short: from now on workers are given many ahead."""
+    """Run short attempts, so that the pool gives workers many attempts ahead."""
     drops = range(10_000, 10_200)
     attempts.submit(*(("short", drop) for drop in drops))
     attempts.answers.wait(*drops)
 
 
 def busy(pool: WorkerPool, attempts: Attempts, *drops: int) -> None:
-    """Keep as many workers busy, until these are aborted."""
+    """Keep one worker busy with each drop, until it is aborted."""
     for drop in drops:
         attempts.submit(("hang", drop), ahead=True)
     until(pool, lambda pool: sum(worker.current() >= 0 for worker in pool._workers) == len(drops))
 
 
 def test_nothing_waits_behind_an_attempt_that_reads_a_stream(pool: WorkerPool, attempts: Attempts) -> None:
-    """It may last as long as the stream: all else goes to the other workers."""
+    """Such an attempt may last as long as its stream: others run in other workers."""
     warm(attempts)
     attempts.submit(("hang", 1), ahead=True)
     attempts.submit(*(("short", drop) for drop in range(2, 300)))
@@ -259,7 +259,7 @@ def test_nothing_waits_behind_an_attempt_that_reads_a_stream(pool: WorkerPool, a
 
 
 def test_nothing_waits_behind_an_attempt_that_writes_a_stream(pool: WorkerPool, attempts: Attempts) -> None:
-    """Nor behind its producer, which lasts as long."""
+    """An attempt that writes a stream may last as long as its readers: others run in other workers."""
     warm(attempts)
     output = Output(50, "d50", 0, 0, streams=True)
     attempts.runner.submit([Task(1, 1, SCRIPTS.index("hang"), "d1", (), outputs=(output,))])
@@ -270,8 +270,8 @@ def test_nothing_waits_behind_an_attempt_that_writes_a_stream(pool: WorkerPool, 
     attempts.abort(1)
 
 
-def test_an_idle_worker_is_taken_for_it_whatever_the_busy_ones_could_take(pool: WorkerPool, attempts: Attempts) -> None:
-    """A worker that is at a long attempt, perhaps the very producer, is not kept for it while another one is idle."""
+def test_an_attempt_of_a_stream_gets_an_idle_worker(pool: WorkerPool, attempts: Attempts) -> None:
+    """An attempt of a stream does not wait for a busy worker, perhaps that of its producer, while another is idle."""
     warm(attempts)
     attempts.submit(("hang", 1))
     until(pool, lambda pool: any(worker.current() >= 0 for worker in pool._workers))
@@ -287,8 +287,8 @@ def test_an_idle_worker_is_taken_for_it_whatever_the_busy_ones_could_take(pool: 
     attempts.answers.wait(1)
 
 
-def test_it_waits_for_a_worker_and_others_follow(pool: WorkerPool, attempts: Attempts, others: Attempts) -> None:
-    """While all workers are busy it is next, and of two sessions none is left out."""
+def test_an_attempt_of_a_stream_waits_for_a_worker(pool: WorkerPool, attempts: Attempts, others: Attempts) -> None:
+    """While all workers are busy, an attempt of a stream is next; then both sessions get workers in turn."""
     busy(pool, attempts, 1, 2)
     attempts.submit(("short", 3), ahead=True)
     attempts.submit(("short", 4), ahead=True)
@@ -300,10 +300,10 @@ def test_it_waits_for_a_worker_and_others_follow(pool: WorkerPool, attempts: Att
 
 
 @pytest.mark.parametrize("how", ["aborted", "closed"])
-def test_no_worker_is_kept_for_what_does_not_wait_any_more(
+def test_no_worker_is_reserved_for_an_attempt_that_is_gone(
     pool: WorkerPool, attempts: Attempts, others: Attempts, how: str
 ) -> None:
-    """When the one that is next is aborted, or its session leaves, the others go on."""
+    """If the attempt that is next is aborted, or its session closes, others get the worker."""
     busy(pool, others, 1, 2)
     attempts.submit(("hang", 3), ahead=True)
     assert seen(pool, lambda pool: pool._dispatcher._next is attempts.runner._queue)
@@ -321,8 +321,8 @@ def test_no_worker_is_kept_for_what_does_not_wait_any_more(
     others.abort(2)
 
 
-def test_no_outcome_waits_for_the_attempt_after_it(attempts: Attempts) -> None:
-    """Results are sent in batches, but a short attempt is answered while a long one behind it still runs."""
+def test_no_result_waits_for_the_attempt_after_it(attempts: Attempts) -> None:
+    """Results are sent in batches, but that of a short attempt does not wait for a long one after it."""
     warm(attempts)
     for first in range(0, 200, 10):
         one, two = range(first, first + 5), range(first + 5, first + 10)  # one half for each worker
@@ -332,10 +332,10 @@ def test_no_outcome_waits_for_the_attempt_after_it(attempts: Attempts) -> None:
         attempts.answers.wait(one[-1], two[-1])
 
 
-def test_what_was_aborted_does_not_begin_again(
+def test_an_aborted_attempt_does_not_run_again(
     pool: WorkerPool, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An attempt that was aborted while it waited in a worker is not run by another when that worker dies."""
+    """An attempt that was aborted while it waited in a worker does not run in another one when that worker dies."""
     monkeypatch.setattr("dropflow.engine.runners.worker_process._GRACE_SECONDS", 0.05)
     warm(attempts)
     seen(pool, lambda pool: setattr(pool._workers[0], "seconds", 1e9))
@@ -355,7 +355,7 @@ RUNNERS = {
 
 @pytest.mark.parametrize("kind", RUNNERS)
 def test_an_abort_is_never_lost(kind: str, pool: WorkerPool, tmp_path: Path) -> None:
-    """However soon after it was submitted an attempt is aborted, it ends."""
+    """An attempt that is aborted directly after it was submitted ends."""
     attempts = Attempts(RUNNERS[kind](pool), tmp_path / "s")
     for drop in range(500):
         attempts.submit(("hang", drop), ahead=bool(drop % 2))
@@ -368,8 +368,8 @@ def test_an_abort_is_never_lost(kind: str, pool: WorkerPool, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", RUNNERS)
 @pytest.mark.parametrize("seed", range(3))
-def test_every_attempt_is_answered_once(kind: str, seed: int, pool: WorkerPool, tmp_path: Path) -> None:
-    """Aborted or not, before they begin or after: there are as many results as there were attempts."""
+def test_every_attempt_has_one_result(kind: str, seed: int, pool: WorkerPool, tmp_path: Path) -> None:
+    """Each attempt has one result, whether it is aborted before it begins, after, or not at all."""
     chance = random.Random(seed)  # noqa: S311 - not a secret
     attempts = Attempts(RUNNERS[kind](pool), tmp_path / "s")
     drops = list(range(300))
@@ -388,8 +388,8 @@ def test_every_attempt_is_answered_once(kind: str, seed: int, pool: WorkerPool, 
     assert sorted(result.drop for result in attempts.answers.results) == drops
 
 
-def test_nothing_waits_behind_an_attempt_that_turns_out_long(attempts: Attempts) -> None:
-    """What a worker was given ahead is run by another one that has nothing to do, while the long one goes on."""
+def test_nothing_waits_behind_a_long_attempt(attempts: Attempts) -> None:
+    """Attempts that wait behind a long one in a worker run in another worker that is idle."""
     warm(attempts)
     attempts.submit(("hang", 1), *(("short", drop) for drop in range(2, 300)))
     attempts.answers.wait(*range(2, 300))
@@ -401,8 +401,8 @@ def test_nothing_waits_behind_an_attempt_that_turns_out_long(attempts: Attempts)
     assert len(drops) == len(set(drops)), "nothing was run twice"
 
 
-def test_who_is_at_a_long_attempt_is_given_nothing_more(attempts: Attempts) -> None:
-    """Also what comes later does not wait behind it."""
+def test_a_worker_at_a_long_attempt_gets_no_others(attempts: Attempts) -> None:
+    """Later attempts do not wait behind a long one either."""
     warm(attempts)
     attempts.submit(("hang", 1), ("short", 2))
     attempts.answers.wait(2)
@@ -413,8 +413,8 @@ def test_who_is_at_a_long_attempt_is_given_nothing_more(attempts: Attempts) -> N
     attempts.answers.wait(1)
 
 
-def test_what_was_aborted_is_answered_though_it_was_taken_back(attempts: Attempts) -> None:
-    """An attempt that is aborted behind a long one does not begin, wherever it is by then, and is answered once."""
+def test_an_aborted_and_recalled_attempt_has_one_result(attempts: Attempts) -> None:
+    """An attempt that is aborted while it waits behind a long one does not begin, and has one result."""
     warm(attempts)
     attempts.submit(("hang", 1), *(("hang", drop) for drop in range(2, 40)))
     attempts.abort(*range(2, 40))
@@ -426,10 +426,10 @@ def test_what_was_aborted_is_answered_though_it_was_taken_back(attempts: Attempt
     assert len(drops) == len(set(drops))
 
 
-def test_a_runner_leaves_though_another_is_at_long_attempts(
+def test_a_runner_closes_while_another_has_long_attempts(
     pool: WorkerPool, attempts: Attempts, others: Attempts
 ) -> None:
-    """What it has waiting behind attempts of others does not keep it: its session can end, and be deleted."""
+    """A runner can close although its attempts wait behind long attempts of another runner."""
     warm(attempts)
     others.submit(("hang", 1), ("hang", 2))
     attempts.submit(*(("short", drop) for drop in range(200)), *(("hang", drop) for drop in range(200, 210)))

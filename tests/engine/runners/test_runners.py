@@ -1,4 +1,4 @@
-"""The places where attempts run, with real threads and real processes."""
+"""All runners, with real threads and real processes."""
 
 import os
 import threading
@@ -27,14 +27,14 @@ WIDE = ", ".join(f"a{number} -> B{number} -> c{number}" for number in range(40))
 
 
 def spec_of(graph: PhysicalGraph, directory: Path) -> ExecutorSpec:
-    """What executors are built from, with the directories that workers need."""
+    """Return what executors are built from, and make the directories that workers need."""
     for name in ("files", "logs"):
         (directory / name).mkdir(exist_ok=True)
     return ExecutorSpec(session="s", directory=str(directory), templates=graph.templates, links=graph.links)
 
 
 def session_of(graph: PhysicalGraph, runner: Runner, directory: Path) -> Session:
-    """A session with real time and a fake store."""
+    """Return a session with real time and a fake repository."""
     return Session(graph, FakeRepository(), runner, session="s", directory=str(directory), clock=SystemClock())
 
 
@@ -52,7 +52,7 @@ def nothing_left() -> Iterator[None]:
 
 
 def make(kind: str, graph: PhysicalGraph, directory: Path) -> Runner:
-    """A runner of each kind."""
+    """Return a runner of this kind."""
     spec = spec_of(graph, directory)
     if kind == "inline":
         return InlineRunner(ScriptedExecutor(spec))
@@ -66,8 +66,8 @@ def make(kind: str, graph: PhysicalGraph, directory: Path) -> Runner:
 
 
 @pytest.mark.parametrize("kind", ["inline", "threads", "processes", "mixed"])
-def test_every_place_gives_the_same_result(kind: str, tmp_path: Path) -> None:
-    """Where attempts run changes nothing in what comes out."""
+def test_every_runner_gives_the_same_result(kind: str, tmp_path: Path) -> None:
+    """All runners give the same result."""
     graph = draw(WIDE, B7={"component": "fail", "tries": 2})
     result = session_of(graph, make(kind, graph, tmp_path), tmp_path).run()
 
@@ -79,7 +79,7 @@ def test_every_place_gives_the_same_result(kind: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("script", "said"), [("kill", "SIGKILL"), ("exit", "ended with status 7")])
 def test_the_death_of_a_worker_fails_only_its_attempt(script: str, said: str, tmp_path: Path) -> None:
-    """A worker that is killed, or leaves, fails the attempt it was at; all others complete on its replacement."""
+    """A worker that is killed, or exits, fails its current attempt; all others complete in its replacement."""
     graph = draw(WIDE, B7={"component": script})
     result = session_of(graph, make("processes", graph, tmp_path), tmp_path).run()
 
@@ -90,7 +90,7 @@ def test_the_death_of_a_worker_fails_only_its_attempt(script: str, said: str, tm
 
 @pytest.mark.slow
 def test_a_worker_that_dies_each_time_uses_up_the_tries(tmp_path: Path) -> None:
-    """The death of a worker may be retried, and ends after the last try."""
+    """An attempt whose worker dies is retried, up to its number of tries."""
     graph = draw("A -> b", A={"component": "kill", "tries": 3})
     result = session_of(graph, make("processes", graph, tmp_path), tmp_path).run()
 
@@ -108,7 +108,7 @@ def test_workers_run_in_processes_of_their_own(tmp_path: Path) -> None:
 
 
 def test_workers_that_cannot_start_are_one_clear_failure(tmp_path: Path) -> None:
-    """An executor that cannot be built ends the session with the reason; nothing is started for ever."""
+    """If no executor can be built, the session fails with the reason, and no further workers are started."""
     graph = draw("A -> b, C -> d")
     runner = ProcessRunner(spec_of(graph, tmp_path), workers=2, factory="dropflow.testing.executors:refuse")
     result = session_of(graph, runner, tmp_path).run()
@@ -142,7 +142,7 @@ def _cancelled(graph: PhysicalGraph, runner: Runner, directory: Path) -> Session
     ("kind", "script"), [("threads", "hang"), ("processes", "hang"), ("mixed", "hang"), ("processes", "deaf")]
 )
 def test_a_cancel_stops_what_runs(kind: str, script: str, tmp_path: Path) -> None:
-    """A cancel ends the session though an attempt waits, or takes no abort at all."""
+    """A cancel ends the session even if an attempt waits, or ignores its abort."""
     graph = draw("A -> b", A={"component": script})
     result = _cancelled(graph, make(kind, graph, tmp_path), tmp_path)
 
@@ -150,7 +150,7 @@ def test_a_cancel_stops_what_runs(kind: str, script: str, tmp_path: Path) -> Non
 
 
 def test_closing_twice_is_harmless(tmp_path: Path) -> None:
-    """A runner may be closed again, started or not."""
+    """A runner may be closed twice, started or not."""
     runner = make("processes", draw("A"), tmp_path)
     started: list[AttemptResult] = []
     runner.start(started.extend)

@@ -25,7 +25,7 @@ MEGABYTE = 1 << 20
 
 
 class Functions:
-    """Attempts that call Python functions in the workers of a pool, each given as source of its body."""
+    """Attempts that call Python functions in the workers of a pool; each function is given as its source."""
 
     def __init__(self, pool: WorkerPool, directory: Path, **bodies: str) -> None:
         for name in ("files", "logs"):
@@ -47,19 +47,19 @@ class Functions:
         return Template(key=name, name=name, kind=Kind.APP, component="dlg.apps.pyfunc.PyFuncApp", arguments=fields)
 
     def submit(self, *names: str, first: int = 0) -> None:
-        """Hand over attempts; their drops are counted from `first`."""
+        """Submit attempts; their drops are numbered from `first`."""
         tasks = [
             Task(first + at, 1, self.names.index(name), f"{name}_{first + at}", ()) for at, name in enumerate(names)
         ]
         self.runner.submit(tasks)
 
     def run(self, *names: str, first: int = 0) -> list[AttemptResult]:
-        """The results of attempts."""
+        """Run attempts and return their results."""
         self.submit(*names, first=first)
         return self.answers.wait(*range(first, first + len(names)))
 
     def log(self, oid: str) -> str:
-        """The log of a drop."""
+        """Return the log of a drop."""
         path = self.directory / "logs" / f"{oid}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -73,13 +73,13 @@ def pool(tmp_path: Path) -> Iterator[WorkerPool]:
 
 
 def text_of(result: AttemptResult) -> str:
-    """Why an attempt failed."""
+    """Return why an attempt failed."""
     assert result.failure is not None
     return result.failure.text
 
 
 def below_workers() -> set[int]:
-    """Processes that this process has started as workers, and all that those have started, wherever they are now."""
+    """Return the workers of this process and all processes that these have started, also daemons."""
     found = set()
     for process in psutil.process_iter():
         try:
@@ -95,7 +95,7 @@ def below_workers() -> set[int]:
 
 
 def test_what_compiled_code_prints_is_in_the_log_of_its_drop(pool: WorkerPool, tmp_path: Path) -> None:
-    """Descriptors 1 and 2, of the process and of programs that inherit them, belong to the attempt that has them."""
+    """What compiled code and child programs write to descriptors 1 and 2 is in the log of the attempt."""
     bodies = {
         f"n{number}": f"os.write(1, b'raw {number}\\n'); os.system('echo child {number} >&2')" for number in range(9)
     }
@@ -107,8 +107,8 @@ def test_what_compiled_code_prints_is_in_the_log_of_its_drop(pool: WorkerPool, t
     assert work.log("c_9") == "from C\n"
 
 
-def test_output_past_python_is_bounded_and_its_end_is_kept(pool: WorkerPool, tmp_path: Path) -> None:
-    """However much is written to descriptor 1: what is kept on disk and in memory is small, and has the end."""
+def test_output_to_descriptors_is_bounded_and_has_its_end(pool: WorkerPool, tmp_path: Path) -> None:
+    """Of a large output to descriptor 1, a bounded part with the end is kept, on disk and in memory."""
     flood = f"for _ in range(64):\n    os.write(1, b'x' * {MEGABYTE})\nos.write(1, b'the end')"
     work = Functions(pool, tmp_path / "s", flood=flood, die=flood + "\nos.abort()", calm="pass")
     work.run("calm")
@@ -125,8 +125,8 @@ def test_output_past_python_is_bounded_and_its_end_is_kept(pool: WorkerPool, tmp
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < MEGABYTE
 
 
-def test_descriptors_that_were_closed_are_mended(pool: WorkerPool, tmp_path: Path) -> None:
-    """An attempt that closes its standard output does not take that of the next one away."""
+def test_closed_descriptors_are_reopened(pool: WorkerPool, tmp_path: Path) -> None:
+    """After an attempt that closes its standard output, the next one has it again."""
     work = Functions(pool, tmp_path / "s", close="os.close(1); os.close(2)", say="os.write(1, b'here')")
     for number in range(0, 8, 2):
         work.run("close", first=number)
@@ -136,7 +136,7 @@ def test_descriptors_that_were_closed_are_mended(pool: WorkerPool, tmp_path: Pat
 
 
 def test_what_a_worker_prints_outside_of_attempts_has_a_file(pool: WorkerPool, tmp_path: Path) -> None:
-    """It is in worker-<n>.log, and bounded too."""
+    """Output outside of attempts is in worker-<n>.log, and bounded too."""
     later = "import threading\nthreading.Timer(0.1, os.write, (1, b'afterwards')).start()"
     work = Functions(pool, tmp_path / "s", later=later)
     work.run("later")
@@ -150,7 +150,7 @@ def test_what_a_worker_prints_outside_of_attempts_has_a_file(pool: WorkerPool, t
 
 
 def test_the_death_of_idle_workers_is_no_failed_start(pool: WorkerPool, tmp_path: Path) -> None:
-    """However many idle workers die, new ones take their place, and the pool goes on."""
+    """Idle workers that die are replaced, any number of times."""
     work = Functions(pool, tmp_path / "s", fine="pass")
     for number in range(2):
         assert work.run("fine", first=number)[0].failure is None
@@ -163,10 +163,10 @@ def test_the_death_of_idle_workers_is_no_failed_start(pool: WorkerPool, tmp_path
     assert work.run("fine", first=10)[0].failure is None
 
 
-def test_starts_that_fail_are_told_and_tried_again(
+def test_failed_starts_are_reported_and_repeated(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Attempts fail with what the process printed; once a start succeeds, all is forgotten."""
+    """While starts fail, attempts fail with what the process printed; after a start that succeeds, they run."""
     monkeypatch.setattr("dropflow.engine.runners.start_backoff._LONGEST_PAUSE", 0.1)
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
     work = Functions(pool, tmp_path / "s", fine="pass")
@@ -182,7 +182,7 @@ def test_starts_that_fail_are_told_and_tried_again(
 def test_failed_starts_do_not_fail_later_attempts(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Attempts that come after failed starts wait for the next start, and fail only if that fails too."""
+    """Attempts that are submitted after failed starts wait for the next start, and fail only if it fails too."""
     monkeypatch.setattr("dropflow.engine.runners.start_backoff._FIRST_PAUSE", 10.0)
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
     work = Functions(pool, tmp_path / "s", fine="pass")
@@ -197,7 +197,7 @@ def test_failed_starts_do_not_fail_later_attempts(
 def test_workers_that_end_before_their_first_attempt_are_failed_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An executor that ends each process which builds it fails the attempts; they are not given out for ever."""
+    """If building the executor ends the process, attempts fail after a few starts."""
     (tmp_path / "deadly.py").write_text("import os\ndef build(spec): os._exit(7)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     deadly = WorkerPool(2, logs=tmp_path, factory="deadly:build")
@@ -211,7 +211,7 @@ def test_workers_that_end_before_their_first_attempt_are_failed_starts(
 
 
 def test_a_session_directory_that_is_gone_fails_its_attempts(pool: WorkerPool, tmp_path: Path) -> None:
-    """Workers cannot enter it: the attempts say so, and the workers go on."""
+    """Attempts fail because the directory cannot be entered; their workers live on."""
     work = Functions(pool, tmp_path / "s", fine="pass")
     shutil.rmtree(tmp_path / "s")
     text = text_of(work.run("fine")[0])
@@ -224,7 +224,7 @@ def test_a_session_directory_that_is_gone_fails_its_attempts(pool: WorkerPool, t
 def test_a_process_that_the_system_refuses_is_a_failed_start(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No process, memory or descriptor to be had does not end the pool."""
+    """If the system refuses a process, memory or a descriptor, the pool tries again."""
     monkeypatch.setattr("dropflow.engine.runners.start_backoff._LONGEST_PAUSE", 0.1)
     refusals = iter(range(4))
 
@@ -253,7 +253,7 @@ def _after(check: Callable[..., None]) -> Callable[..., object]:
 
 
 def test_failed_starts_wait_longer_each_time() -> None:
-    """The pause doubles up to a limit; three failures in a row are told; a success forgets them."""
+    """The pause doubles up to a limit; after three failures in a row there is a failure; a success resets both."""
     starts = StartBackoff()
     pauses = []
     for _ in range(12):
@@ -268,7 +268,7 @@ def test_failed_starts_wait_longer_each_time() -> None:
 
 
 def test_attempts_that_wait_shorten_the_pause() -> None:
-    """While attempts wait and there is no process, the next start is tried within a second, and not put off."""
+    """While attempts wait and there is no process, the next start is tried within a second."""
     starts = StartBackoff()
     for _ in range(12):
         starts.note_failure("ended with status 1", 100.0)
@@ -295,7 +295,7 @@ SLEEP = "sleep 98765"
 )
 @pytest.mark.parametrize("end", ["os._exit(7)", "return", "raise ValueError"])
 def test_descendants_end_with_their_attempt(start: str, end: str, pool: WorkerPool, tmp_path: Path) -> None:
-    """Background commands, sessions of their own, forks and daemons; whether the worker dies, succeeds or fails."""
+    """Background commands, new sessions, forks and daemons end, whether the worker dies or the attempt ends."""
     note = f"time.sleep(0.05)\n{end}"
     work = Functions(pool, tmp_path / "s", leave=f"{start}\n{note}")
     result = work.run("leave")[0]
@@ -306,8 +306,8 @@ def test_descendants_end_with_their_attempt(start: str, end: str, pool: WorkerPo
         assert "ended with status 7" in text_of(result)
 
 
-def test_a_forked_child_that_comes_back_is_no_second_attempt(pool: WorkerPool, tmp_path: Path) -> None:
-    """A child that returns or raises instead of leaving ends there: its parent's result is the attempt's."""
+def test_a_forked_child_does_not_continue_the_attempt(pool: WorkerPool, tmp_path: Path) -> None:
+    """A forked child that returns or raises in the application ends there; the result is that of its parent."""
     body = "pid = os.fork()\nif not pid:\n    raise SystemExit(3)\nassert os.waitpid(pid, 0)[1] == 3 << 8"
     work = Functions(pool, tmp_path / "s", fork=body)
     results = work.run(*["fork"] * 6)
@@ -317,7 +317,7 @@ def test_a_forked_child_that_comes_back_is_no_second_attempt(pool: WorkerPool, t
 
 
 def test_a_worker_that_closes_all_descriptors_is_replaced(pool: WorkerPool, tmp_path: Path) -> None:
-    """It cannot tell what came of the attempt, which fails; the next one has a worker that can."""
+    """Its attempt fails, because the worker cannot send the result; the next one runs in a new worker."""
     work = Functions(pool, tmp_path / "s", close="os.closerange(0, 1000)", fine="pass")
 
     failure = work.run("close")[0].failure
@@ -327,7 +327,7 @@ def test_a_worker_that_closes_all_descriptors_is_replaced(pool: WorkerPool, tmp_
 
 
 def test_workers_end_with_the_process_of_their_pool(tmp_path: Path) -> None:
-    """Also when that was killed while another process holds its end of the socket."""
+    """Workers end when the process of their pool is killed, even if another process holds its end of the socket."""
     import subprocess  # noqa: PLC0415
     import sys  # noqa: PLC0415
 
@@ -361,8 +361,8 @@ def test_workers_end_with_the_process_of_their_pool(tmp_path: Path) -> None:
     assert gone
 
 
-def test_the_log_of_a_drop_is_shared_in_turn(tmp_path: Path) -> None:
-    """What is added after an attempt has closed its log follows what is there."""
+def test_the_log_of_a_drop_is_continued(tmp_path: Path) -> None:
+    """Text that is added after an attempt has closed its log is appended."""
     for text in (b"one\n", b"two\n"):
         log = DropLog(str(tmp_path), "drop", 1024)
         log.write_bytes(text)
@@ -375,10 +375,10 @@ def test_the_log_of_a_drop_is_shared_in_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["python", "outside"])
-def test_a_stopped_worker_is_ended(
+def test_a_stopped_worker_is_killed(
     where: str, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The attempt of a worker that a signal has stopped fails with that reason; the others go on."""
+    """The attempt of a worker that stays stopped by a signal fails with that reason; others complete."""
     monkeypatch.setattr("dropflow.engine.runners.worker_monitor._STOPPED_SECONDS", 0.2)
     monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
     # The second holds the interpreter while it is stopped.
@@ -393,21 +393,21 @@ def test_a_stopped_worker_is_ended(
 
 
 def _started(pool: WorkerPool) -> list[int]:
-    """Process ids of the two workers, once both take attempts."""
+    """Return the process ids of the two workers, once both take attempts."""
     until(pool, lambda pool: len(pool._workers) == 2 and all(worker.is_started for worker in pool._workers))
     return seen(pool, lambda pool: [worker.process.pid for worker in pool._workers])
 
 
 def _stop(*pids: int) -> None:
-    """Stop processes, and wait until they are."""
+    """Stop processes, and wait until they are stopped."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
         while psutil.Process(pid).status() != psutil.STATUS_STOPPED:
             threading.Event().wait(0.001)
 
 
-def test_a_stopped_worker_is_given_nothing(pool: WorkerPool, tmp_path: Path) -> None:
-    """A worker that was stopped while it had nothing to do is seen before attempts are given out: others run them."""
+def test_a_stopped_worker_gets_no_attempts(pool: WorkerPool, tmp_path: Path) -> None:
+    """A worker that was stopped while it was idle gets no attempts: others run them."""
     work = Functions(pool, tmp_path / "s", fine="pass")
     stopped = _started(pool)[0]
     _stop(stopped)
@@ -417,8 +417,8 @@ def test_a_stopped_worker_is_given_nothing(pool: WorkerPool, tmp_path: Path) -> 
     assert stopped in seen(pool, lambda pool: [worker.process.pid for worker in pool._workers])
 
 
-def test_stopped_workers_are_found_at_once(pool: WorkerPool, tmp_path: Path) -> None:
-    """If all workers are stopped, attempts wait with the pool, which sees all of them; a continued one is used."""
+def test_all_stopped_workers_are_found(pool: WorkerPool, tmp_path: Path) -> None:
+    """If all workers are stopped, attempts wait with the pool, and run when one continues."""
     work = Functions(pool, tmp_path / "s", fine="pass")
     pids = _started(pool)
     _stop(*pids)
@@ -446,8 +446,8 @@ def test_workers_stopped_without_attempts_are_replaced(
     until(pool, lambda pool: not {worker.process.pid for worker in pool._workers} & set(pids))
 
 
-def test_a_busy_worker_is_not_ended(pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Code that holds the interpreter for long shows no heartbeat either, but was not stopped."""
+def test_a_busy_worker_is_not_killed(pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker whose code holds the interpreter for long, without heartbeats, is not killed."""
     monkeypatch.setattr("dropflow.engine.runners.worker_monitor._STOPPED_SECONDS", 0.1)
     monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
     work = Functions(pool, tmp_path / "s", busy="import ctypes\nctypes.PyDLL(None).usleep(900_000)")
@@ -455,8 +455,8 @@ def test_a_busy_worker_is_not_ended(pool: WorkerPool, tmp_path: Path, monkeypatc
     assert work.run("busy")[0].failure is None
 
 
-def test_the_pool_does_not_count_its_own_sleep(pool: WorkerPool, tmp_path: Path) -> None:
-    """A pause of the manager itself (SIGSTOP, a suspended machine) makes no worker overdue."""
+def test_the_pool_does_not_count_its_own_pauses(pool: WorkerPool, tmp_path: Path) -> None:
+    """After a pause of the pool's own process (SIGSTOP, a suspended machine), no worker is overdue."""
     work = Functions(pool, tmp_path / "s", fine="pass")
     work.run("fine")
 

@@ -20,7 +20,7 @@ import pytest
 import zmq
 
 from dropflow.errors import GoneError, LinkError, ProtocolError, StorageError, UsageError
-from dropflow.testing.proxy import Cruelty, HostileProxy
+from dropflow.testing.proxy import ConnectionFaults, FaultyProxy
 from managers.keys import ClusterKey, create
 from managers.links import (
     BufferSource,
@@ -407,18 +407,20 @@ def test_content_that_nobody_serves_is_gone(office: Office) -> None:
 
 
 CRUELTIES = {
-    "cuts": Cruelty(cut_every=150_000),
-    "delays": Cruelty(delay=0.01),
-    "stalls": Cruelty(stall=0.3, cut_every=400_000),
-    "throttle": Cruelty(rate=3_000_000),
-    "everything": Cruelty(cut_every=300_000, delay=0.003, stall=0.1, rate=8_000_000),
+    "cuts": ConnectionFaults(cut_every=150_000),
+    "delays": ConnectionFaults(delay=0.01),
+    "stalls": ConnectionFaults(stall=0.3, cut_every=400_000),
+    "throttle": ConnectionFaults(rate=3_000_000),
+    "everything": ConnectionFaults(cut_every=300_000, delay=0.003, stall=0.1, rate=8_000_000),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cruelty", CRUELTIES.values(), ids=CRUELTIES)
+@pytest.mark.parametrize("faults", CRUELTIES.values(), ids=CRUELTIES)
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "curve"])
-def test_a_hostile_network_loses_nothing(office: Office, key: ClusterKey, cruelty: Cruelty, *, secure: bool) -> None:
+def test_a_hostile_network_loses_nothing(
+    office: Office, key: ClusterKey, faults: ConnectionFaults, *, secure: bool
+) -> None:
     """Through a proxy that delays, stalls, throttles and cuts in mid-frame, messages and content arrive intact."""
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")  # noqa: T201 - shown when the test fails
@@ -435,7 +437,7 @@ def test_a_hostile_network_loses_nothing(office: Office, key: ClusterKey, cruelt
     a, _ = office.open("a", **options)
     b, at_b = office.open("b", open_content=lambda *_: BufferSource(CONTENT), **options)
     port = int(b.address.rpartition(":")[2])
-    with HostileProxy(("127.0.0.1", port), seed, cruelty) as proxy:
+    with FaultyProxy(("127.0.0.1", port), seed, faults) as proxy:
         a.connect("b", f"tcp://127.0.0.1:{proxy.port}")
         fetched = bytearray()
         fetcher = threading.Thread(target=lambda: a.fetch("b", _content(1), lambda _, data: fetched.extend(data)))
@@ -451,21 +453,21 @@ def test_a_hostile_network_loses_nothing(office: Office, key: ClusterKey, cruelt
 
         assert at_b.messages == sent
         assert fetched == CONTENT
-        assert (proxy.cuts > 0) == bool(cruelty.cut_every)
+        assert (proxy.cuts > 0) == bool(faults.cut_every)
 
 
 def test_a_connection_that_goes_dead_is_replaced(office: Office) -> None:
     """A network that swallows everything without a word is noticed, and a new connection takes over."""
     (a, at_a), (b, at_b) = office.open("a", settings=HASTY), office.open("b")
     port = int(b.address.rpartition(":")[2])
-    with HostileProxy(("127.0.0.1", port), 1, Cruelty()) as proxy:
+    with FaultyProxy(("127.0.0.1", port), 1, ConnectionFaults()) as proxy:
         a.connect("b", f"tcp://127.0.0.1:{proxy.port}")
         a.send("b", Shutdown("one"))
         at_b.wait(lambda: at_b.texts() == ["one"])
-        proxy.cruelty = Cruelty(delay=1e6)
+        proxy.faults = ConnectionFaults(delay=1e6)
         a.send("b", Shutdown("two"))
         at_a.wait_event(LinkEvent.DOWN)
-        proxy.cruelty = Cruelty()
+        proxy.faults = ConnectionFaults()
         at_b.wait(lambda: at_b.texts() == ["one", "two"])
         a.close()
 

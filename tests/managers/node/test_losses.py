@@ -18,7 +18,7 @@ from dropflow.errors import GoneError, LinkError, NotFoundError, RestartedError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.testing.proxy import Cruelty, HostileProxy
+from dropflow.testing.proxy import ConnectionFaults, FaultyProxy
 from managers.deployment import Deployment
 from managers.links import LinkSettings
 from managers.messages import Events, StopSession
@@ -29,7 +29,7 @@ from tests.managers.node.conftest import Cluster, handled, hosted, soon, until
 
 Make = Callable[..., Cluster]
 
-STUCK = Cruelty(rate=1)
+STUCK = ConnectionFaults(rate=1)
 
 
 def _function(code: str) -> dict[str, object]:
@@ -237,10 +237,10 @@ def stuck(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
             address = urlsplit(cluster["b"].links_address)
             assert address.hostname is not None
             assert address.port is not None
-            proxy = stack.enter_context(HostileProxy((address.hostname, address.port), 1, Cruelty()))
+            proxy = stack.enter_context(FaultyProxy((address.hostname, address.port), 1, ConnectionFaults()))
             deployment = _elsewhere(cluster.cut(_spraying(60)), "b", address=f"tcp://127.0.0.1:{proxy.port}")
             cluster.prepare(deployment)
-            proxy.cruelty = STUCK
+            proxy.faults = STUCK
             cluster["a"].start("s", deployment.epoch)
             windows = cluster["a"]._host.links._driver.windows
             assert soon(lambda: windows["b"].waiting > 0)
