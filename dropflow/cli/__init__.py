@@ -1,6 +1,7 @@
 """The ``dropflow`` command.
 
-`main` is the door; each command is one module that declares its options and imports what it needs only when it runs, so
-that printing help stays quick. What a command answers is a `output.Reply`, which `output` prints for people, for
-programs, or not at all. May import everything; nothing imports it.
+`main` lists the commands. Each command is one module of its name, which has the click command as ``command``; a command
+with more parts is a package. Modules are imported when their command runs, and large libraries within the functions
+that need them, so that help is quick. A command answers with an `output.Reply`. This package may import all others, and
+no other package imports it.
 """

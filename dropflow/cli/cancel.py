@@ -1,16 +1,11 @@
 """``dropflow cancel``: stop a session."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import connection_options, output_options, session_argument
+from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
+from dropflow.cli.output import Output
 from dropflow.rest.status import UNKNOWN
-
-if TYPE_CHECKING:
-    from dropflow.cli.connection import ConnectionOptions
-    from dropflow.cli.output import Output
 
 __all__ = ["command"]
 
@@ -20,7 +15,7 @@ __all__ = ["command"]
 @session_argument
 @connection_options
 @click.option("--reason", default="", metavar="TEXT", help="The reason, which is shown with the session.")
-def command(output: "Output", *, manager: "ConnectionOptions", session: str, reason: str) -> Exit:
+def command(output: Output, *, manager: ConnectionOptions, session: str, reason: str) -> Exit:
     """Stop SESSION: drops that are not settled become CANCELLED. A session that is over does not change.
 
     Exit status 3 if the session is UNKNOWN because nodes do not answer: they may not have stopped it.

@@ -1,7 +1,6 @@
 """``dropflow check``: all problems of a graph, without unrolling or running it."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -9,11 +8,9 @@ import msgspec
 from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import elsewhere_option, graph_argument, output_options, setting_options
+from dropflow.cli.output import Output
 from dropflow.formatting import plural
 from dropflow.problems import Problem, Severity
-
-if TYPE_CHECKING:
-    from dropflow.cli.output import Output
 
 __all__ = ["command"]
 
@@ -41,7 +38,7 @@ class CheckReply(msgspec.Struct, frozen=True, kw_only=True):
 @setting_options
 @elsewhere_option
 def command(
-    output: "Output", *, graph: str, configuration: str | None, settings: tuple[str, ...], elsewhere: bool
+    output: Output, *, graph: str, configuration: str | None, settings: tuple[str, ...], elsewhere: bool
 ) -> Exit:
     """Report all problems of GRAPH.
 

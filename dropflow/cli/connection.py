@@ -8,25 +8,16 @@ this host, else a signature with the cluster key, which works on every host of t
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import msgspec
-
 from dropflow.cli.manager_records import ManagerRecord, record_for, records_here
+from dropflow.cli.options import ConnectionOptions
 from dropflow.cli.paths import default_key
 from dropflow.errors import UsageError
 from dropflow.rest.client import Client
 from managers.keys import load
 
-__all__ = ["ConnectionOptions", "connect", "connect_to", "manager_url"]
+__all__ = ["connect", "connect_to", "manager_url"]
 
 _RANK = ("master", "island", "node")
-
-
-class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that name a manager."""
-
-    url: str | None = None
-    token: str | None = None
-    key: str | None = None
 
 
 def connect(manager: ConnectionOptions, *, timeout: float = 30.0) -> Client:

@@ -2,19 +2,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import connection_options, output_options
-
-if TYPE_CHECKING:
-    from dropflow.cli.connection import ConnectionOptions
-    from dropflow.cli.output import Output
-    from dropflow.failure import Failure
-    from dropflow.rest.schema import FailureInfo
+from dropflow.cli.options import ConnectionOptions, connection_options, output_options
+from dropflow.cli.output import Output
+from dropflow.failure import Failure
+from dropflow.rest.schema import FailureInfo
 
 __all__ = ["command"]
 
@@ -39,7 +35,7 @@ class ExplainReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("run", metavar="RUN")
 @click.argument("drop", metavar="DROP")
 @connection_options
-def command(output: "Output", *, manager: "ConnectionOptions", run: str, drop: str) -> Exit:
+def command(output: Output, *, manager: ConnectionOptions, run: str, drop: str) -> Exit:
     """Explain the state of DROP in RUN, the directory of a run or a session of a manager.
 
     DROP is a text id as reports show it, or the end of one if only one drop ends so. In a directory the journal is
@@ -66,7 +62,7 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     return ExplainReply(session=course.core.status.name, drop=found.oid, state=found.state.name, reasons=reasons)
 
 
-def _of_session(manager: "ConnectionOptions", session: str, drop: str) -> ExplainReply:
+def _of_session(manager: ConnectionOptions, session: str, drop: str) -> ExplainReply:
     from dropflow.cli.connection import connect
 
     with connect(manager) as client:
@@ -76,7 +72,7 @@ def _of_session(manager: "ConnectionOptions", session: str, drop: str) -> Explai
     return ExplainReply(session=status, drop=found.oid, state=found.state, reasons=reasons)
 
 
-def _failure_lines(failure: "Failure | FailureInfo | None") -> tuple[str, ...]:
+def _failure_lines(failure: Failure | FailureInfo | None) -> tuple[str, ...]:
     """Return the error and the hint of the failure that put a drop in ERROR."""
     if failure is None:
         return ()

@@ -14,8 +14,8 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.incoming_files import IncomingFile, ResultDirectory, result_paths
-from dropflow.cli.options import connection_options, output_options, session_argument
-from dropflow.cli.output import OutputKind
+from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
+from dropflow.cli.output import Output, OutputKind
 from dropflow.cli.progress import CountFile, transfer_progress
 from dropflow.cli.tables import shell_command
 from dropflow.data.storage_errors import storage_error
@@ -38,8 +38,6 @@ from dropflow.rest.operation_records import ResultList
 from dropflow.rest.schema import ResultInfo
 
 if TYPE_CHECKING:
-    from dropflow.cli.connection import ConnectionOptions
-    from dropflow.cli.output import Output
     from dropflow.rest.client import Client
 
 __all__ = ["command"]
@@ -149,7 +147,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
     "-o", "directory", metavar="DIR", help="Where to put them; a directory with the session's name by default."
 )
 def command(
-    output: "Output", *, manager: "ConnectionOptions", session: str, drop: str | None, directory: str | None
+    output: Output, *, manager: ConnectionOptions, session: str, drop: str | None, directory: str | None
 ) -> Exit:
     """Copy the results of SESSION here, or the content of one DROP of it.
 

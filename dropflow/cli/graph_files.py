@@ -3,11 +3,12 @@
 import secrets
 import sys
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import TypedDict
 
 import msgspec
 
 from dropflow.cli.error_reply import graph_problems, problem_lines
+from dropflow.cli.options import GraphFormat
 from dropflow.cli.output import Output
 from dropflow.errors import DropflowError, UsageError
 from dropflow.formatting import plural
@@ -21,7 +22,6 @@ from translator.pipeline import Checked, Translation, examine, finish
 
 __all__ = [
     "GraphCounts",
-    "GraphFormat",
     "GraphTarget",
     "as_problems",
     "component_options",
@@ -31,8 +31,6 @@ __all__ = [
     "note_warnings",
     "read_graph",
 ]
-
-GraphFormat = Literal["dfg", "json"]
 
 _SHOWN_WARNINGS = 8
 _FORMATS: dict[str, GraphFormat] = {".dfg": "dfg", ".json": "json", ".pg": "json", ".pgt": "json"}

@@ -1,18 +1,15 @@
 """``dropflow info``: the contents of a physical graph."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import graph_argument, output_options
+from dropflow.cli.output import Output
 from dropflow.cli.tables import columns
 from dropflow.formatting import format_size, plural
-
-if TYPE_CHECKING:
-    from dropflow.cli.output import Output
 
 __all__ = ["command"]
 
@@ -66,7 +63,7 @@ class InfoReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.command("info")
 @output_options
 @graph_argument
-def command(output: "Output", *, graph: str) -> Exit:
+def command(output: Output, *, graph: str) -> Exit:
     """Show what is in GRAPH: totals, and one line per logical node with the shape of its index space.
 
     GRAPH is usually a .dfg file; other graphs are unrolled first.

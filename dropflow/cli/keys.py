@@ -2,17 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
+from dropflow.cli.output import Output
 from dropflow.cli.paths import default_key
-
-if TYPE_CHECKING:
-    from dropflow.cli.output import Output
 
 __all__ = ["command"]
 
@@ -49,7 +46,7 @@ def command() -> None:
 @command.command("create")
 @output_options
 @_file_option
-def create_key(output: "Output", *, file: str | None) -> Exit:
+def create_key(output: Output, *, file: str | None) -> Exit:
     """Make a cluster key. An existing key is not overwritten."""
     from managers.keys import create
 
@@ -61,7 +58,7 @@ def create_key(output: "Output", *, file: str | None) -> Exit:
 @command.command("show")
 @output_options
 @_file_option
-def show_key(output: "Output", *, file: str | None) -> Exit:
+def show_key(output: Output, *, file: str | None) -> Exit:
     """Show the fingerprint of the cluster key, to compare the keys of two hosts; never the key."""
     from managers.keys import load
 

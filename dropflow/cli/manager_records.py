@@ -90,7 +90,7 @@ def remove_record(path: Path) -> None:
 def records_here() -> tuple[ManagerRecord, ...]:
     """Return the records of managers of this user on this host, masters first."""
     order = ("master", "island", "node", "translator", "daemon")
-    found = [record for record in _records(token_directory()) if _lives(record)]
+    found = [record for record in _records(token_directory()) if _is_running(record)]
     return tuple(sorted(found, key=lambda record: (order.index(record.role), record.name, record.url)))
 
 
@@ -124,7 +124,7 @@ def _read(path: Path) -> ManagerRecord | None:
         return None  # a file that other users can read or write is ignored
 
 
-def _lives(record: ManagerRecord) -> bool:
+def _is_running(record: ManagerRecord) -> bool:
     try:
         return abs(psutil.Process(record.process).create_time() - record.started) < _SLACK
     except psutil.Error:

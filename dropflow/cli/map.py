@@ -1,11 +1,10 @@
 """``dropflow map``: assign the parts of a physical graph to nodes."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import (
+    GraphFormat,
     form_option,
     graph_argument,
     output_options,
@@ -13,11 +12,8 @@ from dropflow.cli.options import (
     setting_options,
     target_option,
 )
+from dropflow.cli.output import Output
 from dropflow.cli.partition import algorithm_option, answer_with, graph_for_others
-
-if TYPE_CHECKING:
-    from dropflow.cli.graph_files import GraphFormat
-    from dropflow.cli.output import Output
 
 __all__ = ["command"]
 
@@ -34,7 +30,7 @@ __all__ = ["command"]
 @target_option
 @form_option
 def command(
-    output: "Output",
+    output: Output,
     *,
     graph: str,
     configuration: str | None,
@@ -43,7 +39,7 @@ def command(
     nodes: str,
     algorithm: str,
     target: str | None,
-    form: "GraphFormat | None",
+    form: GraphFormat | None,
 ) -> Exit:
     """Place GRAPH on nodes: part k of it on the k-th node.
 

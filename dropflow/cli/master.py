@@ -1,11 +1,10 @@
 """``dropflow master``: a master manager, above islands."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
+from dropflow.cli.output import Output
 from dropflow.cli.server_options import (
     DiscoverOptions,
     ServeOptions,
@@ -14,9 +13,6 @@ from dropflow.cli.server_options import (
     serve_options,
     suspect_option,
 )
-
-if TYPE_CHECKING:
-    from dropflow.cli.output import Output
 
 __all__ = ["command"]
 
@@ -30,7 +26,7 @@ __all__ = ["command"]
 @lost_option("A child that does not answer for this long is lost.")
 @discover_options(finds="islands", daliuge=False)
 def command(
-    _: "Output",
+    _: Output,
     *,
     options: ServeOptions,
     islands: tuple[str, ...],

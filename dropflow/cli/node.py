@@ -6,6 +6,7 @@ import click
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
+from dropflow.cli.output import Output
 from dropflow.cli.server_options import (
     DiscoverOptions,
     ServeOptions,
@@ -16,7 +17,6 @@ from dropflow.cli.server_options import (
 )
 
 if TYPE_CHECKING:
-    from dropflow.cli.output import Output
     from dropflow.cli.server_process import ServerContext
 
 __all__ = ["command"]
@@ -37,7 +37,7 @@ __all__ = ["command"]
 @lost_option("A node that does not answer for this long is lost, and its sessions fail.")
 @discover_options(finds="")
 def command(
-    _: "Output",
+    _: Output,
     *,
     options: ServeOptions,
     links_port: int,
@@ -57,7 +57,7 @@ def command(
     from managers.node.manager import NodeManager
 
     def build(context: "ServerContext") -> str:
-        host, reach = _bracketed(options.host), _bracketed(context.reach)
+        host, reach = _bracketed(options.host), _bracketed(context.advertised_host)
         manager = NodeManager(
             context.name,
             root=context.root,

@@ -1,20 +1,16 @@
 """``dropflow nodes``: the nodes of a manager and their load."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import connection_options, output_options
+from dropflow.cli.options import ConnectionOptions, connection_options, output_options
+from dropflow.cli.output import Output
 from dropflow.cli.tables import columns
 from dropflow.formatting import format_size
 from dropflow.rest.schema import NodeInfo
-
-if TYPE_CHECKING:
-    from dropflow.cli.connection import ConnectionOptions
-    from dropflow.cli.output import Output
 
 __all__ = ["command"]
 
@@ -52,7 +48,7 @@ class NodesReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.command("nodes")
 @output_options
 @connection_options
-def command(output: "Output", *, manager: "ConnectionOptions") -> Exit:
+def command(output: Output, *, manager: ConnectionOptions) -> Exit:
     """List the nodes at or below a manager, with their load. Exit status 1 if one of them is not alive."""
     from dropflow.cli.connection import connect
 

@@ -7,13 +7,18 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import click
+import msgspec
 
+from dropflow.cli.error_reply import error_reply, exit_for_error
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.output import output_for
 
 __all__ = [
+    "ConnectionOptions",
+    "GraphFormat",
     "connection_options",
     "elsewhere_option",
     "form_option",
@@ -47,9 +52,6 @@ def output_options(function: Callable[..., Exit]) -> Callable[..., None]:
     @click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
     @functools.wraps(function)
     def command(*, kind: str, debug: bool, **options: Any) -> None:
-        from dropflow.cli.error_reply import error_reply, exit_for_error
-        from dropflow.cli.output import output_for
-
         output = output_for(kind)
         try:
             status = function(output, **options)
@@ -69,8 +71,16 @@ def output_options(function: Callable[..., Exit]) -> Callable[..., None]:
     return command
 
 
+class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that name a manager."""
+
+    url: str | None = None
+    token: str | None = None
+    key: str | None = None
+
+
 def connection_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
-    """Add the options that name a manager; the command gets them as one `connection.ConnectionOptions`."""
+    """Add the options that name a manager; the command gets them as one `ConnectionOptions`."""
 
     @click.option(
         "--to",
@@ -91,8 +101,6 @@ def connection_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
     @click.option("--key", metavar="FILE", help="The cluster key; in the user's configuration by default.")
     @functools.wraps(function)
     def command(*arguments: Any, url: str | None, token: str | None, key: str | None, **given: Any) -> Exit:
-        from dropflow.cli.connection import ConnectionOptions
-
         return function(*arguments, manager=ConnectionOptions(url=url, token=token, key=key), **given)
 
     return command
@@ -112,6 +120,8 @@ patience_option = click.option(
 session_argument = click.argument("session", metavar="SESSION")
 
 graph_argument = click.argument("graph", metavar="GRAPH")
+
+GraphFormat = Literal["dfg", "json"]
 
 
 def setting_options(function: Callable[..., Any]) -> Callable[..., Any]:

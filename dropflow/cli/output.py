@@ -7,11 +7,11 @@ standard output gets exactly one object, also for an error.
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
-__all__ = ["JsonOutput", "Output", "OutputKind", "QuietOutput", "Reply", "TableOutput", "output_for"]
+__all__ = ["JsonOutput", "Output", "OutputKind", "QuietOutput", "Reply", "output_for"]
 
 
 class OutputKind(StrEnum):
@@ -35,28 +35,10 @@ class Reply(Protocol):
         ...
 
 
-class Output(Protocol):
-    """Prints answers, errors and notes."""
+class Output:
+    """Prints answers, errors and notes for people."""
 
-    kind: OutputKind
-
-    def answer(self, reply: Reply) -> None:
-        """Print the answer of the command."""
-        ...
-
-    def error(self, reply: Reply) -> None:
-        """Print why the command failed."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Print something that is not part of the answer."""
-        ...
-
-
-class TableOutput:
-    """For people."""
-
-    kind = OutputKind.TABLE
+    kind: ClassVar[OutputKind] = OutputKind.TABLE
 
     def answer(self, reply: Reply) -> None:
         """Print the lines of the answer."""
@@ -66,14 +48,16 @@ class TableOutput:
 
     def error(self, reply: Reply) -> None:
         """Print the lines of the error to standard error."""
-        _print_error(reply)
+        for line in reply.lines():
+            sys.stderr.write(line + "\n")
+        sys.stderr.flush()
 
     def note(self, text: str) -> None:
-        """Print one line to standard error."""
+        """Print one line that is not part of the answer to standard error."""
         sys.stderr.write(text + "\n")
 
 
-class JsonOutput:
+class JsonOutput(Output):
     """For programs: exactly one JSON object on standard output, on one line."""
 
     kind = OutputKind.JSON
@@ -87,12 +71,8 @@ class JsonOutput:
         """Print the error as JSON."""
         self.answer(reply)
 
-    def note(self, text: str) -> None:
-        """Print one line to standard error."""
-        sys.stderr.write(text + "\n")
 
-
-class QuietOutput:
+class QuietOutput(Output):
     """For scripts that check the exit status: silent unless something is wrong."""
 
     kind = OutputKind.QUIET
@@ -100,11 +80,7 @@ class QuietOutput:
     def answer(self, reply: Reply) -> None:
         """Print the answer to standard error if the command did not succeed."""
         if not reply.ok:
-            _print_error(reply)
-
-    def error(self, reply: Reply) -> None:
-        """Print the lines of the error to standard error."""
-        _print_error(reply)
+            self.error(reply)
 
     def note(self, text: str) -> None:
         """Print nothing."""
@@ -112,15 +88,5 @@ class QuietOutput:
 
 def output_for(kind: str) -> Output:
     """Return the output called `kind`."""
-    outputs: dict[OutputKind, type[TableOutput | JsonOutput | QuietOutput]] = {
-        OutputKind.TABLE: TableOutput,
-        OutputKind.JSON: JsonOutput,
-        OutputKind.QUIET: QuietOutput,
-    }
-    return outputs[OutputKind(kind)]()
-
-
-def _print_error(reply: Reply) -> None:
-    for line in reply.lines():
-        sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+    outputs: dict[str, type[Output]] = {output.kind: output for output in (Output, JsonOutput, QuietOutput)}
+    return outputs[kind]()

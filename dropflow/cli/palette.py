@@ -2,17 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
+from dropflow.cli.output import Output
 from dropflow.formatting import plural
-
-if TYPE_CHECKING:
-    from dropflow.cli.output import Output
 
 __all__ = ["command"]
 
@@ -51,7 +48,7 @@ def command() -> None:
     help="Write into DIR instead of the palettes package.",
 )
 @click.option("--docs", "page", default=None, metavar="FILE", help="Also write the reference page of components.")
-def build(output: "Output", *, only_check: bool, directory: str | None, page: str | None) -> Exit:
+def build(output: Output, *, only_check: bool, directory: str | None, page: str | None) -> Exit:
     """Write builtin.palette (components that run) and template.palette (constructs and templates)."""
     import palettes
     from palettes.build import built_files, component_page, components

@@ -8,6 +8,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import (
+    GraphFormat,
     form_option,
     graph_argument,
     output_options,
@@ -15,12 +16,12 @@ from dropflow.cli.options import (
     setting_options,
     target_option,
 )
+from dropflow.cli.output import Output
 from dropflow.cli.tables import columns
 from dropflow.formatting import plural
 
 if TYPE_CHECKING:
-    from dropflow.cli.graph_files import GraphFormat, GraphTarget
-    from dropflow.cli.output import Output
+    from dropflow.cli.graph_files import GraphTarget
     from dropflow.graph.physical import PhysicalGraph
 
 __all__ = ["algorithm_option", "answer_with", "command", "graph_for_others"]
@@ -88,7 +89,7 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
 @target_option
 @form_option
 def command(
-    output: "Output",
+    output: Output,
     *,
     graph: str,
     configuration: str | None,
@@ -97,7 +98,7 @@ def command(
     parts: int,
     algorithm: str,
     target: str | None,
-    form: "GraphFormat | None",
+    form: GraphFormat | None,
 ) -> Exit:
     """Partition GRAPH and report how good the partition is.
 
@@ -115,7 +116,7 @@ def command(
 
 
 def graph_for_others(
-    output: "Output", graph: str, *, configuration: str | None, settings: tuple[str, ...], prefix: str
+    output: Output, graph: str, *, configuration: str | None, settings: tuple[str, ...], prefix: str
 ) -> "PhysicalGraph":
     """Return the physical graph of a file; what only this host lacks is a warning, as the graph may run elsewhere."""
     from dropflow.cli.graph_files import component_options, note_warnings, read_graph
@@ -131,7 +132,7 @@ def graph_for_others(
     return done.graph
 
 
-def answer_with(output: "Output", graph: "PhysicalGraph", algorithm: str, target: "GraphTarget | None") -> None:
+def answer_with(output: Output, graph: "PhysicalGraph", algorithm: str, target: "GraphTarget | None") -> None:
     """Write the graph to its target, and answer with the quality of its parts unless the graph is the answer."""
     from translator.partition.quality import quality_of
 

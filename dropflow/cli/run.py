@@ -11,13 +11,12 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import graph_argument, output_options, setting_options
-from dropflow.cli.output import OutputKind
+from dropflow.cli.output import Output, OutputKind
 from dropflow.cli.session_replies import cause_lines, headline
 from dropflow.formatting import plural
 from dropflow.states import SessionState
 
 if TYPE_CHECKING:
-    from dropflow.cli.output import Output
     from dropflow.engine.reports import FailureReport, SessionResult
     from dropflow.engine.session import Session
 
@@ -91,7 +90,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
     help="Put the results into DIR instead of dropflow-runs/<graph>-<time>. An earlier run there is replaced.",
 )
 def command(
-    output: "Output",
+    output: Output,
     *,
     graph: str,
     configuration: str | None,
@@ -104,8 +103,8 @@ def command(
     """Run GRAPH on this machine.
 
     Shows the progress of each logical node, then where the results are; after a failure, its root causes and what to
-    do. Ctrl-C cancels the session; a second Ctrl-C ends the command at once. With --debug all state of the engine is
-    checked after every step, which is slow.
+    do. Ctrl-C cancels the session; a second Ctrl-C ends the command immediately. With --debug all state of the engine
+    is checked after every step, which is slow.
     """
     from dropflow import local
     from dropflow.cli.graph_files import note_warnings, read_graph

@@ -68,8 +68,8 @@ class ServerContext:
         Of the cluster.
     token : str or None
         The token that requests need; None if they need none.
-    reach : str
-        Name or address under which others reach this process.
+    advertised_host : str
+        Name or address by which other hosts connect.
     stack : ExitStack
         Closes what is registered with it, in the opposite order, when the process ends.
     stop : StopSignal
@@ -81,7 +81,7 @@ class ServerContext:
     root: Path
     key: ClusterKey
     token: str | None
-    reach: str
+    advertised_host: str
     options: ServeOptions
     stack: ExitStack
     stop: StopSignal
@@ -121,7 +121,7 @@ def serve(role: str, options: ServeOptions, build: Callable[[ServerContext], str
             root=root,
             key=key,
             token=token,
-            reach=_reach(options),
+            advertised_host=_advertised_host(options),
             options=options,
             stack=stack,
             stop=stop,
@@ -229,7 +229,7 @@ def _token(options: ServeOptions) -> str | None:
     return token
 
 
-def _reach(options: ServeOptions) -> str:
+def _advertised_host(options: ServeOptions) -> str:
     return options.advertise or (socket.gethostname() if options.host in EVERYWHERE else options.host)
 
 

@@ -1,15 +1,10 @@
 """``dropflow status``: one session as it is now."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from dropflow.cli.exit_status import Exit, exit_for_status
-from dropflow.cli.options import connection_options, output_options, session_argument
-
-if TYPE_CHECKING:
-    from dropflow.cli.connection import ConnectionOptions
-    from dropflow.cli.output import Output
+from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
+from dropflow.cli.output import Output
 
 __all__ = ["command"]
 
@@ -18,7 +13,7 @@ __all__ = ["command"]
 @output_options
 @session_argument
 @connection_options
-def command(output: "Output", *, manager: "ConnectionOptions", session: str) -> Exit:
+def command(output: Output, *, manager: ConnectionOptions, session: str) -> Exit:
     """Show SESSION as it is now: progress by logical node, and why drops failed.
 
     Exit status 1 if the session FAILED or was CANCELLED, 3 if its state is UNKNOWN because nodes do not answer.

@@ -12,7 +12,7 @@ from typing import Self
 
 __all__ = ["StopSignal"]
 
-_LOG = logging.getLogger("dropflow.cli")
+_log = logging.getLogger("dropflow.cli")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -91,6 +91,6 @@ class StopSignal:
             while os.read(parent, 1024):
                 pass
         except OSError:
-            _LOG.warning("the pipe to the starting process cannot be read; it is not watched")
+            _log.warning("the pipe to the starting process cannot be read; it is not watched")
             return
         self.set()

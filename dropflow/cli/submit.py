@@ -8,7 +8,15 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit, exit_for_status
-from dropflow.cli.options import connection_options, graph_argument, output_options, patience_option, setting_options
+from dropflow.cli.options import (
+    ConnectionOptions,
+    connection_options,
+    graph_argument,
+    output_options,
+    patience_option,
+    setting_options,
+)
+from dropflow.cli.output import Output
 from dropflow.cli.session_replies import failure_lines, headline, session_url, shown_states
 from dropflow.cli.tables import few, shell_command
 from dropflow.errors import UsageError
@@ -18,8 +26,6 @@ from dropflow.rest.schema import FailureInfo, SessionDetail, SessionInfo, Submit
 from dropflow.states import SessionState
 
 if TYPE_CHECKING:
-    from dropflow.cli.connection import ConnectionOptions
-    from dropflow.cli.output import Output
     from dropflow.graph.physical import PhysicalGraph
 
 __all__ = ["PlacementOptions", "command", "fit"]
@@ -133,9 +139,9 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 @patience_option
 @click.option("--check", is_flag=True, help="Make the nodes check all their state after every step; slow.")
 def command(
-    output: "Output",
+    output: Output,
     *,
-    manager: "ConnectionOptions",
+    manager: ConnectionOptions,
     graph: str,
     configuration: str | None,
     settings: tuple[str, ...],

@@ -6,10 +6,10 @@ import click
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
+from dropflow.cli.output import Output
 from dropflow.cli.server_options import ServeOptions, serve_options
 
 if TYPE_CHECKING:
-    from dropflow.cli.output import Output
     from dropflow.cli.server_process import ServerContext
 
 __all__ = ["command"]
@@ -25,7 +25,7 @@ __all__ = ["command"]
     metavar="URL",
     help="A manager to which graphs may be deployed from the pages; several with commas, or repeat the option.",
 )
-def command(_: "Output", *, options: ServeOptions, managers: tuple[str, ...]) -> Exit:
+def command(_: Output, *, options: ServeOptions, managers: tuple[str, ...]) -> Exit:
     """Run the translator service for EAGLE, until SIGINT or SIGTERM.
 
     It shows, translates and deploys graphs. Set EAGLE's translator address to URL/gen_pgt. Ready line and exit status
@@ -43,7 +43,7 @@ def command(_: "Output", *, options: ServeOptions, managers: tuple[str, ...]) ->
             options.host,
             token=context.token,
             secret=context.key.secret,
-            hosts=(*options.allow_host, context.reach),
+            hosts=(*options.allow_host, context.advertised_host),
             origins=options.allow_origin,
         )
         url = ""
@@ -66,7 +66,7 @@ def command(_: "Output", *, options: ServeOptions, managers: tuple[str, ...]) ->
             open_to_all=context.token is None,
         )
         context.stack.callback(server.close)
-        url = url_of(context.reach, server.port)
+        url = url_of(context.advertised_host, server.port)
         server.start()
         return url
 

@@ -1,7 +1,6 @@
 """``dropflow unroll``: make a physical graph from a logical graph."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -9,6 +8,7 @@ import msgspec
 from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import (
+    GraphFormat,
     elsewhere_option,
     form_option,
     graph_argument,
@@ -17,12 +17,9 @@ from dropflow.cli.options import (
     setting_options,
     target_option,
 )
+from dropflow.cli.output import Output
 from dropflow.cli.tables import columns
 from dropflow.problems import Problem, Severity
-
-if TYPE_CHECKING:
-    from dropflow.cli.graph_files import GraphFormat
-    from dropflow.cli.output import Output
 
 __all__ = ["command"]
 
@@ -71,14 +68,14 @@ class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
 @elsewhere_option
 @click.option("--summary", is_flag=True, help="Answer with the counts of drops and edges instead of the graph.")
 def command(
-    output: "Output",
+    output: Output,
     *,
     graph: str,
     configuration: str | None,
     settings: tuple[str, ...],
     prefix: str,
     target: str | None,
-    form: "GraphFormat | None",
+    form: GraphFormat | None,
     elsewhere: bool,
     summary: bool,
 ) -> Exit:

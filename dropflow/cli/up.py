@@ -11,13 +11,14 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
+from dropflow.cli.output import Output
 from dropflow.cli.paths import default_key, default_root
 from dropflow.cli.server_options import log_level_option, lost_option
 from dropflow.cli.server_process import announce, browser_url, claim_root, cluster_key
@@ -25,9 +26,6 @@ from dropflow.cli.stop_signal import StopSignal
 from dropflow.private import private_directory
 from dropflow.rest.auth import make_token, store_token
 from managers.supervisor import ChildProcess, Supervisor
-
-if TYPE_CHECKING:
-    from dropflow.cli.output import Output
 
 __all__ = ["command"]
 
@@ -38,14 +36,14 @@ _TRANSLATOR, _MASTER, _ISLAND = 8084, 8002, 8001
 class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of ``dropflow up``; see their help."""
 
-    nodes: int = 1
-    port: int | None = None
-    no_auth: bool = False
-    root: str | None = None
-    workers: int | None = None
-    key: str | None = None
-    lost_after: float = 15.0
-    log_level: str = "info"
+    nodes: int
+    port: int | None
+    no_auth: bool
+    root: str | None
+    workers: int | None
+    key: str | None
+    lost_after: float
+    log_level: str
 
 
 class UpReady(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,18 +79,7 @@ class UpReady(msgspec.Struct, frozen=True, kw_only=True):
 )
 @lost_option("A node that does not answer for this long is lost, and its sessions fail.")
 @log_level_option("The least severe records in the log files of the managers.")
-def command(
-    _: "Output",
-    *,
-    nodes: int,
-    port: int | None,
-    no_auth: bool,
-    root: str | None,
-    workers: int | None,
-    key: str | None,
-    lost_after: float,
-    log_level: str,
-) -> Exit:
+def command(_: Output, **options: Any) -> Exit:
     """Run a translator, a master, an island and nodes on this host, until SIGINT or SIGTERM.
 
     All of them listen on loopback, with one token and one key. When they are ready, standard output gets one line,
@@ -100,18 +87,7 @@ def command(
     error the address for the browser. A process that ends early is reported, and the others continue. Each writes its
     log to DIR/NAME/manager.log.
     """
-    return _run(
-        UpOptions(
-            nodes=nodes,
-            port=port,
-            no_auth=no_auth,
-            root=root,
-            workers=workers,
-            key=key,
-            lost_after=lost_after,
-            log_level=log_level,
-        )
-    )
+    return _run(UpOptions(**options))
 
 
 def _run(options: UpOptions) -> Exit:
@@ -120,7 +96,7 @@ def _run(options: UpOptions) -> Exit:
     Returns
     -------
     Exit
-        `Exit.FINISHED` after a request to end; `Exit.FAILED` if all processes of the cluster ended by themselves.
+        `Exit.FINISHED` after a signal; `Exit.FAILED` if all processes of the cluster ended by themselves.
 
     Raises
     ------
@@ -170,7 +146,7 @@ class _Cluster:
         WorldError
             One of them cannot be started.
         CancelledError
-            This process is asked to end.
+            This process got a signal to end.
         """
         options = self._options
         cores = len(os.sched_getaffinity(0))
@@ -195,7 +171,7 @@ class _Cluster:
         return UpReady(url=master, translator=translator, master=master, island=island, nodes=nodes, token=token)
 
     def wait(self) -> Exit:
-        """Wait until this process is asked to end or all processes of the cluster have ended."""
+        """Wait until this process gets a signal to end or all processes of the cluster have ended."""
         self._stop.wait()
         return Exit.FINISHED if any(process.status is None for process in self._processes) else Exit.FAILED
 

@@ -1,18 +1,15 @@
 """``dropflow version``: the versions of dropflow, Python and the libraries."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
+from dropflow.cli.output import Output
 from dropflow.cli.tables import columns
 from dropflow.version import __version__
-
-if TYPE_CHECKING:
-    from dropflow.cli.output import Output
 
 __all__ = ["command"]
 
@@ -39,7 +36,7 @@ class VersionReply(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("version")
 @output_options
-def command(output: "Output") -> Exit:
+def command(output: Output) -> Exit:
     """Print the versions of dropflow, Python and the libraries."""
     import platform
     from importlib import metadata

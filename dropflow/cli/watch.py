@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from dropflow.cli.exit_status import Exit, exit_for_status
-from dropflow.cli.options import connection_options, output_options, patience_option, session_argument
-from dropflow.cli.output import OutputKind
+from dropflow.cli.options import (
+    ConnectionOptions,
+    connection_options,
+    output_options,
+    patience_option,
+    session_argument,
+)
+from dropflow.cli.output import Output, OutputKind
 from dropflow.cli.progress import session_progress
 from dropflow.cli.tables import shell_command
 from dropflow.clock import Clock, SystemClock
@@ -20,8 +26,6 @@ from dropflow.rest.status import UNKNOWN
 from dropflow.states import DropState, SessionState
 
 if TYPE_CHECKING:
-    from dropflow.cli.connection import ConnectionOptions
-    from dropflow.cli.output import Output
     from dropflow.engine.statistics import Statistics
     from dropflow.rest.client import Client
     from dropflow.rest.schema import SessionDetail, SessionInfo
@@ -43,7 +47,7 @@ _PAUSE = 0.2
 @session_argument
 @connection_options
 @patience_option
-def command(output: "Output", *, manager: "ConnectionOptions", session: str, patience: float) -> Exit:
+def command(output: Output, *, manager: ConnectionOptions, session: str, patience: float) -> Exit:
     """Follow SESSION live until it is over, and report how it ended.
 
     While the manager is away, also at the start, standard error says so and it is asked again (see --patience). A wrong
@@ -66,10 +70,10 @@ def command(output: "Output", *, manager: "ConnectionOptions", session: str, pat
 
 
 def follow(
-    manager: "ConnectionOptions",
+    manager: ConnectionOptions,
     url: str,
     session: str,
-    output: "Output",
+    output: Output,
     *,
     patience: float,
     known: "SessionInfo | None" = None,
@@ -141,7 +145,7 @@ def follow(
 class _Outage:
     """Reports on standard error that the state of the session is unknown, and when it is known again."""
 
-    def __init__(self, output: "Output", patience: float, clock: Clock) -> None:
+    def __init__(self, output: Output, patience: float, clock: Clock) -> None:
         self._output = output
         self._patience = patience
         self._clock = clock

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.cli.connection import ConnectionOptions, connect_to
+from dropflow.cli.connection import connect_to
+from dropflow.cli.options import ConnectionOptions
 from dropflow.rest.auth import is_loopback
 from dropflow.rest.client import Client
 from dropflow.rest.schema import DropQuery
