@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from dropflow.engine.events import Lost, Opened, Reported, Withdrawn
+from dropflow.engine.events import Lost, Opened, Publish, Reported, Withdrawn
 from dropflow.failure import Failure
 from dropflow.graph.physical import IntColumn
 from dropflow.graph.templates import Link, Template
@@ -26,13 +26,12 @@ __all__ = [
     "ExecutorSpec",
     "Handle",
     "Input",
-    "Mail",
     "Output",
+    "RemoteEvent",
     "ResultSink",
     "Runner",
     "StreamOpened",
     "Task",
-    "Told",
 ]
 
 
@@ -272,95 +271,84 @@ class Runner(Protocol):
         ...
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a session tells other nodes of a drop that is settled, or of a data drop that is open or withdrawn.
-
-    Attributes
-    ----------
-    state : DropState
-        WRITING for a drop that is open, INITIALIZED for one that is withdrawn.
-    cause : int
-        As in `dropflow.engine.events.Reported`.
-    skipped : tuple of int
-        Outputs that an application chose to skip.
-    handles : dict of int to Handle
-        The content of a data drop that COMPLETED, the stream of one that is open; of an application, its uncommitted
-        parts of drops that live elsewhere.
-    """
-
-    drop: int
-    state: DropState
-    cause: int
-    attempt: int
-    skipped: tuple[int, ...] = ()
-    handles: dict[int, Handle] = {}
+RemoteEvent = Reported | Opened | Withdrawn
+"""An event that happened on another node."""
 
 
-class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What another node told, ready to be used: contents are within reach of this node.
-
-    `handles` are as in `Told`, but an application's are its parts of drops that live here, and of an open drop there is
-    a stream within reach. `failure` says why contents could not be had; then the drop counts as failed on this node.
-    """
-
-    event: Reported | Opened | Withdrawn
-    handles: dict[int, Handle] = {}
-    failure: Failure | None = None
-
-
-class Mail(Protocol):
-    """Something that came for a session, to be opened in the session's own thread."""
+class Arrival(Protocol):
+    """Something that arrived for a session from another node, to be opened in the session's own thread."""
 
     sender: str
     """The node that it came from."""
 
-    def open(self) -> Sequence[Arrival]:
-        """What is in it that can be used already.
+    def open(self) -> Sequence[tuple[RemoteEvent, dict[int, Handle] | Failure]]:
+        """Return the events in it that can be used now, each with its contents.
+
+        The contents, by drop, are within reach of this node: of a data drop that COMPLETED or is open, its content or
+        stream; of an application, its parts of drops that live here. A failure in their place is the reason why they
+        cannot be had; then the event is that the drop failed.
 
         Raises
         ------
         DropflowError
-            It makes no sense; the session cannot go on with this sender.
+            It is invalid; the session cannot continue with this sender.
         """
         ...
 
 
 class Exchange(Protocol):
-    """How a session on several nodes tells the others, and hears from them. Rows are those of the session's slice."""
+    """The other nodes of a session. Rows are those of the session's slice. Only `wait_for_room` waits."""
 
     rows: IntColumn
     """Row in the whole graph of every drop of the slice."""
     remote: IntColumn
     """Drops of the slice that live on other nodes."""
 
-    def start(self, deliver: Callable[[Sequence[Mail]], None]) -> None:
-        """Pass on what arrives, and has arrived; `deliver` may be called from any thread."""
+    def attach(self, deliver: Callable[[Sequence[Arrival]], None]) -> None:
+        """Deliver what arrives from now on; `deliver` may be called from any thread."""
         ...
 
-    def tell(self, told: Sequence[Told]) -> None:
-        """Let the nodes know that hold neighbours of these drops. Waits while one of them is too far behind."""
+    def publish(self, event: Publish, handles: dict[int, Handle]) -> None:
+        """Add an event to the messages of this step.
+
+        Parameters
+        ----------
+        event : Publish
+            The event, for the nodes that hold neighbours of its drop.
+        handles : dict of int to Handle
+            The content of a data drop that COMPLETED, or the stream of one that is open; of an application, its
+            uncommitted parts of drops that live on other nodes.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Send the messages of this step."""
+        ...
+
+    def wait_for_room(self) -> None:
+        """Wait while a node that was sent to is too far behind."""
         ...
 
     def withdraw(self, drop: int, attempt: int) -> None:
-        """What this attempt wrote of an open drop counts no more: stop offering it, or fetching it."""
+        """Stop offering, or fetching, what this attempt wrote of an open drop."""
         ...
 
     def release(self, drop: int) -> None:
-        """Nobody needs the content of this drop any more: stop offering it, or remove the copy that was fetched."""
+        """Stop offering the content of a drop that has no consumers left, or remove the copy that was fetched."""
         ...
 
     def reclaim(self, drop: int) -> Sequence[Handle]:
-        """The parts that were written here of a drop that lives elsewhere and is settled: they are to be discarded."""
+        """Return the parts that were written here of a settled drop on another node, which must be discarded."""
         ...
 
     def on_node(self, node: str) -> Sequence[int]:
-        """Drops of the slice that live on `node`."""
+        """Return the drops of the slice that live on `node`."""
         ...
 
     def give_up(self, reason: str, lost: Lost | None) -> None:
-        """Let all nodes of the session know that it was cancelled for this reason, or failed because a node is lost."""
+        """Send to all nodes of the session that it was cancelled for this reason, or failed because a node is lost."""
         ...
 
     def close(self) -> None:
-        """Forget everything; idempotent."""
+        """Stop sending and delivering; idempotent."""
         ...

@@ -27,10 +27,10 @@ from dropflow.engine.events import (
     Finished,
     Lost,
     Opened,
+    Publish,
     Release,
     Reported,
     Run,
-    Tell,
     Withdrawn,
 )
 from dropflow.engine.rules import decide_app, decide_data, effective_inputs, may_retry
@@ -266,7 +266,7 @@ class Core:
                 self._actions += self.streaming.on_settled(drop, state)
             if self._border[drop]:
                 known = cause if state == _ERROR else _NO_CAUSE
-                self._actions.append(Tell(drop, _STATES[state], known, self.drops.attempt(drop), tuple(skipped)))
+                self._actions.append(Publish(drop, _STATES[state], known, self.drops.attempt(drop), tuple(skipped)))
             start, stop = self._succ_ptr[drop], self._succ_ptr[drop + 1]
             if self._app[self._template[drop]]:
                 self._free_inputs(drop)

@@ -27,10 +27,10 @@ __all__ = [
     "Finished",
     "Lost",
     "Opened",
+    "Publish",
     "Release",
     "Reported",
     "Run",
-    "Tell",
     "Withdraw",
     "Withdrawn",
     "foreign",
@@ -168,11 +168,11 @@ class Release(msgspec.Struct, frozen=True, array_like=True, tag="release", gc=Fa
     drop: int
 
 
-class Tell(msgspec.Struct, frozen=True, array_like=True, tag="tell", gc=False):
-    """Let the nodes know that hold neighbours of a drop: it is settled. Fields as those of `Reported`.
+class Publish(msgspec.Struct, frozen=True, array_like=True, tag="publish", gc=False):
+    """Send to the nodes that hold neighbours of a drop that it is settled. Fields as those of `Reported`.
 
-    A data drop in the state WRITING is open, see `Opened`; INITIALIZED, what was told of it is withdrawn. Of a drop on
-    another node that one is told.
+    The state WRITING means that a data drop is open, see `Opened`; INITIALIZED, that its stream is withdrawn. Events of
+    a drop on another node go to that node.
     """
 
     drop: int
@@ -195,4 +195,4 @@ class Finish(msgspec.Struct, frozen=True, array_like=True, tag="finish"):
     state: SessionState
 
 
-Action = Run | Assemble | Accept | Withdraw | Release | Tell | Abort | Finish
+Action = Run | Assemble | Accept | Withdraw | Release | Publish | Abort | Finish

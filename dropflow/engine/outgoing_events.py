@@ -1,9 +1,9 @@
 """What a session sends to the other nodes that hold neighbours of its drops."""
 
-from dropflow.engine.api import Exchange, Handle, Told
+from dropflow.engine.api import Exchange, Handle
 from dropflow.engine.content_table import ContentTable
 from dropflow.engine.core import Core
-from dropflow.engine.events import Lost, Tell
+from dropflow.engine.events import Lost, Publish
 from dropflow.engine.open_streams import OpenStreams
 from dropflow.states import DropState
 
@@ -31,33 +31,33 @@ class OutgoingEvents:
         self._contents = contents
         self._streams = streams
         self._foreign_streams = OpenStreams(lambda stream: contents.discard([stream]))
-        self._events: list[Told] = []
 
     def add_foreign_stream(self, drop: int, attempt: int, stream: Handle) -> None:
         """Add what an attempt here writes to a drop on another node, before it is complete."""
         self._foreign_streams.add(drop, attempt, stream)
 
-    def add(self, action: Tell) -> None:
+    def add(self, action: Publish) -> None:
         """Add one event, with the contents that go with it."""
         drop = action.drop
+        handles: dict[int, Handle] = {}
         if action.state is DropState.WRITING:
             streams = self._foreign_streams if drop in self._core.drops.remote else self._streams
             stream = streams.find(drop, action.attempt)
-            handles = {} if stream is None else {drop: stream}
+            if stream is not None:
+                handles = {drop: stream}
         elif action.state is DropState.INITIALIZED:
             self._foreign_streams.remove(drop, action.attempt)
-            handles = {}
         elif action.state is DropState.COMPLETED and drop in self._contents.contents:
             handles = {drop: self._contents.contents[drop]}
         else:
             handles = self._contents.take_outgoing(drop)
-        self._events.append(Told(drop, action.state, action.cause, action.attempt, action.skipped, handles))
+        if self._exchange is not None:
+            self._exchange.publish(action, handles)
 
     def send(self) -> None:
-        """Send the events of this step. May wait while a node is too far behind."""
-        if self._exchange is not None and self._events:
-            events, self._events = self._events, []
-            self._exchange.tell(events)
+        """Send the events of this step."""
+        if self._exchange is not None:
+            self._exchange.flush()
 
     def give_up(self, reason: str, lost: Lost | None) -> None:
         """Send that the session was cancelled for this reason, or that it failed because a node is lost."""

@@ -26,7 +26,7 @@ from dropflow.engine.api import (
     ContentRepository,
     Exchange,
     Handle,
-    Mail,
+    RemoteEvent,
     Runner,
     StreamOpened,
 )
@@ -46,10 +46,10 @@ from dropflow.engine.events import (
     Finished,
     Lost,
     Opened,
+    Publish,
     Release,
     Reported,
     Run,
-    Tell,
     Withdraw,
     Withdrawn,
 )
@@ -180,6 +180,8 @@ class Session:
         self._instruments = Instruments(instruments, self.notes.append)
         self._check_invariants = check_invariants
         self._inbox: Inbox[SessionInput] = Inbox() if inbox is None else inbox
+        if exchange is not None:
+            exchange.attach(self._inbox.put)
         kept = kept_drops(graph)
         self._tasks = TaskBuilder(graph, streams, kept)
         self._contents = ContentTable(graph, repository, self.core.drops.remote, kept)
@@ -240,6 +242,8 @@ class Session:
             try:
                 self.begin()
                 while not self.is_over:
+                    if self._exchange is not None:
+                        self._exchange.wait_for_room()
                     deadline = self.deadline()
                     self.step(None if deadline == math.inf else max(0.0, deadline - self._clock.monotonic()))
             finally:
@@ -257,8 +261,6 @@ class Session:
         """Start the runner and the exchange, and submit the first attempts."""
         self._began = self._clock.monotonic()
         self._runner.start(self._inbox.put)
-        if self._exchange is not None:
-            self._exchange.start(self._inbox.put)
         self._process([Begin()])
         self._feed()
 
@@ -369,7 +371,7 @@ class Session:
                 events.append(item)
                 given_up = True
             else:
-                events += self._on_mail(item)
+                events += self._on_arrival(item)
         return events
 
     def _on_result(self, result: AttemptResult) -> list[Event]:
@@ -399,34 +401,34 @@ class Session:
             self._streams.add(opened.target, opened.attempt, opened.handle)
         return [Opened(opened.target, opened.drop, opened.attempt)]
 
-    def _on_mail(self, mail: Mail) -> list[Event]:
+    def _on_arrival(self, arrival: Arrival) -> list[Event]:
         try:
-            return [self._on_arrival(arrival) for arrival in mail.open()]
+            return [self._on_remote_event(event, found) for event, found in arrival.open()]
         except DropflowError as error:
-            lost = Lost(mail.sender, Failure.of(error))
+            lost = Lost(arrival.sender, Failure.of(error))
             self._failures.lost.append(lost)
             return [lost]
 
-    def _on_arrival(self, arrival: Arrival) -> Event:
+    def _on_remote_event(self, event: RemoteEvent, found: dict[int, Handle] | Failure) -> Event:
         """Add the contents that came with an event of another node, before the core sees the event."""
-        event, failure = arrival.event, arrival.failure
         if isinstance(event, Withdrawn):
             return event
-        if isinstance(event, Opened):
-            self._streams.add(event.drop, event.attempt, arrival.handles[event.drop])
+        if not isinstance(event, Reported):
+            if isinstance(found, dict):
+                self._streams.add(event.drop, event.attempt, found[event.drop])
             return event
         self._outgoing.discard_parts(event.drop)
-        content = arrival.handles.get(event.drop)
-        if content is not None:
-            self._contents.add_remote(event.drop, content)
-        else:
+        if not isinstance(found, Failure):
             try:
-                self._contents.place(event.drop, event.attempt, arrival.handles)
+                if event.drop in found:
+                    self._contents.add_remote(event.drop, found[event.drop])
+                else:
+                    self._contents.place(event.drop, event.attempt, found)
             except DropflowError as error:
-                failure = Failure.of(error)
-        if failure is None:
-            return event
-        self._failures.add_remote(event.drop, failure)
+                found = Failure.of(error)
+            else:
+                return event
+        self._failures.add_remote(event.drop, found)
         return Reported(event.drop, DropState.ERROR, event.drop, event.attempt)
 
     # Actions out.
@@ -437,7 +439,7 @@ class Session:
         for action in actions:
             if isinstance(action, Run):
                 self._ready.append(action)
-            elif isinstance(action, Tell):
+            elif isinstance(action, Publish):
                 self._outgoing.add(action)
             elif isinstance(action, Release):
                 self._release(action.drop)
@@ -498,5 +500,5 @@ class Session:
             self._statistics.note_change()  # the last ones count these attempts as ready
 
 
-SessionInput = StreamOpened | AttemptResult | Mail | Lost | Cancel | OwnerCall[Session, Any]
+SessionInput = StreamOpened | AttemptResult | Arrival | Lost | Cancel | OwnerCall[Session, Any]
 """What comes in through the inbox of a session."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from dropflow.engine.drop_table import DropTable
-from dropflow.engine.events import Abort, Accept, Action, Opened, Run, Tell, Withdraw, Withdrawn
+from dropflow.engine.events import Abort, Accept, Action, Opened, Publish, Run, Withdraw, Withdrawn
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState
 
@@ -143,14 +143,14 @@ class Streaming:
         if not is_here and not is_reported:
             # The node that the drop lives on opens it, for its consumers here too.
             stream.announced = attempt
-            return [Tell(drop, DropState.WRITING, _NO_CAUSE, attempt)]
+            return [Publish(drop, DropState.WRITING, _NO_CAUSE, attempt)]
         actions: list[Action] = []
         # An earlier attempt is open still if no event has withdrawn it yet.
         self._withdraw(self._retract(drop, stream, actions), actions)
         stream.open_attempt = attempt
         drops.move(drop, _WRITING)
         if drops.is_border(drop):
-            actions.append(Tell(drop, DropState.WRITING, _NO_CAUSE, attempt))
+            actions.append(Publish(drop, DropState.WRITING, _NO_CAUSE, attempt))
         for app in self._readers_of(drop):
             self.readers.setdefault(app, _Reader()).open_inputs += 1
             self.run_ahead(app, actions)
@@ -234,7 +234,7 @@ class Streaming:
             stream = self.streams.get(drop)
             if stream is not None:
                 if stream.announced:
-                    actions.append(Tell(drop, DropState.INITIALIZED, _NO_CAUSE, stream.announced))
+                    actions.append(Publish(drop, DropState.INITIALIZED, _NO_CAUSE, stream.announced))
                     stream.announced = 0
                 waiting += self._retract(drop, stream, actions)
 
@@ -246,7 +246,7 @@ class Streaming:
         stream.open_attempt = 0
         self._drops.move(drop, _INITIALIZED)
         if self._drops.is_border(drop):
-            actions.append(Tell(drop, DropState.INITIALIZED, _NO_CAUSE, attempt))
+            actions.append(Publish(drop, DropState.INITIALIZED, _NO_CAUSE, attempt))
         written = self._start_over(self._close(drop), actions)
         actions.append(Withdraw(drop, attempt))
         return written

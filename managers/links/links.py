@@ -178,6 +178,11 @@ class Links:
         self._messages.append((peer, item))
         self._wake()
 
+    def has_room(self, peer: str) -> bool:
+        """Whether `peer` has no more unprocessed data than its window."""
+        window = self._driver.windows.get(peer)
+        return window is None or window.used <= self._settings.window
+
     def wait_for_room(self, peer: str, *, give_up: Callable[[], bool]) -> None:
         """Wait while `peer` has more unprocessed data than its window; also returns when its link fails."""
         window = self._driver.windows.get(peer)

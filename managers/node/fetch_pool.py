@@ -9,10 +9,9 @@ from typing import Protocol
 
 import msgspec
 
-from dropflow.errors import DropflowError
 from managers.links import Sink, TransferResult, WantedContent
 
-__all__ = ["ContentFetcher", "FetchJob", "FetchPool", "PendingFetch"]
+__all__ = ["ContentFetcher", "FetchJob", "FetchPool", "JobPool", "PendingFetch"]
 
 
 class PendingFetch(msgspec.Struct, frozen=True):
@@ -32,9 +31,17 @@ class ContentFetcher(Protocol):
     """Carries out fetches, as `managers.links.Links` does."""
 
     def fetch(
-        self, peer: str, wanted: WantedContent, sink: Sink, /, *, timeout: float, give_up: Callable[[], bool]
+        self, peer: str, wanted: WantedContent, sink: Sink, /, *, timeout: float | None, give_up: Callable[[], bool]
     ) -> TransferResult:
         """Fetch a content and pass it to `sink`."""
+        ...
+
+
+class JobPool(Protocol):
+    """Carries out jobs, as `FetchPool` does."""
+
+    def submit(self, peer: str, job: FetchJob) -> None:
+        """Carry out `job`, which fetches from `peer`."""
         ...
 
 
@@ -109,7 +116,7 @@ class FetchPool:
                     result = self._links.fetch(
                         peer, pending.wanted, pending.sink, timeout=pending.timeout, give_up=pending.give_up
                     )
-                except DropflowError as error:
+                except Exception as error:  # noqa: BLE001 - also what the sink raises: the job handles it
                     pending = job.throw(error)
                 else:
                     pending = job.send(result)

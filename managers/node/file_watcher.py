@@ -1,4 +1,4 @@
-"""One thread that hears when files grow: it waits for the FIFOs of all streams that a node offers to others."""
+"""One thread that watches file descriptors: the FIFOs of all streams that a node offers to others."""
 
 import os
 import selectors
@@ -9,34 +9,36 @@ __all__ = ["FileWatcher"]
 
 
 class FileWatcher:
-    """Calls back when a file descriptor can be read. The thread starts with the first one."""
+    """Calls a function when a file descriptor is readable. The thread starts with the first descriptor."""
 
     def __init__(self) -> None:
+        # Guards the selector and the table of functions. `unwatch` must have taken effect when it returns, because its
+        # caller closes the descriptor, whose number may be that of another file soon: a queue would do it too late.
         self._lock = threading.Lock()
-        self._heard: dict[int, Callable[[], None]] = {}
+        self._functions: dict[int, Callable[[], None]] = {}
         self._selector = selectors.DefaultSelector()
         self._woken, self._wake = os.pipe()
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def watch(self, descriptor: int, heard: Callable[[], None]) -> None:
-        """Call `heard`, which reads what is there and does not raise, whenever `descriptor` can be read."""
+    def watch(self, descriptor: int, on_readable: Callable[[], None]) -> None:
+        """Call `on_readable`, which reads what is there and does not raise, whenever `descriptor` is readable."""
         with self._lock:
             if self._closed:
                 return
-            self._heard[descriptor] = heard
+            self._functions[descriptor] = on_readable
             self._selector.register(descriptor, selectors.EVENT_READ)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="file_watcher", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="file-watcher", daemon=True)
                 self._thread.start()
             else:
                 os.write(self._wake, b"!")
 
-    def forget(self, descriptor: int) -> None:
-        """Call back no more; to be called before the descriptor is closed. Unknown ones are no error."""
+    def unwatch(self, descriptor: int) -> None:
+        """Stop watching; must be called before the descriptor is closed. Unknown descriptors are ignored."""
         with self._lock:
-            if self._heard.pop(descriptor, None) is not None and not self._closed:
+            if self._functions.pop(descriptor, None) is not None and not self._closed:
                 self._selector.unregister(descriptor)
 
     def close(self) -> None:
@@ -61,7 +63,7 @@ class FileWatcher:
                 for key, _ in ready:
                     if key.fd == self._woken:
                         os.read(self._woken, 1 << 16)
-                    # What was forgotten in the meantime may be another file already.
-                    heard = self._heard.get(key.fd)
-                    if heard is not None:
-                        heard()
+                    # A descriptor that is not watched any more may be another file by now.
+                    on_readable = self._functions.get(key.fd)
+                    if on_readable is not None:
+                        on_readable()

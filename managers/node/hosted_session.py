@@ -123,6 +123,7 @@ class HostedSession:
                 epoch=self.epoch,
                 links=links,
                 fetch_pool=fetch_pool,
+                fetcher=links,
                 file_watcher=file_watcher,
                 workspace=self._repository.workspace,
                 clock=clock,
@@ -166,7 +167,7 @@ class HostedSession:
         self._cancelled = self._cancelled or (f"cancelled: {reason}" if reason else "cancelled")
         self.start()
         self.session.cancel(reason)
-        self.exchange.hurry()  # the thread may wait for room to send to a node that takes nothing
+        self.exchange.stop_waiting()  # the thread may wait for room to send to a node that takes nothing
 
     def lose(self, node: str, failure: Failure) -> None:
         """Fail the session because of the loss of a node."""
@@ -174,7 +175,7 @@ class HostedSession:
             return
         self.start()
         self.session.lose(node, failure)
-        self.exchange.hurry()
+        self.exchange.stop_waiting()
 
     # In the session's thread.
 

@@ -1,14 +1,13 @@
-"""Streams on their way between nodes: data that are fetched while they are being written.
+"""Streams on their way between nodes: data that are fetched while they are written.
 
-A node that offers a stream reads it as far as it is asked, like any consumer: so the writer waits for the first of the
-nodes as it waits for consumers, and those behind read from the disk what it has written. A node that follows one writes
-what comes into a growing file of its own, from which its consumers, and further nodes, read, and asks for no more than
-they keep up with. A transfer has a thread of its own as long as the data grow, for it must not take turns with those of
-whole contents: they could never get through.
+A node that offers a stream reads it as far as other nodes request it, like any consumer: so the writer waits for the
+first of the nodes as it waits for consumers, and the others read from the disk what it has written. A node that follows
+a stream writes what arrives into a growing file of its own, from which its consumers and further nodes read, and
+requests no more than they keep up with. A transfer has a thread of its own while the data grow: if streams took turns
+with whole contents, these could wait without end.
 """
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -18,10 +17,11 @@ from dropflow.data.file_writer import remove_part
 from dropflow.data.streams import StreamReader
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
-from dropflow.errors import GoneError
-from managers.links import Links
+from dropflow.errors import GoneError, StorageError
 from managers.messages import Content, StreamUpdate
+from managers.node.fetch_pool import ContentFetcher
 from managers.node.file_watcher import FileWatcher
+from managers.node.node_links import NodeLinks
 from managers.node.paths import here, portable
 from managers.node.stream_copy import StreamCopy
 from managers.node.stream_offer import GONE, StreamOffer
@@ -34,9 +34,7 @@ _JOIN_SECONDS = 5.0
 
 
 class NodeStreams:
-    """What one session offers and follows.
-
-    `source`, `once_copied` and `take_over` are for any thread, all else for the session's.
+    """The streams that one session offers and follows. All but `source` is for the session's thread.
 
     Parameters
     ----------
@@ -44,23 +42,32 @@ class NodeStreams:
         Name of the session.
     workspace : Workspace
         Its directories.
-    links : Links
-        Of this process.
-    file_watcher : FileWatcher
-        Hears when what is offered grows.
+    links : NodeLinks
+        Links of this process.
+    fetcher : ContentFetcher or None
+        Fetches streams; without it, none are followed.
+    file_watcher : FileWatcher or None
+        Watches streams that are offered; without it, none are.
     clock : Clock
         Time.
     """
 
     def __init__(
-        self, session: str, workspace: Workspace, *, links: Links, file_watcher: FileWatcher, clock: Clock
+        self,
+        session: str,
+        workspace: Workspace,
+        *,
+        links: NodeLinks,
+        fetcher: ContentFetcher | None,
+        file_watcher: FileWatcher | None,
+        clock: Clock,
     ) -> None:
         self._session = session
         self._workspace = workspace
         self._links = links
+        self._fetcher = fetcher
         self._file_watcher = file_watcher
         self._clock = clock
-        self._lock = threading.Lock()
         self._offered: dict[int, dict[tuple[int, int], StreamOffer]] = {}
         """By drop, then by attempt and producer."""
         self._copies: dict[int, StreamCopy] = {}
@@ -70,7 +77,7 @@ class NodeStreams:
     # To others.
 
     def offer(self, drop: int, attempt: int, producer: int, handle: Handle) -> StreamUpdate:
-        """What to say of a stream; from now on it can be fetched.
+        """Return what to send about a stream; from now on it can be fetched.
 
         Parameters
         ----------
@@ -84,51 +91,54 @@ class NodeStreams:
         """
         key = (attempt, producer)
         if key not in self._offered.get(drop, ()):
+            if self._file_watcher is None:
+                raise StorageError("streams are not watched in this process", where=handle.location)
             offer = StreamOffer(StreamReader(handle.location))
-            with self._lock:
-                self._offered.setdefault(drop, {})[key] = offer
-            self._file_watcher.watch(offer.bell, lambda: self._heard(drop, offer.reader))
-        told = msgspec.structs.replace(portable(handle, self._workspace), location="")
-        return StreamUpdate(drop, attempt, producer, told)
+            self._offered.setdefault(drop, {})[key] = offer
+            self._file_watcher.watch(offer.descriptor, lambda: self._on_growth(drop, offer.reader))
+        sent = msgspec.structs.replace(portable(handle, self._workspace), location="")
+        return StreamUpdate(drop, attempt, producer, sent)
 
     def complete(self, drop: int, content: Handle) -> None:
-        """What is offered of a drop, if anything, has become this content."""
+        """Note that the streams of a drop, if any are offered, have become this content."""
         for offer in self._offered.get(drop, {}).values():
-            self._file_watcher.forget(offer.bell)
+            self._unwatch(offer)
             offer.complete(content)
             self._links.content_grew(self._session, drop)
 
     def withdraw(self, drop: int, attempt: int | None = None) -> None:
-        """StreamOffer no longer what this attempt writes, or any attempt; who waits for more of it is told so."""
+        """Stop offering what this attempt writes, or any attempt; transfers of it fail."""
         offered = self._offered.get(drop)
         if offered is None:
             return
-        with self._lock:
-            offers = [offered.pop(key) for key in list(offered) if attempt in (None, key[0])]
-            if not offered:
-                del self._offered[drop]
+        offers = [offered.pop(key) for key in list(offered) if attempt in (None, key[0])]
+        if not offered:
+            del self._offered[drop]
         for offer in offers:
-            self._file_watcher.forget(offer.bell)
+            self._unwatch(offer)
             offer.end()
         if offers:
             self._links.close_content(self._session, drop)
             self._links.content_grew(self._session, drop)
 
     def source(self, drop: int, attempt: int, producer: int) -> StreamOffer:
-        """Read what is offered, for the data plane.
+        """Return the source of a stream, for the data plane. For any thread.
 
         Raises
         ------
         GoneError
-            It is offered no longer.
+            It is not offered any more.
         """
-        with self._lock:
-            offer = self._offered.get(drop, {}).get((attempt, producer))
+        offer = self._offered.get(drop, {}).get((attempt, producer))
         if offer is None:
             raise GoneError(GONE)
         return offer
 
-    def _heard(self, drop: int, reader: StreamReader) -> None:
+    def _unwatch(self, offer: StreamOffer) -> None:
+        if self._file_watcher is not None:
+            self._file_watcher.unwatch(offer.descriptor)
+
+    def _on_growth(self, drop: int, reader: StreamReader) -> None:
         reader.hear()
         self._links.content_grew(self._session, drop)
 
@@ -137,16 +147,15 @@ class NodeStreams:
     def follow(
         self, peer: str, stream: StreamUpdate, on_open: Callable[[Handle], None], on_failure: Callable[[], None]
     ) -> None:
-        """StreamCopy a stream of `peer` as it comes, unless it is older than what is copied already.
-
-        Both callables are called in another thread.
+        """Copy a stream of `peer` while it grows, unless it is older than what is copied already.
 
         Parameters
         ----------
         on_open : callable
-            Takes the stream of the copy, as soon as something is in it.
+            Takes the stream of the copy, as soon as it has data. Called in another thread.
         on_failure : callable
-            The copy will not be complete, and who reads it must start over.
+            Called when the copy will not be complete, so that its readers must start over; must lead to `remove_copy`
+            in the session's thread. Called in any thread.
 
         Raises
         ------
@@ -155,100 +164,79 @@ class NodeStreams:
         """
         assert stream.handle is not None  # noqa: S101 - it is open
         handle = here(stream.handle, self._workspace)
-        with self._lock:
-            known = self._copies.get(stream.drop)
+        known = self._copies.get(stream.drop)
         if known is not None and known.attempt >= stream.attempt:
             _log.warning("node %s writes attempt %s of drop %s again", peer, stream.attempt, stream.drop)
             return
         self.unfollow(stream.drop)
-        copy = StreamCopy(
-            self._workspace,
-            stream,
-            handle,
-            on_open=on_open,
-            on_failure=lambda: self._failed(stream, on_failure),
-            clock=self._clock,
-        )
+        if self._fetcher is None:
+            return
+        copy = StreamCopy(self._workspace, stream, handle, on_open=on_open, on_failure=on_failure, clock=self._clock)
         self._running = [known for known in self._running if not known.is_done]
-        with self._lock:
-            self._copies[stream.drop] = copy
+        self._copies[stream.drop] = copy
         try:
-            copy.start(self._links, peer, self._session)
+            copy.start(self._fetcher, peer, self._session)
         except RuntimeError as error:
             _log.warning("drop %s is fetched when it is complete: %s", stream.drop, error)
-            with self._lock:
-                del self._copies[stream.drop]
+            del self._copies[stream.drop]
         else:
             self._running.append(copy)
 
     def unfollow(self, drop: int, attempt: int | None = None) -> None:
-        """StreamCopy no longer what this attempt writes, or any attempt, and remove what there is of the copy."""
-        with self._lock:
-            copy = self._copies.get(drop)
-            if copy is None or attempt not in (None, copy.attempt):
-                return
-            del self._copies[drop]
+        """Stop copying what this attempt writes, or any attempt, and remove the copy."""
+        copy = self._copies.get(drop)
+        if copy is None or attempt not in (None, copy.attempt):
+            return
+        del self._copies[drop]
         copy.give_up()
         self._links.wake_waiting()
 
-    def once_copied(self, contents: Sequence[Content], then: Callable[[], None]) -> None:
-        """Call `then`, which does not wait, when nothing more comes of those contents that are followed: perhaps now.
+    def remove_copy(self, stream: StreamUpdate) -> None:
+        """Forget the copy of a stream that failed."""
+        copy = self._copies.get(stream.drop)
+        if copy is not None and copy.attempt == stream.attempt:
+            del self._copies[stream.drop]
 
-        So that nobody waits for copies: there may be many, and the links to their node slow.
-        """
+    def unfinished_copy(self, contents: Sequence[Content]) -> StreamCopy | None:
+        """Return a copy of one of these contents that is still being written; None if there is none."""
         for content in contents:
             copy = self._copy_of(content)
             if copy is not None and not copy.is_done:
-                copy.once_done(lambda: self.once_copied(contents, then))
-                return
-        then()
+                return copy
+        return None
 
     def take_over(self, content: Content) -> Handle | None:
-        """The complete copy of what was followed, instead of fetching `content`; see `once_copied`.
+        """Return the complete copy of a stream that has become `content`.
 
-        None if it was not followed, or the copy is not what `content` says; who read it was told to start over.
+        None if it was not followed, or if the copy does not match `content`; its readers were told to start over then.
         """
         copy = self._copy_of(content)
         if copy is None or not copy.is_done:
             return None
         handle = copy.take(here(content.handle, self._workspace))
-        with self._lock:
-            if self._copies.get(content.drop) is copy:
-                del self._copies[content.drop]
-            if handle is not None and content.producer < 0:
-                self._kept[content.drop] = handle.location
+        if self._copies.get(content.drop) is copy:
+            del self._copies[content.drop]
+        if handle is not None and content.producer < 0:
+            self._kept[content.drop] = handle.location
         return handle
 
-    def forget(self, drop: int) -> None:
+    def remove_kept(self, drop: int) -> None:
         """Remove the complete copy of a drop, if there is one."""
-        if not self._kept:
-            return
-        with self._lock:
-            path = self._kept.pop(drop, None)
+        path = self._kept.pop(drop, None)
         if path is not None:
             remove_part(path)
 
     def close(self) -> None:
-        """StreamOffer and follow nothing any more, and write nothing; idempotent."""
-        with self._lock:
-            drops = {*self._offered, *self._copies}
-        for drop in drops:
+        """Stop offering, following and writing; idempotent."""
+        for drop in {*self._offered, *self._copies}:
             self.withdraw(drop)
             self.unfollow(drop)
         end = self._clock.monotonic() + _JOIN_SECONDS
-        # Whoever removes the session's directory next must not find it made again.
+        # The session's directory may be removed next: a late copy must not create it again.
         late = [copy for copy in self._running if not copy.join(max(0.0, end - self._clock.monotonic()))]
         if late:
             _log.warning("session %s does not wait for %s copies that do not end", self._session, len(late))
 
     def _copy_of(self, content: Content) -> StreamCopy | None:
-        with self._lock:
-            copy = self._copies.get(content.drop)
+        copy = self._copies.get(content.drop)
         return copy if copy is not None and copy.producer == content.producer else None
-
-    def _failed(self, stream: StreamUpdate, on_failure: Callable[[], None]) -> None:
-        with self._lock:
-            copy = self._copies.get(stream.drop)
-            if copy is not None and copy.attempt == stream.attempt:
-                del self._copies[stream.drop]
-        on_failure()

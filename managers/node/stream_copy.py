@@ -1,8 +1,9 @@
-"""One stream of another node that this one copies while it grows."""
+"""The copy of one stream of another node, made while it grows."""
 
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import msgspec
@@ -13,32 +14,33 @@ from dropflow.data.streams import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import CancelledRunError, GoneError
-from managers.links import Links, WantedContent
+from managers.links import WantedContent
 from managers.messages import StreamUpdate
+from managers.node.fetch_pool import ContentFetcher
 
 __all__ = ["StreamCopy"]
 
 _log = logging.getLogger(__name__)
 
 _NAME = 64
-"""Characters at the end of a file's name that its copy shares."""
+"""Characters at the end of a file's name that its copy has too."""
 
 
 class StreamCopy:
-    """A transfer that writes what comes into a growing file, in a thread of its own.
+    """A transfer that writes what arrives into a growing file, in a thread of its own.
 
     Parameters
     ----------
     workspace : Workspace
-        Where to write it.
+        Directory of the copy.
     stream : StreamUpdate
-        What is copied.
+        The stream that is copied.
     handle : Handle
-        What it is going to be, with the path that it has here.
+        The content that it will be, with its path here.
     on_open : callable
-        Takes the stream of the copy, as soon as something is in it. Called in the copy's thread, as are the others.
+        Takes the stream of the copy, as soon as it has data. Called in the copy's thread.
     on_failure : callable
-        The copy will not be complete, and who reads it must start over. Not called after `give_up`.
+        Called when the copy will not be complete, so that its readers must start over; not after `give_up`.
     clock : Clock
         Time.
     """
@@ -53,7 +55,7 @@ class StreamCopy:
         on_failure: Callable[[], None],
         clock: Clock,
     ) -> None:
-        # Programs look at the ends of names.
+        # Programs recognise files by the ends of their names.
         name = f"from-{stream.drop}-{stream.producer}-{stream.attempt}-{Path(handle.final).name[-_NAME:]}"
         path = f"{workspace.tmp}/{name}"
         self.attempt = stream.attempt
@@ -63,49 +65,43 @@ class StreamCopy:
         self._on_failure = on_failure
         self._part = StreamedWriter(FileWriter(path, final=handle.final), f"{path}.stream", on_open, self._check, clock)
         self._content: Handle | None = None
-        self._lock = threading.Lock()
-        self._is_done = False
-        self._waiting: list[Callable[[], None]] = []
+        self._done: Future[None] = Future()
         self._given_up = False
         self._thread: threading.Thread | None = None
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more comes."""
-        return self._is_done
+        """Whether nothing more is written."""
+        return self._done.done()
 
-    def start(self, links: Links, peer: str, session: str) -> None:
-        """Begin to copy.
+    def start(self, fetcher: ContentFetcher, peer: str, session: str) -> None:
+        """Start the thread.
 
         Raises
         ------
         RuntimeError
-            There can be no more threads.
+            The system has no thread left.
         """
         name = f"stream-{self._stream.drop}"
-        thread = threading.Thread(target=self._run, args=(links, peer, session), name=name, daemon=True)
+        thread = threading.Thread(target=self._run, args=(fetcher, peer, session), name=name, daemon=True)
         thread.start()
         self._thread = thread
 
-    def once_done(self, then: Callable[[], None]) -> None:
-        """Call this when nothing more comes: in the copy's thread, or now.
+    def when_done(self, then: Callable[[], None]) -> None:
+        """Call `then` when nothing more is written: in the copy's thread, or now.
 
-        Its original is complete then, and no reason any more to wait for readers here: others wait for the whole.
+        The original is complete by then, so the copy does not wait for its readers any more.
         """
         self._part.hurry()
-        with self._lock:
-            if not self._is_done:
-                self._waiting.append(then)
-                return
-        then()
+        self._done.add_done_callback(lambda _: then())
 
     def take(self, content: Handle) -> Handle | None:
-        """The copy, if it is complete and as `content` says; where not, who read it was told to start over."""
+        """Return the copy if it is complete and matches `content`; otherwise its readers are told to start over."""
         copy = self._content
         if copy is None:
             return None
         if copy.size != content.size or (content.checksum and copy.checksum != content.checksum):
-            _log.error("the copy of drop %s came damaged, and is fetched again", self._stream.drop)
+            _log.error("the copy of drop %s arrived damaged, and is fetched again", self._stream.drop)
             self._on_failure()
             remove_part(copy.location)
             return None
@@ -115,35 +111,31 @@ class StreamCopy:
         """StopSession, and remove what was written; from any thread. The links are to be nudged."""
         self._given_up = True
         self._part.wake()
-        if self._is_done:
+        if self.is_done:
             self._remove()
 
     def join(self, seconds: float) -> bool:
-        """Wait for the end of the thread; whether it has ended."""
+        """Wait for the end of the thread; return whether it has ended."""
         if self._thread is None:
             return True
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def _run(self, links: Links, peer: str, session: str) -> None:
+    def _run(self, fetcher: ContentFetcher, peer: str, session: str) -> None:
         try:
-            self._copy(links, peer, session)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may wait for it; a cancel is one too
+            self._copy(fetcher, peer, session)
+        except BaseException as error:  # noqa: BLE001 - of any kind: its readers must not wait; a cancel is one too
             self._part.abandon()
             if not self._given_up:
-                # That it is gone is a matter of course: its producer has to begin again.
+                # A stream that is gone is no problem: its producer starts over.
                 level = logging.INFO if isinstance(error, GoneError) else logging.WARNING
-                _log.log(level, "drop %s is not followed while node %s writes it: %s", self._stream.drop, peer, error)
+                _log.log(level, "drop %s is not copied while node %s writes it: %s", self._stream.drop, peer, error)
                 self._on_failure()
-        with self._lock:
-            self._is_done = True
-            waiting, self._waiting = self._waiting, []
+        self._done.set_result(None)
         if self._given_up:
             self._remove()
-        for then in waiting:
-            then()
 
-    def _copy(self, links: Links, peer: str, session: str) -> None:
+    def _copy(self, fetcher: ContentFetcher, peer: str, session: str) -> None:
         stream = self._stream
         wanted = WantedContent(
             session=session,
@@ -152,10 +144,11 @@ class StreamCopy:
             producer=stream.producer,
             check=False,  # see take
         )
-        links.fetch(
+        fetcher.fetch(
             peer,
             wanted,
             lambda _, data: self._part.write(data, text=self._text),
+            timeout=None,
             give_up=lambda: self._given_up,
         )
         self._content = self._part.finish()

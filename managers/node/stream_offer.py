@@ -11,14 +11,14 @@ from dropflow.errors import GoneError
 
 __all__ = ["GONE", "StreamOffer"]
 
-GONE = "what was written counts no more, or nobody needs it"
+GONE = "what was written was discarded, or has no consumers left"
 
 
 class StreamOffer:
-    """`managers.links.ContentSource` over a stream, which is offered on when the data plane has closed it.
+    """`managers.links.ContentSource` over a stream; it stays offered when the data plane closes it.
 
-    A stream that is complete may be offered for as long as somebody works with a copy of it, and many of them at once:
-    so it holds a file descriptor only while the data plane has it open.
+    A complete stream stays offered while other nodes work with their copies, and there may be many: so it has an open
+    file only while the data plane reads it.
 
     Parameters
     ----------
@@ -28,7 +28,10 @@ class StreamOffer:
 
     def __init__(self, reader: StreamReader) -> None:
         self.reader = reader
-        self.bell = reader.bell
+        self.descriptor = reader.bell
+        """Readable when the stream has grown."""
+        # Guards the number of the open file: the thread that serves content reads while the session's thread completes
+        # or ends the offer. A queue would make the session wait for a disk.
         self._lock = threading.Lock()
         self._ended = False
         self._content: Handle | None = None
@@ -44,16 +47,16 @@ class StreamOffer:
             return self.reader.wait_for_end().size if self.reader.is_ended else None
 
     def read(self, offset: int, length: int) -> bytes:
-        """What there is of a range.
+        """Return what is written of a range.
 
         Raises
         ------
         GoneError
-            It is offered no longer.
+            It is not offered any more.
         StorageError
             It cannot be read.
         """
-        with self._lock:  # the number of a file that was closed may be that of another one
+        with self._lock:
             if self._ended:
                 raise GoneError(GONE)
             self._is_wanted = True
@@ -67,19 +70,19 @@ class StreamOffer:
                 raise storage_error("read", self._content.location, error) from error
 
     def close(self) -> None:
-        """The data plane has not been asked for it lately; the offer stands."""
+        """Close the file; the offer stays."""
         with self._lock:
             self._is_wanted = False
-            self._let_go()
+            self._close_file()
 
     def complete(self, content: Handle) -> None:
-        """Nothing more is written, and this is where it is from now on."""
+        """Note that the stream is complete, and where its content is from now on."""
         with self._lock:
             if self._ended or self._content is not None:
                 return
             self._content = content
-            if self._is_wanted:  # who is in the middle of it finds it though something else gets its name
-                with contextlib.suppress(OSError):  # or finds what has the name, where there are no descriptors left
+            if self._is_wanted:  # a transfer that is running reads the same file, even if its name goes to another one
+                with contextlib.suppress(OSError):  # no descriptors left: it opens the file by its name
                     self._file = os.dup(self.reader.descriptor)
             self.reader.close()
 
@@ -87,10 +90,10 @@ class StreamOffer:
         """StreamOffer it no more; idempotent."""
         with self._lock:
             self._ended = True
-            self._let_go()
+            self._close_file()
             self.reader.close()
 
-    def _let_go(self) -> None:
+    def _close_file(self) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

@@ -158,7 +158,7 @@ class SimulatedLinks:
         peer: str,
         wanted: WantedContent,
         sink: Sink,
-        on_end: Callable[[TransferResult | DropflowError], None],
+        on_end: Callable[[TransferResult | Exception], None],
         *,
         timeout: float = math.inf,
     ) -> None:
@@ -260,7 +260,7 @@ class _Download:
         links: SimulatedLinks,
         request: int,
         reader: ChunkReader,
-        on_end: Callable[[TransferResult | DropflowError], None],
+        on_end: Callable[[TransferResult | Exception], None],
         timeout: float,
     ) -> None:
         self.request = request
@@ -280,11 +280,11 @@ class _Download:
         links.carry_out(links.manager.start_transfer(transfer, links.process.simulation.time))
 
     def _receive(self, item: PassChunk | DropflowError | None) -> None:
-        outcome: TransferResult | DropflowError | None
+        outcome: TransferResult | Exception | None
         if isinstance(item, PassChunk):
             try:
                 outcome = self._reader.accept(item.chunk, item.data)
-            except DropflowError as error:
+            except Exception as error:  # noqa: BLE001 - also what the sink raises
                 outcome = error
         else:
             outcome = item
@@ -304,7 +304,7 @@ class _Download:
     def _on_timeout(self) -> None:
         self._end(self._reader.timed_out(self._peer, f"nothing came for {self._timeout:g} s"))
 
-    def _end(self, outcome: TransferResult | DropflowError) -> None:
+    def _end(self, outcome: TransferResult | Exception) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._links.receivers.pop(self.request, None) is not None:
@@ -334,8 +334,8 @@ class SimulatedFetchPool:
         except DropflowError as error:
             self._continue(peer, job, error)
 
-    def _continue(self, peer: str, job: FetchJob, outcome: TransferResult | DropflowError) -> None:
-        if isinstance(outcome, DropflowError):
+    def _continue(self, peer: str, job: FetchJob, outcome: TransferResult | Exception) -> None:
+        if isinstance(outcome, Exception):
             self._resume(peer, job, partial(job.throw, outcome))
         else:
             self._resume(peer, job, partial(job.send, outcome))

@@ -26,10 +26,10 @@ from dropflow.engine.events import (
     Finished,
     Lost,
     Opened,
+    Publish,
     Release,
     Reported,
     Run,
-    Tell,
     Withdraw,
     Withdrawn,
     foreign,
@@ -146,9 +146,9 @@ class Cluster:
             node.waiting.append(failed if does_fail else finished)
         elif isinstance(action, Assemble):
             node.waiting.append(Assembled(action.drop))
-        elif isinstance(action, Tell) and not action.state.is_terminal:
+        elif isinstance(action, Publish) and not action.state.is_terminal:
             self.tell_of_stream(node, action)
-        elif isinstance(action, Tell):
+        elif isinstance(action, Publish):
             self.tell(node, action)
         elif isinstance(action, Accept):
             if action.drop in node.early:
@@ -179,7 +179,7 @@ class Cluster:
             if (attempt := node.core.streaming.open_attempt(data))
         }
 
-    def tell_of_stream(self, node: Node, action: Tell) -> None:
+    def tell_of_stream(self, node: Node, action: Publish) -> None:
         """Send it to the nodes of the consumers, or to the node of the drop if that is another one."""
         here = node.piece.graph
         whole = int(node.piece.drop[action.drop])
@@ -202,7 +202,7 @@ class Cluster:
                 Opened(local, producer, action.attempt) if opened else Withdrawn(local, action.attempt)
             )
 
-    def tell(self, node: Node, action: Tell) -> None:
+    def tell(self, node: Node, action: Publish) -> None:
         """Send it to all nodes with a neighbour of the drop, in the rows of their slices."""
         out = node.piece.graph
         drop = action.drop
@@ -327,7 +327,7 @@ def test_a_node_goes_on_while_other_nodes_have_consumers() -> None:
     core.handle([Begin()])
     told = core.handle([Finished(row(graph, "a"), 1)])
 
-    assert Tell(row(graph, "a"), DropState.COMPLETED, NO_CAUSE, 1) in told
+    assert Publish(row(graph, "a"), DropState.COMPLETED, NO_CAUSE, 1) in told
     assert core.status is SessionState.RUNNING
     end = core.handle([Reported(row(graph, "B"), DropState.COMPLETED)])
     assert end == [Release(row(graph, "a")), Finish(SessionState.FINISHED)]

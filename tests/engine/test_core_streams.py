@@ -14,10 +14,10 @@ from dropflow.engine.events import (
     Finish,
     Finished,
     Opened,
+    Publish,
     Release,
     Reported,
     Run,
-    Tell,
     Withdraw,
     Withdrawn,
 )
@@ -159,10 +159,10 @@ def test_a_stream_for_another_node_is_sent_to_it() -> None:
     core = Core(graph, remote=[x], streams=range(2))
     core.handle([Begin()])
 
-    assert core.handle([Opened(x, a, 1)]) == [Tell(x, DropState.WRITING, NO_CAUSE, 1)]
+    assert core.handle([Opened(x, a, 1)]) == [Publish(x, DropState.WRITING, NO_CAUSE, 1)]
     assert core.handle([Opened(x, NO_PRODUCER, 1)]) == [Run(b, 1)], "also for consumers on the node of the producer"
     told = core.handle([Failed(a, 1, BOOM)])
-    assert Tell(x, DropState.INITIALIZED, NO_CAUSE, 1) in told
+    assert Publish(x, DropState.INITIALIZED, NO_CAUSE, 1) in told
     assert Abort(b, 1) in told, "a consumer on the node of the producer does not wait for the event of the drop's node"
     assert core.handle([Withdrawn(x, 1)]) == []
     assert core.handle([Opened(x, NO_PRODUCER, 2)]) == [Run(b, 2)]

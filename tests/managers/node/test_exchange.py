@@ -1,9 +1,10 @@
-"""What a node makes of the drops that others tell it of."""
+"""How a node finds the drops that messages of other nodes are about."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from dropflow.engine.api import Arrival, RemoteEvent
 from dropflow.errors import ProtocolError
 from dropflow.testing.shapes import relay
 from managers.messages import Events
@@ -25,13 +26,22 @@ def _events(drops: list[int]) -> Events:
     return Events.of("s", 1, 1, drops=drops, states=[2] * len(drops), attempts=ones, causes=[-1] * len(drops))
 
 
+def _received(exchange: NodeExchange, drops: list[int]) -> Sequence[tuple[RemoteEvent, object]]:
+    """Return the events of a message about these drops."""
+    arrivals: list[Arrival] = []
+    exchange.attach(arrivals.extend)
+    exchange.receive("b", _events(drops))
+    (arrival,) = arrivals
+    return arrival.open()
+
+
 @pytest.mark.parametrize("count", [0, 1, 16, 17, 40])
 def test_rows_are_those_of_the_slice(exchange: NodeExchange, count: int) -> None:
-    """However many drops a message tells of, each is found under its row of the slice."""
+    """Each drop of a message is found under its row of the slice, for messages of any size."""
     ghosts = exchange.remote.tolist()[:count]
     told = [int(exchange.rows[ghost]) for ghost in ghosts]
 
-    assert [arrival.event.drop for arrival in exchange.open("b", _events(told))] == ghosts
+    assert [event.drop for event, _ in _received(exchange, told)] == ghosts
 
 
 @pytest.mark.parametrize("count", [1, 40])
@@ -41,4 +51,4 @@ def test_drops_of_nowhere_are_refused(exchange: NodeExchange, count: int, strang
     told = [int(exchange.rows[ghost]) for ghost in exchange.remote.tolist()[: count - 1]]
 
     with pytest.raises(ProtocolError, match="not in this slice"):
-        exchange.open("b", _events([*told, stranger]))
+        _received(exchange, [*told, stranger])

@@ -15,7 +15,7 @@ class Echo:
     """Fetches contents that are their own drop's number; drop 0 is out of reach."""
 
     def fetch(
-        self, peer: str, wanted: WantedContent, sink: Sink, /, *, timeout: float, give_up: Callable[[], bool]
+        self, peer: str, wanted: WantedContent, sink: Sink, /, *, timeout: float | None, give_up: Callable[[], bool]
     ) -> TransferResult:
         """Pass one byte to `sink`."""
         del timeout, give_up

@@ -67,8 +67,8 @@ def test_each_is_heard_as_often_as_it_rings(pipes: list[Pipe]) -> None:
 def test_who_is_forgotten_is_not_heard(file_watcher: FileWatcher, pipes: list[Pipe]) -> None:
     """The others are; and forgetting again, or somebody unknown, is no error."""
     first, *others = pipes
-    file_watcher.forget(first.reader)
-    file_watcher.forget(first.reader)
+    file_watcher.unwatch(first.reader)
+    file_watcher.unwatch(first.reader)
     for pipe in pipes:
         pipe.ring()
 
@@ -79,7 +79,7 @@ def test_who_is_forgotten_is_not_heard(file_watcher: FileWatcher, pipes: list[Pi
 def test_a_number_that_is_used_again_is_another_one(file_watcher: FileWatcher, pipes: list[Pipe]) -> None:
     """A descriptor that was forgotten and closed may be watched anew under the same number."""
     first = pipes.pop(0)
-    file_watcher.forget(first.reader)
+    file_watcher.unwatch(first.reader)
     first.close()
     again = Pipe(file_watcher)
     pipes.append(again)
@@ -97,7 +97,7 @@ def test_it_can_be_closed_before_and_after_it_has_begun(file_watcher: FileWatche
     file_watcher.close()
     late = Pipe(file_watcher)
     late.ring()
-    file_watcher.forget(late.reader)
+    file_watcher.unwatch(late.reader)
 
     assert not late.is_heard(0)
     assert "file_watcher" not in [thread.name for thread in threading.enumerate()]

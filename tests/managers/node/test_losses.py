@@ -303,7 +303,7 @@ def test_an_engine_that_fails_fails_the_session_on_all_nodes(
     deployment = cluster.cut(_spraying(3))
     cluster.prepare(deployment)
     broken = hosted(cluster["a"])
-    monkeypatch.setattr(broken.exchange, "tell", lambda _: 1 // 0)
+    monkeypatch.setattr(broken.exchange, "publish", lambda *_: 1 // 0)
     for name in ("a", "b"):
         cluster[name].start("s", deployment.epoch)
     ended = cluster.end()

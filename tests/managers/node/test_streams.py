@@ -15,9 +15,9 @@ from dropflow.errors import GoneError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.rest.schema import DropQuery
-from managers.links import Links
 from managers.links.transfer import Transfer
 from managers.messages import Chunk, StreamUpdate
+from managers.node.fetch_pool import ContentFetcher
 from managers.node.manager import NodeManager
 from managers.node.node_streams import NodeStreams
 from managers.node.stream_copy import StreamCopy
@@ -240,9 +240,9 @@ def test_copies_that_are_not_complete_keep_no_other_content_waiting(
     count = 5  # of which a node fetches four at a time from another one
     sign, copy = tmp_path / "sign", StreamCopy._copy
 
-    def late(follower: StreamCopy, links: Links, peer: str, session: str) -> None:
+    def late(follower: StreamCopy, fetcher: ContentFetcher, peer: str, session: str) -> None:
         assert settled(lambda: int(sign.exists()), threading.Event().wait, least=1)
-        copy(follower, links, peer, session)
+        copy(follower, fetcher, peer, session)
 
     monkeypatch.setattr(StreamCopy, "_copy", late)
     drawing = GraphBuilder("slow").app("LAST", component="dlg.apps.simple.CopyApp").data("last", component=FILE)
