@@ -15,6 +15,7 @@ from dropflow.errors import GoneError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.rest.schema import DropQuery
+from managers.links.actions import FailTransfer, PassChunk
 from managers.links.transfer import Transfer
 from managers.messages import Chunk, StreamUpdate
 from managers.node.fetch_pool import ContentFetcher
@@ -367,17 +368,17 @@ def test_a_damaged_copy_reaches_no_result(
     places: tuple[int, int, int], make_cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What differs from the content in the end is fetched again, and who had read it starts over."""
-    take = Transfer._take_chunk
+    receive = Transfer._receive_chunk
     damaged: list[int] = []
 
-    def flip(transfer: Transfer, chunk: Chunk, raw: bytes, now: float) -> None:
-        if transfer._what[2] and not damaged:  # of what an attempt is writing
+    def flip(transfer: Transfer, chunk: Chunk, raw: bytes, now: float) -> PassChunk | FailTransfer | None:
+        if transfer._wanted.attempt and not damaged:  # of what an attempt is writing
             damaged.append(len(raw))
             raw = bytes([raw[0] ^ 1]) + bytes(raw[1:])
             chunk = msgspec.structs.replace(chunk, checksum=-1)
-        take(transfer, chunk, raw, now)
+        return receive(transfer, chunk, raw, now)
 
-    monkeypatch.setattr(Transfer, "_take_chunk", flip)
+    monkeypatch.setattr(Transfer, "_receive_chunk", flip)
     cluster = make_cluster(max(places) + 1)
     ended = cluster.run(line("seq 100000", "cat", places))
     expected = "".join(f"{number}\n" for number in range(1, 100_001)).encode()
