@@ -6,7 +6,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dropflow.apps.registry import finding, findings
+from dropflow.apps.graph_check import finding, findings
+
 from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Link, Template
 from translator.logical import LogicalGraph

@@ -1,4 +1,4 @@
-"""What the author of an application sees: `App`, and the `Context` of one attempt with its inputs and outputs."""
+"""The interface for authors of applications: `App`, and the `Context` of one attempt with its inputs and outputs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -31,7 +31,7 @@ class InputData(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the content is still being written: `open` gives a stream of what comes, anything else waits."""
+        """Whether the content is still being written. Then `open` returns a growing stream; everything else waits."""
         ...
 
     @property
@@ -46,17 +46,17 @@ class InputData(Protocol):
 
     @property
     def is_text(self) -> bool:
-        """Whether the content is text by design (a String memory drop, or written as text)."""
+        """Whether the content was declared as text (a String memory drop) or written as text."""
         ...
 
     @property
     def is_collected(self) -> bool:
-        """Whether the graph collects at the port, as a gather does: then what comes in there is a list, even of one."""
+        """Whether the graph collects at this port, as a gather does. Then the value is a list, even of one item."""
         ...
 
     @property
     def in_memory(self) -> bool:
-        """Whether the content is that of a memory drop, which this session wrote and no file holds."""
+        """Whether the content is that of a memory drop: written by this session, and in no file."""
         ...
 
     def read(self) -> bytes:
@@ -64,44 +64,44 @@ class InputData(Protocol):
         ...
 
     def open(self) -> BinaryIO:
-        """A stream over the content; close it. Of an open input its ``read1`` waits for the next bytes only."""
+        """A binary stream over the content; close it. On an open input, ``read1`` waits only for the next bytes."""
         ...
 
     def value(self, encoding: str | None = None) -> Any:
         """The content decoded with `encoding`, by default the encoding of the port.
 
-        A list of values where several producers write the content, or an application has joined several values in it.
+        A list of values if several producers wrote the content, or an application joined several values in it.
         """
         ...
 
     def values(self, encoding: str | None = None) -> list[Any]:
-        """As `value`, as a list also where the content holds one value or none."""
+        """As `value`, but always a list, also for one value or none."""
         ...
 
     @property
     def path(self) -> Path:
-        """A file or directory with the content; content in memory is put into a temporary file first."""
+        """A file or directory with the content. Content in memory is first written to a temporary file."""
         ...
 
     @property
     def url(self) -> str:
-        """URL of the content, as DALiuGE's `dataURL`."""
+        """URL of the content (`dataURL` in DALiuGE)."""
         ...
 
 
 class OutputData(Protocol):
-    """One output of an attempt. What is written becomes the drop's content only when the whole attempt succeeds."""
+    """One output of an attempt. Written data become the content of the drop only if the whole attempt succeeds."""
 
     port: str
     oid: str
     name: str
 
     def write(self, data: bytes | bytearray | memoryview | str) -> int:
-        """Append to the content; text is encoded as UTF-8. Answers the number of bytes."""
+        """Append to the content, text as UTF-8. Returns the number of bytes."""
         ...
 
     def open(self) -> BinaryIO:
-        """A writable stream that appends to the content; closed at the end of the attempt at the latest."""
+        """A writable stream that appends to the content. It is closed at the end of the attempt at the latest."""
         ...
 
     def put(self, value: Any, encoding: str | None = None) -> None:
@@ -115,21 +115,21 @@ class OutputData(Protocol):
 
     @property
     def is_directory(self) -> bool:
-        """Whether the drop wants a directory at `path`."""
+        """Whether the drop holds a directory, to be made at `path`."""
         ...
 
     @property
     def streams(self) -> bool:
-        """Whether consumers may read what `write` and `open` append before the attempt is over."""
+        """Whether consumers may read appended data before the attempt is over."""
         ...
 
     def skip(self) -> None:
-        """Leave this output out: its consumers are skipped."""
+        """Skip this output, and with it its consumers."""
         ...
 
 
 class Context(Protocol):
-    """One attempt, as its application sees it."""
+    """One attempt of an application: its inputs, outputs and services."""
 
     @property
     def oid(self) -> str:
@@ -185,7 +185,7 @@ class Context(Protocol):
         ...
 
     def wait(self, seconds: float) -> None:
-        """Sleep, but wake and raise `CancelledRunError` when the session is cancelled."""
+        """Sleep. Raises `CancelledRunError` as soon as the session is cancelled."""
         ...
 
     def command(
@@ -196,11 +196,20 @@ class Context(Protocol):
         source: InputData | None = None,
         sink: Callable[[bytes], object] | None = None,
     ) -> int:
-        """Run a shell command in `directory`, its output going to the drop's log; its exit status.
-
-        Standard input is the content of `source`, as it comes; standard output goes to `sink` if there is one.
+        """Run a shell command in `directory` and return its exit status. Its output goes to the log of the drop.
 
         The command and all its children are stopped when the session is cancelled.
+
+        Parameters
+        ----------
+        command : str
+            Text for bash.
+        environment : mapping of str to str
+            Variables to add to the environment of this process.
+        source : InputData, optional
+            Standard input, passed on while it is being written.
+        sink : callable, optional
+            Gets standard output in blocks, in place of the log.
         """
         ...
 
@@ -210,20 +219,19 @@ class App(ABC):
 
     component: ClassVar[Component]
     streams: ClassVar[bool] = False
-    """True for applications that read inputs through `InputData.open` as they come: then they run while those of
-    streaming links are still being written. Everybody else gets them when they are complete."""
+    """True for applications that read inputs through `InputData.open` while they are written: over streaming links they
+    run together with the producers. Other applications start when their inputs are complete."""
     waits: ClassVar[bool] = False
-    """True for applications that wait (sleep, network) rather than compute: they run in threads, not in workers."""
-
+    """True for applications that mostly wait (sleep, network): they run in threads, not in worker processes."""
     skips: ClassVar[bool] = False
-    """True for built-in applications that may skip outputs. Those of users always may."""
+    """True for built-in applications that may skip outputs. Applications of users always may."""
 
     def __init__(self, template: Template) -> None:
         self.template = template
 
     @classmethod
     def uses(cls, argument: Argument, template: Template) -> bool:  # noqa: ARG003 - some look at the whole node
-        """Whether the application itself uses an application argument of its node."""
+        """Whether the application itself reads this application argument of its node."""
         return any(parameter.name == argument.name for parameter in cls.component.parameters)
 
     @cached_property
@@ -233,28 +241,28 @@ class App(ABC):
         Raises
         ------
         dropflow.errors.BadParameterError
-            Lists every parameter that cannot be used. `dropflow.apps.registry.check` asks before anything runs.
+            Lists every parameter that cannot be used. `dropflow.apps.registry.check` reads them before anything runs.
         """
         return read(self.component, self.template)
 
     def check(self) -> None:  # noqa: B027 - most have nothing to add to their parameters
-        """Raise for what no attempt could do, without running or importing anything that the graph names.
+        """Raise if every attempt would fail, without running or importing anything that the graph names.
 
-        Called before anything runs, and where graphs are only checked or translated. The parameters are checked
-        besides.
+        Called before anything runs, and when graphs are only checked or translated. The parameters are checked
+        separately.
         """
 
     def check_ports(  # noqa: B027 - as `check`
         self, inputs: Collection[str], outputs: Collection[str], *, is_certain: bool
     ) -> None:
-        """Raise, as `check` does, for what no attempt could do with the ports that are connected.
+        """Raise, as `check` does, if every attempt would fail because of the connected ports.
 
         Parameters
         ----------
         inputs, outputs : collection of str
-            Names of the ports that have a link; empty for a link without a port.
+            Names of the ports that have a link; an empty name for a link without a port.
         is_certain : bool
-            Whether attempts are certain to be made: nothing before the application skips its outputs.
+            Whether the application certainly runs: no application before it may skip outputs.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Turning what an application raised into a `Failure` that says what happened, where, and what to do."""
+"""Conversion of what an application raised into a `Failure`: what happened, where, and what to do."""
 
 from pathlib import Path
 from types import TracebackType
@@ -19,26 +19,26 @@ _HINTS: dict[type[BaseException], str] = {
     FileNotFoundError: "relative paths are below the session's files directory; connect files through ports",
     MemoryError: "split the data into smaller pieces (a Scatter), or use fewer workers",
     RecursionError: "the function calls itself too deeply",
-    ConnectionError: "the other side did not answer: try again, or look whether it is there",
+    ConnectionError: "the other side did not answer: try again, or check that it is running",
     TimeoutError: "the other side did not answer in time: try again, or allow more time",
 }
 
 
 def failure_of(error: BaseException, *, log_tail: str = "") -> Failure:
-    """Why an attempt failed.
+    """Return why an attempt failed.
 
     Parameters
     ----------
     error : BaseException
-        What its application raised.
+        The exception of its application.
     log_tail : str
-        End of what it printed: the detail of failures that have no traceback.
+        End of its log, as the detail of failures that have no traceback.
     """
     try:
         return _failure_of(error, log_tail)
     except CancelledRunError:
         raise
-    except BaseException:  # noqa: BLE001 - an exception of users, whose attributes may raise anything
+    except BaseException:  # noqa: BLE001 - attributes of a user's exception may raise anything
         return Failure.of(error)
 
 
@@ -62,12 +62,12 @@ def _failure_of(error: BaseException, log_tail: str) -> Failure:
 
 
 def trace(error: BaseException) -> str:
-    """The traceback of `error` without the frames of dropflow above the application's own."""
+    """Return the traceback of `error`, without the outer frames of dropflow."""
     return trace_of(error, _own(error.__traceback__))
 
 
 def _own(frames: TracebackType | None) -> TracebackType | None:
-    """The first frame outside dropflow, or all frames if there is none."""
+    """Return the frames from the first one outside dropflow, or all frames."""
     here = frames
     while here is not None:
         file = here.tb_frame.f_code.co_filename
@@ -82,5 +82,5 @@ def _hint(error: BaseException) -> str:
         package = (error.name or "").partition(".")[0]
         return f"install '{package}' in the environment that runs dropflow" if package else ""
     if isinstance(error, ImportError):
-        return f"the installed version of '{error.name}' may not be the one that is needed" if error.name else ""
+        return f"another version of '{error.name}' may be needed" if error.name else ""
     return next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "")

@@ -1,4 +1,4 @@
-"""The context of one attempt: what its application sees while it runs, and what came of it."""
+"""The context of one attempt: its inputs, outputs and services while it runs, and its contents afterwards."""
 
 import os
 import shutil
@@ -27,14 +27,14 @@ __all__ = ["AttemptContext"]
 class AttemptContext:
     """`dropflow.apps.api.Context` of one task.
 
-    Building one does next to nothing: inputs, outputs, files and events are made when the application asks for them.
+    Cheap to make: inputs, outputs, files and events are made when the application uses them.
     """
 
     __slots__ = (
         "_cancelled",
         "_command",
         "_event",
-        "_forsaken",
+        "_given_up",
         "_inputs",
         "_log",
         "_outputs",
@@ -71,7 +71,7 @@ class AttemptContext:
         self._skipped: set[int] | None = None
         self._scratch = ""
         self._cancelled = False
-        self._forsaken = False
+        self._given_up = False
         self._event: threading.Event | None = None
         self._command: Command | None = None
         self._wakers: tuple[Callable[[], None], ...] = ()
@@ -88,7 +88,7 @@ class AttemptContext:
 
     @property
     def index(self) -> tuple[int, ...]:
-        """Its position on each axis."""
+        """Position of the drop on each axis of its template."""
         return self.task.index
 
     @property
@@ -141,8 +141,8 @@ class AttemptContext:
     def wait(self, seconds: float) -> None:
         """Sleep, but wake and raise `CancelledRunError` when the attempt is stopped."""
         if seconds > 0 and not self._cancelled:
-            # The event is in its place before the flag is looked at, and `stop` sets the flag first: one of the two
-            # threads sees the other.
+            # `stop` sets the flag and then the event; here the event is made before the flag is read. So either this
+            # thread sees the flag, or `stop` sees the event.
             self._event = self._event or threading.Event()
             if not self._cancelled:
                 self._event.wait(seconds)
@@ -156,9 +156,7 @@ class AttemptContext:
         source: InputData | None = None,
         sink: Callable[[bytes], object] | None = None,
     ) -> int:
-        """Run a shell command in `directory`, its output going to the drop's log; its exit status.
-
-        Standard input is the content of `source`, as it comes; standard output goes to `sink` if there is one.
+        """Run a shell command in `directory` and return its exit status; see `dropflow.apps.api.Context.command`.
 
         Its environment is that of this process with ``DLG_UID``, ``DLG_SESSION_ID`` and ``DLG_ROOT``, and
         `environment` on top.
@@ -187,7 +185,7 @@ class AttemptContext:
             raise CancelledRunError
 
     def stop(self) -> None:
-        """End waits and commands; from any thread."""
+        """Stop waits and commands. May be called from any thread."""
         self._cancelled = True
         event, command = self._event, self._command
         if event is not None:
@@ -197,32 +195,33 @@ class AttemptContext:
         for wake in self._wakers:
             wake()
 
-    def forsake(self) -> None:
-        """Let nothing come of it when it ends after all: it was given up, and its result told already."""
-        self._forsaken = True
+    def give_up(self) -> None:
+        """Discard what the attempt writes: it was given up, and its failure is reported already."""
+        self._given_up = True
 
     def on_stop(self, wake: Callable[[], None]) -> None:
-        """Have something called when the attempt is stopped, so that who waits wakes and `check`s; at once if it is."""
+        """Call `wake` when the attempt is stopped (now if it is), so that a waiting thread wakes and calls `check`."""
         self._wakers = (*self._wakers, wake)
         if self._cancelled:
             wake()
 
     def skip(self, drop: int) -> None:
-        """Leave an output out."""
+        """Skip an output."""
         self._skipped = self._skipped or set()
         self._skipped.add(drop)
 
     def scratch(self) -> str:
-        """A temporary directory for this attempt, gone at its end."""
+        """Return a temporary directory of this attempt, which is removed at its end."""
         if not self._scratch:
             name = self.workspace.part_name(self.task.drop, self.task.attempt, "in")
             self._scratch = self.workspace.part_directory(name)
         return self._scratch
 
     def given_name(self, link: int) -> str:
-        """The file name that the application gives to an output: the value at its port, if that is about a path.
+        """Return the file name that the application chose for an output; empty if it chose none.
 
-        The value of a connected input of that name counts more than that of the field.
+        It is the value of the output port if that names a path. A connected input of that name has priority over the
+        field.
         """
         argument = self.plan.naming(self.plans.links[link])
         if argument is None:
@@ -233,8 +232,8 @@ class AttemptContext:
         return text_or_none(argument.value) or ""
 
     def finish(self) -> tuple[dict[int, Handle], tuple[int, ...]]:
-        """What the attempt wrote, by data drop, and the drops it left out."""
-        if self._forsaken:
+        """Finish all outputs. Returns their contents by data drop, and the skipped drops."""
+        if self._given_up:
             raise CancelledRunError
         skipped = self._skipped or ()
         handles: dict[int, Handle] = {}
@@ -249,17 +248,17 @@ class AttemptContext:
         return self._finish_all(skipped), tuple(skipped)
 
     def abandon(self) -> None:
-        """Throw away what was written; never raises."""
+        """Discard what was written; never raises."""
         for output in self._outputs or ():
             output.abandon()
 
     def close(self) -> None:
-        """Give back what the attempt holds."""
+        """Close inputs and remove the temporary directory."""
         if self._scratch:
             shutil.rmtree(self._scratch, ignore_errors=True)
         for data in self._inputs or ():
             data.close()
-        # They refer back to the attempt: without this, mapped contents would live until the garbage collector comes.
+        # Breaks the reference cycle: otherwise mapped contents would stay until the garbage collector runs.
         self._inputs = self._outputs = None
 
     def _finish_all(self, skipped: Any) -> dict[int, Handle]:

@@ -19,7 +19,7 @@ __all__ = ["AttemptInput"]
 
 
 class AttemptInput:
-    """`dropflow.apps.api.InputData` of one attempt, and the source that encodings decode."""
+    """`dropflow.apps.api.InputData` of one attempt; `dropflow.apps.encodings` decodes it."""
 
     __slots__ = ("_attempt", "_handle", "_path", "_template", "name", "oid", "port", "state")
 
@@ -56,12 +56,12 @@ class AttemptInput:
 
     @property
     def is_text(self) -> bool:
-        """Whether the content is text by design."""
+        """Whether the content was declared or written as text."""
         return self._content.text
 
     @property
     def is_joint(self) -> bool:
-        """Whether the graph has several producers write the content."""
+        """Whether several producers write the content."""
         return bool(self._attempt.plans.templates[self._template].collects)
 
     @property
@@ -71,7 +71,7 @@ class AttemptInput:
 
     @property
     def in_memory(self) -> bool:
-        """Whether it is a memory drop, which nobody but this session writes."""
+        """Whether it is a memory drop, which only this session writes."""
         return self._content.kind in ("bytes", "shm")
 
     def view(self) -> memoryview:
@@ -83,15 +83,15 @@ class AttemptInput:
         return read(self._content)
 
     def open(self) -> BinaryIO:
-        """A stream over the content; close it."""
+        """A binary stream over the content; close it."""
         return open_content(self._content)
 
     def value(self, encoding: str | None = None) -> Any:
-        """The content decoded with `encoding`, by default the encoding of the port; a list if it holds several."""
+        """The content decoded with `encoding`, by default that of the port; a list if it holds several values."""
         return decode(self._encoding(encoding), self)
 
     def values(self, encoding: str | None = None) -> list[Any]:
-        """As `value`, as a list also where the content holds one value or none."""
+        """As `value`, but always a list, also for one value or none."""
         return decode_all(self._encoding(encoding), self)
 
     def _encoding(self, encoding: str | None) -> str:
@@ -102,7 +102,7 @@ class AttemptInput:
 
     @property
     def path(self) -> Path:
-        """A file or directory with the content; content in memory is put into a temporary file first."""
+        """A file or directory with the content. Content in memory is first written to a temporary file."""
         if self._path is None:
             content = self._content
             if content.kind == "null":
@@ -110,7 +110,10 @@ class AttemptInput:
             elif content.kind == "bytes":
                 self._path = self._written(content)
             elif content.kind == "url":
-                raise UsageError(f"{content.location} is not here", hint="give the port the encoding 'dataurl'")
+                raise UsageError(
+                    f"the content is at {content.location}, and not on this machine",
+                    hint="give the port the encoding 'dataurl'",
+                )
             else:
                 self._path = Path(content.location)
         return self._path
@@ -122,10 +125,10 @@ class AttemptInput:
         return content.location if content.kind == "url" else self.path.as_uri()
 
     def close(self) -> None:
-        """Give back what reading it took."""
+        """Close open streams; nothing to do for a complete input."""
 
     def warn(self, text: str) -> None:
-        """Tell the log of the application."""
+        """Write a warning to the log of the application."""
         self._attempt.log(text, "WARNING")
 
     @property

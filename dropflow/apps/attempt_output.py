@@ -10,7 +10,7 @@ from dropflow.apps.encodings import canonical, encode, is_text, separator
 from dropflow.apps.template_cache import effective
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.store import ContentWriter, Slot
-from dropflow.data.streams import StreamedWriter
+from dropflow.data.streamed_writer import StreamedWriter
 from dropflow.engine.api import Handle, Output, StreamOpened
 from dropflow.errors import AppError
 
@@ -60,26 +60,26 @@ class AttemptOutput:
 
     @property
     def streams(self) -> bool:
-        """Whether consumers may read what is appended before the attempt is over."""
+        """Whether consumers may read appended data before the attempt is over."""
         return self._edge.streams and not self._edge.shared and self._store.growing is not None
 
     @property
     def is_directory(self) -> bool:
-        """Whether the drop wants a directory at `path`."""
+        """Whether the drop holds a directory, to be made at `path`."""
         return self._store.is_directory
 
     def write(self, data: bytes | bytearray | memoryview | str) -> int:
-        """Append to the content; text is encoded as UTF-8. Answers the number of bytes."""
+        """Append to the content, text as UTF-8. Returns the number of bytes."""
         self._attempt.check()
         part = self._part or (self._begin_stream() if self.streams else self._begin())
         return part.write(data.encode(), text=True) if isinstance(data, str) else part.write(data)
 
     def append(self, block: memoryview) -> int:
-        """As `write`, for the streams from `open`, whose buffers outlive an output that is abandoned."""
+        """As `write`, for the streams of `open`; ignores what they flush after the output was abandoned."""
         return len(block) if self._abandoned else self.write(block)
 
     def open(self) -> BinaryIO:
-        """A writable stream that appends to the content; closed at the end of the attempt at the latest."""
+        """A writable stream that appends to the content. It is closed at the end of the attempt at the latest."""
         stream = cast(BinaryIO, io.BufferedWriter(_Appender(self), _BUFFER))
         self._streams.append(stream)
         return stream
@@ -87,7 +87,7 @@ class AttemptOutput:
     def put(self, value: Any, encoding: str | None = None) -> None:
         """Write `value` encoded with `encoding`, by default the encoding of the port.
 
-        With the encoding ``path`` a file drop takes the content of the file that `value` names.
+        With the encoding ``path``, a file drop gets a copy of the file that `value` names.
         """
         self._attempt.check()
         name = canonical(encoding) if encoding else self._attempt.plan.encoding(self.port)
@@ -100,7 +100,7 @@ class AttemptOutput:
         except AppError as error:
             error.where = error.where or f"output '{self.port or self.name}'"
             raise
-        # The edges of this node do not show the producers on others.
+        # Producers on other nodes are not among the edges here.
         if self._attempt.plans.may_be_shared(self._edge.template):
             body += separator(name)
         (self._part or self._begin()).write(body, text=is_text(name) or (name == "raw" and isinstance(value, str)))
@@ -114,11 +114,11 @@ class AttemptOutput:
         return self._path
 
     def skip(self) -> None:
-        """Leave this output out: its consumers are skipped."""
+        """Skip this output, and with it its consumers."""
         self._attempt.skip(self.drop)
 
     def finish(self) -> Handle:
-        """End writing; the content."""
+        """End writing and return the content."""
         for stream in self._streams:
             stream.close()
         if self._part is None:
@@ -128,7 +128,7 @@ class AttemptOutput:
         return (self._part or self._begin()).finish()
 
     def abandon(self) -> None:
-        """Throw away what was written, and what may still be in the buffers of streams."""
+        """Discard what was written, and what is still in the buffers of streams."""
         self._abandoned = True
         for stream in self._streams:
             stream.close()
@@ -141,7 +141,7 @@ class AttemptOutput:
         return self._part
 
     def _begin_stream(self) -> ContentWriter:
-        """A part that consumers read while it grows; what `put` or a program writes is told of at the end only."""
+        """Begin a content that consumers read while it grows, except for data from `put` or a program."""
         attempt, grow = self._attempt, self._store.growing
         assert grow is not None  # noqa: S101 - see streams
         task = attempt.task
@@ -175,12 +175,12 @@ class AttemptOutput:
                 stream.flush()
 
     def _take(self, value: Any) -> None:
-        """Copy the file or directory that `value` names, unless it is where the content goes anyway."""
+        """Copy the file or directory that `value` names, unless it is already at the path of the output."""
         if not isinstance(value, str | os.PathLike) or not os.path.exists(value):  # noqa: PTH110 - any path-like
             raise AppError(
-                f"the value {value!r:.60} names no file to take as the content of '{self.name}'",
+                f"the value {value!r:.60} is not the path of an existing file, which '{self.name}' should get",
                 where=f"output '{self.port or self.name}'",
-                hint="write to the path that is given for this port, or answer the path of a file that is there",
+                hint="write to the path that is given for this port, or return the path of an existing file",
             )
         source, target = Path(os.fspath(value)), self.path
         if target.exists() and source.samefile(target):

@@ -1,4 +1,4 @@
-"""Running a shell command that can be stopped, with all its children."""
+"""A shell command that can be stopped with all its children."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from dropflow.errors import AppError, CancelledRunError
 __all__ = ["GRACE", "Command"]
 
 GRACE = 2.0
-"""Seconds between asking the processes of a command to end (TERM) and making them (KILL)."""
+"""Seconds between SIGTERM and SIGKILL for the processes of a command."""
 
 _SHELL = "/bin/bash"
 _BLOCK = 1 << 16
@@ -25,25 +25,25 @@ _ENDED, _STOP = b"e", b"s"
 
 
 class Command:
-    """One shell command, from its start to its end.
+    """One shell command.
 
-    It runs in a process group of its own. Processes that it leaves behind in the background are killed when it ends,
+    It runs in its own process group. Processes that are left in the background are killed when the command ends,
     because its outputs are committed then.
 
     Parameters
     ----------
     text : str
-        What the shell runs.
+        Text for bash.
     directory : Path
         Its working directory.
     environment : mapping of str to str
-        All of its environment.
+        The whole environment.
     sink : callable
-        Takes its output and errors, as they come.
+        Gets its output and errors in blocks.
     source : file object, optional
-        Its standard input, which is passed on as it comes and closed at the end; nothing by default.
+        Its standard input, passed on while it is being written, and closed at the end; empty by default.
     output : callable, optional
-        Takes its standard output, as it comes, in place of `sink`.
+        Gets its standard output in blocks, in place of `sink`.
     clock : Clock
         Measures `GRACE`.
     """
@@ -72,18 +72,18 @@ class Command:
         self._stopped = False
 
     def stop(self) -> None:
-        """End it soon; from any thread, at any time."""
+        """Stop the command soon. May be called from any thread, at any time."""
         with self._lock:
             if self._open:
                 os.write(self._wake_write, _STOP)
 
     def run(self) -> int:
-        """Wait for its end: the exit status, 128 + the signal for a command that was killed.
+        """Run the command and return its exit status; 128 + the signal if it was killed.
 
         Raises
         ------
         CancelledRunError
-            It was stopped.
+            The command was stopped.
         AppError
             It cannot be started.
         """
@@ -110,7 +110,7 @@ class Command:
                 stderr=subprocess.STDOUT if self._output is None else subprocess.PIPE,
                 cwd=self._directory,
                 env=dict(self._environment),
-                process_group=0,  # in the session of this process: who kills that (a pool its worker) kills it too
+                process_group=0,  # same session as this process: killing a worker's session also kills its commands
             )
         except (OSError, ValueError) as error:
             raise AppError(
@@ -127,7 +127,7 @@ class Command:
             try:
                 self._watch(process.pid, dict(sinks))
             finally:
-                # What is left of the group. The process itself is not reaped yet, so its id means nobody else.
+                # Kills the rest of the group. The process is not reaped yet, so its id is not reused.
                 _signal(process.pid, signal.SIGKILL)
                 waiter.join()
         for pipe, sink in sinks.items():
@@ -136,7 +136,7 @@ class Command:
         return process.wait()
 
     def _sinks(self, process: subprocess.Popen[bytes]) -> dict[int, Callable[[bytes], object]]:
-        """Where what comes out of each pipe goes."""
+        """Return the receiver of the output of each pipe."""
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         sinks = {process.stdout.fileno(): self._output or self._sink}
         if process.stderr is not None:
@@ -147,7 +147,7 @@ class Command:
 
     @contextlib.contextmanager
     def _fed(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
-        """While this lasts, the source is passed on to the process.
+        """Pass the source on to the process while the context lasts.
 
         Raises
         ------
@@ -194,7 +194,7 @@ class Command:
 
 
 def _pass_on(pipe: int, sink: Callable[[bytes], object], *, once: bool = False) -> bool:
-    """Hand on what has come; False at its end, or when `once` and there is nothing."""
+    """Pass one block on. Returns False at the end of the pipe, or with `once` if it is empty."""
     try:
         block = os.read(pipe, _BLOCK)
     except BlockingIOError:
@@ -205,5 +205,5 @@ def _pass_on(pipe: int, sink: Callable[[bytes], object], *, once: bool = False) 
 
 
 def _signal(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # it is gone already
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended already
         os.killpg(group, number)

@@ -1,7 +1,8 @@
-"""Stopping an attempt that takes longer than its limit, as far as that is possible in its own process.
+"""Time limits of attempts, as far as they can be enforced in the process of the attempt.
 
-First it is asked to stop: waits wake, commands end. Then its Python code is interrupted by an exception. Code that
-computes outside of Python cannot be stopped: then the attempt is given up, or its worker process is killed by the pool.
+After the limit, waits and commands of the attempt are stopped. Then its Python code is interrupted by an exception.
+Code that runs outside of Python cannot be interrupted: then the attempt is given up, and the pool kills its worker
+process.
 """
 
 import ctypes
@@ -20,16 +21,16 @@ _INTERRUPT_SECONDS = 1.0
 
 
 class Deadline:
-    """A context in which an attempt runs, in this thread.
+    """Context manager around an attempt that runs in this thread.
 
     Parameters
     ----------
     seconds : float
         The limit.
     stop : callable
-        Asks the attempt to stop.
+        Stops waits and commands of the attempt.
     give_up : callable
-        Called when it does not, from another thread.
+        Called from another thread if the attempt does not end.
     """
 
     def __init__(self, seconds: float, stop: Callable[[], None], give_up: Callable[[], None]) -> None:
@@ -41,7 +42,7 @@ class Deadline:
         self._thread = 0
         self._interrupted = False
         self.expired = False
-        """Whether the attempt was asked to stop."""
+        """Whether the limit has passed and the attempt was told to stop."""
 
     def __enter__(self) -> Self:
         self._thread = threading.get_ident()
@@ -52,7 +53,7 @@ class Deadline:
         with self._lock:
             self._over.set()
         if self._interrupted:
-            _raise_in(self._thread, None)  # it may not have been raised yet
+            _raise_in(self._thread, None)  # withdraws it if it was not raised yet
 
     def _watch(self) -> None:
         if self._over.wait(self._seconds):
@@ -71,7 +72,7 @@ class Deadline:
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Have `error` raised in the Python code of a thread at its next step; None takes one back that was not raised."""
+    """Raise `error` in the Python code of another thread at its next step; None withdraws one that is pending."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread), None if error is None else ctypes.py_object(error)
     )

@@ -1,7 +1,7 @@
-"""The executor: runs one attempt from its task to its result, in whichever process and thread it is called.
+"""The executor: runs one attempt from its task to its result, in the calling process and thread.
 
-It commits nothing. What an attempt wrote is under temporary names when its result leaves here, and gone when the
-attempt failed.
+It commits nothing. Contents are under temporary names when the result is returned; those of a failed attempt are
+removed.
 """
 
 import os
@@ -30,11 +30,11 @@ from dropflow.graph.templates import Kind
 __all__ = ["LocalExecutor", "build"]
 
 _TAIL = 2000
-_ROUTER = LogRouter()  # the standard streams belong to the process, so what stands in for them does too
+_ROUTER = LogRouter()  # one per process, as the standard streams are
 
 
 def build(spec: ExecutorSpec) -> "LocalExecutor":
-    """The executor of a session in a worker process, which calls this by its dotted name."""
+    """Return the executor of a session in a worker process. Workers import this function by its dotted name."""
     return LocalExecutor(spec, owns_process=True)
 
 
@@ -46,10 +46,10 @@ class LocalExecutor:
     spec : ExecutorSpec
         The session, its directory and its templates.
     clock : Clock, optional
-        Where times come from.
+        The clock; by default that of the system.
     owns_process : bool
-        Whether all children of this process were started by attempts, which run here one after another: then they end
-        with their attempt.
+        Whether all children of this process are those of attempts, which run here one after another. Then children are
+        ended with their attempt.
     """
 
     def __init__(self, spec: ExecutorSpec, clock: Clock | None = None, *, owns_process: bool = False) -> None:
@@ -76,7 +76,7 @@ class LocalExecutor:
         Raises
         ------
         KeyboardInterrupt
-            Ctrl-C was pressed while the attempt ran in the main thread: that is no failure of the application.
+            Ctrl-C was pressed while the attempt ran in the main thread.
         """
         started = self._clock.monotonic()
         log = DropLog(self._logs, task.oid, self._spec.log_limit)
@@ -88,22 +88,23 @@ class LocalExecutor:
             if limit:
                 return self._attempt_within(limit, task, log, started)
             return self._attempt(task, log, started)
-        except (DropflowError, CancelledRunError) as error:  # of no limit; of the text of an application's exception
+        except (DropflowError, CancelledRunError) as error:  # a bad time limit, or an exception whose text raises
             return self._failed(task, error, log, started)
         finally:
             _ROUTER.leave(previous)
             log.close()
 
     def abort(self, drop: int, attempt: int) -> None:
-        """Stop what can be stopped of a running attempt: child processes, waits. From any thread."""
-        # The attempt may be about to begin: one of the two threads sees the other.
+        """Stop child processes and waits of a running attempt. May be called from any thread."""
+        # If the attempt is about to begin, either it sees the entry in `_aborted`, or this thread sees it in
+        # `_running`.
         self._aborted.add((drop, attempt))
         running = self._running.get((drop, attempt))
         if running is not None:
             running.stop()
 
     def close(self) -> None:
-        """Give back the standard streams; idempotent."""
+        """Restore the standard streams. Idempotent."""
         if self._open:
             self._open = False
             _ROUTER.remove()
@@ -120,14 +121,14 @@ class LocalExecutor:
         def give_up() -> None:
             running = self._running.get((task.drop, task.attempt))
             if running is not None:
-                running.forsake()
+                running.give_up()
             self.on_overdue(AttemptResult(task.drop, task.attempt, failure=failure_of(late), seconds=limit))
 
         deadline = Deadline(limit, lambda: self.abort(task.drop, task.attempt), give_up)
         try:
             with deadline:
                 result = self._attempt(task, log, started)
-        except CancelledRunError as error:  # it was interrupted while its exception was asked for its text
+        except CancelledRunError as error:  # interrupted while its exception made its text
             result = self._failed(task, error, log, started)
         self._aborted.discard((task.drop, task.attempt))
         return self._failed(task, late, log, started) if deadline.expired and result.failure is not None else result
@@ -137,7 +138,7 @@ class LocalExecutor:
             if self._plans.templates[task.template].kind is Kind.DATA:
                 return self._materialise(task, started)
             return self._run(task, log, started)
-        except BaseException as error:  # whatever an application raises is its failure, not ours
+        except BaseException as error:  # applications may raise anything
             if isinstance(error, KeyboardInterrupt) and _is_ctrl_c():
                 raise
             return self._failed(task, error, log, started)
@@ -167,7 +168,7 @@ class LocalExecutor:
         return AttemptResult(task.drop, task.attempt, handles, skipped, None, self._clock.monotonic() - started)
 
     def _end_children(self) -> None:
-        """End the processes that an attempt has started: its outputs are committed now."""
+        """End the processes that an attempt has started, because its outputs are committed now."""
         if os.getpid() != self._process:
             _leave_forked_child()
         if self._owns_process:
@@ -194,13 +195,13 @@ class LocalExecutor:
 
 
 def _is_ctrl_c() -> bool:
-    """Whether a KeyboardInterrupt in this thread can come from Ctrl-C, and not only from the application itself."""
+    """Whether a KeyboardInterrupt in this thread can come from Ctrl-C, rather than from the application."""
     is_main = threading.current_thread() is threading.main_thread()
     return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def _leave_forked_child() -> NoReturn:
-    """End a child that an application forked and that came back here: the attempt is its parent's."""
+    """Exit in a child that an application forked and that returned here: the attempt belongs to the parent."""
     error = sys.exception()
     status = error.code if isinstance(error, SystemExit) else error is not None
     os._exit(status if isinstance(status, int) else 1)

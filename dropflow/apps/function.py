@@ -79,7 +79,7 @@ class PyFuncApp(App):
             )
         self.function_name = name
         self._source = source
-        # Source that is not Python is refused before anything runs; running it waits for the first attempt.
+        # Compiled now, so that a syntax error is found before anything runs; executed at the first attempt.
         self._code = compile_source(source, template.name) if source.strip() and not is_pickled(source) else None
         self.values = field_values(template)
         if not isinstance(self.parameters["func_defaults"], dict):
@@ -92,18 +92,18 @@ class PyFuncApp(App):
 
     @classmethod
     def uses(cls, argument: Argument, template: Template) -> bool:  # noqa: ARG003 - as in App
-        """Any may be an argument of the function."""
+        """Return True: any field may be an argument of the function."""
         return True
 
     def check(self) -> None:
-        """Refuse a function that is certainly not there; runs and imports nothing of the graph."""
+        """Raise if the function certainly does not exist. Runs and imports nothing of the graph."""
         if self._code is not None:
             refuse_source(self._source, self.function_name, self.template.name)
         elif not self._source.strip():
             refuse_name(self.function_name, self.template.name)
 
     def check_ports(self, inputs: Collection[str], outputs: Collection[str], *, is_certain: bool) -> None:
-        """Refuse an encoding that there is not, and an argument that certainly nothing gives."""
+        """Raise if an encoding does not exist, or a required argument certainly gets no value."""
         self.refuse_encodings(inputs, outputs)
         found = signature_of(self._source, self.function_name) if is_certain and self._code is not None else None
         if found is not None:
@@ -118,7 +118,7 @@ class PyFuncApp(App):
             )
 
     def refuse_encodings(self, inputs: Iterable[str], outputs: Iterable[str]) -> None:
-        """Refuse an encoding of a connected port that there is not; those of events are not used."""
+        """Raise if a connected port has an unknown encoding. Ports for events are not checked."""
         arguments = {argument.name: argument for argument in self.template.arguments}
         for ports, parser in ((inputs, "input_parser"), (outputs, "output_parser")):
             for port in ports:
@@ -129,7 +129,7 @@ class PyFuncApp(App):
     def defaults(self) -> Mapping[str, Any]:
         """``func_defaults``: plain values, or pickles in base64 as DALiuGE's Python API writes them.
 
-        Unpickled at the first attempt: a pickle is code of the graph, which only a run may execute.
+        Unpickled at the first attempt: a pickle is code of the graph, which is executed only in a run.
         """
         return {
             str(name): object_from_pickle(value, self.template.name)
@@ -145,7 +145,7 @@ class PyFuncApp(App):
         Raises
         ------
         MissingDependencyError, BadParameterError, AppError
-            It cannot be found; see `dropflow.apps.resolve`.
+            It does not exist; see `dropflow.apps.resolve`.
         """
         where = self.template.name
         if self._code is not None:
@@ -157,11 +157,11 @@ class PyFuncApp(App):
 
     @cached_property
     def signature(self) -> Signature:
-        """What the function takes."""
+        """Parameters of the function."""
         return Signature(self.function)
 
     def run(self, context: Context) -> None:
-        """Call the function and deliver what it returns."""
+        """Call the function and write its return value to the outputs."""
         bound = bind(self.signature, context, self.values, self.defaults)
         deliver(context, self.function(*bound.args, **bound.kwargs), bound)
 
@@ -174,9 +174,9 @@ def deliver(context: Context, value: Any, bound: Bound, *, outputs: Sequence[Out
     context : Context
         The attempt.
     value : Any
-        What the function returned.
+        Return value of the function.
     bound : Bound
-        The call; outputs that the function wrote itself are left as they are.
+        The call. Outputs that the function wrote itself are left as they are.
     outputs : sequence of OutputData, optional
         Where to write; by default all outputs.
     """
@@ -193,7 +193,7 @@ def deliver(context: Context, value: Any, bound: Bound, *, outputs: Sequence[Out
 
 
 def _by_port(context: Context, value: Any) -> Mapping[str, Any] | None:
-    """`value` if it says for each output port what belongs there."""
+    """Return `value` if it is a dictionary with an entry for each output port, else None."""
     if not isinstance(value, dict):
         return None
     ports = {
@@ -207,7 +207,7 @@ def _by_port(context: Context, value: Any) -> Mapping[str, Any] | None:
 def _put(context: Context, output: OutputData, value: Any) -> None:
     encoding = encoding_of(context.arguments, output.port, "output_parser")
     if encoding == "path" and isinstance(value, str | Path) and (context.directory / value).exists():
-        value = str(context.directory / value)  # where relative paths of a session begin
+        value = str(context.directory / value)  # base of the relative paths of a session
     output.put(value, encoding)
 
 

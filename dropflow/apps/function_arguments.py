@@ -3,17 +3,17 @@
 A parameter of the function takes its value from the first of these that has one:
 
 1. the input port of its name, if data with content are connected: one value, or a list in the order of the producers
-   where the graph collects (as a gather does) or more than one input was not skipped;
-2. an input that belongs to no parameter (a port without a name, or of another name), in order, if nothing below has a
-   value either;
+   if the graph collects (as a gather does) or more than one input was not skipped;
+2. an input that belongs to no parameter (a port without a name, or with another name), in order, if none of the
+   following has a value;
 3. the field of its name, unless it is blank;
 4. ``func_defaults``;
 5. the function's own default.
 
-Empty data and blank text count only where the function demands a value and nothing else gives one. A parameter with
-none of these is an error that names it.
-What is left over goes into ``*args`` (positional fields, unnamed inputs) and ``**kwargs`` (the others); what the
-function cannot take at all is left out, and the log says so. Ports of type ``Event`` only order drops.
+Empty data and blank text are used only for a required parameter without any other value. A required parameter without a
+value is an error that names it. Remaining values go into ``*args`` (positional fields, unnamed inputs) and ``**kwargs``
+(the others). Values that the function cannot take are left out, with a warning in the log. Ports of type ``Event`` only
+order drops.
 """
 
 import inspect
@@ -42,8 +42,8 @@ _OF_THE_DROP = frozenset(
         *("input_parser", "output_parser", "pickle", "persist", "streaming", "block_skip", "data_volume"),
     )
 )
-"""Fields that EAGLE keeps on every node. A function may have an argument of such a name: then the field must be an
-application argument to be meant for it."""
+"""Fields that EAGLE keeps on every node. For a function with an argument of such a name, the field counts only if it is
+an application argument."""
 
 _PARSED = frozenset({"integer", "int", "float", "boolean", "bool", "json", "complex", "list", "dict", "tuple"})
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -52,23 +52,23 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 @dataclass(frozen=True)
 class Bound:
-    """The arguments of one call, and the outputs that the function itself writes."""
+    """The arguments of one call, and the outputs that the function writes itself."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     written: Mapping[str, OutputData] = field(default_factory=dict)
-    """By port: outputs whose path is an argument of the call."""
+    """Outputs whose path is an argument of the call, by port."""
 
 
 class Signature:
-    """What a callable takes; worked out once, because asking Python takes longer than most small functions.
+    """The parameters of a callable; made once, because `inspect.signature` takes longer than most small functions.
 
     Parameters
     ----------
     function : callable or inspect.Signature
-        Callables, many of them written in C, that do not tell what they take may be called anyhow.
+        Callables without a signature, such as many written in C, can be called with any arguments.
     title : str
-        What messages call it; by default its own name.
+        Name in messages; by default the name of the callable.
     """
 
     __slots__ = ("demanded", "known", "names", "parameters", "takes_more", "takes_named", "title")
@@ -91,13 +91,13 @@ class Signature:
 
 
 def is_event(arguments: Mapping[str, Argument], port: str) -> bool:
-    """Whether `port` only orders drops and carries no data."""
+    """Whether `port` carries no data and only orders drops."""
     argument = arguments.get(port)
     return argument is not None and argument.type.lower() == "event"
 
 
 def encoding_of(arguments: Mapping[str, Argument], port: str, parser: str) -> str | None:
-    """Encoding of `port`: its own, else the older `parser` field of the node, else None for the default."""
+    """Return the encoding of `port`: its own, else that of the older `parser` field, else None (the default)."""
     argument = arguments.get(port)
     if argument is not None and argument.encoding:
         return argument.encoding
@@ -106,7 +106,7 @@ def encoding_of(arguments: Mapping[str, Argument], port: str, parser: str) -> st
 
 
 def field_values(template: Template) -> dict[str, Any]:
-    """The typed values of the fields that can be arguments; blank ones are left out.
+    """Return the typed values of the fields that can be arguments, without blank ones.
 
     Raises
     ------
@@ -146,16 +146,16 @@ def refuse_missing(
     inputs: Collection[str],
     outputs: Collection[str],
 ) -> None:
-    """Refuse a function with an argument that certainly nothing gives, as `bind` would refuse each call.
+    """Raise if a required argument of the function certainly gets no value, as `bind` would for each call.
 
     Parameters
     ----------
     signature : Signature
-        Of what will be called.
+        Of the function.
     template : Template
         The node.
     values, defaults : collection of str
-        Names that `field_values` and ``func_defaults`` have a value for.
+        Names with a value in `field_values` and in ``func_defaults``.
     inputs, outputs : collection of str
         Names of the connected ports.
 
@@ -167,7 +167,7 @@ def refuse_missing(
     arguments = {argument.name: argument for argument in template.arguments}
     data = [port for port in inputs if not is_event(arguments, port)]
     if signature.takes_more or signature.takes_named or any(port not in signature.names for port in data):
-        return  # an input that no argument is called after may serve any of them
+        return  # an input whose port has no argument may become the value of any of them
     paths = [port for port in outputs if encoding_of(arguments, port, "output_parser") == "path"]
     fields = [
         name
@@ -181,7 +181,7 @@ def refuse_missing(
 
 
 def _is_meant(argument: Argument) -> bool:
-    """Whether a field is meant for the argument of its name."""
+    """Whether a field is a value for the argument of its name, rather than a setting of the drop."""
     return argument.parameter_type == "ApplicationArgument" or fold(argument.name) not in _OF_THE_DROP
 
 
@@ -205,12 +205,12 @@ def bind(
     *,
     without: Sequence[str] = (),
 ) -> Bound:
-    """The call of a function that one attempt makes.
+    """Return the arguments of the call that one attempt makes.
 
     Parameters
     ----------
     signature : Signature
-        Of what will be called.
+        Of the function.
     context : Context
         The attempt, with its inputs and outputs.
     values : mapping of str to Any
@@ -218,12 +218,12 @@ def bind(
     defaults : mapping of str to Any
         ``func_defaults``.
     without : sequence of str
-        Ports that are served otherwise.
+        Ports to leave out.
 
     Raises
     ------
     AppError
-        Lists the arguments that the function demands and nothing gives.
+        Lists the required arguments without a value.
     """
     call = _ArgumentCollector(signature, context, defaults)
     call.take_paths(without)
@@ -233,16 +233,16 @@ def bind(
 
 
 class _Spare:
-    """The inputs at one port that no parameter of the function is called after.
+    """The inputs at one port whose name is not a parameter of the function.
 
     Parameters
     ----------
     port : str
         Name of the port.
     values : list
-        Of the inputs that have content.
+        Values of the inputs that have content.
     inputs : int
-        How many inputs there are, without those that were skipped.
+        Number of inputs that were not skipped.
     is_collected : bool
         Whether the graph collects at the port.
     """
@@ -254,13 +254,13 @@ class _Spare:
         self._is_collected = is_collected
 
     def arguments(self, demanded: int) -> list[Any]:
-        """What to pass: each value for itself if as many parameters demand one, else one list of them."""
+        """Return what to pass: each value by itself if enough required parameters are left, else one list of them."""
         is_each_taken = not self.port or self._inputs <= max(demanded, 1)
         return self.values if is_each_taken and not self._is_collected else [self.values]
 
 
 class _ArgumentCollector:
-    """A call while its arguments are being collected."""
+    """Collects the arguments of one call."""
 
     def __init__(self, signature: Signature, context: Context, defaults: Mapping[str, Any]) -> None:
         self.signature = signature
@@ -268,14 +268,14 @@ class _ArgumentCollector:
         self.arguments = context.arguments
         self.values = {name: value for name, value in defaults.items() if name in signature.names}
         self.connected: set[str] = set()
-        self.empty: dict[str, Any] = {}  # what data without content stand for
-        self.spare: list[_Spare] = []  # inputs that no parameter is called after
+        self.empty: dict[str, Any] = {}  # values of inputs without content
+        self.spare: list[_Spare] = []  # inputs without a parameter of their name
         self.more: list[Any] = []
         self.named: dict[str, Any] = {}
         self.written: dict[str, OutputData] = {}
 
     def take_paths(self, without: Sequence[str]) -> None:
-        """Output ports with path encoding: the function gets the path, and writes there itself."""
+        """Pass the paths of output ports with path encoding: the function writes there itself."""
         for output in self.context.outputs:
             port = output.port
             if port not in self.signature.names or port in self.written or port in without:
@@ -297,10 +297,10 @@ class _ArgumentCollector:
             self.take_port(port, inputs)
 
     def take_port(self, port: str, inputs: Sequence[InputData]) -> None:
-        """What comes in at one port, in the order of the producers."""
+        """Take the inputs at one port, in the order of the producers."""
         found = [data for data in inputs if data.ok]
         values = [self.read(data) for data in found]
-        # Of the ways that a branch takes and leaves, all but one were skipped: what comes in is no list.
+        # After a branch, all inputs but one were skipped: the value is not a list.
         count = sum(data.state is not DropState.SKIPPED for data in inputs)
         is_collected = inputs[0].is_collected
         is_list = is_collected or count > 1
@@ -337,7 +337,7 @@ class _ArgumentCollector:
         self.connected.add(name)
 
     def read(self, data: InputData) -> Any:
-        """The value of an input; text at a port of another type is read as that type where it can be."""
+        """Return the value of an input. Text at a port of another type is converted to that type if possible."""
         value = data.value(encoding_of(self.arguments, data.port, "input_parser"))
         argument = self.arguments.get(data.port)
         if isinstance(value, str) and argument is not None and argument.type.lower() in _PARSED:
@@ -357,7 +357,7 @@ class _ArgumentCollector:
         return Bound(args, kwargs, self.written)
 
     def place_spare(self) -> None:
-        """Give inputs that no parameter is called after to what still lacks a value, in order."""
+        """Use inputs without a parameter of their name for parameters that have no value yet, in order."""
         lacking = [name for name in self.signature.names if name not in self.values]
         for spare in self.spare:
             demanded = sum(name in self.signature.demanded for name in lacking)
@@ -374,7 +374,7 @@ class _ArgumentCollector:
                     )
 
     def make_do(self, missing: list[str]) -> None:
-        """Empty data and blank text, for arguments that must have a value and have no better one."""
+        """Use empty data and blank text for required arguments without any other value."""
         for name in missing:
             argument = self.arguments.get(name)
             if name in self.empty:
@@ -386,7 +386,7 @@ class _ArgumentCollector:
             raise _lacks(self.signature.title, lacking)
 
     def ordered(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword arguments; by keyword where that is possible."""
+        """Return positional and keyword arguments; by keyword if possible."""
         kwargs = {**self.values, **self.named}
         positional = [parameter for parameter in self.signature.parameters if parameter.kind in _POSITIONAL]
         by_place = len(positional) if self.more else 0

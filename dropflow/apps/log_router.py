@@ -1,10 +1,10 @@
-"""What attempts print and log goes to the logs of their drops (`dropflow.engine.drop_log`).
+"""Routing of printed and logged text to the logs of drops (`dropflow.engine.drop_log`).
 
-`LogRouter` stands in for ``sys.stdout`` and ``sys.stderr`` and listens to `logging`; it hands what
-comes from a thread to the log of the attempt that runs in that thread, and everything else on to where it went before.
-Nothing is redirected for a single attempt, so attempts in many threads do not meet in each other's logs.
+`LogRouter` replaces ``sys.stdout`` and ``sys.stderr`` and adds a handler to `logging`. Text from a thread goes to the
+log of the attempt that runs in it, and all other text where it went before. The streams are replaced once per process
+and not per attempt, so that attempts in different threads do not mix their logs.
 
-What compiled code writes to the file descriptors 1 and 2 is not seen here, see `dropflow.engine.runners.output`.
+Output of compiled code to the file descriptors 1 and 2 is handled by `dropflow.engine.runners.output`.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _WORKER = "dropflow.engine.runners."
 
 
 class LogRouter:
-    """Hands the output of a thread to the log of the attempt that runs in it.
+    """Routes the output of each thread to the log of the attempt that runs in it.
 
     One object serves a whole process. `install` and `remove` are counted, so that several executors can share it.
     """
@@ -40,7 +40,7 @@ class LogRouter:
         self._alone = False
 
     def install(self) -> None:
-        """Stand in for the standard streams and listen to `logging`."""
+        """Replace the standard streams and add a handler to `logging`."""
         with self._lock:
             self._users += 1
             if self._users > 1:
@@ -54,13 +54,13 @@ class LogRouter:
             sys.stdout, sys.stderr = self._standing
             top = logging.getLogger()
             if not top.handlers and top.level == logging.WARNING:
-                # Nobody has set up logging in this process: applications mean their INFO to be seen.
+                # Logging is not configured in this process: show messages of level INFO of applications.
                 self._level = top.level
                 top.setLevel(logging.INFO)
             top.addHandler(self._handler)
 
     def remove(self) -> None:
-        """Put back what was there, unless somebody else has replaced it meanwhile."""
+        """Restore the former streams, unless they were replaced again meanwhile."""
         with self._lock:
             self._users -= 1
             if self._users or self._saved is None or self._standing is None:
@@ -86,14 +86,14 @@ class LogRouter:
             self.leave(previous)
 
     def enter(self, log: DropLog) -> DropLog | None:
-        """Send the output of this thread to `log` until `leave`; answers what `leave` must be given."""
+        """Send the output of this thread to `log` until `leave`. Returns the argument for `leave`."""
         previous: DropLog | None = getattr(self._here, "log", None)
         self._here.log = log
         self._running[threading.get_ident()] = log
         return previous
 
     def leave(self, previous: DropLog | None) -> None:
-        """End what `enter` began."""
+        """Undo `enter`."""
         self._here.log = previous
         if previous is None:
             self._running.pop(threading.get_ident(), None)
@@ -101,10 +101,10 @@ class LogRouter:
             self._running[threading.get_ident()] = previous
 
     def current(self) -> DropLog | None:
-        """The log for output of this thread; None when it belongs to no attempt.
+        """Return the log for output of this thread; None if no attempt runs in it.
 
-        Threads that an application started are known to be its own only in a worker process, which runs one attempt
-        at a time and has no output of its own.
+        In a worker process, threads that an application started count as its own: a worker runs one attempt at a time
+        and has no other output.
         """
         log: DropLog | None = getattr(self._here, "log", None)
         if log is None and self._alone:
@@ -119,7 +119,7 @@ def _is_worker() -> bool:
 
 
 class _RoutedHandler(logging.Handler):
-    """Records of `logging` on their way to the log of the attempt that made them."""
+    """Handler that passes records of `logging` to the log of the attempt that made them."""
 
     def __init__(self, router: LogRouter) -> None:
         super().__init__()
@@ -131,14 +131,14 @@ class _RoutedHandler(logging.Handler):
         if log is not None:
             log.line(record.levelname, self.format(record), record.created)
             return
-        # As if we were not here: without handlers, `logging` prints warnings to standard error.
+        # Without other handlers, `logging` would print warnings to standard error: do the same.
         last = logging.lastResort
         if last is not None and record.levelno >= last.level and logging.getLogger().handlers == [self]:
             last.handle(record)
 
 
 class _RoutedStream(io.TextIOBase):
-    """Stands in for one of the standard streams."""
+    """Replacement of one of the standard streams."""
 
     def __init__(self, router: LogRouter, original: TextIO) -> None:
         self._router = router
@@ -172,7 +172,7 @@ class _RoutedStream(io.TextIOBase):
         return self._bytes
 
     def __getattribute__(self, name: str) -> Any:
-        # TextIOBase defines these itself, so that __getattr__ would not be asked.
+        # TextIOBase defines these, so that __getattr__ is not called for them.
         if name in ("encoding", "errors", "newlines", "fileno"):
             return getattr(object.__getattribute__(self, "_original"), name)
         return super().__getattribute__(name)
@@ -182,7 +182,7 @@ class _RoutedStream(io.TextIOBase):
 
 
 class _ByteStream(io.RawIOBase):
-    """The `buffer` of a standing-in stream."""
+    """The `buffer` of a replaced stream."""
 
     def __init__(self, router: LogRouter, original: TextIO) -> None:
         self._router = router

@@ -1,10 +1,10 @@
-"""Objects that travel through a graph: constructors and member functions.
+"""Objects in a graph: constructors and member functions.
 
 A constructor (``func_name`` ends with ``__init__`` or names a class) puts the new object on its port ``self``. A bare
-``__init__``, or the bare name of a class, means the class that ``base_name`` names. A member function gets the object
-through its port ``self``, is called on it, and passes it on, as the call has left it, through an output port ``self``
-if it has one; what the call returned goes to the other outputs. Objects travel pickled by value where their class
-cannot be imported, so classes defined in ``func_code`` work.
+``__init__``, or the bare name of a class, means the class that ``base_name`` names. A member function takes the object
+from its port ``self`` and is called on it. The object, as the call left it, goes to the output port ``self`` if there
+is one; the return value goes to the other outputs. If the class of an object cannot be imported it is pickled by value,
+so classes defined in ``func_code`` work.
 """
 
 from collections.abc import Callable, Collection
@@ -52,26 +52,25 @@ class PythonMemberFunction(PyFuncApp):
         super().__init__(template)
         base = str(self.parameters["base_name"]).strip()
         if base and self.function_name in ("__init__", base.rpartition(".")[2]):
-            self.function_name = f"{base}.__init__"  # the constructor of the class that base_name names
+            self.function_name = f"{base}.__init__"  # the constructor of the class in base_name
 
     def check(self) -> None:
-        """Refuse a constructor that is certainly not there; members are looked up on the object that comes in."""
+        """Raise if a constructor certainly does not exist. Members are looked up on the object at run time."""
         if self.function_name.endswith("__init__"):
             super().check()
 
     def check_ports(self, inputs: Collection[str], outputs: Collection[str], *, is_certain: bool) -> None:  # noqa: ARG002
-        """Refuse an encoding that there is not; what a member takes is looked up on the object that comes in."""
+        """Raise if an encoding does not exist. Arguments of a member are known only at run time."""
         self.refuse_encodings(inputs, outputs)
 
     def run(self, context: Context) -> None:
-        """Call, and give the result and the object to their outputs."""
+        """Call the function, and write the return value and the object to their outputs."""
         objects = [data for data in context.inputs if data.port == SELF and data.state is not DropState.SKIPPED]
         if len(objects) > 1:
             names = ", ".join(data.name or data.oid for data in objects[:_SHOWN])
             raise AppError(
                 f"{len(objects)} objects come in at port 'self', which takes one: {names}",
-                hint="connect one object, or collect the objects at a port that an argument of the function is called "
-                "after",
+                hint="connect one object, or collect the objects at a port named after an argument of the function",
             )
         data = objects[0] if objects else context.input(SELF)
         if data is None:
@@ -87,7 +86,7 @@ class PythonMemberFunction(PyFuncApp):
         _deliver(context, method(*bound.args, **bound.kwargs), target, bound)
 
     def _method(self, target: Any) -> Callable[..., Any]:
-        """The member of `target` that is meant: by name, so that subclasses and code in the graph work."""
+        """Return the member of `target` by its name, so that subclasses and code in the graph work."""
         name = self.function_name.rpartition(".")[2]
         method = getattr(target, name, None)
         if not callable(method):
@@ -101,7 +100,7 @@ class PythonMemberFunction(PyFuncApp):
 
 
 def _deliver(context: Context, value: Any, target: Any, bound: Bound) -> None:
-    """Give the object to outputs at ``self`` and `value` to the others."""
+    """Write the object to outputs at ``self``, and `value` to the others."""
     others = [output for output in context.outputs if output.port != SELF]
     for output in context.outputs:
         if output.port == SELF:

@@ -1,4 +1,4 @@
-"""Inputs without content, in words: how many failed, how many were skipped, how many are not complete."""
+"""Texts about inputs without content: how many failed, were skipped, or are not complete."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ __all__ = ["fate", "tally"]
 
 _FATES = {DropState.ERROR: "failed", DropState.SKIPPED: "skipped", DropState.CANCELLED: "cancelled"}
 _OPEN = "not complete"
-"""Of inputs that an application does not wait for because of `n_effective_inputs`."""
+"""State of inputs that the application did not wait for, because of `n_effective_inputs`."""
 
 
 def fate(state: DropState) -> str:
-    """What happened to an input in `state`: ``failed``, ``was skipped``..."""
+    """Return what happened to an input in `state`: ``failed``, ``was skipped``..."""
     return _verb(_FATES.get(state, _OPEN), 1)
 
 
 def tally(inputs: Sequence[InputData]) -> str:
-    """How many of `inputs` have no content, by reason: ``1 of 3 inputs failed, 1 was skipped``."""
+    """Count the inputs without content by reason, such as ``1 of 3 inputs failed, 1 was skipped``."""
     counts = Counter(_FATES.get(data.state, _OPEN) for data in inputs if not data.ok)
     (reason, count), *others = sorted(counts.items())
     if len(inputs) == 1:

@@ -1,8 +1,8 @@
-"""How the generic applications take values from their inputs and give them to their outputs.
+"""Values at the ports of the built-in applications: reading them from inputs, writing them to outputs.
 
-Two rules serve them all. *An input without content is left out, and the log says so*: an application that runs at all
-was allowed by its error threshold to run without some inputs. *A value keeps its kind*: it is written with the encoding
-of the port where that encoding can hold it, and pickled otherwise, as DALiuGE's generic applications always do.
+Two rules hold for all of them. *Inputs without content are left out, with a warning in the log*: the error threshold of
+the application allowed that. *A value keeps its type*: it is written with the encoding of the port if that encoding can
+hold it, and pickled otherwise, as DALiuGE's generic applications always do.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ _SHOWN = 5
 
 
 def usable(context: Context) -> list[InputData]:
-    """The inputs with content, in order; if some have none, the log says which, and how many failed or were skipped.
+    """Return the inputs with content, in order. The others are counted and named in the log.
 
     Raises
     ------
     AppError
-        There are inputs, and none has content.
+        There are inputs, but none has content.
     """
     inputs = context.inputs
     found = [data for data in inputs if data.ok]
@@ -46,9 +46,9 @@ def usable(context: Context) -> list[InputData]:
 
 
 def value_of(context: Context, data: InputData) -> Any:
-    """The Python value behind `data`: decoded as its port says, else text, else the bytes themselves.
+    """Return the value of an input: decoded with the encoding of its port, else as text, else as bytes.
 
-    A list of values where several producers have written it.
+    Returns a list of values if several producers wrote the content.
     """
     try:
         return data.value(_value_encoding(context, data.port))
@@ -57,7 +57,7 @@ def value_of(context: Context, data: InputData) -> Any:
 
 
 def values_of(context: Context, data: InputData) -> list[Any]:
-    """Every value behind `data`, decoded as by `value_of`."""
+    """Return all values of an input, decoded as by `value_of`."""
     try:
         return data.values(_value_encoding(context, data.port)) or [None]
     except UsageError:
@@ -80,9 +80,9 @@ def _undecoded(data: InputData) -> Any:
 
 
 def array_of(context: Context, data: InputData) -> "NDArray[Any]":
-    """The array behind `data`, in whichever of the two common forms it was written: ``npy`` or pickle.
+    """Return the array of an input that was written as ``npy`` or as a pickle.
 
-    Several arrays of one shape, one after the other, are one array with one more axis.
+    Several arrays of one shape in one content become one array with one more axis.
 
     Raises
     ------

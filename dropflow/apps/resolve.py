@@ -1,7 +1,7 @@
-"""From the name or the code in a graph to the Python object it means.
+"""Python objects that a graph names, or has the code of.
 
-A node names a function in one of three ways: by the source of a module that defines it (``func_code``), by a pickle of
-it (``func_code`` in base64, as DALiuGE's Python API writes it), or by a dotted name alone, which is imported.
+A node gives a function in one of three ways: as the source of a module that defines it (``func_code``), as a pickle
+(``func_code`` in base64, as DALiuGE's Python API writes it), or as a dotted name, which is imported.
 """
 
 import base64
@@ -35,19 +35,19 @@ __all__ = [
 ]
 
 MOVED = {"dlg.apps.simple_functions": "dropflow.apps.simple_functions"}
-"""Modules of DALiuGE whose functions we have under another name."""
+"""Modules of DALiuGE whose functions dropflow has under another name."""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 _PICKLE_START = b"\x80"
 
 
 def compile_source(source: str, where: str) -> types.CodeType:
-    """`source` as code, not yet run.
+    """Compile `source` without running it.
 
     Raises
     ------
     BadParameterError
-        It is not Python; says where and why.
+        It is not Python; the error gives the line and the reason.
     """
     filename = f"<func_code of {where}>"
     try:
@@ -65,16 +65,16 @@ def compile_source(source: str, where: str) -> types.CodeType:
 
 
 def object_from_source(code: types.CodeType, source: str, name: str, where: str) -> Callable[..., Any]:
-    """Run `code` in a fresh module, registered nowhere, and answer what `name` is in it.
+    """Run `code` in a new module that is not in ``sys.modules``, and return the object called `name`.
 
     Parameters
     ----------
     code : types.CodeType
         See `compile_source`.
     source : str
-        What `code` was compiled from; tracebacks show its lines.
+        Source of `code`; tracebacks show its lines.
     name : str
-        Name of the function; of a dotted name the end counts. Empty when the source defines only one.
+        Name of the function; only the last parts of a dotted name need to exist. Empty if the source defines only one.
     where : str
         Name of the node, for messages.
 
@@ -83,13 +83,13 @@ def object_from_source(code: types.CodeType, source: str, name: str, where: str)
     BadParameterError
         The source does not define `name`.
     Exception
-        Whatever the source raises when it is run.
+        Any exception of the source.
     """
     filename = code.co_filename
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     module = types.ModuleType(f"func_code_{re.sub(r'[^0-9A-Za-z]+', '_', where)}")
     module.__file__ = filename
-    exec(code, module.__dict__)  # noqa: S102 - running the functions of a graph is what this application is for
+    exec(code, module.__dict__)  # noqa: S102 - this application runs functions of graphs
     defined = {
         key: value
         for key, value in vars(module).items()
@@ -106,7 +106,7 @@ def object_from_source(code: types.CodeType, source: str, name: str, where: str)
 
 
 def refuse_source(source: str, name: str, where: str) -> None:
-    """Refuse what `object_from_source` would refuse, as far as that is known without running `source`.
+    """Raise what `object_from_source` would raise, as far as that is known without running `source`.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def refuse_source(source: str, name: str, where: str) -> None:
     if name:
         is_there = any(part in names.bound for part in name.split("."))
     else:
-        # One function needs no name; other callables than those of a plain def are found by running the source.
+        # A single function needs no name. Callables that are not made by a plain def are found only by running.
         is_there = len(names.functions) < 2 and bool(names.bound)  # noqa: PLR2004 - several
     if not is_there:
         raise _not_defined(name, names.defined, where)
@@ -137,7 +137,7 @@ def _not_defined(name: str, defined: Iterable[str], where: str) -> BadParameterE
 
 
 def is_pickled(text: str) -> bool:
-    """Whether `text` is a pickle in base64 rather than source."""
+    """Whether `text` is a pickle in base64, and not source."""
     if not _BASE64.fullmatch(text):
         return False
     try:
@@ -147,18 +147,18 @@ def is_pickled(text: str) -> bool:
 
 
 def object_from_pickle(text: str, where: str) -> Any:
-    """What the base64 pickle `text` holds: a pickle of the standard library, of cloudpickle or of dill.
+    """Load a pickle in base64, made by the standard library, cloudpickle or dill.
 
     Raises
     ------
     MissingDependencyError
-        It needs a package that is not installed; for dill, names the extra that brings it.
+        It needs a package that is not installed.
     AppError
         It cannot be read.
     """
     body = base64.b64decode("".join(text.split()))
     try:
-        # A graph is code, and whoever may run it may run this.
+        # A graph is code: a user who may run the graph may run this.
         return pickle.loads(body)  # noqa: S301 - see above
     except ModuleNotFoundError as problem:
         package = (problem.name or "").partition(".")[0]
@@ -175,7 +175,7 @@ def object_from_pickle(text: str, where: str) -> Any:
 
 
 def import_object(name: str, where: str) -> Callable[..., Any]:
-    """The callable with the dotted `name`.
+    """Import the callable with the dotted `name`.
 
     The first part is a module or a builtin; the others are attributes or submodules. A final ``__init__`` or
     ``__class__`` means the class itself.
@@ -185,7 +185,7 @@ def import_object(name: str, where: str) -> Callable[..., Any]:
     MissingDependencyError
         A module is not installed.
     BadParameterError
-        A module or class has no such attribute, or what is found cannot be called.
+        A module or class has no such attribute, or the object cannot be called.
     AppError
         A module raised while it was imported.
     """
@@ -204,7 +204,7 @@ def import_object(name: str, where: str) -> Callable[..., Any]:
 
 
 def refuse_name(name: str, where: str) -> None:
-    """Refuse what `import_object` would refuse, as far as that is known without importing anything.
+    """Raise what `import_object` would raise, as far as that is known without importing anything.
 
     Raises
     ------
@@ -226,7 +226,7 @@ def refuse_name(name: str, where: str) -> None:
 
 
 def _parts(name: str) -> tuple[str, list[str]]:
-    """`name` as it is called here, and its parts, without those that mean the class itself."""
+    """Return `name` in dropflow, and its parts without a final ``__init__`` or ``__class__``."""
     for old, new in MOVED.items():
         if name.startswith(f"{old}."):
             name = new + name[len(old) :]
@@ -237,15 +237,17 @@ def _parts(name: str) -> tuple[str, list[str]]:
 
 
 def _builtin(parts: list[str]) -> Any:
-    is_there = parts[0] not in ("__init__", "__class__") and hasattr(builtins, parts[0])  # those of the module itself
+    is_there = parts[0] not in ("__init__", "__class__") and hasattr(
+        builtins, parts[0]
+    )  # attributes of the module `builtins` itself
     return _walk(builtins, parts) if is_there else None
 
 
 def _refuse_short(name: str, parts: list[str], where: str) -> None:
-    """Refuse what is no dotted name."""
+    """Raise if `parts` is not a dotted name of at least two parts."""
     if len(parts) == 1 or not all(part.isidentifier() for part in parts):
         raise BadParameterError(
-            f"func_name is '{name}', which is no builtin function",
+            f"func_name is '{name}', which is not a builtin function",
             fields=("func_name",),
             where=where,
             hint="write package.module.function, or give the source in func_code"
@@ -254,7 +256,7 @@ def _refuse_short(name: str, parts: list[str], where: str) -> None:
 
 
 def _submodule(parent: Any, parts: list[str], name: str, where: str) -> Any:
-    """The submodule of `parent` that the last of `parts` names."""
+    """Import the submodule of `parent` with the name of the last of `parts`."""
     dotted = ".".join(parts)
     if hasattr(parent, "__path__") and importlib.util.find_spec(dotted) is not None:
         return _import(dotted, name, where)
@@ -294,7 +296,7 @@ def _import(module: str, name: str, where: str) -> Any:
 
 
 def _walk(root: Any, parts: Iterable[str]) -> Any:
-    """The attribute of an attribute... of `root`, or None."""
+    """Follow attribute names from `root`; None if one does not exist."""
     parts = list(parts)
     while len(parts) > 1 and parts[-1] in ("__init__", "__class__"):
         parts.pop()

@@ -1,10 +1,11 @@
-"""Where the attempts of a graph run: threads for applications that wait, worker processes or threads for the others."""
+"""The runner of a session: threads for applications that wait, worker processes or threads for the others."""
 
 import os
 from pathlib import Path
 
 from dropflow.apps.execute import LocalExecutor
-from dropflow.apps.registry import app_class, with_time_limit
+from dropflow.apps.graph_check import with_time_limit
+from dropflow.apps.registry import app_class
 from dropflow.engine.api import ExecutorSpec, Runner
 from dropflow.engine.runners.inline import InlineRunner
 from dropflow.engine.runners.mixed import MixedRunner
@@ -30,7 +31,7 @@ def make_runner(
     session: str = "",
     pool: WorkerPool | None = None,
 ) -> Runner:
-    """The runner of one session.
+    """Return the runner of one session.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def make_runner(
 
 
 def _waits(template: Template) -> bool:
-    """Whether the attempts of a node only wait. A node that lives on other hosts may have a class that is not here."""
+    """Whether the attempts of a node only wait. The class of a node on other hosts may not be installed here."""
     try:
         return app_class(template).waits
     except UnknownComponentError as error:

@@ -1,29 +1,29 @@
 """Shell commands as applications.
 
-Placeholders in the command, each replaced by its value, quoted for where it stands (`dropflow.apps.shell_quote`):
+Placeholders in the command are replaced by their values, quoted for their place (`dropflow.apps.shell_quote`):
 
 ===========================  =====================================================================================
 placeholder                  value
 ===========================  =====================================================================================
 ``{port}``                   input port: the path of a file or directory, the decoded content of data in memory;
                              several inputs at one port follow each other. Output port: a path to write to
-``{parameter}``              the field of that name; blank and False leave nothing, unless the field is precious
+``{parameter}``              the field of that name; blank and False give no word, unless the field is precious
 ``{<drop id>}``              path of the input or output with that id
 ``%i0``, ``%o0``             path of the first input, of the first output...
 ``%i[key]``, ``%o[key]``     paths of those with that drop id, name, port, or id of the logical node
 ``%iDataURL0``...            the same, as URLs
 ===========================  =====================================================================================
 
-Everything else stays as it is, so that ``{a,b}``, ``${VAR}`` and ``awk '{print $1}'`` survive. An output that is
-written to its path becomes the content of its drop, also if that drop lives in memory.
+Everything else stays as it is, such as ``{a,b}``, ``${VAR}`` and ``awk '{print $1}'``. An output that is written to its
+path becomes the content of its drop, also for a drop in memory.
 
-Older graphs spell commands in pieces (``Arg01``, ``Arg02``..., ``Arguments`` or ``command_line_arguments``,
+Older graphs have commands in pieces (``Arg01``, ``Arg02``..., ``Arguments`` or ``command_line_arguments``,
 ``input_redirection``, ``output_redirection``); the pieces are joined by blanks. A command without any placeholder whose
 node has positional arguments, ``argumentPrefix`` or ``paramValueSeparator`` gets its application arguments appended.
 
 Placeholders may stand in every piece, and in the value of a field that becomes part of the command: a field with the
 value ``if=%i0 of=%o0`` becomes two words, any other value one word. Words are quoted, so that nothing in a value is
-executed; only the pieces themselves are code. What contents and values hold is never taken for a placeholder.
+executed; only the pieces themselves are code. Placeholders in contents and values are not replaced.
 """
 
 import os
@@ -43,10 +43,10 @@ from dropflow.graph.templates import Argument, Kind, Template
 __all__ = ["BashShellApp", "StreamingInputBashApp", "StreamingInputOutputBashApp", "StreamingOutputBashApp"]
 
 _LONGEST = 128 * 1024 - 1
-"""Bytes that Linux takes as one argument of a program (MAX_ARG_STRLEN)."""
+"""Maximal bytes of one argument of a program on Linux (MAX_ARG_STRLEN)."""
 
 _SIGNALLED = 128
-"""What shells add to the number of the signal that ended a command."""
+"""Shells report a command that was ended by signal n with status 128 + n."""
 
 _PARAMETERS = (
     Parameter(
@@ -134,7 +134,7 @@ class BashShellApp(App):
         Raises
         ------
         AppError
-            The command ended with another status than 0, or cannot be made.
+            The command ended with a status other than 0, or a placeholder has no value.
         """
         filling = PlaceholderFiller(context)
         command = filling.fill(self.command)
@@ -146,7 +146,7 @@ class BashShellApp(App):
         size = len(os.fsencode(command))
         if size > _LONGEST:
             raise AppError(
-                f"the command has {size} bytes with its values filled in, bash takes {_LONGEST}",
+                f"the command has {size} bytes with its values filled in, the limit is {_LONGEST}",
                 hint="give large data by path: set the encoding of the port to 'path'",
             )
         context.log(f"$ {command}")
@@ -165,7 +165,7 @@ class BashShellApp(App):
                 shutil.copyfile(context.outputs[0].path, output.path)
 
     def _redirected(self, context: Context, command: str, data: InputData | None, *, is_piped: bool) -> str:
-        """The command with what is a file already, or is to be one, as its standard input and output."""
+        """Return the command with files as its standard input and output."""
         output = context.outputs[0] if self.writes_output and context.outputs and not is_piped else None
         if data is None and output is None:
             return command
@@ -209,7 +209,7 @@ class StreamingInputOutputBashApp(BashShellApp):
 
 
 def _command(template: Template, parameters: Mapping[str, Any]) -> str:
-    """The command of a node, with the pieces that older graphs keep in fields of their own."""
+    """Return the command of a node, with the pieces that older graphs have in separate fields."""
     pieces: dict[int, str] = {}
     for argument in template.arguments:
         match = PIECE.fullmatch(argument.name.lower())
@@ -219,7 +219,7 @@ def _command(template: Template, parameters: Mapping[str, Any]) -> str:
     field = find(template.arguments, "command_line_arguments", ("Arguments",))
     where = "" if field is None else f"{{{field.name}}}"
     texts = [command, *(pieces[place] for place in sorted(pieces))]
-    if where and where in command:  # the command says where they go
+    if where and where in command:  # the command has a placeholder for them
         texts[0] = command.replace(where, more)
     else:
         texts.append(more)
@@ -230,7 +230,7 @@ def _command(template: Template, parameters: Mapping[str, Any]) -> str:
 
 
 def _meaning(status: int) -> str:
-    """An exit status in words."""
+    """Return an exit status in words."""
     number = -status if status < 0 else status - _SIGNALLED
     try:
         return f"signal {signal.Signals(number).name}"

@@ -1,4 +1,4 @@
-"""What the placeholders in a shell command stand for; `dropflow.apps.shell` has the table."""
+"""Values of the placeholders in a shell command; `dropflow.apps.shell` has the table."""
 
 import re
 import shlex
@@ -36,7 +36,7 @@ _OWN = frozenset(
     )
 )
 _BY_PATH = frozenset({"", "pickle", "dill", "raw", "binary"})
-"""Encodings that say nothing about how a file should appear in a command: as its path, then."""
+"""Encodings with which a file appears in a command as its path."""
 
 
 class PlaceholderFiller:
@@ -45,20 +45,20 @@ class PlaceholderFiller:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.mentioned: set[str] = set()
-        """Ports of the data that placeholders meant so far."""
+        """Ports of the data that placeholders have named so far."""
 
     def fill(self, command: str) -> str:
-        """`command` with all its placeholders filled in.
+        """Return `command` with all placeholders filled in.
 
         Raises
         ------
         AppError
-            What a placeholder stands for failed, or cannot stand there.
+            The input of a placeholder failed, or its value cannot stand there.
         """
         return substitute(command, _PLACEHOLDER, self._placeholder)
 
     def named(self, name: str) -> Replacement | None:
-        """What ``{name}`` stands for: data at a port, a field, a drop by its id; None if there is none."""
+        """Return the value of ``{name}``: data at a port, a field, or a drop by its id; None if there is none."""
         context = self.context
         inputs = [data for data in context.inputs if data.port == name and not is_event(context.arguments, name)]
         if inputs:
@@ -66,7 +66,7 @@ class PlaceholderFiller:
                 raise AppError(f"the command needs the input '{name}': {tally(inputs)}")
             fills = tuple(word for data in inputs if data.ok for word in self._words(data))
             own = context.arguments.get(name)
-            # An input without content leaves the field its own value.
+            # If all inputs are empty, the value of the field is used.
             return Replacement(fills) if any(fills) or own is None else self._field(own)
         outputs = [output for output in context.outputs if output.port == name]
         if outputs:
@@ -89,14 +89,14 @@ class PlaceholderFiller:
             chosen = [drop for drop in drops if _answers_to(drop, match["key"])]
         side = "input" if match["side"] == "i" else "output"
         if not chosen and match["place"]:
-            context.log(f"{match[0]} in the command means no {side} of this drop and stays as it is", "WARNING")
+            context.log(f"{match[0]} in the command is not an {side} of this drop and stays as it is", "WARNING")
             return None
         if not chosen:
-            # Editors renamed the nodes of old graphs, but not inside of commands: of one there is no doubt.
+            # Editors renamed the nodes of old graphs, but not inside commands: a single drop must be meant.
             if len(drops) != 1:
                 names = ", ".join(drop.name or drop.oid for drop in drops) or "none"
                 raise AppError(
-                    f"{match[0]} in the command means no {side} of this drop", hint=f"its {side}s are: {names}"
+                    f"{match[0]} in the command is not an {side} of this drop", hint=f"its {side}s are: {names}"
                 )
             context.log(f"{match[0]} in the command: taken for the only {side}, {drops[0].name}", "WARNING")
             chosen = drops
@@ -104,7 +104,7 @@ class PlaceholderFiller:
         return Replacement(tuple(_url(drop) if match["url"] else str(drop.path) for drop in chosen))
 
     def _words(self, data: InputData) -> list[str]:
-        """An input as words: a path, a URL, or its content as text, a word for each of its values."""
+        """Return an input as words: a path, a URL, or its values as text, one word each."""
         encoding = (encoding_of(self.context.arguments, data.port, "input_parser") or "").lower()
         if encoding == "path" or (encoding in _BY_PATH and _is_file(data)):
             return [str(data.path)]
@@ -134,9 +134,9 @@ class PlaceholderFiller:
         return Replacement((_text(value),), variables=True)
 
     def _piece(self, text: str) -> Replacement:
-        """Words of a field that mentions data, such as ``if=%i0 of=%o0``.
+        """Return the words of a field that names data, such as ``if=%i0 of=%o0``.
 
-        The data are filled in word by word, and each word is quoted like any other value: nothing in it is executed.
+        Data are filled in word by word, and each word is quoted as any other value: nothing in it is executed.
         """
         words: list[str] = []
         for word in _shell_words(text):
@@ -149,7 +149,7 @@ class PlaceholderFiller:
         return Replacement(tuple(words))
 
     def _data(self, match: re.Match[str]) -> Replacement | None:
-        """What a placeholder stands for if it means data, and not a field."""
+        """Return the value of a placeholder for data; None for a placeholder of a field."""
         name, context = match["name"], self.context
         ports = {data.port for data in context.inputs} | {data.port for data in context.outputs}
         return None if name and name not in ports else self._placeholder(match)
@@ -160,13 +160,13 @@ class PlaceholderFiller:
 
 
 def mentions_arguments(command: str, template: Template) -> bool:
-    """Whether `command` has a placeholder, so that it says itself where its arguments go."""
+    """Whether `command` has a placeholder, so that arguments are not appended to it."""
     names = {argument.name for argument in template.arguments}
     return any(place.match["side"] or place.match["name"] in names for place in places(command, _PLACEHOLDER))
 
 
 def _is_piece(argument: Argument, others: Iterable[Argument]) -> bool:
-    """Whether the value of a field mentions data, by ``%i0``, ``%o[key]`` or ``{port}``."""
+    """Whether the value of a field names data with ``%i0``, ``%o[key]`` or ``{port}``."""
     if argument.is_port or not isinstance(argument.value, str):
         return False
     ports = {other.name for other in others if other.is_port}
@@ -174,7 +174,7 @@ def _is_piece(argument: Argument, others: Iterable[Argument]) -> bool:
 
 
 def _shell_words(text: str) -> list[str]:
-    """Split a value into words as a shell does; one with an open quote is a single word."""
+    """Split a value into words as a shell does. A value with an open quote is a single word."""
     try:
         return shlex.split(text)
     except ValueError:
@@ -182,10 +182,10 @@ def _shell_words(text: str) -> list[str]:
 
 
 def appended(template: Template, filling: PlaceholderFiller) -> Iterator[str]:
-    """The application arguments of an older node, as words to add to its command: named ones, then positional ones.
+    """Yield the application arguments of an older node as words for its command: named ones, then positional ones.
 
-    Only for nodes that say how (``argumentPrefix``, ``paramValueSeparator``) or have positional arguments. Arguments
-    without a value are left out, unless they are precious. With the prefix ``--``, names of one letter get one dash.
+    Only nodes with ``argumentPrefix``, ``paramValueSeparator`` or positional arguments have any. Arguments without a
+    value are left out, unless they are precious. With the prefix ``--``, names of one letter get one dash.
     """
     prefix = find(template.arguments, "argumentPrefix")
     separator = find(template.arguments, "paramValueSeparator")
@@ -193,7 +193,7 @@ def appended(template: Template, filling: PlaceholderFiller) -> Iterator[str]:
     fills = {each.name: filling.named(each.name) for each in template.arguments if _is_piece(each, template.arguments)}
     for argument in template.arguments:
         if argument.is_port and argument.name in filling.mentioned:
-            continue  # one of the values says where it goes
+            continue  # a placeholder in another value has used it
         own = fold(argument.name) in _OWN or PIECE.fullmatch(argument.name.lower())
         if own or argument.parameter_type != "ApplicationArgument" or argument.type.lower() == "event":
             continue
@@ -214,7 +214,7 @@ def appended(template: Template, filling: PlaceholderFiller) -> Iterator[str]:
 
 
 def _answers_to(drop: InputData | OutputData, key: str) -> bool:
-    """Whether `key` means this drop: its id, name or port, or the id of its logical node, which is part of its id."""
+    """Whether `key` is the id, name or port of this drop, or the id of its logical node, which is part of its id."""
     return key in (drop.oid, drop.name, drop.port) or re.search(rf"(^|_)k?{re.escape(key)}(_|$)", drop.oid) is not None
 
 

@@ -1,9 +1,9 @@
-r"""Putting values into shell commands so that they stay values.
+r"""Quoting of values in shell commands, so that no value is executed.
 
-DALiuGE pastes text into commands: a value with a blank becomes two arguments, one with a quote breaks the command, one
-with ``$(...)`` runs. Quoting every value is no answer either, because people write ``"{name}"`` and ``'{name}'`` as
-they write ``{name}``, and quotes inside quotes end them. So this reads the command as bash would, as far as quoting
-goes, and replaces each placeholder by its value, quoted for the place where it stands:
+DALiuGE pastes text into commands: a value with a blank becomes two arguments, a value with a quote breaks the command,
+and a value with ``$(...)`` is executed. Quoting every value in the same way does not work either: graphs have
+``"{name}"`` and ``'{name}'`` as well as ``{name}``, and a quote inside quotes ends them. Therefore this module parses
+the quoting of the command as bash does, and replaces each placeholder by its value, quoted for its place:
 
 =====================  ===========================================================================
 place                  ``{x}`` with the value ``it's $5`` becomes
@@ -13,12 +13,12 @@ bare word              ``'it'"'"'s $5'``
 ``'...'``              ``it'\''s $5``
 ``$'...'``             ``it\'s $5``
 ```...```              as the place inside, with one more layer of backslashes
-``$((...))``           refused: only a number or a name can be meant there
-``"${v:-...}"``        refused: bash takes no single quote there
-comment                left alone
+``$((...))``           refused unless it is a number or a name
+``"${v:-...}"``        refused: bash does not accept a single quote there
+comment                not replaced
 =====================  ===========================================================================
 
-What a command hands on to another interpreter (``bash -c "..."``, ``ssh``, ``awk``) is beyond its sight.
+Text that a command passes to another interpreter (``bash -c "..."``, ``ssh``, ``awk``) is not parsed.
 """
 
 import re
@@ -40,16 +40,16 @@ _BARE = frozenset({"bare", "paren", "backtick", "brace"})
 
 @dataclass(frozen=True)
 class Replacement:
-    """What a placeholder stands for: words, quoted one by one; none leaves nothing behind."""
+    """The value of a placeholder: words that are quoted one by one. Without words the placeholder is removed."""
 
     words: tuple[str, ...]
     variables: bool = False
-    """Whether ``$DLG_NAME`` in the words still means the variable: true for fields, false for data."""
+    """Whether ``$DLG_NAME`` in the words is a variable: true for fields, false for data."""
 
 
 @dataclass(frozen=True)
 class QuotedPlace:
-    """Where a placeholder stands: its match, the kind of quoting around it, and how many backtick layers."""
+    """Place of a placeholder: its match, the kind of quoting around it, and the number of backtick layers."""
 
     match: re.Match[str]
     kind: str
@@ -59,16 +59,16 @@ class QuotedPlace:
 
 
 def substitute(command: str, pattern: re.Pattern[str], value: Callable[[re.Match[str]], Replacement | None]) -> str:
-    """`command` with each placeholder replaced.
+    """Return `command` with each placeholder replaced.
 
     Parameters
     ----------
     command : str
         Text for ``bash -c``.
     pattern : re.Pattern
-        What a placeholder looks like.
+        Pattern of placeholders.
     value : callable
-        From the match of a placeholder to what it stands for, or None if it is none and stays as it is.
+        Returns the value for the match of a placeholder; None to leave it as it is.
 
     Raises
     ------
@@ -87,20 +87,21 @@ def substitute(command: str, pattern: re.Pattern[str], value: Callable[[re.Match
 
 
 def quote(word: str, place: QuotedPlace, *, variables: bool = False) -> str:
-    """`word` quoted for `place`.
+    """Return `word`, quoted for `place`.
 
     Raises
     ------
     AppError
-        It cannot stand there: it holds a null byte, the end of the here-document, or is not plain in arithmetic.
+        It cannot be quoted: it has a null byte or the end of the here-document, or is not a number or name in
+        arithmetic.
     """
     if "\0" in word:
-        raise AppError(f"the value of {place.match[0]} holds a null byte, which no command can take")
+        raise AppError(f"the value of {place.match[0]} has a null byte, which a command cannot have")
     if place.end_line and place.end_line in word.splitlines():
         raise AppError(f"the value of {place.match[0]} holds the line {place.end_line!r} that ends the here-document")
     if place.kind == "expansion" and set(word) & {"'", "}"}:
         raise AppError(
-            f'the value of {place.match[0]} is {word[:40]!r}; bash takes no quote or brace inside "${{...}}"',
+            f'the value of {place.match[0]} is {word[:40]!r}; bash does not accept a quote or brace inside "${{...}}"',
             hint="assign the value to a shell variable first",
         )
     if place.kind == "arithmetic" and not _PLAIN.fullmatch(word):
@@ -151,12 +152,12 @@ def _variable(name: str, kind: str) -> str:
 
 
 def places(command: str, pattern: re.Pattern[str]) -> Iterator[QuotedPlace]:
-    """Every match of `pattern` in `command`, left to right, with the quoting around it."""
+    """Yield every match of `pattern` in `command`, from left to right, with the quoting around it."""
     return _Scanner(command, pattern).scan()
 
 
 class _Scanner:
-    """Reads a command once, with a stack of what is open."""
+    """Reads a command once, with a stack of open quotes and brackets."""
 
     def __init__(self, command: str, pattern: re.Pattern[str]) -> None:
         self.text = command
@@ -190,7 +191,7 @@ class _Scanner:
         return QuotedPlace(match, kind, self.open.count("backtick"), self.document[1] if self.document else "")
 
     def step(self) -> None:
-        """Move over one character or sign that is no placeholder."""
+        """Move over one character or operator that is not a placeholder."""
         kind, char = self.open[-1], self.text[self.position]
         if kind == "comment":
             self.step_comment(char)
@@ -254,7 +255,7 @@ class _Scanner:
             self.begin_document()
 
     def toggle_backtick(self) -> None:
-        """Begin a command substitution, or end it with all that is still open in it."""
+        """Begin a command substitution, or end it with everything that is still open in it."""
         self.position += 1
         if "backtick" in self.open:
             while self.open.pop() != "backtick":
@@ -263,7 +264,7 @@ class _Scanner:
             self.open.append("backtick")
 
     def open_dollar(self) -> bool:
-        """Whether a sign begins here with a dollar; it is then stepped over."""
+        """Return whether an operator with a dollar begins here, and step over it."""
         for sign, kind in (("$((", "arithmetic"), ("$(", "paren"), ("${", "brace")):
             if self.text.startswith(sign, self.position):
                 self.position += len(sign)
@@ -286,7 +287,7 @@ class _Scanner:
             self.position = match.end()
 
     def begin_document(self) -> None:
-        """Find where the first of the pending here-documents ends."""
+        """Find the end of the first pending here-document."""
         last, literal, tabs = self.pending.pop(0)
         end = self.position
         for line in self.text[self.position :].splitlines(keepends=True):
@@ -297,7 +298,7 @@ class _Scanner:
         self.open.append("heredoc_literal" if literal else "heredoc")
 
     def close_document(self) -> None:
-        """Step over the last line of a here-document, and into the next one if there is one."""
+        """Step over the last line of a here-document, and begin the next one if there is one."""
         if self.document is None:
             return
         while self.open.pop() not in ("heredoc", "heredoc_literal"):

@@ -1,7 +1,7 @@
-"""Whether a function or class that a graph names exists, found out without importing or running anything.
+"""Lookup of the functions and classes that a graph names, without importing or running anything.
 
-The answer is "absent" only where that is certain. Sources are parsed; names that a module makes while it runs (through
-``exec``, ``globals()``, a star import, its own ``__getattr__``) and the contents of compiled modules are not known.
+A name is reported as missing only if that is certain. Sources are parsed; names that a module makes while it runs
+(with ``exec``, ``globals()``, a star import, its own ``__getattr__``) and the contents of compiled modules are unknown.
 """
 
 import ast
@@ -21,7 +21,7 @@ __all__ = ["MissingName", "ModuleNames", "find_absent", "names_of", "signature_o
 _MAKES_NAMES = frozenset(
     {"exec", "eval", "globals", "locals", "vars", "setattr", "modules", "__dict__", "__import__", "__path__"}
 )
-"""Words in a source after which the names that it binds cannot be listed."""
+"""Words in a source that make it impossible to list the names that it binds."""
 _WORDS = (ast.Name, ast.Attribute)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -29,26 +29,26 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 @dataclass(frozen=True)
 class MissingName:
-    """What is missing: the module itself, or `name` in it."""
+    """A missing module, or a name that is missing in it."""
 
     module: str
     name: str = ""
     known: tuple[str, ...] = ()
-    """What the module has instead."""
+    """Names that the module has."""
 
 
 @dataclass(frozen=True)
 class ModuleNames:
-    """What running a source binds at its top level.
+    """The names that running a source binds at its top level.
 
     Attributes
     ----------
     bound : frozenset of str
         All names.
     defined : tuple of str
-        Those of functions and classes, in their order.
+        Names of functions and classes, in the order of the source.
     functions : frozenset of str
-        Names that are bound by ``def`` alone.
+        Names that are bound only by ``def``.
     """
 
     bound: frozenset[str]
@@ -57,17 +57,17 @@ class ModuleNames:
 
 
 def find_absent(parts: Sequence[str]) -> MissingName | None:
-    """The first part of a dotted name that is certainly absent on this host.
+    """Return the first part of a dotted name that is certainly missing on this host.
 
     Parameters
     ----------
     parts : sequence of str
-        The name at its dots: modules first, then attributes.
+        The dotted name in parts: modules first, then attributes.
 
     Returns
     -------
     MissingName or None
-        None where the name exists, or where only importing can tell.
+        None if the name exists, or if only importing can tell.
     """
     spec = _find_spec(parts[0], None)
     if spec is None:
@@ -85,7 +85,7 @@ def find_absent(parts: Sequence[str]) -> MissingName | None:
 
 
 def names_of(source: str | bytes) -> ModuleNames | None:
-    """What running `source` binds at its top level; None where only running it can tell, or it is not Python."""
+    """Return the names that `source` binds at its top level; None if only running it can tell, or it is not Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -106,19 +106,19 @@ def names_of(source: str | bytes) -> ModuleNames | None:
 
 
 def signature_of(source: str, name: str) -> inspect.Signature | None:
-    """What the function `name` takes that running `source` defines; None where only running it can tell.
+    """Return the signature of a function that `source` defines; None if only running it can tell.
 
     Parameters
     ----------
     name : str
-        Name of the function. The values of its defaults are not known, and left as None.
+        Name of the function. The values of its defaults are unknown and given as None.
     """
     names = names_of(source)
     if names is None or name not in names.functions:
         return None
     nodes = list(_own_nodes(ast.parse(source)))
     if any(isinstance(node, ast.Name) and node.id == name for node in nodes):
-        return None  # what uses the function may change what it takes
+        return None  # other uses of the name may replace the function
     found = [node for node in nodes if isinstance(node, _FUNCTIONS) and node.name == name]
     return inspect.Signature(list(_parameters(found[0].args))) if len(found) == 1 else None
 
@@ -141,7 +141,7 @@ def _parameters(arguments: ast.arguments) -> Iterator[inspect.Parameter]:
 
 
 def _bound_by(node: ast.AST) -> Iterator[str]:
-    """Names that a statement or expression binds, without those of ``def`` and ``class``."""
+    """Yield the names that a statement or expression binds, without those of ``def`` and ``class``."""
     match node:
         case ast.Import():
             yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
@@ -156,7 +156,7 @@ def _bound_by(node: ast.AST) -> Iterator[str]:
 
 
 def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes that belong to the scope of `tree` itself, functions and classes without their bodies."""
+    """Yield all nodes in the scope of `tree` itself: functions and classes without their bodies."""
     waiting = deque(ast.iter_child_nodes(tree))
     while waiting:
         node = waiting.popleft()
@@ -166,10 +166,10 @@ def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _find_spec(name: str, within: Sequence[str] | None) -> ModuleSpec | None:
-    """Where the module `name` would be imported from; `within` are the directories of the package around it."""
+    """Return the spec of the module `name`; `within` are the directories of its package."""
     if not name.rpartition(".")[2].isidentifier():
         return None
-    # As `importlib.util.find_spec`, which imports the packages around a module.
+    # Not `importlib.util.find_spec`: that imports the parent packages.
     for finder in sys.meta_path:
         find = getattr(finder, "find_spec", None)
         spec: ModuleSpec | None = find(name, within, None) if find is not None else None
@@ -179,11 +179,11 @@ def _find_spec(name: str, within: Sequence[str] | None) -> ModuleSpec | None:
 
 
 def _names_in(spec: ModuleSpec) -> ModuleNames | None:
-    """The top-level names of a module; None where they are not known."""
+    """Return the top-level names of a module; None if they are unknown."""
     if spec.origin in ("built-in", "frozen") or (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES)):
         return _compiled(spec.name)
     if spec.origin is None or not spec.has_location:
-        # A namespace package has nothing but its modules.
+        # A namespace package holds only modules.
         return ModuleNames(frozenset(), (), frozenset()) if spec.submodule_search_locations is not None else None
     try:
         names = _parsed(spec.origin, Path(spec.origin).stat().st_mtime_ns)
@@ -202,7 +202,7 @@ def _parsed(path: str, _changed: int) -> ModuleNames | None:
 
 
 def _compiled(name: str) -> ModuleNames | None:
-    """The names in a compiled module of the standard library, which may be imported: it is no code of users."""
+    """Return the names in a compiled module of the standard library. Importing it runs no code of users."""
     if name.partition(".")[0] not in sys.stdlib_module_names:
         return None
     try:

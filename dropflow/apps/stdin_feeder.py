@@ -1,4 +1,4 @@
-"""Passing a content on to the standard input of a command, while it is being written."""
+"""A thread that passes a growing content on to the standard input of a command."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ class StdinFeeder:
     Parameters
     ----------
     source : file object
-        Read to its end with ``read1``, or with ``read`` where it has none; one with ``stop`` may wait for more.
+        Read to its end with ``read1``, or with ``read`` if it has none. If it has ``stop``, that ends a waiting read.
     pipe : file object
         Standard input of a process, which may close it before the end.
     """
@@ -28,14 +28,14 @@ class StdinFeeder:
         self._source = source
         self._pipe = pipe
         self._ending = False
-        # The process may be gone and its input still be held, full, by something that it left behind.
+        # After the process ended, a child of it may still hold the pipe open while it is full.
         os.set_blocking(pipe.fileno(), False)
         self._woken, self._wake = os.pipe()
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """The process is gone: stop waiting, and close the source."""
+        """Stop after the process has ended, and close the source."""
         self._ending = True
         os.write(self._wake, b"!")
         stop = getattr(getattr(self._source, "raw", None), "stop", None)
@@ -49,11 +49,11 @@ class StdinFeeder:
     def _run(self) -> None:
         read = getattr(self._source, "read1", self._source.read)
         try:
-            # A process that wants no more is free to close its input.
+            # A process may close its standard input early.
             with contextlib.suppress(BrokenPipeError), self._pipe:
                 while not self._ending and (block := read(_BLOCK)):
                     self._push(block)
-        except BaseException as error:  # noqa: BLE001 - raised again where the command was run; a cancel is one too
+        except BaseException as error:  # noqa: BLE001 - raised again by `Command.run`; includes cancellation
             self.error = error
 
     def _push(self, block: bytes) -> None:

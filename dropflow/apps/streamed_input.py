@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from dropflow.apps.attempt_input import AttemptInput
 from dropflow.data.storage_errors import storage_errors
-from dropflow.data.streams import StreamReader
+from dropflow.data.stream_reader import StreamReader
 from dropflow.engine.api import Handle, Input
 from dropflow.ids import safe_name
 
@@ -22,16 +22,16 @@ _BUFFER = 1 << 18
 
 
 class StreamedInput(AttemptInput):
-    """`dropflow.apps.api.InputData` of an open data drop.
+    """`dropflow.apps.api.InputData` of a data drop that is still being written.
 
-    `open` gives a stream that waits for what comes. Everything that needs the whole content waits for its end.
+    `open` returns a stream that waits for more data. Everything that needs the whole content waits for its end.
     """
 
     __slots__ = ("_end", "_readers", "_stream")
 
     def __init__(self, attempt: "AttemptContext", edge: Input) -> None:
         super().__init__(attempt, edge)
-        assert edge.handle is not None  # noqa: S101 - what is open has a stream
+        assert edge.handle is not None  # noqa: S101 - an open content has a stream
         self._stream: Handle = edge.handle
         self._end: Handle | None = None
         self._readers: list[StreamReader] = []
@@ -48,7 +48,7 @@ class StreamedInput(AttemptInput):
 
     @property
     def size(self) -> int:
-        """Bytes of content, once it is complete."""
+        """Bytes of content; waits until it is complete."""
         return self._wait().size
 
     @property
@@ -58,7 +58,7 @@ class StreamedInput(AttemptInput):
 
     @property
     def is_text(self) -> bool:
-        """Whether the content is text by design, as far as is known: what it begins with until it is complete."""
+        """Whether the content is text; until it is complete, whether its beginning is."""
         return (self._end or self._stream).text
 
     @property
@@ -67,33 +67,33 @@ class StreamedInput(AttemptInput):
         return not self._stream.final
 
     def value(self, encoding: str | None = None) -> Any:
-        """The content decoded, once it is complete."""
+        """The decoded content; waits until it is complete."""
         self._wait()
         return super().value(encoding)
 
     def values(self, encoding: str | None = None) -> list[Any]:
-        """The values in the content, once it is complete."""
+        """The values in the content; waits until it is complete."""
         self._wait()
         return super().values(encoding)
 
     def view(self) -> memoryview:
-        """The whole content without a copy, once it is complete."""
+        """The whole content without a copy; waits until it is complete."""
         if not self._wait().size:
             return memoryview(b"")
         with self.reader() as reader, storage_errors("read", self.name):
             return memoryview(mmap.mmap(reader.descriptor, 0, access=mmap.ACCESS_READ))
 
     def read(self) -> bytes:
-        """The whole content, once it is complete."""
+        """The whole content; waits until it is complete."""
         with self.open() as stream:
             return stream.read()
 
     def open(self) -> BinaryIO:
-        """A stream over the content, which waits where there is nothing yet; close it."""
+        """A binary stream over the content, which waits for more data until the end; close it."""
         return cast(BinaryIO, io.BufferedReader(self.reader(), _BUFFER))
 
     def reader(self) -> StreamReader:
-        """As `open`, without a buffer."""
+        """A stream without a buffer; see `open`."""
         reader = StreamReader(self._stream.location, self._attempt.check)
         self._readers.append(reader)
         self._attempt.on_stop(reader.wake)
@@ -101,7 +101,7 @@ class StreamedInput(AttemptInput):
 
     @property
     def path(self) -> Path:
-        """A file with the content, once it is complete."""
+        """A file with the content; waits until it is complete."""
         if self._path is None:
             content = self._wait()
             name = safe_name(Path(content.final or self.name).name, fallback="content")
@@ -113,11 +113,11 @@ class StreamedInput(AttemptInput):
 
     @property
     def url(self) -> str:
-        """URL of the content, once it is complete."""
+        """URL of the content; waits until it is complete."""
         return self.path.as_uri()
 
     def close(self) -> None:
-        """Let go of the streams that the application left open."""
+        """Close streams that the application left open."""
         for reader in self._readers:
             reader.close()
 
@@ -129,7 +129,7 @@ class StreamedInput(AttemptInput):
 
 
 def _keep(descriptor: int, path: Path) -> None:
-    """Give an open file the name `path`: the one that it has goes at any moment, when it is committed."""
+    """Link an open file to `path`: its present name disappears when the content is committed."""
     try:
         os.link(f"/proc/self/fd/{descriptor}", path, follow_symlinks=True)
     except OSError:

@@ -1,4 +1,4 @@
-"""Which links of a graph are streams: those whose data are read while they are written."""
+"""The links of a graph whose data are read while they are written."""
 
 from dropflow.apps.registry import app_class
 from dropflow.data.registry import store_for
@@ -9,10 +9,10 @@ __all__ = ["streaming_links"]
 
 
 def streaming_links(graph: PhysicalGraph) -> tuple[int, ...]:
-    """Links (rows of the graph's) that the graph declares streaming and whose two ends can do it.
+    """Return the rows of the links that the graph declares as streaming and whose two ends support it.
 
-    The application must read as it comes (`dropflow.apps.api.App.streams`), the data must be of a class that can be
-    read while it grows. Over all other links consumers get their data when they are complete.
+    The application must set `dropflow.apps.api.App.streams`, and the data class must be readable while it grows. Over
+    all other links, consumers get complete data.
 
     Raises
     ------

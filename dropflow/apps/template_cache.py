@@ -1,4 +1,4 @@
-"""What all attempts of one template share, worked out once per process and not once per attempt."""
+"""Facts about templates that all their attempts share, computed once per process."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -16,7 +16,7 @@ _PICKLES = frozenset({"pickle", "dill"})
 
 
 class AppNode:
-    """An application node: its fields by name, and what its ports mean."""
+    """An application node: its fields by name, and the encodings of its ports."""
 
     __slots__ = ("_encodings", "arguments", "name", "template")
 
@@ -29,12 +29,12 @@ class AppNode:
         self._encodings: dict[str, str] = {}
 
     def encoding(self, port: str) -> str:
-        """Encoding of a port.
+        """Return the encoding of a port.
 
         Raises
         ------
         BadParameterError
-            The graph names one that there is not.
+            There is no encoding of the name in the graph.
         """
         found = self._encodings.get(port)
         if found is None:
@@ -43,7 +43,7 @@ class AppNode:
         return found
 
     def naming(self, link: Link) -> Argument | None:
-        """The field that names the file behind an output: the port's own, if it is about a path."""
+        """Return the field that gives the file name of an output: that of its port, if the port is for paths."""
         argument = self.arguments.get(link.source_port)
         if argument is None:
             return None
@@ -62,14 +62,14 @@ class TemplateCache:
         self._shared: dict[int, bool] = {}
 
     def app(self, row: int) -> AppNode:
-        """Plan of an application."""
+        """Return an application node."""
         plan = self._apps.get(row)
         if plan is None:
             plan = self._apps[row] = AppNode(self.templates[row])
         return plan
 
     def may_be_shared(self, row: int) -> bool:
-        """Whether drops of a data class may have several producers, of which other nodes may run some."""
+        """Whether drops of a data node can have several producers, here or on other nodes."""
         found = self._shared.get(row)
         if found is None:
             producers = sum(link.target == row for link in self.links)
@@ -77,7 +77,7 @@ class TemplateCache:
         return found
 
     def store(self, row: int) -> Store:
-        """Store of a data class.
+        """Return the store of a data node.
 
         Raises
         ------
@@ -91,10 +91,10 @@ class TemplateCache:
 
 
 def effective(encoding: str, store: Store) -> str:
-    """`encoding`, unless it is EAGLE's default for a port and the data class knows better."""
+    """Return `encoding`, or that of the data class if `encoding` is only EAGLE's default."""
     return store.encoding if store.encoding and encoding in _PICKLES else encoding
 
 
 def text_or_none(value: object) -> str | None:
-    """A file name out of a field; None when it is blank."""
+    """Return the file name in a field; None if it is blank."""
     return None if is_blank(value) else str(value)

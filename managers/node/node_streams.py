@@ -14,7 +14,7 @@ import msgspec
 
 from dropflow.clock import Clock
 from dropflow.data.file_writer import remove_part
-from dropflow.data.streams import StreamReader
+from dropflow.data.stream_reader import StreamReader
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
@@ -139,7 +139,7 @@ class NodeStreams:
             self._file_watcher.unwatch(offer.descriptor)
 
     def _on_growth(self, drop: int, reader: StreamReader) -> None:
-        reader.hear()
+        reader.clear()
         self._links.content_grew(self._session, drop)
 
     # From others.

@@ -10,7 +10,7 @@ import msgspec
 
 from dropflow.clock import Clock
 from dropflow.data.file_writer import FileWriter, remove_part
-from dropflow.data.streams import StreamedWriter
+from dropflow.data.streamed_writer import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import CancelledRunError, GoneError
@@ -92,7 +92,7 @@ class StreamCopy:
 
         The original is complete by then, so the copy does not wait for its readers any more.
         """
-        self._part.hurry()
+        self._part.stop_waiting()
         self._done.add_done_callback(lambda _: then())
 
     def take(self, content: Handle) -> Handle | None:

@@ -5,7 +5,7 @@ import os
 import threading
 
 from dropflow.data.storage_errors import storage_error
-from dropflow.data.streams import StreamReader
+from dropflow.data.stream_reader import StreamReader
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError
 
@@ -28,7 +28,7 @@ class StreamOffer:
 
     def __init__(self, reader: StreamReader) -> None:
         self.reader = reader
-        self.descriptor = reader.bell
+        self.descriptor = reader.wake_fd
         """Readable when the stream has grown."""
         # Guards the number of the open file: the thread that serves content reads while the session's thread completes
         # or ends the offer. A queue would make the session wait for a disk.

@@ -336,7 +336,7 @@ def test_the_only_function_needs_no_name(tmp_path: Path) -> None:
     [
         ("def f(:\n  pass", "func_code is not Python: "),
         ("def g(): pass\ndef h(): pass", "does not define 'f'"),
-        ("", "func_name is 'f', which is no builtin function"),
+        ("", "func_name is 'f', which is not a builtin function"),
     ],
 )
 def test_source_that_is_wrong(tmp_path: Path, code: str, text: str) -> None:

@@ -4,10 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from dropflow.apps.graph_check import check
 
 from dropflow.apps import registry
 from dropflow.apps.api import App
-from dropflow.apps.registry import APPLICATIONS, app_class, app_components, app_for, check
+from dropflow.apps.registry import APPLICATIONS, app_class, app_components, app_for
 from dropflow.errors import MissingDependencyError, UnknownComponentError
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.problems import Severity
@@ -120,7 +121,7 @@ def test_what_we_do_not_have_is_refused_with_the_way_out(component: str, categor
         ("nopackage.apps.MyApp", "'nopackage' is not installed: install nopackage"),
         ("json.decoder.Nothing", "has no 'Nothing'"),
         ("json.dumps", "func_name json.dumps"),
-        ("json.JSONDecoder", "no subclass of dropflow.apps.api.App"),
+        ("json.JSONDecoder", "not a subclass of dropflow.App"),
         ("flagging", "no such application"),
     ],
 )

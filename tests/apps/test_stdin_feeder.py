@@ -13,7 +13,8 @@ import pytest
 
 from dropflow.apps.command import Command
 from dropflow.apps.stdin_feeder import StdinFeeder
-from dropflow.data.streams import StreamReader, StreamWriter
+from dropflow.data.stream_reader import StreamReader
+from dropflow.data.streams import StreamPublisher
 from dropflow.engine.api import Handle
 from dropflow.errors import CancelledRunError, StorageError
 
@@ -24,7 +25,7 @@ class Growing:
     def __init__(self, directory: Path, check: Callable[[], None] = lambda: None) -> None:
         self.path = directory / "growing"
         self._file = self.path.open("ab", buffering=0)
-        self._writer = StreamWriter(str(directory / "growing.stream"), str(self.path), check)
+        self._writer = StreamPublisher(str(directory / "growing.stream"), str(self.path), check)
         self.reader = StreamReader(str(directory / "growing.stream"), check)
         self.source: BinaryIO = io.BufferedReader(self.reader)  # type: ignore[assignment]
 

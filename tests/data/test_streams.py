@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from dropflow.clock import Clock, SystemClock
 from dropflow.data import streams
 from dropflow.data.file_writer import FileWriter
-from dropflow.data.streams import StreamedWriter, StreamReader, StreamWriter
+from dropflow.data.stream_reader import StreamReader
+from dropflow.data.streamed_writer import StreamedWriter
+from dropflow.data.streams import StreamPublisher
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError, CancelledRunError, StorageError
 from dropflow.testing.clock import VirtualClock
@@ -28,7 +30,7 @@ SECONDS = 60
 
 READS = """
 import sys
-from dropflow.data.streams import StreamReader
+from dropflow.data.stream_reader import StreamReader
 reader = StreamReader(sys.argv[1])
 print(len(reader.read(int(sys.argv[2]))), flush=True)
 sys.stdin.readline()
@@ -56,7 +58,7 @@ class Written:
         self.folder = str(directory / "part.stream")
         self._stream = self.file.open("ab", buffering=0)
         self.size = 0
-        self.writer = StreamWriter(self.folder, str(self.file), check, clock)
+        self.writer = StreamPublisher(self.folder, str(self.file), check, clock)
 
     def write(self, data: bytes) -> None:
         """Append, as a part does."""
@@ -258,9 +260,9 @@ def test_ranges_are_read_without_waiting(written: Written) -> None:
         assert reader.pread(0, 4) == b"0123"
         assert reader.pread(8, 100) == b"89"
         assert reader.pread(10, 100) == b""
-        reader.hear()
+        reader.clear()
         written.write(b"x")
-        assert os.read(reader.bell, 1)
+        assert os.read(reader.wake_fd, 1)
         assert reader.pread(10, 100) == b"x"
         assert not reader.is_ended
         assert list(written.writer._places().values()) == [10]
@@ -445,7 +447,7 @@ def test_a_file_system_without_fifos_is_told(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(os, "mkfifo", refuse)
     with pytest.raises(StorageError, match="cannot make the stream"):
-        StreamWriter(str(tmp_path / "stream"), str(tmp_path / "file"), lambda: None)
+        StreamPublisher(str(tmp_path / "stream"), str(tmp_path / "file"), lambda: None)
 
 
 def test_what_nobody_wants_any_more_can_be_written_to_its_end(written: Written) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from dropflow.clock import SystemClock
 from dropflow.data.file_writer import FileWriter
-from dropflow.data.streams import StreamedWriter, StreamReader
+from dropflow.data.stream_reader import StreamReader
+from dropflow.data.streamed_writer import StreamedWriter
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
 from managers.node.stream_offer import StreamOffer
