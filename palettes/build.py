@@ -1,7 +1,7 @@
-"""Makes the palettes and the reference page of components from the components' own definitions.
+"""Makes the palettes and the reference page of components from the definitions of the components.
 
-Everything here is deterministic: ids are derived from names, and there are no times, so that a palette that is made
-again keeps the ports of the graphs that were drawn with it.
+The output is deterministic: ids are derived from names, and there are no times. So graphs keep their ports when the
+palettes are made again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -80,16 +80,16 @@ COMMON_APP: tuple[Parameter, ...] = (
         description="Least severe messages that go into its log.",
     ),
 )
-"""What every application takes, beside its own parameters."""
+"""Parameters of every application, besides its own."""
 
 
 def components() -> tuple[Component, ...]:
-    """Every built-in component, applications first."""
+    """Return every built-in component, applications first."""
     return (*app_components(), *DATA_COMPONENTS)
 
 
 def built_files() -> dict[str, bytes]:
-    """The palettes, by the name of their file."""
+    """Return the bytes of the palettes by file name."""
     known = components()
     ready = [_node(component) for component in known if component.name not in TEMPLATES]
     ready += [_construct_with(component) for component in known if component.construct]
@@ -167,7 +167,7 @@ def _construct(entry: ConstructEntry) -> EagleNode:
 
 
 def _fields(component: Component, *, owner: str = "") -> Iterator[EagleField]:
-    """Class, parameters and ports of a component; its own parameters win over the common ones."""
+    """Yield class, parameters and ports of a component. Its own parameters replace common ones of the same name."""
     whose = owner or component.dropclass
     own = {parameter.name for parameter in component.parameters}
     common = COMMON_APP if component.kind is Kind.APP else ()
@@ -192,7 +192,7 @@ def _field(owner: str, parameter: Parameter) -> EagleField:
         value=default,
         default_value=default,
         description=parameter.description,
-        readonly=parameter.name == "dropclass" and default != "",  # a class that is named is not to be changed
+        readonly=parameter.name == "dropclass" and default != "",  # a given class must not be changed
         type=parameter.type,
         options=parameter.options,
         id=stable_id(owner, parameter.name),
@@ -216,12 +216,12 @@ def _port(owner: str, port: Port, parameter: Parameter | None) -> EagleField:
 
 
 def _plain(value: Any) -> Any:
-    """A default as EAGLE stores it: JSON, with nothing for None."""
+    """Return a default as EAGLE stores it: JSON, and an empty text for None."""
     return "" if value is None else value
 
 
 def component_page() -> str:
-    """The reference of all components, as Markdown."""
+    """Return the reference of all components as Markdown."""
     lines = [
         "# Components",
         "",

@@ -1,7 +1,7 @@
 """The entries of template.palette: constructs, and components that a user fills in.
 
-Those that run have a definition elsewhere and only appear here. Constructs, notes, and nodes whose class the user
-names are defined here, since no class of ours stands behind them.
+Components are only listed here; their classes define them. Constructs, notes, and nodes for classes of users are
+defined here, because dropflow has no class for them.
 """
 
 import msgspec
@@ -12,9 +12,9 @@ __all__ = ["CONSTRUCTS", "EMPTY", "TEMPLATES", "ConstructEntry"]
 
 
 class ConstructEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of the palette that is no component: its category, what it is for, and its parameters.
+    """A node of the palette without a component: its category, purpose and parameters.
 
-    `name` is its name where that is not the category.
+    `name` is its name if that is not the category.
     """
 
     category: str
@@ -82,7 +82,7 @@ _NOT_YET = "Graphs with it can be checked and unrolled; this version of dropflow
 EMPTY: tuple[ConstructEntry, ...] = (
     ConstructEntry(
         category="DALiuGEApp",
-        description="An application of your own: a subclass of dropflow.apps.api.App that is installed.",
+        description="An application of your own: a subclass of dropflow.App that is installed.",
         parameters=(_CLASS,),
     ),
     ConstructEntry(
@@ -126,7 +126,7 @@ EMPTY: tuple[ConstructEntry, ...] = (
         ),
     ),
 )
-"""Nodes to be filled in. Their ports are the user's, too."""
+"""Nodes to be filled in. The user adds their ports, too."""
 
 TEMPLATES: tuple[str, ...] = ("BashShellApp", "PyFuncApp", "PythonMemberFunction", "Branch")
-"""Components that mean nothing until their code or command is filled in."""
+"""Components that need code or a command to be filled in."""

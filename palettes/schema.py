@@ -1,7 +1,7 @@
 """EAGLE's files as typed records: the node, field and link of a graph or palette in the OJS schema.
 
 The same records serve palettes (nodes without a place) and the graphs of ``examples/`` (nodes with one). Keys that
-EAGLE writes in camelCase are snake_case here; the renaming is the only thing between a record and its JSON.
+EAGLE writes in camelCase are snake_case here. That is the only difference between a record and its JSON.
 """
 
 from typing import Any
@@ -35,12 +35,12 @@ CATEGORY_TYPES: dict[str, str] = {
 
 
 def category_type(category: str) -> str:
-    """EAGLE's type of `category`; whatever is nothing else is an application."""
+    """Return EAGLE's type of `category`; Application for all that are not in the table."""
     return CATEGORY_TYPES.get(category, "Application")
 
 
 def stable_id(*parts: str) -> str:
-    """The same UUID (version 5) for the same `parts`, so that what is generated again keeps its identity."""
+    """Return the same UUID (version 5) for the same `parts`, so that generated nodes keep their identity."""
     return str(uuid5(_NAMESPACE, "\x1f".join(parts)))
 
 
@@ -109,7 +109,7 @@ class EagleEdge(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "fr
 
 
 class ModelData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a file says of itself."""
+    """The metadata of a file."""
 
     file_path: str
     file_type: str
@@ -144,5 +144,5 @@ class EagleFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def encode(document: EagleFile) -> bytes:
-    """The file's bytes: JSON, indented so that a change can be reviewed, with a line break at the end."""
+    """Return the bytes of a file: JSON, indented so that changes can be reviewed, with a line break at the end."""
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"

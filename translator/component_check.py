@@ -1,13 +1,12 @@
 """Findings about the components of a graph: those that keep `dropflow run` from running it, with its codes and texts.
 
-`dropflow.apps.registry.findings` makes them for all who ask; nothing of the graph is run or imported for it.
+`dropflow.apps.graph_check.findings` makes them for all who ask; nothing of the graph is run or imported for it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dropflow.apps.graph_check import finding, findings
-
 from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Link, Template
 from translator.logical import LogicalGraph

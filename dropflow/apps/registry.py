@@ -1,35 +1,29 @@
-"""Which application serves which class name in a graph. The tables are data; a class is imported when it is needed.
+"""The application of each class name in a graph. Classes are imported when they are needed.
 
 A node's class is looked up in this order:
 
-1. our own applications, under all names that graphs know them by. DALiuGE moved packages more often than it renamed
+1. built-in applications, under all names that graphs have for them. DALiuGE moved packages more often than it renamed
    classes, so below ``dlg``, ``dfms`` and ``apps`` the last part of a name is enough;
-2. what DALiuGE has and we do not: refused, with the way out;
-3. a blank class, or a placeholder of a palette: by the node's category;
-4. a class of the user: any importable subclass of `dropflow.apps.api.App`.
+2. applications of DALiuGE that dropflow does not have: an error with an alternative;
+3. a blank class, or a placeholder of a palette: by the category of the node;
+4. a class of the user: any importable subclass of `dropflow.App`.
 
-`findings` asks this, and the registry of the data classes, for all nodes of a graph before anything runs.
+`dropflow.apps.graph_check` checks all nodes of a graph before anything runs.
 """
 
 import importlib
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, cast
 
-from msgspec.structs import replace
-
 from dropflow.apps.api import App
 from dropflow.apps.static_lookup import find_absent
-from dropflow.data.registry import store_for
 from dropflow.engine.component import Component
-from dropflow.engine.time_limit import TIMEOUT, time_limit
 from dropflow.errors import AppError, DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.exception_text import summary_of
-from dropflow.graph.templates import Kind, Link, Template
-from dropflow.problems import Problem, Severity
+from dropflow.graph.templates import Template
 
 __all__ = [
     "APPLICATIONS",
@@ -37,17 +31,17 @@ __all__ = [
     "app_class",
     "app_components",
     "app_for",
-    "check",
-    "finding",
-    "findings",
-    "with_time_limit",
+    "builtin_name",
+    "import_builtin",
+    "refuse_missing_class",
+    "user_errors",
 ]
 
 _WHAT_USERS_RAISE = (Exception, SystemExit, GeneratorExit)
-"""What becomes an error of the graph when an import or a constructor of users raises it; Ctrl-C does not."""
+"""Exceptions of imports and constructors of users that become errors of the graph. Ctrl-C does not."""
 
 APP_COMPONENTS: tuple[Component, ...]
-"""The definitions of all built-in applications, for the palette and the reference; made when first asked for."""
+"""The definitions of all built-in applications, for the palette and the reference; made on first use."""
 
 APPLICATIONS: Mapping[str, str] = {
     "BashShellApp": "dropflow.apps.shell:BashShellApp",
@@ -78,7 +72,7 @@ APPLICATIONS: Mapping[str, str] = {
     "SocketListenerApp": "dropflow.apps.builtin.listener:SocketListenerApp",
     "ListAppendThrashingApp": "dropflow.apps.builtin.thrash:ListAppendThrashingApp",
 }
-"""Class names of our applications, and where each is."""
+"""Class names of the built-in applications, and the module and class of each."""
 
 _SAME_AS: Mapping[str, str] = {
     "BarrierAppDROP": "NullBarrierApp",
@@ -90,7 +84,7 @@ _SAME_AS: Mapping[str, str] = {
 }
 _HOUSES = ("dlg.", "dfms.", "apps.", "dropflow.apps.")
 _PLACEHOLDERS = frozenset({"", "PythonApp", "DALiuGEApp", "UnknownApplication", "Component", "test.graphsRepository"})
-"""What palettes and old editors write where a class should be; the last part of a ``dlg`` name counts."""
+"""Placeholders of palettes and old editors in place of a class; also as the last part of a ``dlg`` name."""
 
 _BY_CATEGORY: Mapping[str, str] = {
     name.lower(): name for name in ("BashShellApp", "PyFuncApp", "PythonMemberFunction", "Branch")
@@ -114,7 +108,7 @@ _LATER: Mapping[str, tuple[str, str]] = {
     "MSStreamingPlasmaProducer": ("a Plasma store", "use SharedMemory nodes, which need no store"),
     "ResultTransmitter": ("DALiuGE's imitation of Dask", "write the result to a File"),
 }
-"""Applications of DALiuGE that this version does not have: what they are, and what to do."""
+"""Applications of DALiuGE that this version does not have: what they are, and an alternative."""
 
 _LATER_CATEGORIES: Mapping[str, str] = {
     "docker": "DockerApp",
@@ -128,7 +122,7 @@ _LATER_CATEGORIES: Mapping[str, str] = {
 
 
 def app_for(template: Template) -> App:
-    """The application of an application node, ready to run its attempts.
+    """Return the application of an application node, ready to run its attempts.
 
     Raises
     ------
@@ -137,96 +131,33 @@ def app_for(template: Template) -> App:
     BadParameterError
         Lists every parameter that cannot be used.
     AppError
-        The class of a user raised something else when it was made.
+        The constructor of a user's class raised another exception.
     """
     kind = app_class(template)
-    with _errors_of_users(template):
+    with user_errors(template):
         application = kind(template)
         if hasattr(application, "component"):
-            _ = application.parameters  # parsed here, once, so that bad ones are known before anything runs
+            _ = application.parameters  # parsed now, so that bad values are found before anything runs
     return application
 
 
 def app_class(template: Template) -> type[App]:
-    """The class of the application that serves a node.
+    """Return the class of the application of a node.
 
     Raises
     ------
     UnknownComponentError
-        No class answers to its name; says which module is missing, or which name was probably meant.
+        There is no class of its name. The hint has the missing module, or a similar name.
     MissingDependencyError
-        It is one of DALiuGE's that this version does not have; says what to do instead.
+        It is an application of DALiuGE that this version does not have. The hint has an alternative.
     """
-    ours = _ours(template)
-    return _import_ours(ours) if ours else _import_theirs(template, template.component.strip())
-
-
-def findings(
-    templates: Iterable[Template], links: Sequence[Link], *, imports: bool = False
-) -> Iterator[tuple[Template, DropflowError]]:
-    """Everything that keeps the nodes of a graph from running: data nodes first, then applications.
-
-    This is the one judgement of components: commands, managers and the translator all ask it. Nothing that the graph
-    names is run, and no class of users is imported unless `imports` is set; their modules are only looked for.
-
-    Parameters
-    ----------
-    templates : iterable of Template
-        The nodes.
-    links : sequence of Link
-        Between them, by row.
-    imports : bool
-        Import the classes of users, which runs code that is installed here, to judge their parameters too. For hosts
-        that are about to run the graph.
-
-    Yields
-    ------
-    tuple of Template and DropflowError
-        At most one error a node. Its `of_host` says whether another host may accept the node.
-    """
-    nodes = tuple(templates)
-    inputs: dict[int, list[str]] = defaultdict(list)
-    outputs: dict[int, list[str]] = defaultdict(list)
-    for link in links:
-        inputs[link.target].append(link.target_port)
-        outputs[link.source].append(link.source_port)
-    skippable = _skippable(nodes, links)
-    for row, template in enumerate(nodes):
-        if template.kind is Kind.DATA:
-            try:
-                store = store_for(template)
-                store.check()
-                if row not in inputs:
-                    store.check_initial()
-            except DropflowError as error:
-                yield template, error
-    for row, template in enumerate(nodes):
-        if template.kind is Kind.APP:
-            try:
-                application = _checked_app(template, imports=imports)
-                if application is not None:
-                    application.check_ports(inputs[row], outputs[row], is_certain=row not in skippable)
-            except DropflowError as error:
-                yield template, error
-
-
-def check(templates: Iterable[Template], links: Sequence[Link]) -> list[Problem]:
-    """`findings` as errors about a graph that is about to run on this host; imports the classes of users.
-
-    An empty list means that every class is known and every parameter can be used.
-    """
-    return [finding(template, error) for template, error in findings(templates, links, imports=True)]
-
-
-def finding(template: Template, error: DropflowError, severity: Severity = Severity.ERROR) -> Problem:
-    """`error` as a finding about the node `template`."""
-    where = error.where or template.app_name or template.name or template.key
-    return Problem(code=error.code, severity=severity, where=where, text=error.text, hint=error.hint)
+    ours = builtin_name(template)
+    return import_builtin(ours) if ours else _import_theirs(template, template.component.strip())
 
 
 @contextmanager
-def _errors_of_users(template: Template) -> Iterator[None]:
-    """Turn what the class of a user raises while it is made or checked into an `AppError`."""
+def user_errors(template: Template) -> Iterator[None]:
+    """Turn exceptions of a user's class, when it is made or checked, into an `AppError`."""
     try:
         yield
     except DropflowError:
@@ -239,63 +170,9 @@ def _errors_of_users(template: Template) -> Iterator[None]:
         ) from problem
 
 
-def _checked_app(template: Template, *, imports: bool) -> App | None:
-    """The application of a node, its own checks done; None where only importing it can tell."""
-    time_limit(with_time_limit(template))
-    if imports or _ours(template):
-        application = app_for(template)
-        with _errors_of_users(template):
-            application.check()
-        return application
-    _refuse_theirs(template, template.component.strip())
-    return None
-
-
-def _skippable(nodes: Sequence[Template], links: Iterable[Link]) -> set[int]:
-    """Rows of the nodes that follow an application that may skip its outputs."""
-    following: dict[int, list[int]] = defaultdict(list)
-    for link in links:
-        following[link.source].append(link.target)
-    waiting = [row for row, node in enumerate(nodes) if node.kind is Kind.APP and _may_skip(node)]
-    found: set[int] = set()
-    while waiting:
-        new = set(following[waiting.pop()]) - found
-        found |= new
-        waiting += new
-    return found
-
-
-def _may_skip(template: Template) -> bool:
-    try:
-        ours = _ours(template)
-    except DropflowError:
-        return True
-    return not ours or _import_ours(ours).skips
-
-
-def with_time_limit(template: Template) -> Template:
-    """`template`, its ``timeout`` as a field of the node where the graph has it as an application argument.
-
-    Graphs write the fields of every node in either place. The argument stays what it is where the application itself
-    may use it: a function with an argument of that name, a class of users, a command that mentions it.
-    """
-    field = template.argument(TIMEOUT.name)
-    if (
-        template.kind is Kind.DATA
-        or field is None
-        or field.is_port
-        or field.parameter_type != "ApplicationArgument"
-        or not (ours := _ours(template))
-        or _import_ours(ours).uses(field, template)
-    ):
-        return template
-    taken = replace(field, parameter_type=TIMEOUT.parameter_type)
-    return replace(template, arguments=tuple(taken if one is field else one for one in template.arguments))
-
-
 def app_components() -> tuple[Component, ...]:
-    """The definitions of all built-in applications, in the order of `APPLICATIONS`."""
-    return tuple(_import_ours(name).component for name in APPLICATIONS)
+    """Return the definitions of all built-in applications, in the order of `APPLICATIONS`."""
+    return tuple(import_builtin(name).component for name in APPLICATIONS)
 
 
 if not TYPE_CHECKING:
@@ -307,8 +184,8 @@ if not TYPE_CHECKING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _ours(template: Template) -> str:
-    """Our name for the application of a node; empty for a class of the user.
+def builtin_name(template: Template) -> str:
+    """Return the name in `APPLICATIONS` of the application of a node; empty for a class of the user.
 
     Raises
     ------
@@ -325,20 +202,18 @@ def _ours(template: Template) -> str:
     if name in _PLACEHOLDERS or (ours and last in _PLACEHOLDERS):
         return _by_category(template)
     if ours:
-        raise _unknown(
-            template, name, "dropflow has no such application; any subclass of dropflow.apps.api.App can be one"
-        )
+        raise _unknown(template, name, "dropflow has no such application; any subclass of dropflow.App can be one")
     return ""
 
 
 def _known(last: str) -> str:
-    """Our name for an application whose name ends so; empty if it is none of ours."""
+    """Return the name in `APPLICATIONS` for the last part of a class name; empty if there is none."""
     name = _SAME_AS.get(last, last)
     return name if name in APPLICATIONS else ""
 
 
 def _for_member(name: str, template: Template) -> str:
-    """DALiuGE has one class for functions and members: a node with an object coming in is a member function."""
+    """Tell functions from member functions, for which DALiuGE has one class: members have an input port ``self``."""
     if name != "PyFuncApp":
         return name
     target = template.argument("self")
@@ -366,13 +241,14 @@ def _by_category(template: Template) -> str:
     )
 
 
-def _import_ours(name: str) -> type[App]:
+def import_builtin(name: str) -> type[App]:
+    """Import the class of a name in `APPLICATIONS`."""
     module, _, attribute = APPLICATIONS[name].partition(":")
     return cast("type[App]", getattr(importlib.import_module(module), attribute))
 
 
 def _import_theirs(template: Template, name: str) -> type[App]:
-    """The user's class of the dotted `name`."""
+    """Import the class of a user with the dotted `name`."""
     module, _, attribute = name.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), attribute)
@@ -380,18 +256,18 @@ def _import_theirs(template: Template, name: str) -> type[App]:
         raise _unknown(template, name, _missing(problem.name or module), of_host=True) from problem
     except AttributeError as problem:
         raise _unknown(template, name, _without(module, attribute), of_host=True) from problem
-    except _WHAT_USERS_RAISE as problem:  # an import runs code of others
+    except _WHAT_USERS_RAISE as problem:  # an import runs code of users
         reason = f"its module cannot be imported: {summary_of(problem)}"
         raise _unknown(template, name, reason, of_host=True) from problem
     if isinstance(found, type) and issubclass(found, App):
         return found
     if callable(found) and not isinstance(found, type):
         raise _unknown(template, name, _a_function(name), of_host=True)
-    raise _unknown(template, name, "it is no subclass of dropflow.apps.api.App", of_host=True)
+    raise _unknown(template, name, "it is not a subclass of dropflow.App", of_host=True)
 
 
-def _refuse_theirs(template: Template, name: str) -> None:
-    """Refuse what `_import_theirs` would refuse, as far as that is known without importing anything."""
+def refuse_missing_class(template: Template, name: str) -> None:
+    """Raise if the class of a user certainly does not exist on this host. Imports nothing."""
     parts = name.split(".")
     absent = find_absent(parts)
     if absent is None:
@@ -430,7 +306,7 @@ def _unknown(template: Template, name: str, hint: str, *, of_host: bool = False)
 
 
 def _dropclass(name: str) -> str:
-    return _import_ours(name).component.dropclass
+    return import_builtin(name).component.dropclass
 
 
 def _later(template: Template, last: str) -> MissingDependencyError:

@@ -5,7 +5,7 @@ from dropflow.engine.component import Parameter, Port
 __all__ = ["IO", "common", "persist"]
 
 IO = (Port(name="io", usage="InputOutput", description="What producers write and consumers read."),)
-"""The one port of a data drop; graphs usually add ports named after their applications' ports."""
+"""The port of a data drop. Graphs usually add ports named after the ports of their applications."""
 
 _BLOCK_SKIP = Parameter(
     name="block_skip",
@@ -36,12 +36,12 @@ _STREAMING = Parameter(
     type="Boolean",
     default=False,
     parameter_type="ComponentParameter",
-    description="Consumers want the content while it is being written.",
+    description="Consumers read the content while it is being written.",
 )
 
 
-def persist(default: bool) -> Parameter:  # noqa: FBT001 - the one thing it is about
-    """The parameter that says whether the content outlives its last consumer."""
+def persist(default: bool) -> Parameter:  # noqa: FBT001 - the only argument
+    """Return the parameter that keeps the content after its last consumer."""
     return Parameter(
         name="persist",
         type="Boolean",
@@ -53,5 +53,5 @@ def persist(default: bool) -> Parameter:  # noqa: FBT001 - the one thing it is a
 
 
 def common(*, persists: bool) -> tuple[Parameter, ...]:
-    """Parameters of every data class, `persist` with its default for this one."""
+    """Return the parameters of every data class; `persists` is the default of `persist`."""
     return (persist(persists), _BLOCK_SKIP, _DATA_VOLUME, _GROUP_END, _STREAMING)

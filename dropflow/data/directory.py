@@ -25,7 +25,7 @@ DIRECTORY = Component(
     category="Directory",
     dropclass="dlg.data.drops.directory.DirectoryDROP",
     aliases=("dlg.data.drops.DirectoryDROP", "dlg.drop.DirectoryContainer", "dlg.data.drops.DirectoryContainer"),
-    description="A directory. Programs fill it under a temporary name; it appears whole when they have succeeded.",
+    description="A directory. Programs fill it under a temporary name; it gets its name when they have succeeded.",
     parameters=(
         Parameter(
             name="dirname",
@@ -37,21 +37,21 @@ DIRECTORY = Component(
             type="Boolean",
             default=False,
             parameter_type="ComponentParameter",
-            description="Fail at once when the drop has no producer and the directory is not there.",
+            description="Fail if the drop has no producer and the directory does not exist.",
         ),
         Parameter(
             name="create_if_missing",
             type="Boolean",
             default=False,
             parameter_type="ComponentParameter",
-            description="Make the directory when the drop has no producer and it is not there.",
+            description="Make the directory if the drop has no producer and it does not exist.",
         ),
         Parameter(
             name="overwrite_existing",
             type="Boolean",
             default=True,
             parameter_type="ComponentParameter",
-            description="Kept for older graphs: what producers write always replaces what was there.",
+            description="Accepted for older graphs: producers always replace an existing directory.",
         ),
         *common(persists=True),
     ),
@@ -60,7 +60,7 @@ DIRECTORY = Component(
 
 
 class DirectoryWriter:
-    """A directory on its way."""
+    """Writes a directory."""
 
     def __init__(self, path: str, final: str, directory_for: Callable[[str], str]) -> None:
         self._path = path
@@ -69,7 +69,7 @@ class DirectoryWriter:
         self._given = False
 
     def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:  # noqa: ARG002 - one protocol
-        """Refuse: a directory has no bytes of its own.
+        """Raise: bytes cannot be written to a directory.
 
         Raises
         ------
@@ -82,14 +82,14 @@ class DirectoryWriter:
         )
 
     def path(self) -> str:
-        """Where the program makes the directory, under its final base name."""
+        """Return the path where the program makes the directory, with its final base name."""
         if not self._given:
             self._given = True
             self._path = f"{self._directory_for(self._path)}/{self._final.rpartition('/')[2]}"
         return self._path
 
     def finish(self) -> Handle:
-        """The directory, or the file that a program made in its place; an empty directory when there is nothing."""
+        """Return the directory, or a file that a program made in its place; makes an empty directory by default."""
         path = Path(self._path)
         with storage_errors("finish writing", path):
             if not path.exists():
@@ -99,7 +99,7 @@ class DirectoryWriter:
             return Handle(kind=kind, location=self._path, final=self._final, size=measure(self._path))
 
     def abandon(self) -> None:
-        """Remove it with all it contains."""
+        """Remove the directory with all its files."""
         remove_part(self._path)
 
 
@@ -121,21 +121,21 @@ class DirectoryStore:
 
     @property
     def shared_name(self) -> str:
-        """The name that all drops of the template have; empty where each has its own."""
+        """The name that all drops of the template share; empty if each has its own."""
         return shared_name(self._value)
 
     def part(self, slot: Slot) -> ContentWriter:
-        """A directory beside its final place."""
+        """Return a writer for a directory beside its final path."""
         final = self._final(slot)
         return DirectoryWriter(temporary_path(slot, final), final, slot.workspace.part_directory)
 
     def initial(self, slot: Slot) -> Handle:
-        """The directory that is there already, or a new, empty one.
+        """Return the existing directory, or a new, empty one.
 
         Raises
         ------
         BadFileError
-            It must be there and is not, or is no directory.
+            It must exist and does not, or is not a directory.
         """
         final = self._final(slot)
         path = Path(final)
@@ -156,11 +156,11 @@ class DirectoryStore:
         return self.part(slot).finish()
 
     def check(self) -> None:
-        """Refuse names that no drop could have."""
+        """Raise if the name is not valid for any drop."""
         check_name(self._value)
 
     def check_initial(self) -> None:
-        """Any parameters will do: whether the directory is there is known when the drop starts."""
+        """Accept all parameters: whether the directory exists is checked when the drop starts."""
 
     def _final(self, slot: Slot) -> str:
         value = self._value or slot.name

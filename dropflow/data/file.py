@@ -1,4 +1,4 @@
-"""File drops: content in a file that people and programs find under a name of their choice."""
+"""File drops: content in a file with a chosen name."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ __all__ = ["FILE", "FileStore", "found"]
 FILEPATH = Parameter(
     name="filepath",
     description=(
-        "Name of the file. Relative names are below the session's files; empty makes a name from the drop's id. "
+        "Name of the file. Relative names are below the session's files; an empty name is made from the drop's id. "
         "Environment variables and {uid}, {humanKey}, {auto}, {datetime} and {dlg} are replaced."
     ),
 )
@@ -29,7 +29,7 @@ _CHECK = Parameter(
     type="Boolean",
     default=False,
     parameter_type="ComponentParameter",
-    description="Fail at once when the drop has no producer and the file is not there.",
+    description="Fail if the drop has no producer and the file does not exist.",
 )
 _DELETE_PARENT = Parameter(
     name="delete_parent_directory",
@@ -45,7 +45,7 @@ FILE = Component(
     category="File",
     dropclass="dlg.data.drops.file.FileDROP",
     aliases=("dlg.data.drops.FileDROP", "dlg.drop.FileDROP", "dfms.drop.FileDROP"),
-    description="A file. Producers write it under a temporary name; it appears under its own when they have succeeded.",
+    description="A file. Producers write it under a temporary name; it gets its name when they have succeeded.",
     parameters=(FILEPATH, _CHECK, _DELETE_PARENT, *common(persists=True)),
     ports=IO,
 )
@@ -67,7 +67,7 @@ class FileStore:
         self._template = template
         values = read(self.component, template)
         argument = find(template.arguments, "filepath")
-        # Some graphs type this field as a number, whose empty value is then 0.
+        # In some graphs this field has the type of a number, and the empty value 0.
         given = argument is not None and (isinstance(argument.value, str) or bool(argument.value))
         self._value = str(values["filepath"]) if given else ""
         self._must_exist = bool(values["check_filepath_exists"])
@@ -77,11 +77,11 @@ class FileStore:
 
     @property
     def shared_name(self) -> str:
-        """The name that all drops of the template have; empty where each has its own."""
+        """The name that all drops of the template share; empty if each has its own."""
         return shared_name(self._value)
 
     def part(self, slot: Slot) -> ContentWriter:
-        """A file beside its final place."""
+        """Return a writer for a file beside its final path."""
         final = self._final(slot)
         workspace = slot.workspace
         return FileWriter(
@@ -92,17 +92,17 @@ class FileStore:
         )
 
     def growing(self, slot: Slot) -> FileWriter:
-        """As `part`, under a temporary name even for programs: readers hold on to it."""
+        """Return a writer whose temporary path does not change, because readers have it open."""
         final = self._final(slot)
         return FileWriter(temporary_path(slot, final), final=final, durable=slot.workspace.durable)
 
     def initial(self, slot: Slot) -> Handle:
-        """The file that is there already, or a new, empty one.
+        """Return the existing file, or a new, empty one.
 
         Raises
         ------
         BadFileError
-            It must be there and is not: an absolute path, or `check_filepath_exists`.
+            It does not exist, and must: it has an absolute path, or `check_filepath_exists` is set.
         """
         final = self._final(slot)
         if is_blank(self._value):
@@ -115,15 +115,15 @@ class FileStore:
                 where=self._template.name,
                 hint=f"put it there, or correct 'filepath' of node '{self._template.name}'",
             )
-        _LOG.warning("%s is not there and has no producer: it is made empty", final)
+        _LOG.warning("%s does not exist and has no producer: an empty file is made", final)
         return self.part(slot).finish()
 
     def check(self) -> None:
-        """Refuse names that no drop could have."""
+        """Raise if the name is not valid for any drop."""
         check_name(self._value)
 
     def check_initial(self) -> None:
-        """Any parameters will do: whether the file is there is known when the drop starts."""
+        """Accept all parameters: whether the file exists is checked when the drop starts."""
 
     def _final(self, slot: Slot) -> str:
         value = slot.name if is_blank(self._value) else self._value
@@ -131,6 +131,6 @@ class FileStore:
 
 
 def found(path: str) -> Handle:
-    """The file, directory or device that is at `path` already and is not ours to move or remove."""
+    """Return a handle for what is at `path` already, which dropflow must not move or remove."""
     kind = "directory" if Path(path).is_dir() else "file"
     return Handle(kind=kind, location=path, size=measure(path) if Path(path).exists() else 0)

@@ -1,4 +1,4 @@
-"""Which drops of a session have written which files, so that one does not destroy what another has written."""
+"""The drops of a session that have written each file, so that no drop overwrites the content of another."""
 
 import os
 from functools import cached_property
@@ -14,7 +14,7 @@ __all__ = ["FileOwners"]
 
 
 class FileOwners:
-    """The drops behind each path that the session has written on this node.
+    """The owners (drops) of each path that the session has written on this node.
 
     A path has several owners when they wrote the same content. A drop may replace the content of drops that it depends
     on, as the iterations of a loop do.
@@ -22,7 +22,7 @@ class FileOwners:
     Parameters
     ----------
     graph : PhysicalGraph or None
-        Whose drops these are; without it no drop depends on another.
+        The graph of the drops; without it no drop depends on another.
     """
 
     def __init__(self, graph: PhysicalGraph | None) -> None:
@@ -30,14 +30,14 @@ class FileOwners:
         self._of: dict[str, tuple[int, ...]] = {}
 
     def before(self, drop: int, part: Handle) -> tuple[int, ...]:
-        """The owners of the place of `part` that go on owning it when it is committed: they wrote the same.
+        """Return the owners of the path of `part` that stay owners after its commit: they wrote the same content.
 
         Raises
         ------
         ConflictError
-            Another drop, which this one does not depend on, wrote something else there.
+            Another drop, which this one does not depend on, wrote a different content there.
         OSError
-            What is there cannot be read.
+            The present content cannot be read.
         """
         others = [owner for owner in self._of.get(part.final, ()) if owner != drop]
         if not others or not os.path.lexists(part.final):
@@ -48,13 +48,13 @@ class FileOwners:
         if unordered:
             raise ConflictError(
                 f"{part.final} has been written by {self._name(unordered[0])} already, with another content",
-                hint="let each drop have a name of its own, with {auto} or {uid} in it; or collect the contents first "
+                hint="give each drop its own name, with {auto} or {uid} in it; or collect the contents first "
                 "and write them once",
             )
         return ()
 
     def add(self, path: str, drop: int, beside: tuple[int, ...]) -> None:
-        """Note that `drop` wrote `path`, and that the drops `beside` wrote the same."""
+        """Record that `drop` wrote `path`, and that the drops `beside` wrote the same content."""
         self._of[path] = (*beside, drop)
 
     def is_only(self, path: str, drop: int) -> bool:
@@ -62,7 +62,7 @@ class FileOwners:
         return self._of.get(path) == (drop,)
 
     def leave(self, path: str, drop: int) -> None:
-        """Note that `drop` does not need `path` any more."""
+        """Record that `drop` does not need `path` any more."""
         left = tuple(owner for owner in self._of.get(path, ()) if owner != drop)
         if left:
             self._of[path] = left
@@ -74,7 +74,7 @@ class FileOwners:
         if graph is None:
             return False
         if graph.predecessors.ptr[owner] == graph.predecessors.ptr[owner + 1]:
-            return True  # no application wrote it: it was made empty
+            return True  # no application wrote it: an empty file was made
         rows = graph.template
         return self._precedence.holds(int(rows[owner]), index_of(graph, owner), int(rows[drop]), index_of(graph, drop))
 

@@ -1,4 +1,4 @@
-"""Where a file drop's file goes: the rules for `filepath` and `dirname`.
+"""Paths of file drops: the rules for `filepath` and `dirname`.
 
 ===================  ==========================================================================
 value                file
@@ -8,12 +8,12 @@ empty, ``None``      ``files/<name made from the drop's id>``
 ``sub/name.txt``     ``files/sub/name.txt``; directories are made
 ``sub/``             ``files/sub/<name made from the drop's id>``
 ``/abs/x``           as it is; ``/abs/`` as ``sub/``
-``$VAR/x``           the variable's value; one that is not set is an error
+``$VAR/x``           the value of the variable; it must be set
 ``a_{uid}.dat``      placeholders replaced; ``{{`` and ``}}`` stand for braces
 ===================  ==========================================================================
 
-Relative paths cannot leave ``files/``. The rules are DALiuGE's, but for three defects: an unknown placeholder is
-reported by name, escaped braces come out as braces, and made names are unique.
+Relative paths cannot leave ``files/``. The rules are those of DALiuGE except for three defects: an unknown placeholder
+is an error with its name, escaped braces become braces, and names made from ids are unique.
 """
 
 import os
@@ -39,11 +39,11 @@ PLACEHOLDERS: Mapping[str, Callable[[str, float, str], str]] = {
     "datetime": lambda _oid, now, _suffix: datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d"),
     "dlg": lambda _oid, _now, _suffix: "dropflow",
 }
-"""What may stand in braces: a function of the drop's id, the time and the suffix of made names."""
+"""Placeholders in braces, as functions of the drop's id, the time and the suffix of made names."""
 
 
 def is_blank(value: object) -> bool:
-    """Whether a `filepath` or `dirname` says nothing; EAGLE writes ``None`` as text."""
+    """Whether a `filepath` or `dirname` is empty; EAGLE writes ``None`` as text."""
     return value is None or str(value).strip() in ("", "None")
 
 
@@ -56,7 +56,7 @@ def final_path(
     suffix: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Absolute path that `value` means for the drop `oid`.
+    """Return the absolute path of a drop.
 
     Parameters
     ----------
@@ -69,15 +69,15 @@ def final_path(
     now : float
         Seconds since the epoch, for ``{datetime}`` (UTC).
     suffix : str
-        Added to made names, such as ``.json``.
+        Added to names made from ids, such as ``.json``.
     environment : mapping of str to str, optional
-        Where variables are looked up; this process' environment by default.
+        Values of variables; by default the environment of this process.
 
     Raises
     ------
     BadParameterError
-        Unknown placeholder, variable that is not set, a relative path that leaves `base`, or characters that no path of
-        ours can have.
+        There is an unknown placeholder, a variable that is not set, a relative path that leaves `base`, or a character
+        that paths cannot have.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def final_path(
 
 
 def shared_name(value: str) -> str:
-    """The file that all drops with the name `value` mean; empty where each has its own, or that is not known yet.
+    """Return the file that all drops with the name `value` share; empty if each has its own, or it is not known yet.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def shared_name(value: str) -> str:
 
 
 def check_name(value: str, environment: Mapping[str, str] | None = None) -> None:
-    """Refuse what `final_path` would refuse for every drop.
+    """Raise what `final_path` would raise for every drop.
 
     Raises
     ------
@@ -131,10 +131,10 @@ def check_name(value: str, environment: Mapping[str, str] | None = None) -> None
 
 
 def _refuse_unwritable(path: str) -> None:
-    """Refuse what the operating system cannot open, or what no message to another process can hold."""
+    """Raise if a path cannot be opened, or cannot be sent to another process."""
     if "\0" in path:
         raise BadParameterError(
-            f"the path {path!r} has a NUL character", hint="no file can have that name: choose another name"
+            f"the path {path!r} has a NUL character", hint="choose another name: file names cannot have it"
         )
     try:
         path.encode()

@@ -1,4 +1,4 @@
-"""What a person should call a content: a file suffix, found by looking at its first bytes."""
+"""The file suffix of a content, from its first bytes."""
 
 import json
 
@@ -19,14 +19,14 @@ _MAGICS = (
 
 
 def suffix_for(content: memoryview, *, text: bool = False) -> str:
-    """``.npy``, ``.pkl``, ``.json``, ``.txt``, another well-known one, or ``.dat``.
+    """Return ``.npy``, ``.pkl``, ``.json``, ``.txt``, another well-known suffix, or ``.dat``.
 
     Parameters
     ----------
     content : memoryview
         The whole content.
     text : bool
-        Whether it is text by design.
+        Whether it was declared or written as text.
     """
     head = bytes(content[:_HEAD])
     for magic, suffix in _MAGICS:

@@ -1,4 +1,4 @@
-"""Parts that are files: content on its way under a temporary name."""
+"""Writers to files, under temporary names."""
 
 import contextlib
 import errno
@@ -23,16 +23,16 @@ __all__ = ["FileWriter", "remove_part", "remove_part_folder", "temporary_path"]
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _MODE = 0o666
-"""Of new files, less the umask: they are under their final name when they are committed."""
+"""Mode of new files, before the umask: the files get their final names when they are committed."""
 
 
 def temporary_path(slot: Slot, final: str) -> str:
-    """Where the part for `final` is written: on its file system, under a name that nothing else has.
+    """Return a unique temporary path on the file system of `final`.
 
     Raises
     ------
     BadFileError
-        At `final` is a FIFO, a socket or a device.
+        There is a FIFO, a socket or a device at `final`.
     StorageError
         Nothing can be written there.
     """
@@ -44,23 +44,23 @@ def temporary_path(slot: Slot, final: str) -> str:
 
 
 class FileWriter:
-    """Content on its way into a file, written by `write`, by a program at `path`, or both.
+    """Writes a content to a file, with `write`, by a program at `path`, or both.
 
     Parameters
     ----------
     path : str
         Temporary path.
     final : str
-        Where the content must be after commit; empty when it stays.
+        Path of the content after its commit; empty if it stays.
     kind : str
         Kind of the handle.
     durable : bool
-        Whether to force the file to the disk when it is finished.
+        Whether to force the file to disk (fsync) at the end.
     directory_for : callable, optional
-        Makes a directory for the part, given its temporary path: where programs find it under its final base name,
-        because they look at the extensions of files. A part that no program asks for does without.
+        Makes a directory for a temporary path. Programs get a path in it with the final base name, because they use
+        file extensions. Not called if no program writes the content.
     overflow : callable, optional
-        Gives a temporary path elsewhere, for when the file system of `path` is full.
+        Returns a temporary path on another file system, for the case that the first one is full.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class FileWriter:
 
     @property
     def location(self) -> str:
-        """Where the file is now."""
+        """Present path of the file."""
         return self._path
 
     @property
     def final(self) -> str:
-        """Where the content must be after commit; empty when it stays."""
+        """Path of the content after its commit; empty if it stays."""
         return self._final
 
     def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:
@@ -102,7 +102,7 @@ class FileWriter:
         Raises
         ------
         StorageError
-            Names the path, and the space left when there is not enough.
+            The file cannot be written.
         """
         block = memoryview(data).cast("B")
         done = 0
@@ -119,12 +119,12 @@ class FileWriter:
         return done
 
     def path(self) -> str:
-        """Temporary path, for a program; nothing is there unless something was written.
+        """Return the temporary path, for a program. There is no file unless something was written.
 
         Raises
         ------
         StorageError
-            No directory can be made for it.
+            Its directory cannot be made.
         """
         if not self._given:
             self._given = True
@@ -135,7 +135,7 @@ class FileWriter:
         return self._path
 
     def finish(self) -> Handle:
-        """The file, or the directory that a program made in its place; an empty file when nothing was written."""
+        """Return the file, or a directory that a program made in its place; makes an empty file by default."""
         with storage_errors("finish writing", self._path):
             self._close()
             if not self._given and self._size:
@@ -149,7 +149,7 @@ class FileWriter:
         return Handle(kind=kind, location=self._path, final=self._final, size=size, checksum=checksum, text=text)
 
     def abandon(self) -> None:
-        """Remove the file and the directory made for it."""
+        """Remove the file and its directory; never raises."""
         with contextlib.suppress(OSError):
             self._close()
         remove_part(self._path)
@@ -169,7 +169,9 @@ class FileWriter:
 
     def _open(self) -> io.FileIO:
         if self._stream is None:
-            flags = _APPEND if self._begun or self._given else _APPEND | os.O_EXCL  # nothing that others have put there
+            flags = (
+                _APPEND if self._begun or self._given else _APPEND | os.O_EXCL
+            )  # fails if another program made the file
             try:
                 descriptor = os.open(self._path, flags, _MODE)
             except FileNotFoundError:
@@ -198,13 +200,13 @@ class FileWriter:
                 shutil.copyfile(self._path, path)
                 Path(self._path).unlink()
         except StorageError:
-            remove_part(path)  # what a full disk cut short
+            remove_part(path)  # incomplete copy
             raise
         self._path, self._overflow = path, None
 
 
 def remove_part(path: str) -> None:
-    """Remove a part and the directory that was made for it, if there is one; never raises."""
+    """Remove an uncommitted content, and the directory that was made for it; never raises."""
     try:
         os.unlink(path)  # noqa: PTH108 - many of these in a session; unlinking refuses directories
     except FileNotFoundError:
@@ -215,7 +217,7 @@ def remove_part(path: str) -> None:
 
 
 def remove_part_folder(path: str) -> None:
-    """Remove the directory that was made for the part at `path`, which is gone from there; never raises."""
+    """Remove the directory that was made for `path`, if it is empty; never raises."""
     folder = path.rpartition("/")[0]
     if folder.endswith(PART_FOLDER):
         with contextlib.suppress(OSError):

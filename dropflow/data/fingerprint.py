@@ -1,4 +1,4 @@
-"""Digests by which two hosts tell whether they hold the same content."""
+"""Digests of contents, to compare them between hosts."""
 
 import hashlib
 import os
@@ -36,7 +36,7 @@ def fingerprint(path: str | Path) -> str:
 
 
 def _entries(root: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield what is below a directory, sorted by name: each with its kind, and its digest or the target of a link."""
+    """Yield the name, kind and digest (or link target) of everything below a directory, sorted by name."""
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
         if path.is_symlink():

@@ -1,17 +1,17 @@
-"""The initial content of a memory drop: its parameter `pydata`, read as its type says.
+"""The initial content of a memory drop: its parameter `pydata`, read according to its type.
 
 ====================  ==============================================================================================
 type                  content
 ====================  ==============================================================================================
 String, Password      the text itself
 Integer, Float, ...   the value, pickled, so that ports with ``pickle`` or ``dill`` receive it typed
-Json, list, dict      the value that the JSON text or Python literal stands for, pickled
+Json, list, dict      the value of the JSON text or Python literal, pickled
 Object, Object.x      base64 of a pickle (how EAGLE stores objects), else a Python literal, else the text itself
 raw                   base64, else the text itself
 eval                  a Python literal, pickled; never evaluated
 ====================  ==============================================================================================
 
-Nothing, blank text and ``None`` are the empty content; for text types the empty text.
+No value, blank text and ``None`` are the empty content; for text types the empty text.
 """
 
 import ast
@@ -34,17 +34,17 @@ _SHOWN = 60
 
 
 def initial_value(template: Template) -> tuple[bytes, bool]:
-    """Bytes of the initial content, and whether they are text.
+    """Return the bytes of the initial content, and whether they are text.
 
     Parameters
     ----------
     template : Template
-        Of a memory drop without producers.
+        Node of a memory drop without producers.
 
     Raises
     ------
     BadParameterError
-        The value does not fit its type; says both.
+        The value does not fit its type.
     """
     argument = template.argument("pydata")
     if argument is None:

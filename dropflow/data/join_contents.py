@@ -1,4 +1,4 @@
-"""Joining the parts that several producers wrote to one data drop."""
+"""Join of the contents that several producers wrote to one data drop."""
 
 import os
 import zlib
@@ -20,21 +20,21 @@ _BLOCK = 1 << 20
 
 
 def join(parts: Sequence[Handle], slot: Slot) -> Handle:
-    """One part with the contents of `parts`, in their order; the other parts are empty or gone.
+    """Join the contents of `parts`, in their order, into one; the other parts are empty or removed.
 
-    Bytes are put one after the other, directories are merged. Text stays text when all parts are.
+    Bytes are joined, directories are merged. The result is text if all parts are.
 
     Parameters
     ----------
     parts : sequence of Handle
-        What the producers wrote, in their order. Parts without content by design do not count.
+        What the producers wrote, in their order. Parts of kind ``null`` are ignored.
     slot : Slot
-        Under which a joined content in memory is written.
+        Where a joined content in memory is written.
 
     Raises
     ------
     StorageError
-        A directory meets a file, two directories have a file of the same name, or the disk refuses.
+        A directory would be joined to a file, two directories have a file of the same name, or writing failed.
     """
     contents = [part for part in parts if part.kind != "null"]
     if not contents:
@@ -44,7 +44,7 @@ def join(parts: Sequence[Handle], slot: Slot) -> Handle:
     folders = sum(part.kind == "directory" for part in contents)
     if folders and folders < len(contents):
         raise StorageError(
-            f"{folders} of {len(contents)} producers of {slot.oid} wrote a directory, the others not",
+            f"{folders} of {len(contents)} producers of {slot.oid} wrote a directory, the others a file",
             hint="let all of them write the same kind of content",
         )
     if folders:
@@ -89,7 +89,7 @@ def _merge(parts: Sequence[Handle]) -> Handle:
                     if os.path.lexists(target / name):
                         raise StorageError(
                             f"two producers of {first.final or first.location} wrote '{name}'",
-                            hint="let each producer use names of its own, such as with {uid}",
+                            hint="use a different name for each producer, for example with {uid}",
                         )
                     Path(folder, name).rename(target / name)
     return msgspec.structs.replace(first, size=sum(part.size for part in parts))

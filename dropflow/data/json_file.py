@@ -1,4 +1,4 @@
-"""JSON drops: file drops whose content is JSON whatever their ports say."""
+"""JSON drops: file drops whose content is JSON, independent of the encodings of ports."""
 
 import msgspec
 

@@ -1,13 +1,12 @@
-"""Memory drops: content that travels in the `Handle` while it is small, and in shared memory when it is large.
+"""Memory drops: small contents are in the `Handle`, large ones in shared memory.
 
-A content of up to `SMALL` bytes travels in messages. A larger one is copied once into shared memory, where every
-process of this machine reads it, and takes no memory of the session's own process. For a single reader that is no
-faster (`benchmarks/data.py` measures it): what it saves is one copy for each further reader, and memory where
-everything passes through.
+A content of up to `SMALL` bytes is sent in messages. A larger one is copied once into shared memory, where every
+process of this machine can read it; it uses no memory of the session's process. For a single reader this is not faster
+(`benchmarks/data.py` measures it). It saves one copy for each further reader, and memory in processes between.
 
-Shared memory is a file in a directory of tmpfs that we map ourselves: the standard library's segments are
-removed by the first process that exits after attaching, before Python 3.13. When tmpfs is full the content moves to
-the disk, and the reader does not notice.
+Shared memory is a mapped file in a directory of tmpfs. The segments of the standard library cannot be used: before
+Python 3.13 they are removed by the first process that exits after attaching. If tmpfs is full, the content moves to
+disk.
 """
 
 import os
@@ -26,13 +25,13 @@ from dropflow.graph.templates import Kind, Template
 __all__ = ["MEMORY", "PYTHON_OBJECT", "SMALL", "MemoryStore", "MemoryWriter"]
 
 SMALL = 64 * 1024
-"""Bytes up to which a content travels in its handle."""
+"""Largest size in bytes of a content in its handle."""
 
 _PYDATA = Parameter(
     name="pydata",
     type="Object",
     default=None,
-    description="Initial content of a drop without producers; its type says how it is read.",
+    description="Initial content of a drop without producers, read according to its type.",
 )
 
 MEMORY = Component(
@@ -41,7 +40,7 @@ MEMORY = Component(
     category="Memory",
     dropclass="dlg.data.drops.memory.InMemoryDROP",
     aliases=("dlg.data.drops.InMemoryDROP", "dlg.drop.InMemoryDROP", "dfms.drop.InMemoryDROP"),
-    description="Content in memory, gone after its last consumer unless it persists. Leaves are kept as results.",
+    description="Content in memory, removed after its last consumer unless it persists. Leaves are kept as results.",
     parameters=(_PYDATA, *common(persists=False)),
     ports=IO,
 )
@@ -52,21 +51,21 @@ PYTHON_OBJECT = Component(
     category="PythonObject",
     dropclass="dlg.data.drops.memory.PythonObjectDROP",
     aliases=("dlg.data.drops.memory.PythonObject", "dlg.data.drops.PythonObjectDROP"),
-    description="A Python object on its way from the function that makes it to the member functions that use it.",
+    description="A Python object, made by a constructor and used by member functions.",
     parameters=(_PYDATA, *common(persists=False)),
     ports=IO,
 )
 
 
 class MemoryWriter:
-    """Content on its way into memory.
+    """Writes a content to memory.
 
     Parameters
     ----------
     slot : Slot
-        What it is for.
+        What the content is written for.
     small : int
-        Bytes up to which it stays in the handle.
+        Largest size in bytes in the handle.
     """
 
     def __init__(self, slot: Slot, small: int = SMALL) -> None:
@@ -83,7 +82,7 @@ class MemoryWriter:
         Raises
         ------
         StorageError
-            Neither shared memory nor the disk has room.
+            Shared memory and the disk are full.
         """
         if self._file is not None:
             return self._file.write(data, text=text)
@@ -97,14 +96,14 @@ class MemoryWriter:
         return len(block)
 
     def path(self) -> str:
-        """A temporary file; what is there at the end of the attempt becomes the content."""
+        """Return a temporary path; the file there at the end of the attempt becomes the content."""
         if self._file is None:
             self._spill(self._disk_path())
         assert self._file is not None  # noqa: S101 - _spill sets it, which mypy cannot see
         return self._file.path()
 
     def finish(self) -> Handle:
-        """The content, in the handle if it is small."""
+        """Return the content, in the handle if it is small."""
         if self._file is None:
             if not self._size:
                 return EMPTY
@@ -119,7 +118,7 @@ class MemoryWriter:
         return Handle(body=body, size=len(body), checksum=zlib.crc32(body), text=handle.text)
 
     def abandon(self) -> None:
-        """Forget it."""
+        """Discard the content."""
         self._blocks.clear()
         if self._file is not None:
             self._file.abandon()
@@ -134,8 +133,8 @@ class MemoryWriter:
     def _shared_path(self) -> str:
         slot = self._slot
         shared = str(slot.workspace.shared)
-        # What is kept is written where it stays: the commit then is a rename, and copies nothing.
-        # The repository makes the directory of shared memory; without one (tests, tools) the disk will do.
+        # A content that is kept is written to disk, so that its commit is a rename and no copy.
+        # The repository makes the directory in shared memory; without a repository (tests, tools) the disk is used.
         if slot.kept or not os.path.isdir(shared):  # noqa: PTH112 - text
             return self._disk_path()
         return f"{shared}/{slot.drop}-{slot.attempt}-{slot.number}"
@@ -146,7 +145,7 @@ class MemoryWriter:
 
 
 class MemoryStore:
-    """Contents in memory, initially as the parameter `pydata` of one template says."""
+    """Contents in memory, with the initial value in the parameter `pydata` of one template."""
 
     persists = False
     is_directory = False
@@ -159,15 +158,15 @@ class MemoryStore:
         self._template = template
 
     def part(self, slot: Slot) -> ContentWriter:
-        """A buffer that moves to shared memory when it grows."""
+        """Return a writer that moves to shared memory when it grows."""
         return MemoryWriter(slot, self.small)
 
     def growing(self, slot: Slot) -> FileWriter:
-        """A file on the disk, for who reads it while it grows finds it in the page cache, and it may outgrow memory."""
+        """Return a writer to disk: a growing file is in the page cache, and may become larger than memory."""
         return FileWriter(slot.workspace.part_name(slot.drop, slot.attempt, slot.number), kind="shm")
 
     def initial(self, slot: Slot) -> Handle:
-        """The value of `pydata`; see `dropflow.data.initial_value`.
+        """Return the value of `pydata`; see `dropflow.data.initial_value`.
 
         Raises
         ------
@@ -182,8 +181,8 @@ class MemoryStore:
         return part.finish()
 
     def check(self) -> None:
-        """Any parameters will do: `pydata` matters only to drops without producers (see `check_initial`)."""
+        """Accept all parameters: `pydata` is used only by drops without producers (see `check_initial`)."""
 
     def check_initial(self) -> None:
-        """Refuse a `pydata` that does not fit its type."""
+        """Raise if `pydata` does not fit its type."""
         initial_value(self._template)

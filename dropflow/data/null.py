@@ -1,4 +1,4 @@
-"""Null drops: they carry events and no content."""
+"""Null drops: events without content."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ NULL_DROP = Component(
     category="Memory",
     dropclass="dlg.data.drops.data_base.NullDROP",
     aliases=("dlg.data.drops.NullDROP", "dlg.drop.NullDROP", "dlg.data.drops.null.NullDROP", "dfms.drop.NullDROP"),
-    description="Passes events on and forgets what is written to it.",
+    description="Passes events on and discards what is written to it.",
     parameters=common(persists=False),
     ports=IO,
 )
@@ -36,18 +36,18 @@ END = Component(
 
 
 class NullWriter:
-    """Nowhere."""
+    """Discards a content."""
 
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
         self._path = ""
 
     def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:  # noqa: ARG002 - one protocol
-        """Forget `data`."""
+        """Discard `data`."""
         return len(data)
 
     def path(self) -> str:
-        """A temporary file that is forgotten; not ``/dev/null``, which a careless program could replace."""
+        """Return a temporary path, which is removed. Not ``/dev/null``, which a program might replace."""
         if not self._path:
             slot = self._slot
             self._path = slot.workspace.part_name(slot.drop, slot.attempt, slot.number)
@@ -55,7 +55,7 @@ class NullWriter:
         return self._path
 
     def finish(self) -> Handle:
-        """No content."""
+        """Return the handle of no content."""
         self.abandon()
         return NULL
 
@@ -66,7 +66,7 @@ class NullWriter:
 
 
 class NullStore:
-    """No contents."""
+    """Data drops without contents."""
 
     persists = False
     is_directory = False
@@ -79,15 +79,15 @@ class NullStore:
         self._template = template
 
     def part(self, slot: Slot) -> ContentWriter:
-        """Nowhere."""
+        """Return a writer that discards."""
         return NullWriter(slot)
 
     def initial(self, slot: Slot) -> Handle:  # noqa: ARG002 - one protocol
-        """No content."""
+        """Return the handle of no content."""
         return NULL
 
     def check(self) -> None:
-        """Any parameters will do."""
+        """Accept all parameters."""
 
     def check_initial(self) -> None:
-        """Any parameters will do."""
+        """Accept all parameters."""

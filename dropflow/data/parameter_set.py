@@ -1,9 +1,9 @@
-"""Parameter set drops: the node's own parameters, written out as a configuration for a program.
+"""Parameter set drops: the parameters of the node as a configuration for a program.
 
 Modes and their content:
 
 ``YANDA``
-    ``name=value`` a line, as ASKAP's and LOFAR's parameter sets.
+    ``name=value`` on each line, as parameter sets of ASKAP and LOFAR.
 ``json``, ``yaml``, ``toml``, ``ini``, ``pickle``
     for each name its ``value``, ``description``, ``type`` and ``default``.
 
@@ -71,10 +71,10 @@ class ParameterSetStore(MemoryStore):
         self._verbatim = "" if is_blank(values["config_data"]) else str(values["config_data"])
 
     def check_initial(self) -> None:
-        """Any parameters will do."""
+        """Accept all parameters."""
 
     def initial(self, slot: Slot) -> Handle:
-        """The configuration."""
+        """Return the configuration."""
         body = self._verbatim.encode() or _FORMATS[self._mode](_settings(self._template))
         part = self.part(slot)
         part.write(body, text=self._mode != "pickle")
@@ -126,14 +126,14 @@ def _yaml(settings: Mapping[str, Argument]) -> bytes:
 def _toml(settings: Mapping[str, Argument]) -> bytes:
     blocks = []
     for name, record in _records(settings).items():
-        # TOML has no null: what is not given is left out.
+        # TOML has no null: missing values are left out.
         lines = [f"{key} = {_toml_value(value)}\n" for key, value in record.items() if value is not None]
         blocks.append(f"[{json.dumps(name)}]\n{''.join(lines)}")
     return "\n".join(blocks).encode()
 
 
 def _toml_value(value: Any) -> str:
-    # Scalars and lists of them are spelled as in JSON; an object becomes its JSON text. DEL is legal in JSON only.
+    # Scalars and lists of them are the same in JSON; an object becomes its JSON text. DEL is legal in JSON only.
     spelled = json.dumps(value if isinstance(value, str | bool | int | float | list) else json.dumps(value))
     return spelled.replace("\x7f", "\\u007f")
 

@@ -1,4 +1,4 @@
-"""Reading what a `Handle` stands for."""
+"""Reading the contents behind handles (`dropflow.engine.api.Handle`)."""
 
 import filecmp
 import io
@@ -16,17 +16,17 @@ from dropflow.errors import StorageError, UsageError
 __all__ = ["EMPTY", "NULL", "checksum_of", "is_same", "measure", "open_content", "open_file", "read", "verify", "view"]
 
 EMPTY = Handle()
-"""Nothing, in memory."""
+"""The empty content, in memory."""
 
 NULL = Handle(kind="null")
-"""No content by design."""
+"""The content of a drop that never has one."""
 
 _BLOCK = 1 << 20
 _IN_PLACE = ("bytes", "null")
 
 
 def view(handle: Handle) -> memoryview:
-    """The whole content without a copy: a view of the body, or of the mapped file.
+    """Return the whole content without a copy: a view of the body, or of the mapped file.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def view(handle: Handle) -> memoryview:
 
 
 def read(handle: Handle) -> bytes:
-    """The whole content as bytes.
+    """Return the whole content as bytes.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def read(handle: Handle) -> bytes:
 
 
 def open_content(handle: Handle) -> BinaryIO:
-    """A stream over the content; close it.
+    """Return a binary stream over the content; close it after use.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def open_content(handle: Handle) -> BinaryIO:
 
 
 def open_file(path: str) -> io.BufferedReader:
-    """A regular file, open for reading. Never waits: opening a FIFO without a writer otherwise would.
+    """Open a regular file for reading. Never waits, not even for the writer of a FIFO.
 
     Raises
     ------
@@ -99,14 +99,14 @@ def open_file(path: str) -> io.BufferedReader:
 
 
 def verify(handle: Handle) -> None:
-    """Compare the content with the size and checksum that were recorded when it was written.
+    """Compare the content with the size and checksum of the time when it was written.
 
-    Nothing is compared for directories, devices and contents without a record.
+    Directories, devices and contents without size and checksum are not compared.
 
     Raises
     ------
     StorageError
-        It is damaged, was changed since, or cannot be read.
+        It is damaged, was changed later, or cannot be read.
     """
     if handle.kind in ("null", "directory", "url") or not (handle.size or handle.checksum):
         return
@@ -124,7 +124,7 @@ def verify(handle: Handle) -> None:
 
 
 def checksum_of(path: str) -> int:
-    """CRC-32 of a regular file, read in blocks."""
+    """Return the CRC-32 of a regular file, read in blocks."""
     checksum = 0
     with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - see view
         while block := stream.read(_BLOCK):
@@ -133,7 +133,7 @@ def checksum_of(path: str) -> int:
 
 
 def is_same(path: str, other: str) -> bool:
-    """Whether two files have the same bytes, or two directories the same files; links are compared by where they lead.
+    """Whether two files have the same bytes, or two directories the same files. Links are compared by their targets.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def is_same(path: str, other: str) -> bool:
 
 
 def measure(path: str) -> int:
-    """Bytes below a directory, or of a file; links count as themselves."""
+    """Return the bytes of a file, or of all files below a directory. Links are not followed."""
     if not os.path.isdir(path):  # noqa: PTH112 - see view
         return os.lstat(path).st_size
     total = 0
@@ -164,9 +164,12 @@ def measure(path: str) -> int:
 def _path(handle: Handle) -> str:
     if handle.kind == "directory":
         raise UsageError(
-            f"{handle.location} is a directory and has no bytes of its own",
+            f"{handle.location} is a directory, which cannot be read as bytes",
             hint="use its path: give the port the encoding 'path'",
         )
     if handle.kind == "url":
-        raise UsageError(f"{handle.location} is not here", hint="give the port the encoding 'dataurl' and fetch it")
+        raise UsageError(
+            f"the content is at {handle.location}, and not on this machine",
+            hint="give the port the encoding 'dataurl' and fetch it",
+        )
     return handle.location

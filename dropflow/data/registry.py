@@ -1,4 +1,4 @@
-"""Which store serves which class name in a graph. The tables are data: nothing registers itself."""
+"""The store of each class name in a graph."""
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -30,13 +30,13 @@ _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
 )
 
 DATA_COMPONENTS: tuple[Component, ...] = tuple(component for component, _ in _STORES)
-"""Every data class, as the palette and the reference show it."""
+"""The definitions of all data classes, for the palette and the reference."""
 
 _BY_CLASS: Mapping[str, int] = {
     name: row for row, (component, _) in enumerate(_STORES) for name in (component.dropclass, *component.aliases)
 }
 _BY_LAST: Mapping[str, int] = {name.rpartition(".")[2].lower(): row for name, row in _BY_CLASS.items()}
-"""Packages moved often in DALiuGE's history, class names never: the last part of a name is enough."""
+"""Rows by the last part of a class name: DALiuGE moved packages, but did not rename classes."""
 
 _BY_CATEGORY: Mapping[str, Component] = {
     "memory": MEMORY,
@@ -64,12 +64,12 @@ _OTHER = "use a File, Directory, Memory or SharedMemory node in its place"
 
 
 def component_for(template: Template) -> Component:
-    """The definition that answers to the class, or else to the category, of a data node.
+    """Return the definition of the class of a data node, or of its category.
 
     Raises
     ------
     UnknownComponentError
-        None does; names the node, the class and the nearest known one.
+        There is none. The hint has the nearest known class.
     MissingDependencyError
         The class is known, but this version of dropflow does not support it.
     """
@@ -77,7 +77,7 @@ def component_for(template: Template) -> Component:
 
 
 def store_for(template: Template) -> Store:
-    """The store of a data node, with the node's parameters.
+    """Return the store of a data node, with the parameters of the node.
 
     Raises
     ------

@@ -1,12 +1,13 @@
-"""How long a content lives.
+"""Rules for removing contents after use.
 
-A content is released when the last consumer of its drop is done. What happens then:
+A content is released when the last consumer of its drop is done. Then:
 
-* `persist` set on the node: it stays;
-* else `expireAfterUse` set: it goes;
-* else contents in memory go, and files go only when `persist` was switched off and they are in the session directory.
+* with `persist` set on the node it is kept;
+* else with `expireAfterUse` set it is removed;
+* else contents in memory are removed, and files only if `persist` was switched off and they are in the session
+  directory.
 
-Contents that were there before the session (inputs) are never removed, and leaves are never released.
+Contents that existed before the session (inputs) are never removed, and leaves are never released.
 """
 
 from dropflow.data.workspace import Workspace
@@ -22,20 +23,20 @@ _IN_MEMORY = ("bytes", "shm", "null")
 def is_removed(
     template: Template, handle: Handle, workspace: Workspace, *, ours: bool, temporary: bool = False
 ) -> bool:
-    """Whether the content goes when its last consumer is done.
+    """Whether the content is removed when its last consumer is done.
 
     Parameters
     ----------
     template : Template
-        Of the data drop.
+        Node of the data drop.
     handle : Handle
         Its committed content.
     workspace : Workspace
-        Of the session.
+        Directories of the session.
     ours : bool
         Whether the session wrote it.
     temporary : bool
-        Whether it lives in the session's ``tmp``, as large contents of memory drops do.
+        Whether it is in the session's ``tmp``, as large contents of memory drops are.
     """
     if not ours or template.persist is True:
         return False
@@ -45,7 +46,7 @@ def is_removed(
 
 
 def removes_parent(template: Template) -> bool:
-    """Whether the directory of a removed file is to go with it, if it is empty."""
+    """Whether the directory of a removed file is removed too, if it is empty."""
     return _flag(template, "delete_parent_directory")
 
 

@@ -1,6 +1,6 @@
-"""Shared memory drops: memory drops whose content is in shared memory however small it is.
+"""Shared memory drops: memory drops whose content is always in shared memory, also if it is small.
 
-For programs that map the content themselves: the port's encoding ``path`` gives the file.
+For programs that map the content themselves: with the encoding ``path`` a port gives the file.
 """
 
 from dropflow.data.data_parameters import IO, common
@@ -22,7 +22,7 @@ SHARED_MEMORY = Component(
             name="pydata",
             type="Object",
             default=None,
-            description="Initial content of a drop without producers; its type says how it is read.",
+            description="Initial content of a drop without producers, read according to its type.",
         ),
         *common(persists=False),
     ),

@@ -1,9 +1,9 @@
-"""The session's directory in shared memory, and what dead sessions left in theirs.
+"""The directory of a session in shared memory, and the removal of directories that dead sessions left.
 
-Its name says whose it is: ``dropflow-<pid namespace>-<pid>-<start time>-<session>``. When a session starts, it removes
-the directories of sessions whose process is no more. Process ids are reused and differ between containers that share
-``/dev/shm``, hence the start time and the namespace in the name: a directory is only judged by a process that can see
-its owner.
+Its name identifies its owner: ``dropflow-<pid namespace>-<pid>-<start time>-<session>``. When a session starts, it
+removes the directories of sessions whose process has ended. Process ids are reused, and differ between containers that
+share ``/dev/shm``; therefore the name has the start time and the namespace, and only directories of processes in the
+same namespace are removed.
 """
 
 import os
@@ -14,15 +14,15 @@ from dropflow.ids import safe_name
 
 __all__ = ["ROOT", "claim", "release", "sweep"]
 
-ROOT = Path("/dev/shm")  # noqa: S108 - shared memory is what we want; names are private to us and mode 0700
+ROOT = Path("/dev/shm")  # noqa: S108 - shared memory, in a directory with mode 0700
 
 _PREFIX = "dropflow"
 _RESERVE = 16
-"""A shared memory with less than one part in this many free is left alone."""
+"""Shared memory is not used if less than one part in this many is free."""
 
 
 def claim(session: str, root: Path = ROOT) -> Path | None:
-    """Make the directory of `session` in shared memory; None where there is none, or no room in it."""
+    """Make the directory of `session` in shared memory. Returns None if there is no shared memory, or it is full."""
     try:
         status = os.statvfs(root)
         if status.f_bavail * _RESERVE < status.f_blocks:
@@ -40,12 +40,12 @@ def claim(session: str, root: Path = ROOT) -> Path | None:
 
 
 def release(path: Path) -> None:
-    """Remove a directory in shared memory with all it contains; never raises."""
+    """Remove a directory in shared memory with all its files; never raises."""
     shutil.rmtree(path, ignore_errors=True)
 
 
 def sweep(root: Path = ROOT) -> list[Path]:
-    """Remove the directories of sessions of this user whose process is dead; which they were."""
+    """Remove the directories of this user's sessions whose process has ended. Returns the removed directories."""
     removed = []
     try:
         namespace = _namespace()
@@ -70,7 +70,7 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    """Start time of a process in clock ticks since boot; empty when there is no such process."""
+    """Return the start time of a process in clock ticks since boot; empty if there is no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""FIFOs, sockets and devices, which are no place for a content.
+"""Errors for FIFOs, sockets and devices in place of regular files.
 
 Opening one may wait for ever, and a rename onto one destroys it.
 """
@@ -19,17 +19,17 @@ _KINDS = (
 
 
 def refuse_special(final: str) -> None:
-    """Refuse to put a content in the place of a FIFO, a socket or a device. Links are followed, and nothing is opened.
+    """Raise if the content at a path would replace a FIFO, a socket or a device. Follows links and opens nothing.
 
     Raises
     ------
     BadFileError
-        Says what is there.
+        The path is a FIFO, a socket or a device.
     """
     try:
         kind = _kind_of(os.stat(final).st_mode)  # noqa: PTH116 - text, once a file drop
     except OSError:
-        return  # nothing is there, or the attempt to write will say why it cannot
+        return  # nothing is there, or writing will raise the same error
     if kind:
         raise BadFileError(
             f"{final} is {kind}, and a content would replace it",
@@ -39,7 +39,7 @@ def refuse_special(final: str) -> None:
 
 
 def refuse_made(path: str, mode: int) -> None:
-    """Refuse what a program left at the path of its output if it is neither a file nor a directory.
+    """Raise if a program made neither a file nor a directory at the path of its output.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def refuse_made(path: str, mode: int) -> None:
 
 
 def refuse_reading(path: str, mode: int) -> None:
-    """Refuse to read the content of a FIFO, a socket or a device: it may have no end, and has no second reader.
+    """Raise if a content is a FIFO, a socket or a device: it may have no end, and cannot be read twice.
 
     Raises
     ------
@@ -71,5 +71,5 @@ def refuse_reading(path: str, mode: int) -> None:
 
 
 def _kind_of(mode: int) -> str:
-    """What a file of this mode is called if it is neither a regular file nor a directory; empty otherwise."""
+    """Return the kind of a special file by its mode; empty for regular files and directories."""
     return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "")

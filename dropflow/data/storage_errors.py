@@ -1,4 +1,4 @@
-"""What the operating system says about a path, in words that name the path and what to do."""
+"""Errors of the operating system as `StorageError`, with the path and what to do."""
 
 import errno
 import shutil
@@ -11,7 +11,7 @@ from dropflow.errors import StorageError
 __all__ = ["storage_error", "storage_errors"]
 
 _HINTS = {
-    errno.ENOENT: "it was removed or renamed by something else, or never written",
+    errno.ENOENT: "it was removed or renamed by another program, or never written",
     errno.EACCES: "give this user access, or choose another place",
     errno.EPERM: "give this user access, or choose another place",
     errno.EROFS: "the file system is read-only: choose another place",
@@ -24,9 +24,9 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def storage_error(doing: str, path: str | Path, error: OSError) -> StorageError:
-    """The `StorageError` for `error`, which came up while `doing` something to `path`.
+    """Return the `StorageError` for an `OSError` while `doing` something to `path`.
 
-    A full disk is told with the space that is left on it.
+    If the disk is full, the hint has the free space.
     """
     reason = error.strerror or str(error)
     hint = _HINTS.get(error.errno or 0, "")
@@ -37,7 +37,7 @@ def storage_error(doing: str, path: str | Path, error: OSError) -> StorageError:
 
 @contextmanager
 def storage_errors(doing: str, path: str | Path) -> Iterator[None]:
-    """Turn an `OSError` of the block into the `StorageError` that names `path`.
+    """Turn an `OSError` of the block into a `StorageError` with `path`.
 
     Raises
     ------

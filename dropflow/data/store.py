@@ -17,7 +17,7 @@ __all__ = ["ContentWriter", "GrowingWriter", "Slot", "Store"]
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """What a part is written for.
+    """What a content is written for.
 
     Attributes
     ----------
@@ -26,13 +26,13 @@ class Slot(msgspec.Struct, frozen=True):
     oid : str
         Text id of the data drop.
     drop, attempt, number : int
-        Row of the writing drop, its attempt and the position among its outputs: together unique in the session.
+        Row of the writing drop, its attempt, and the position among its outputs. Together unique in the session.
     now : float
         Seconds since the epoch.
     name : str
-        File name that the producer chose; counts only where the drop itself gives none.
+        File name that the producer chose, for drops without a name of their own.
     kept : bool
-        Whether the content outlives the session, so that it must end on the disk.
+        Whether the content is kept after the session, so that it must be on disk.
     """
 
     workspace: Workspace
@@ -46,36 +46,36 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class ContentWriter(Protocol):
-    """Content being written. Used by one thread."""
+    """Writes the content of one output of an attempt. Used by one thread."""
 
     def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:
-        """Append; `text` says that the bytes are text by design. Answers the number of bytes."""
+        """Append bytes, which are text if `text` is set. Returns the number of bytes."""
         ...
 
     def path(self) -> str:
-        """Temporary path through which a program writes; what was written so far is there already."""
+        """Return the temporary path for a program. Data that were written before are in the file."""
         ...
 
     def finish(self) -> Handle:
-        """End writing: the content, still under its temporary name."""
+        """End writing. Returns the content, under its temporary name."""
         ...
 
     def abandon(self) -> None:
-        """Throw away what was written; never raises."""
+        """Discard what was written; never raises."""
         ...
 
 
 class GrowingWriter(ContentWriter, Protocol):
-    """A part in a file that stays where it is until the content is committed, so that it can be read while it grows."""
+    """A writer whose file keeps its path until the commit, so that it can be read while it grows."""
 
     @property
     def location(self) -> str:
-        """Where the file is."""
+        """Path of the file."""
         ...
 
     @property
     def final(self) -> str:
-        """Where the content must be after commit; empty when it stays."""
+        """Path of the content after its commit; empty if it stays."""
         ...
 
 
@@ -83,50 +83,50 @@ class Store(Protocol):
     """A class of data drops with the parameters of one template."""
 
     persists: bool
-    """Whether contents outlive their last consumer where the template does not say."""
+    """Whether contents are kept after their last consumer, if the template does not say."""
     is_directory: bool
-    """Whether a program finds a directory at the part's path, rather than making a file there."""
+    """Whether programs make a directory at the path of the writer, rather than a file."""
     encoding: str
-    """Encoding of its contents where ports say nothing but EAGLE's default; empty to leave it to the port."""
+    """Encoding of its contents at ports with EAGLE's default encoding; empty to use that of the port."""
     unwritten: Handle | None
-    """Content of an output that the application did not touch; None when a part must be made all the same."""
+    """Content of an output that was not written; None if a writer must be made for it."""
 
     @property
     def shared_name(self) -> str:
-        """The file or directory that all drops of the template write; empty where each has its own."""
+        """The file or directory that all drops of the template share; empty if each has its own."""
         ...
 
     def part(self, slot: Slot) -> ContentWriter:
-        """Begin to write."""
+        """Return a writer for a content."""
         ...
 
     @property
     def growing(self) -> Callable[[Slot], GrowingWriter] | None:
-        """As `part`, for contents that are read while they are written; None if they cannot be."""
+        """Like `part`, for contents that are read while they are written; None if the class does not support that."""
         ...
 
     def initial(self, slot: Slot) -> Handle:
-        """Content of a drop that no application writes.
+        """Return the content of a drop that no application writes.
 
         Raises
         ------
         BadParameterError, BadFileError
-            The parameters say something that is not there or cannot be.
+            The file of the parameters does not exist, or a value is not valid.
         """
         ...
 
     def check(self) -> None:
-        """Refuse parameters that no drop of this template could work with; touches no disk.
+        """Raise if no drop of this template could use the parameters. Does not access the disk.
 
         Raises
         ------
         BadParameterError
-            Says which, and what to do.
+            Names the parameters.
         """
         ...
 
     def check_initial(self) -> None:
-        """Refuse parameters that no drop without producers could begin with; touches no disk.
+        """Raise if no drop without producers could begin with the parameters. Does not access the disk.
 
         Raises
         ------

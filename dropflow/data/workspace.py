@@ -1,19 +1,20 @@
-"""The directory of a session: where parts are written before they are committed, and where contents live after.
+"""The directory of a session, with uncommitted and committed contents.
 
 ::
 
     <directory>/files/            file and directory drops with relative paths
                 results/          contents of leaf drops that lived in memory
-                logs/             one file a drop
-                tmp/<drop>-<attempt>-<n>    uncommitted parts
-                tmp/<drop>-<attempt>-<n>.part/   those that programs write, under their final base name
+                logs/             one file for each drop
+                tmp/<drop>-<attempt>-<n>    uncommitted contents
+                tmp/<drop>-<attempt>-<n>.part/   those that programs write, with their final base name
                 tmp/shm           link to the session's directory in shared memory
-                tmp/outside       private directories beside targets elsewhere, one a line
+                tmp/outside       list of private directories beside targets elsewhere
 
-Parts that must end outside the session directory are written beside their target, because a rename is atomic only
-within one file system. Other users may be able to write there, too: each such part is alone in a directory that only
-this user can enter, with a name that cannot be guessed. ``tmp`` is as private. The directories are noted in
-``tmp/outside`` before they are made, so that the repository can remove what a killed worker left when it is closed.
+Contents with a final path outside the session directory are written beside it, because a rename is atomic only within
+one file system. Other users may be able to write there, too: therefore each such content is in its own directory, which
+only this user can enter, with a name that cannot be guessed. ``tmp`` is private in the same way. The directories are
+listed in ``tmp/outside`` before they are made, so that the repository that closes the session can remove those that a
+killed worker left.
 """
 
 import os
@@ -28,10 +29,10 @@ from dropflow.private import private_directory
 __all__ = ["BESIDE", "PART_FOLDER", "Workspace"]
 
 BESIDE = ".dropflow-"
-"""How the directories begin that hold a part beside its target."""
+"""Beginning of the names of directories that hold a content beside its target."""
 
 PART_FOLDER = ".part"
-"""How the directories end that hold one part each."""
+"""End of the names of directories that hold one content each."""
 
 _PRIVATE = 0o700
 _RANDOM_BYTES = 8
@@ -39,7 +40,7 @@ _RANDOM_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Paths of one session. Making one touches no disk.
+    """Paths of one session. Making one does not access the disk.
 
     Parameters
     ----------
@@ -48,8 +49,8 @@ class Workspace:
     session : str
         Session id.
     durable : bool
-        Whether files are forced to the disk (fsync) before they are committed. A rename alone already survives the
-        death of any process; this is for the loss of power, and costs milliseconds a file.
+        Whether files are forced to disk (fsync) before they are committed. A rename alone survives the death of any
+        process; this also survives the loss of power, and takes milliseconds for each file.
     """
 
     directory: str
@@ -73,21 +74,21 @@ class Workspace:
 
     @property
     def tmp(self) -> Path:
-        """Whatever is not committed."""
+        """Uncommitted contents."""
         return Path(self.directory, "tmp")
 
     @property
     def shared(self) -> Path:
-        """Where contents too large for a message go: shared memory, or a directory on disk where there is none."""
+        """Directory of contents that are too large for a message: in shared memory, or on disk if there is none."""
         return Path(self.directory, "tmp", "shm")
 
     @property
     def outside(self) -> Path:
-        """Register of temporary directories outside this one."""
+        """List of temporary directories outside this one."""
         return Path(self.directory, "tmp", "outside")
 
     def prepare(self) -> None:
-        """Make the directories; those that are there stay.
+        """Make the directories that do not exist.
 
         Raises
         ------
@@ -100,14 +101,14 @@ class Workspace:
         self._make_tmp()
 
     def part_name(self, drop: int, attempt: int, number: int | str) -> str:
-        """Temporary path for one uncommitted part; touches no disk."""
+        """Return a temporary path for one uncommitted content. Does not access the disk."""
         return f"{self.directory}/tmp/{drop}-{attempt}-{number}"  # noqa: S108 - our own tmp
 
     def part_beside(self, final: str) -> str:
-        """Temporary path for one part that ends at `final`, on its file system; a missing parent is made.
+        """Return a temporary path on the file system of `final`, and make a missing parent directory.
 
         Below the session directory that is a path in `tmp`. Elsewhere it is the base name of `final` in a new directory
-        beside it, which no other user can enter, or prepare.
+        beside it, which no other user can enter or make in advance.
 
         Raises
         ------
@@ -129,7 +130,7 @@ class Workspace:
         return f"{folder}/{name}"
 
     def part_directory(self, name: str) -> str:
-        """A directory for the part with the temporary path `name`, for programs that look at its base name.
+        """Make a directory for the temporary path `name`, for programs that use the base name of a file.
 
         Raises
         ------
@@ -141,14 +142,14 @@ class Workspace:
             return folder  # made beside the target already
         path = name + PART_FOLDER
         try:
-            os.mkdir(path)  # noqa: PTH102 - on the path of every part that a program writes: Path doubles its cost
+            os.mkdir(path)  # noqa: PTH102 - called for every file of a program: Path doubles its cost
         except OSError:
             with storage_errors("make the directory", path):
                 Path(path).mkdir(parents=True, exist_ok=True)
         return path
 
     def _make_tmp(self) -> None:
-        """Make `tmp`, or see that no other user can have prepared what is in it.
+        """Make `tmp`, or check that no other user can have written to it.
 
         Raises
         ------
@@ -158,5 +159,5 @@ class Workspace:
         private_directory(self.tmp)
 
     def is_inside(self, path: str) -> bool:
-        """Whether `path` (absolute, normal) lies in the session directory."""
+        """Whether `path` (absolute, normal) is in the session directory."""
         return path.startswith(self.directory + "/")

@@ -1,4 +1,4 @@
-"""Two ways to make a physical graph: from whole columns, and drop by drop for graphs drawn by hand."""
+"""Two ways to make a physical graph: from whole columns, and drop by drop for small graphs."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -31,18 +31,18 @@ def from_columns(
     oids: Sequence[str] | None = None,
     meta: dict[str, str] | None = None,
 ) -> PhysicalGraph:
-    """The physical graph of these columns; its arrays are read-only.
+    """Make a physical graph from columns; its arrays are read-only.
 
-    Edges may come in any order. They cost least when they come sorted by source, link and target, and little when
-    they come link by link with sources ascending within each, which is how unrolling writes them. Arrays that already
-    have the right type and order are kept, not copied.
+    Edges may be in any order. It is fastest if they are sorted by source, link and target, and fast if they are grouped
+    by link with sources ascending in each group, as unrolling writes them. Arrays that already have the right type and
+    order are kept, not copied.
 
     Parameters
     ----------
     name, prefix : str
         See `PhysicalGraph`.
     templates, links : sequences
-        What the columns refer to.
+        The templates and links that the columns refer to.
     template, instance : integer arrays, shape (drops,)
         Row of each drop's template, and its position in the row-major index space of that template.
     source, target, link : integer arrays, shape (edges,)
@@ -50,9 +50,9 @@ def from_columns(
     part : integer array, shape (drops,), optional
         Partition of each drop; all zero when absent.
     oids : sequence of str, optional
-        Text ids of the drops, for graphs that come from elsewhere.
+        Text ids of the drops, for graphs of other programs.
     meta : dict, optional
-        Notes that travel with the graph.
+        Notes that are kept with the graph.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def _refuse_outside(name: str, column: _Integers, rows: int) -> None:
 
 
 def _frozen(column: _Integers) -> IntColumn:
-    """The column as a read-only, contiguous int32 array; the caller's own array stays writable."""
+    """Return the column as a read-only, contiguous int32 array. The array of the caller stays writable."""
     narrow = np.ascontiguousarray(column, dtype=np.int32).view()
     narrow.flags.writeable = False
     return narrow
@@ -117,10 +117,10 @@ def _adjacency(drops: int, source: _Integers, target: _Integers, link: _Integers
 
 
 def _is_sorted(first: _Integers, second: _Integers, third: _Integers) -> bool:
-    """Whether the rows ascend by the three keys in turn."""
+    """Whether the rows are sorted by the first, second and third key."""
     if not bool((first[1:] >= first[:-1]).all()):
         return False
-    # Only rows that tie on the first key are compared further: few or none where drops have one successor.
+    # Only rows with equal first keys are compared further: none if every drop has one successor.
     ties = np.flatnonzero(first[1:] == first[:-1])
     if not len(ties):
         return True
@@ -132,9 +132,9 @@ def _is_sorted(first: _Integers, second: _Integers, third: _Integers) -> bool:
 
 
 class GraphBuilder:
-    """Draws a physical graph drop by drop: each drop gets a template of its own, with one instance.
+    """Builds a physical graph drop by drop. Each drop gets its own template with one instance.
 
-    For tests and small graphs made by programs; a translated graph comes from `from_columns`.
+    For tests and small graphs made by programs; translated graphs are made by `from_columns`.
 
     Examples
     --------
@@ -183,7 +183,7 @@ class GraphBuilder:
         return self
 
     def build(self) -> PhysicalGraph:
-        """The graph drawn so far; more may be added and built afterwards."""
+        """Return the graph as built so far. More can be added and built afterwards."""
         drops, edges = len(self._templates), len(self._links)
         return from_columns(
             name=self._name,

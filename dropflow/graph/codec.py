@@ -31,7 +31,7 @@ from dropflow.graph.validity import faults
 __all__ = ["VERSION", "Buffer", "dump", "is_dfg", "parse"]
 
 VERSION = 1
-"""Version of the container that this module writes, and the only one it reads."""
+"""Version of the container. Other versions are not read."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -47,7 +47,7 @@ _OID_COLUMNS = {"oid_ptr": "<i8", "oid_text": "|u1"}
 
 
 class _DfgColumn(msgspec.Struct, frozen=True):
-    """Where a column lies: its name, numpy type, first byte after the header, number of items and checksum."""
+    """Position of a column: its name, numpy type, first byte after the header, number of items and checksum."""
 
     name: str
     dtype: str
@@ -72,7 +72,7 @@ def is_dfg(head: bytes) -> bool:
 
 
 def dump(graph: PhysicalGraph) -> list[memoryview]:
-    """The container as buffers to be written one after the other; the columns are not copied.
+    """Return the container as buffers to be written one after the other. The columns are not copied.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def dump(graph: PhysicalGraph) -> list[memoryview]:
 
 
 def parse(buffer: Buffer, *, where: str = "") -> PhysicalGraph:
-    """The graph in a container; its read-only columns lie in `buffer`, which must not change afterwards.
+    """Return the graph in a container. Its read-only columns are views of `buffer`, which must not change afterwards.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def parse(buffer: Buffer, *, where: str = "") -> PhysicalGraph:
     Raises
     ------
     BadFileError
-        The container is foreign, damaged, cut off, of another version, or refers to rows that do not exist.
+        It is not a container, damaged, truncated, of another version, or refers to rows that do not exist.
     """
     view = memoryview(buffer)
     header, after = _read_header(view, where)
@@ -140,7 +140,7 @@ def parse(buffer: Buffer, *, where: str = "") -> PhysicalGraph:
     )
     wrong = faults(graph)
     if wrong:
-        raise BadFileError(f"the graph in this file makes no sense: {'; '.join(wrong)}", where=where)
+        raise BadFileError(f"the graph in this file is not valid: {'; '.join(wrong)}", where=where)
     return graph
 
 
@@ -192,7 +192,7 @@ def _not_unicode(error: UnicodeEncodeError) -> BadGraphError:
 
 
 def _wrapped(value: Any) -> Any:
-    """The same value with each integer beyond 64 bits as an extension."""
+    """Return the value with each integer beyond 64 bits as an extension."""
     if isinstance(value, dict):
         return {key: _wrapped(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -209,7 +209,7 @@ def _unwrap(code: int, data: memoryview) -> int:
 
 
 def _read_header(view: memoryview, where: str) -> tuple[_DfgHeader, int]:
-    """The header, and the byte after it."""
+    """Return the header, and the position after it."""
     if not view.nbytes:
         raise BadFileError("the file is empty", where=where, hint="was it written to the end?")
     head = bytes(view[: _PROLOGUE.size])
@@ -231,8 +231,8 @@ def _read_header(view: memoryview, where: str) -> tuple[_DfgHeader, int]:
     try:
         header = msgspec.msgpack.decode(packed, type=_DfgHeader, ext_hook=_unwrap)
     except (ValueError, RecursionError, TypeError) as error:
-        # The checksum is right: somebody wrote it so.
-        raise BadFileError(f"the header is not understood: {error}", where=where) from error
+        # The checksum is right: another program wrote it like this.
+        raise BadFileError(f"the header of the file cannot be read: {error}", where=where) from error
     return header, _PROLOGUE.size + length
 
 
@@ -258,7 +258,7 @@ def _read_columns(view: memoryview, header: _DfgHeader, after: int, where: str) 
         size = entry.items * dtype.itemsize
         first = start + entry.offset
         if entry.dtype != wanted[entry.name] or entry.items < 0 or entry.offset != _aligned(end):
-            raise BadFileError(f"column {entry.name} lies where no column can be", where=where)
+            raise BadFileError(f"column {entry.name} has an impossible position", where=where)
         if first + size > view.nbytes:
             raise _cut_off(where)
         content = view[first : first + size]

@@ -1,4 +1,4 @@
-"""A digest of what a graph says, the same on every machine."""
+"""A digest of a graph, the same on every machine."""
 
 import hashlib
 
@@ -13,15 +13,15 @@ _VERSION = b"dropflow graph 2\n"
 
 
 def digest(graph: PhysicalGraph) -> str:
-    """SHA-256 of a graph's ids, templates, links, columns and places, in 64 hexadecimal digits.
+    """Return the SHA-256 of a graph's ids, templates, links, columns and places, as 64 hexadecimal digits.
 
-    Two graphs with the same digest have (but for collisions) the same rows: the same drops in the same order, with the
-    same text ids and parameters, joined by the same edges, in the same parts and places. The name of the graph and its
-    `meta` notes do not count, nor does the order of keys in JSON objects among the parameters.
+    Two graphs with the same digest have (except for collisions) the same drops in the same order, with the same text
+    ids and parameters, the same edges, parts and places. The digest does not include the name of the graph, its `meta`
+    notes, and the order of keys in JSON objects among the parameters.
     """
     shared = (graph.prefix, graph.templates, graph.links, graph.places, graph.oids)
     found = hashlib.sha256(_VERSION)
-    # JSON, since parameters may hold integers of any size; the order of keys must not depend on the file read.
+    # JSON, because parameters may have integers of any size. The order of keys must not depend on the file.
     found.update(msgspec.json.encode(shared, order="deterministic"))
     out = graph.successors
     for column in (graph.template, graph.instance, graph.part, out.ptr, out.neighbour, out.link):

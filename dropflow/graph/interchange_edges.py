@@ -1,7 +1,7 @@
-"""From declarations of edges on either of their ends to one table of edges, with links, adapters and order.
+"""The table of edges, with links, adapters and order, from the declarations at the ends of edges.
 
 In DALiuGE's JSON an edge may be declared by its source, by its target or by both, each naming only its own port. Two
-drops may be joined more than once, at different ports: then the k-th declaration on one side belongs to the k-th on the
+drops may have several edges, at different ports: then the k-th declaration on one side belongs to the k-th on the
 other.
 """
 
@@ -20,40 +20,40 @@ __all__ = ["Declarations", "EdgeTable", "collecting", "expand_adapters", "match"
 
 _Wide = npt.NDArray[np.int64]
 _LATER = 1 << 40
-"""Added to positions of edges that their application does not declare: they come after those that it does."""
+"""Added to the positions of edges that their application does not declare: they follow those that it declares."""
 
 
 @dataclass
 class Declarations:
-    """Edges as one side declares them, in the order of the document; a column each."""
+    """Edges as declared on one side, in the order of the document, as columns."""
 
     source: list[int] = field(default_factory=list)
     target: list[int] = field(default_factory=list)
     streaming: list[int] = field(default_factory=list)
     port: list[int] = field(default_factory=list)
 
-    def add(self, source: int, target: int, streaming: bool, port: int) -> None:  # noqa: FBT001 - a column, not a flag
-        """Note one declaration."""
+    def add(self, source: int, target: int, streaming: bool, port: int) -> None:  # noqa: FBT001 - a value, not a flag
+        """Add one declaration."""
         self.source.append(source)
         self.target.append(target)
         self.streaming.append(streaming)
         self.port.append(port)
 
     def renumbered(self, row_of: _Wide) -> "Declarations":
-        """The same declarations with other numbers for the drops."""
+        """Return the declarations with new numbers of the drops."""
         source, target = (row_of[np.array(end, dtype=np.int64)].tolist() for end in (self.source, self.target))
         return Declarations(source, target, self.streaming, self.port)
 
 
 class EdgeTable(NamedTuple):
-    """Edges with both of their ports, one row an edge.
+    """Edges with both of their ports, one row for each.
 
     Attributes
     ----------
     source, target : int64 arrays
-        Rows of the drops at the ends.
+        Rows of the drops at the ends, shape (edges,).
     source_port, target_port : int64 arrays
-        Numbers of the port names.
+        Numbers of the port names, shape (edges,).
     streaming : int64 array
         1 where the target reads while the source is written, else 0.
     by_source, by_target : int64 arrays
@@ -70,7 +70,7 @@ class EdgeTable(NamedTuple):
 
 
 def match(from_sources: Declarations, from_targets: Declarations, drops: int) -> EdgeTable:
-    """Pair what sources and targets declare; an edge that is declared twice in the same words is one edge."""
+    """Pair the declarations of sources and targets. Identical declarations are one edge."""
     out, into = _keys(from_sources, drops), _keys(from_targets, drops)
     out_order, into_order = np.argsort(out, kind="stable"), np.argsort(into, kind="stable")
     out, into = out[out_order], into[into_order]
@@ -79,7 +79,8 @@ def match(from_sources: Declarations, from_targets: Declarations, drops: int) ->
     out_count = np.searchsorted(out, key, side="right") - out_start
     into_count = np.searchsorted(into, key, side="right") - into_start
 
-    # Group by group as many edges as the wordier side declares; the other side's last port serves the rest.
+    # Each pair of drops gets as many edges as the side with more declarations; the last port of the other side is
+    # repeated.
     count = np.maximum(out_count, into_count)
     group = np.repeat(np.arange(len(key)), count)
     rank = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
@@ -100,7 +101,7 @@ def _keys(side: Declarations, drops: int) -> _Wide:
 
 
 def _picked(side: Declarations, order: _Wide, start: _Wide, count: _Wide, rank: _Wide) -> tuple[_Wide, _Wide]:
-    """Port and position that one side gives each edge: nothing (port 0, at the end) where it is silent."""
+    """Return the port and position of each edge on one side: port 0, at the end, if that side does not declare it."""
     position = np.full(len(rank), _LATER, dtype=np.int64)
     position += np.arange(len(rank))
     port = np.zeros(len(rank), dtype=np.int64)
@@ -114,17 +115,17 @@ def _picked(side: Declarations, order: _Wide, start: _Wide, count: _Wide, rank: 
 def expand_adapters(
     edges: EdgeTable, template: list[int], templates: list[Template], oids: list[str]
 ) -> tuple[EdgeTable, list[int], list[tuple[str, str]]]:
-    """Put an artificial drop into every edge between drops of the same kind.
+    """Insert an artificial drop into every edge between drops of the same kind.
 
-    Between applications comes a memory drop, between data drops an application that copies. `template`, `templates`
-    and `oids` grow by the new drops.
+    It is a memory drop between applications, and a copying application between data drops. The new drops are added to
+    `template`, `templates` and `oids`.
 
     Returns
     -------
     edges : EdgeTable
-        Without the edges that were split, and with both halves of each.
+        Both halves of each split edge, and all other edges.
     hosts : list of int
-        For each new drop the source of its edge.
+        The source of the edge of each new drop.
     joined : list of (str, str)
         Names of the templates at the ends, once for each pair.
     """
@@ -202,12 +203,11 @@ def _adapter(before: Template, after: Template, drops: int) -> Template:
 def number_links(
     edges: EdgeTable, template: Sequence[int], templates: Sequence[Template], ports: Sequence[str]
 ) -> tuple[list[Link], npt.NDArray[np.int32]]:
-    """Give every edge its link, so that sorting by link keeps the order that applications declare.
+    """Assign a link to every edge, so that sorting by link keeps the order that applications declare.
 
-    An application sees its inputs (and outputs) sorted by link and then by drop. Going through the edges of each
-    application in declared order, an edge takes the first link of its signature that comes after that of the edge
-    before; only where there is none, a new link is made. Graphs that were written in our order get one link for each
-    signature.
+    The inputs (and outputs) of an application are sorted by link and then by drop. For each application, in the
+    declared order, an edge gets the first link of its signature that follows the link of the edge before; if there is
+    none, a new link is made. Graphs in the order of dropflow get one link for each signature.
     """
     rows = np.array(template, dtype=np.int64)
     is_app = np.fromiter((one.kind is Kind.APP for one in templates), dtype=np.bool_, count=len(templates))
@@ -246,7 +246,7 @@ def number_links(
 
 
 def collecting(graph: PhysicalGraph) -> tuple[Template, ...]:
-    """The templates, with the ports at which a drop has several edges of one link: there the graph collects."""
+    """Return the templates with `collects`: the ports at which a drop has several edges of one link."""
     before = graph.predecessors
     target = np.repeat(np.arange(graph.drops, dtype=np.int64), np.diff(before.ptr))
     edge, count = np.unique(target * max(len(graph.links), 1) + before.link, return_counts=True)

@@ -1,4 +1,4 @@
-"""Parameters and classes in DALiuGE's spelling: argument records to `Argument` and back, and class fallbacks."""
+"""Parameters and classes in DALiuGE's JSON: argument records to `Argument` and back, and default classes."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -26,7 +26,7 @@ CONTAINERS: Mapping[str, str] = MappingProxyType(
         "componentParams": "ComponentParameter",
     }
 )
-"""Keys of a drop that hold argument records by name, and the parameter type that stands in each."""
+"""Keys of a drop that hold argument records by name, and the parameter type of each."""
 
 STRUCTURAL = frozenset(
     """
@@ -39,12 +39,12 @@ STRUCTURAL = frozenset(
     Application appclass dataclass Data
     """.split()  # noqa: SIM905 - a block of words reads better than a column of quotes
 )
-"""Keys of a drop that are never parameters; a parameter of such a name lives in its record only."""
+"""Keys of a drop that are never parameters. A parameter of such a name is only in its record."""
 
 LEGACY: Mapping[str, str] = MappingProxyType(
     {"type": "categoryType", "app": "dropclass", "dt": "category", "nm": "name"}
 )
-"""Old spellings, by the key that replaced them; where that key is present, the old one is an ordinary parameter."""
+"""Old keys and the keys that replaced them. If the new key is present, the old one is an ordinary parameter."""
 
 _KINDS: Mapping[str, Kind] = MappingProxyType(
     {
@@ -94,18 +94,18 @@ _BOTH = "InputOutput"
 
 
 def kind_of(category_type: object) -> Kind | None:
-    """What a drop of this `categoryType` is, in any case and of any age; None where nobody knows."""
+    """Return the kind of a drop by its `categoryType`, in any case and of any version; None if it is unknown."""
     return _KINDS.get(category_type.lower()) if isinstance(category_type, str) else None
 
 
 def fallback_class(*hints: object) -> str:
-    """Class of a drop that names none, from the first of its storage, category and type that says enough; or empty."""
+    """Return the class for the first known one of a drop's storage, category and type; empty if none is known."""
     found = (_CLASSES.get(hint.lower()) for hint in hints if isinstance(hint, str))
     return next((name for name in found if name), "")
 
 
 def as_boolean(value: object) -> bool | None:
-    """A truth value, also from the texts and numbers that old graphs write; None where it is neither."""
+    """Return a truth value, also from the texts and numbers of old graphs; None for other values."""
     if isinstance(value, bool | int | float):
         return bool(value)
     if isinstance(value, str):
@@ -116,12 +116,12 @@ def as_boolean(value: object) -> bool | None:
 
 
 def is_record(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether this looks like an argument record rather than like a value."""
+    """Whether this has the form of an argument record, rather than being a value."""
     return isinstance(value, dict) and "value" in value and value.keys() <= _RECORD_KEYS
 
 
 def record_of(argument: Argument) -> dict[str, Any]:
-    """The argument record of an argument."""
+    """Return the argument record of an argument."""
     return {
         "id": argument.id,
         "name": argument.name,
@@ -140,18 +140,18 @@ def record_of(argument: Argument) -> dict[str, Any]:
 
 
 def argument_of(name: str, record: Mapping[str, Any], *, value: Any, parameter_type: str) -> Argument:
-    """The argument of an argument record.
+    """Return the argument of an argument record.
 
     Parameters
     ----------
     name : str
-        Its name; old records have none of their own.
+        Its name, which old records do not have.
     record : mapping
         The record; empty for a bare value.
     value : Any
-        The value that counts.
+        The value of the argument.
     parameter_type : str
-        For records that do not say it.
+        Parameter type of records without one.
     """
     options = record.get("options")
     return Argument(
@@ -175,10 +175,10 @@ def _text(value: object) -> str:
 
 
 def merged(arguments: Iterable[Argument]) -> tuple[Argument, ...]:
-    """The same arguments with names that are unique.
+    """Return the arguments with unique names.
 
-    Graphs may have a parameter and a port, or an input and an output port, of one name. The first that is no port
-    gives the value, the first port gives encoding and type, and all of them together give the usage.
+    Graphs may have a parameter and a port, or an input and an output port, of one name. The value is that of the first
+    that is not a port, encoding and type are those of the first port, and the usage covers all of them.
     """
     found: dict[str, Argument] = {}
     for new in arguments:

@@ -1,4 +1,4 @@
-"""Index spaces of templates, found again from the instance ids that drops bring along."""
+"""Index spaces of templates, from the instance ids of drops."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _DIGITS = 10
 
 
 def index_in(drop: dict[str, Any]) -> tuple[int, ...] | None:
-    """The index tuple of a drop, with the root level in front, or None where it has none that is understood."""
+    """Return the index tuple of a drop, with the root level in front, or None if it has no valid one."""
     text = drop.get("iid")
     pieces = text.replace("/", "-").split("-") if isinstance(text, str) else drop.get("rank")
     if not isinstance(pieces, list) or not pieces:
@@ -27,7 +27,7 @@ def index_in(drop: dict[str, Any]) -> tuple[int, ...] | None:
 
 
 def counted(template: Sequence[int]) -> npt.NDArray[np.int32]:
-    """Number of each row among the rows of its template."""
+    """Return the number of each row among the rows of its template."""
     seen: dict[int, int] = {}
     found = np.empty(len(template), dtype=np.int32)
     for row, one in enumerate(template):
@@ -42,9 +42,9 @@ def with_axes(
     indices: list[tuple[int, ...] | None],
     trailing: dict[int, tuple[int, bool]],
 ) -> tuple[list[Template], npt.NDArray[np.int32]]:
-    """Templates with the index spaces that their drops span, and the position of each drop in its own.
+    """Return the templates with the index spaces of their drops, and the position of each drop in its index space.
 
-    Drops whose indices are missing, repeated or of different lengths are numbered in the order of the document.
+    Drops with missing or repeated indices, or indices of different lengths, are numbered in the order of the document.
     """
     members: dict[int, list[int]] = {}
     for row, one in enumerate(template):

@@ -1,7 +1,7 @@
-"""Reading DALiuGE's JSON of physical graphs, of all ages.
+"""Reading physical graphs in DALiuGE's JSON, of all versions.
 
-Drops that share everything but identity and relations share one `Template`, so that a graph of 68 000 drops becomes a
-few templates and columns. A document is read drop by drop: only one dictionary lives at a time.
+Drops that differ only in identity and relations share one `Template`, so that a graph of 68 000 drops becomes a few
+templates and columns. A document is read drop by drop: only one dictionary is in memory at a time.
 """
 
 import json
@@ -36,34 +36,34 @@ _LARGE = 1 << 20
 
 
 class ByteSource(Protocol):
-    """Where a document comes from: a binary file, ``sys.stdin.buffer``."""
+    """A binary stream with a document, such as a file or ``sys.stdin.buffer``."""
 
     def read(self) -> bytes:
-        """All of it."""
+        """Return the whole document."""
         ...
 
 
 def read_pg(document: Sequence[Any], *, name: str, findings: list[Problem] | None = None) -> PhysicalGraph:
-    """The physical graph in a list of drops (DALiuGE's PG or PGT).
+    """Read a physical graph from a list of drops (DALiuGE's PG or PGT).
 
-    Accepted are plain lists, lists that end in a reproducibility record, and ``[name, [drop, ...]]``; edges declared on
-    either side; old spellings of kinds and classes. An edge between two drops of the same kind gets an artificial drop
-    in between. The drops keep their ids and their order.
+    Accepts plain lists, lists that end in a reproducibility record, and ``[name, [drop, ...]]``; edges declared on
+    either side; old names of kinds and classes. An edge between two drops of the same kind gets an artificial drop. The
+    drops keep their ids and their order.
 
     Parameters
     ----------
     document : sequence
         The decoded document.
     name : str
-        Name of the graph; empty for the one in the document.
+        Name of the graph; empty to use the name in the document.
     findings : list of Problem, optional
-        Receives what is worth knowing and no error.
+        Gets warnings and notes.
 
     Raises
     ------
     BadGraphError
-        With all problems: PG001 (not a drop, or a value that makes no sense), PG002 (a drop refers to one that does
-        not exist), PG003 (two drops with one id).
+        With all problems: PG001 (not a drop, or a value that is not valid), PG002 (a drop refers to one that does not
+        exist), PG003 (two drops have one id).
     """
     items = list(document)
     if _is_wrapped(items):
@@ -74,25 +74,25 @@ def read_pg(document: Sequence[Any], *, name: str, findings: list[Problem] | Non
 def read_pg_stream(
     stream: ByteSource, *, name: str, findings: list[Problem] | None = None, max_depth: int | None = None
 ) -> PhysicalGraph:
-    """The physical graph in a JSON document; see `read_pg`.
+    """Read a physical graph from a JSON document; see `read_pg`.
 
-    The text is held once, and the drops are decoded one at a time.
+    The text is in memory once, and the drops are decoded one at a time.
 
     Parameters
     ----------
     max_depth : int, optional
-        Levels to which lists and objects may be nested; not looked at unless given.
+        Maximal nesting of lists and objects; not checked by default.
 
     Raises
     ------
     BadGraphError
-        See `read_pg`; also PG001 where the text is not JSON, not a list, or nested too deeply.
+        See `read_pg`; also PG001 if the text is not JSON, not a list, or nested too deeply.
     """
     text = stream.read()
     if max_depth is not None and too_deep(text, max_depth):
         raise _too_deep(max_depth, name)
     if len(text) > _LARGE and b'"oid"' not in text:
-        # Taking two hundred megabytes of braces apart would cost gigabytes, to find no drop in them.
+        # Parsing 200 MB of nested lists without a drop would take gigabytes.
         raise _not_a_list(name)
     try:
         raw = msgspec.json.decode(text, type=list[msgspec.Raw])
@@ -107,7 +107,7 @@ def read_pg_stream(
 
 
 def _decoded(raw: list[msgspec.Raw], name: str) -> Iterator[Any]:
-    """Drop after drop, so that only one dictionary lives at a time."""
+    """Decode drop after drop, so that only one dictionary is in memory at a time."""
     try:
         for item in raw:
             yield msgspec.json.decode(item)
@@ -116,7 +116,7 @@ def _decoded(raw: list[msgspec.Raw], name: str) -> Iterator[Any]:
 
 
 def _lenient(text: bytes, name: str) -> Sequence[Any]:
-    """Python writes NaN and Infinity, which are not JSON; its own reader takes them."""
+    """Decode with Python's parser, which accepts NaN and Infinity as Python writes them."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -133,7 +133,7 @@ def _not_json(error: Exception, name: str) -> BadGraphError:
 
 def _too_deep(limit: int, name: str) -> BadGraphError:
     text = f"lists and objects are nested more than {limit} levels deep"
-    finding = _problem("PG001", text, "", hint="no graph needs that: this is not a graph, or it is damaged")
+    finding = _problem("PG001", text, "", hint="graphs are not nested like that: this is not a graph, or it is damaged")
     return BadGraphError(f"PG001 {finding.text}", problems=(finding,), where=name, hint=finding.hint)
 
 
@@ -158,7 +158,7 @@ class _Reading:
         self._problems: list[Problem] = []
         self._unlisted = 0
         self._numbers: dict[str, int] = {}
-        """A number for every text id, whether a drop of that id has come by or only a reference to it."""
+        """A number for every text id of a drop or of a reference to one."""
         self._first_reference: dict[int, tuple[str, str]] = {}
         self._oids: list[str] = []
         self._rows: dict[int, int] = {}
@@ -173,7 +173,7 @@ class _Reading:
         self._from_targets = Declarations()
 
     def graph(self, drops: Iterator[Any], count: int, name: str) -> PhysicalGraph:
-        """Read all of it."""
+        """Read all drops and make the graph."""
         for position, drop in enumerate(drops):
             if position == count - 1 and _is_reproducibility_record(drop):
                 break
@@ -242,7 +242,7 @@ class _Reading:
         return row
 
     def _note_levels(self, template: int, drop: dict[str, Any]) -> None:
-        """Which of the innermost levels of a template are loops, and whether the last is a rank of MPI."""
+        """Record which of the innermost levels of a template are loops, and whether the last one is an MPI rank."""
         index, context = self._index[-1] or (), drop.get("loop_ctx")
         loops = 0
         if isinstance(context, str) and context and "-".join(map(str, index[1:])).endswith(context):
@@ -252,7 +252,7 @@ class _Reading:
             self._trailing[template] = (0, False)
 
     def _entries(self, entries: Any, oid: str, where: str) -> Iterator[tuple[int, int]]:
-        """(number of the other drop, number of the port) of each entry of a relation."""
+        """Yield (number of the other drop, number of the port) for each entry of a relation."""
         if isinstance(entries, dict):
             entries = [{other: port} for other, port in entries.items()]
         if entries is not None and not isinstance(entries, list):
@@ -309,11 +309,11 @@ class _Reading:
             self._findings += findings
 
     def _places(self) -> tuple[npt.NDArray[np.int32], tuple[str, ...], dict[str, str]]:
-        """Part of each drop, name of the node of each part, and the islands as a note."""
+        """Return the part of each drop, the name of the node of each part, and the islands as a note."""
         missing = sum(not node for node, _ in self._nodes)
         if missing:
             if missing < len(self._nodes):
-                text = f"{missing} drops have no node: the placement of the others is forgotten"
+                text = f"{missing} drops have no node: the placement of the others is ignored"
                 self._tell([_problem("PG001", text, "", severity=Severity.WARNING, hint="give every drop a node")])
             return np.zeros(len(self._nodes), dtype=np.int32), (), {}
         nodes = list(dict.fromkeys(node for node, _ in self._nodes))
@@ -331,7 +331,7 @@ class _Reading:
 
 
 def _adapted(before: str, after: str) -> Problem:
-    text = f"edges from {before!r} to {after!r} join drops of the same kind: each got an artificial drop in between"
+    text = f"edges from {before!r} to {after!r} join drops of the same kind: an artificial drop was inserted into each"
     return _problem("LG041", text, "", severity=Severity.INFO)
 
 

@@ -1,4 +1,4 @@
-"""From what instances of one node share in DALiuGE's JSON to a `Template`."""
+"""The `Template` of the drops of one node in DALiuGE's JSON."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ from dropflow.graph.templates import Argument, Kind, Template
 __all__ = ["Wrong", "template_of"]
 
 Wrong = tuple[str, str, str]
-"""A fault: the key it is at, what is wrong, and what to do."""
+"""An error: its key, what is wrong, and what to do."""
 
 _CLASS_KEYS = {
     Kind.APP: ("dropclass", "Application", "appclass", "Application Class", "Application class"),
@@ -31,14 +31,14 @@ _T = TypeVar("_T")
 
 
 def template_of(drop: Mapping[str, Any], oid: str) -> tuple[Template, list[Wrong]]:
-    """The template of a drop, and what is wrong with it.
+    """Return the template of a drop, and its errors.
 
     Parameters
     ----------
     drop : mapping
         A drop without its identity and relations.
     oid : str
-        Its text id, for messages and where it has no name.
+        Its text id, for messages, and as its name if it has none.
     """
     shared = _modern(drop)
     wrong: list[Wrong] = []
@@ -76,7 +76,7 @@ def template_of(drop: Mapping[str, Any], oid: str) -> tuple[Template, list[Wrong
 
 
 def _modern(drop: Mapping[str, Any]) -> dict[str, Any]:
-    """The drop with old keys under their present names, where those are not taken."""
+    """Return the drop with old keys renamed, unless the new key is present too."""
     shared = dict(drop)
     for old, new in LEGACY.items():
         if old in shared and new not in shared:
@@ -85,7 +85,7 @@ def _modern(drop: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _component(shared: Mapping[str, Any], kind: Kind) -> str | None:
-    """The class of a drop: empty where it says so itself, None where nothing says anything."""
+    """Return the class of a drop: empty if its class is given as empty, None if nothing implies a class."""
     said = [shared[key] for key in _CLASS_KEYS[kind] if isinstance(shared.get(key), str)]
     chosen = next((name for name in said if name), "")
     if not chosen:
@@ -96,7 +96,7 @@ def _component(shared: Mapping[str, Any], kind: Kind) -> str | None:
 
 
 def _exact(weight: float, shared: Mapping[str, Any], kind: Kind) -> float:
-    """The weight before it was rounded up to a whole number, where the parameter behind it is still there."""
+    """Return the weight before it was rounded up to an integer, if its parameter is present."""
     exact = shared.get("execution_time" if kind is Kind.APP else "data_volume")
     if isinstance(exact, int | float) and not isinstance(exact, bool) and math.isfinite(exact):
         return float(exact) if "weight" not in shared or math.ceil(exact) == weight else weight
@@ -104,9 +104,9 @@ def _exact(weight: float, shared: Mapping[str, Any], kind: Kind) -> float:
 
 
 class _Settings:
-    """Reads the keys that steer the engine.
+    """Reads the keys that are settings of the engine.
 
-    An application argument of that name counts more than the key, but for the two hints that are the translator's own.
+    An application argument of that name has priority over the key, except for the two hints for the translator.
     """
 
     def __init__(self, shared: Mapping[str, Any], oid: str, wrong: list[Wrong]) -> None:
@@ -135,7 +135,7 @@ class _Settings:
         return found
 
     def number(self, key: str, kind: Callable[[Any], _T], default: _T) -> _T:
-        """A number, also from a text that spells one; whole numbers may be written with a fraction of zero."""
+        """Return a number, also from text; integers may have a fraction of zero."""
 
         def convert(raw: Any) -> _T | None:
             value = float(raw)
@@ -145,7 +145,7 @@ class _Settings:
         return self._read(key, convert, default)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """A list of texts; empty where the graph has none."""
+        """Return a list of texts; empty if the graph has none."""
 
         def convert(raw: Any) -> tuple[str, ...] | None:
             return tuple(raw) if isinstance(raw, list) and all(isinstance(name, str) for name in raw) else None
@@ -153,13 +153,13 @@ class _Settings:
         return self._read(key, convert, ())
 
     def truth(self, key: str) -> bool | None:
-        """A truth value, or None where the graph says nothing."""
+        """Return a truth value, or None if the graph has none."""
         raw = self._raw(key)
         return None if raw is None or raw == "" else self._read(key, as_boolean, default=False)
 
 
 def _arguments(shared: Mapping[str, Any]) -> Iterator[Argument]:
-    """Every parameter: those of ``fields`` first, then records elsewhere, then bare values."""
+    """Yield every parameter: those of ``fields``, then other records, then bare values."""
     settled = shared.get("applicationArgs")
     settled = settled if isinstance(settled, dict) else {}
     seen = set()
@@ -183,7 +183,7 @@ def _arguments(shared: Mapping[str, Any]) -> Iterator[Argument]:
 
 
 def _records(shared: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-    """(name, record, parameter type for records that say none) of all argument records; each name from one place."""
+    """Yield (name, record, default parameter type) of all argument records, each name once."""
     fields = shared.get("fields")
     names = set()
     for record in fields if isinstance(fields, list) else ():

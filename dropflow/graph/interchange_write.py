@@ -1,7 +1,7 @@
-"""Writing a physical graph as DALiuGE's JSON: one dictionary a drop, streamed.
+"""Writing a physical graph as DALiuGE's JSON: one dictionary for each drop, as a stream.
 
-What all instances of a template share is encoded once and copied for each, so that the cost is that of writing bytes,
-and memory is bounded by a block of drops.
+The shared part of all instances of a template is encoded once and copied, so that the time is that of writing bytes and
+the memory is that of a block of drops.
 """
 
 import json
@@ -25,10 +25,10 @@ _encode = msgspec.json.encode
 
 
 class ByteSink(Protocol):
-    """Where bytes go: a binary file, a socket's file, ``sys.stdout.buffer``."""
+    """A binary stream to write to, such as a file or ``sys.stdout.buffer``."""
 
     def write(self, data: bytes, /) -> object:
-        """Take these bytes."""
+        """Write these bytes."""
         ...
 
 
@@ -38,12 +38,12 @@ def write_pg(graph: PhysicalGraph, stream: ByteSink, *, places: Sequence[str] | 
     Parameters
     ----------
     graph : PhysicalGraph
-        Any graph; its drops appear in the order of its rows.
+        Any graph; its drops are written in the order of its rows.
     stream : ByteSink
-        Where the UTF-8 text goes, a block of drops at a time.
+        Stream for the UTF-8 text, which is written in blocks of drops.
     places : sequence of str, optional
-        Name of the node of each part, instead of the graph's own places. A graph that is partitioned and has no places
-        gets placeholders ``#k``; one that is neither has no ``node``.
+        Name of the node of each part, instead of the places of the graph. A partitioned graph without places gets the
+        placeholders ``#k``; a graph that is not partitioned has no ``node``.
 
     Raises
     ------
@@ -72,13 +72,13 @@ def _blocks(graph: PhysicalGraph, places: Sequence[str]) -> Iterator[bytes]:
         for row, name in zip(rows, names, strict=True):
             template = graph.templates[graph.template[row]]
             own = _identity(graph, row, name, template) | _relations(template.kind, after.of(row), before.of(row))
-            # A JSON object is put together from the pieces inside the braces of two others.
+            # Joins the contents of two encoded JSON objects to one object.
             lines.append(b"%b,%b%b},\n" % (_encode(own)[:-1], shared[graph.template[row]], homes[graph.part[row]]))
         yield b"".join(lines)
 
 
 def _homes(graph: PhysicalGraph, places: Sequence[str]) -> list[bytes]:
-    """The keys ``node`` and ``island`` of each part, as they stand in an object after others."""
+    """Return the encoded keys ``node`` and ``island`` of each part, with a comma in front."""
     islands: list[str] = json.loads(graph.meta.get("islands", "[]"))
     if not places and graph.parts == 1 and not islands:
         return [b""]
@@ -91,7 +91,7 @@ def _homes(graph: PhysicalGraph, places: Sequence[str]) -> list[bytes]:
 
 
 def _shared(template: Template) -> bytes:
-    """What all instances share, as it stands inside the braces of an object."""
+    """Return the encoded keys that all instances share, without braces."""
     is_app = template.kind is Kind.APP
     found: dict[str, Any] = {
         "lg_key": template.key,
@@ -100,7 +100,7 @@ def _shared(template: Template) -> bytes:
         "categoryType": "Application" if is_app else "Data",
         "dropclass": template.component,
         "storage": template.category,
-        # DALiuGE's weights are whole; rounding up keeps work from vanishing.
+        # Weights are integers in DALiuGE; rounding up avoids a weight of zero.
         "weight": math.ceil(template.weight) if math.isfinite(template.weight) else None,
     }
     if is_app:
@@ -116,7 +116,7 @@ def _shared(template: Template) -> bytes:
 
 
 def _rules(template: Template) -> dict[str, Any]:
-    """The keys that steer the engine: always where a field of the node sets them, else where they are not usual."""
+    """Return the settings of the engine: those that a field of the node sets, and those without their default."""
     plain = Template(key="", name="", kind=template.kind)
     rules = {
         "input_error_threshold": ("error_threshold", template.error_threshold),
@@ -164,7 +164,7 @@ class _Relations:
         self._link = edges.link[here].tolist()
 
     def of(self, row: int) -> "_Edges":
-        """(neighbour, source port, target port, streaming) of every edge of a drop."""
+        """Return (neighbour, source port, target port, streaming) for every edge of a drop."""
         found = []
         offset = self._start[0]
         for edge in range(self._start[row - self._first] - offset, self._start[row - self._first + 1] - offset):
@@ -177,7 +177,7 @@ _Edges = list[tuple[str, str, str, bool]]
 
 
 def _relations(kind: Kind, after: _Edges, before: _Edges) -> dict[str, Any]:
-    """The keys that hold a drop's edges; each entry names the other drop and the port on this one."""
+    """Return the keys for the edges of a drop. Each entry has the other drop and the port on this one."""
     found: dict[str, Any] = {}
     ports = []
     is_app = kind is Kind.APP

@@ -1,9 +1,9 @@
 """Levels, topological order, cycles and the critical path.
 
-The sweep over the drops is Kahn's (A. B. Kahn, "Topological sorting of large networks", CACM 5, 1962), a frontier at a
-time. While the frontier is wide, one step is a few operations on whole arrays; where it is narrow, as in a chain, the
-cost of starting those operations would be paid for every drop, so the step is taken drop by drop. Both ways work on the
-same arrays, and a graph may change between them at every level.
+The sweep over the drops is Kahn's (A. B. Kahn, "Topological sorting of large networks", CACM 5, 1962), one frontier at
+a time. If the frontier is wide, a step is a few operations on whole arrays. If it is narrow, as in a chain, their
+overhead would be paid for every drop, so the step is done drop by drop. Both ways work on the same arrays, and are
+chosen at each level.
 """
 
 from collections import deque
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _NARROW = 48
-"""Frontiers of fewer drops than this are advanced drop by drop; measured, the two ways cost the same around here."""
+"""Frontiers with fewer drops are advanced drop by drop. Measured: at this width both ways take the same time."""
 
 _SHOWN = 8
 
@@ -42,7 +42,7 @@ class CriticalPath(msgspec.Struct, frozen=True):
     Attributes
     ----------
     length : float
-        Seconds that its applications take, one after the other.
+        Sum of the execution times of its applications in seconds.
     drops : tuple of DropId
         Its drops, first to last.
     """
@@ -52,7 +52,7 @@ class CriticalPath(msgspec.Struct, frozen=True):
 
 
 def levels(graph: PhysicalGraph) -> IntColumn:
-    """Length in edges of the longest path that ends at each drop.
+    """Return the length in edges of the longest path that ends at each drop.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def levels(graph: PhysicalGraph) -> IntColumn:
 
 
 def topological_order(graph: PhysicalGraph) -> IntColumn:
-    """All drops, every drop after its predecessors: by level, and within a level by row.
+    """Return all drops, each after its predecessors: by level, and within a level by row.
 
     Raises
     ------
@@ -82,20 +82,20 @@ def topological_order(graph: PhysicalGraph) -> IntColumn:
 
 
 def roots(graph: PhysicalGraph) -> IntColumn:
-    """Drops without predecessors, ascending."""
+    """Return the drops without predecessors, ascending."""
     reached = np.zeros(graph.drops, dtype=np.bool_)
     reached[graph.successors.neighbour] = True
     return np.flatnonzero(~reached).astype(np.int32)
 
 
 def leaves(graph: PhysicalGraph) -> IntColumn:
-    """Drops without successors, ascending."""
+    """Return the drops without successors, ascending."""
     ptr = graph.successors.ptr
     return np.flatnonzero(ptr[1:] == ptr[:-1]).astype(np.int32)
 
 
 def find_cycle(graph: PhysicalGraph) -> list[DropId] | None:
-    """The drops of one cycle, in order, or None; it is a shortest one through its first drop."""
+    """Return the drops of a cycle, in order, or None. It is a shortest cycle through its first drop."""
     level = _sweep(graph)
     return _cycle(graph, level) if len(level) and level.min() < 0 else None
 
@@ -112,7 +112,7 @@ def refuse_cycle(graph: PhysicalGraph) -> None:
 
 
 def critical_path(graph: PhysicalGraph) -> CriticalPath:
-    """The path whose applications take longest, by the weights of their templates; data drops take no time.
+    """Return the path with the longest execution time, from the weights of templates. Data drops take no time.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def critical_path(graph: PhysicalGraph) -> CriticalPath:
 
 
 def _walk_back(graph: PhysicalGraph, done: npt.NDArray[np.float64], drop: int) -> tuple[DropId, ...]:
-    """The path to `drop` on which each drop is the latest of the next one's predecessors."""
+    """Return the path to `drop` on which each drop is the predecessor of the next one that ends last."""
     ptr, neighbour = graph.predecessors.ptr.data, graph.predecessors.neighbour.data
     at = done.data
     path = [DropId(drop)]
@@ -141,7 +141,7 @@ def _walk_back(graph: PhysicalGraph, done: npt.NDArray[np.float64], drop: int) -
 
 
 def _sweep(graph: PhysicalGraph) -> IntColumn:
-    """Levels; -1 for drops on a cycle or behind one."""
+    """Return the levels; -1 for drops on a cycle or after one."""
     drops, ptr, neighbour = graph.drops, graph.successors.ptr, graph.successors.neighbour
     waiting = np.bincount(neighbour, minlength=drops).astype(np.int32)
     level: IntColumn = np.full(drops, -1, dtype=np.int32)
@@ -156,7 +156,7 @@ def _sweep(graph: PhysicalGraph) -> IntColumn:
         target = neighbour[_edges_of(ptr, frontier)]
         np.subtract.at(waiting, target, np.int32(1))
         target = target[waiting[target] == 0]
-        # A drop may be reached by several edges of this step: the last one to write its row keeps it.
+        # Several edges of this step may reach one drop: only the last edge that wrote its row counts.
         rows = np.arange(len(target), dtype=np.int32)
         seen[target] = rows
         frontier = target[seen[target] == rows]
@@ -168,7 +168,7 @@ def _narrow_steps(
     graph: PhysicalGraph, waiting: IntColumn, level: IntColumn, frontier: IntColumn, depth: int
 ) -> tuple[IntColumn, int]:
     """Advance drop by drop until the frontier is wide or empty."""
-    # Elements of a memoryview are plain ints at a fraction of what elements of an array cost.
+    # Elements of a memoryview are plain ints, and much faster to read than elements of an array.
     ptr, neighbour = graph.successors.ptr.data, graph.successors.neighbour.data
     open_inputs, found = waiting.data, level.data
     current: list[int] = frontier.tolist()
@@ -187,7 +187,7 @@ def _narrow_steps(
 
 
 def _edges_of(ptr: npt.NDArray[np.int64], drops: IntColumn) -> npt.NDArray[np.int64]:
-    """Rows of all edges that leave these drops."""
+    """Return the rows of all edges that leave these drops."""
     start = ptr[drops]
     count = ptr[drops + 1] - start
     ends = np.cumsum(count)
@@ -197,7 +197,7 @@ def _edges_of(ptr: npt.NDArray[np.int64], drops: IntColumn) -> npt.NDArray[np.in
 
 
 def _longest_before(graph: PhysicalGraph, cost: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Largest sum of costs over the paths that end just before each drop."""
+    """Return the largest sum of costs over the paths that end before each drop."""
     level = levels(graph)
     order = np.argsort(level, kind="stable").astype(np.int32)
     width = np.bincount(level)
@@ -219,22 +219,22 @@ def _longest_before(graph: PhysicalGraph, cost: npt.NDArray[np.float64]) -> npt.
 def _narrow_costs(
     graph: PhysicalGraph, before: npt.NDArray[np.float64], cost: npt.NDArray[np.float64], drops: IntColumn
 ) -> None:
-    """Pass costs on drop by drop; `drops` come in topological order, over any number of levels."""
+    """Pass costs on drop by drop. `drops` are in topological order, over any number of levels."""
     ptr, neighbour = graph.successors.ptr.data, graph.successors.neighbour.data
     best, own = before.data, cost.data
     for drop in drops.tolist():
         done = best[drop] + own[drop]
         for edge in range(ptr[drop], ptr[drop + 1]):
             target = neighbour[edge]
-            if best[target] < done:  # noqa: PLR1730 - writing only what changes halves the cost of this loop
+            if best[target] < done:  # noqa: PLR1730 - writing only changes halves the time of this loop
                 best[target] = done
 
 
 def _cycle(graph: PhysicalGraph, level: IntColumn) -> list[DropId]:
-    """A cycle among the drops that the sweep left over.
+    """Return a cycle among the drops that the sweep did not reach.
 
-    Each of them has a predecessor among them, so walking back must come around; a breadth-first search forward from
-    there gives a shortest cycle through that drop, which is what people want to read.
+    Each of them has a predecessor among them, so walking back ends in a cycle. A breadth-first search forward from
+    there finds a shortest cycle through that drop, which is the easiest to read.
     """
     left = level.data
     back, forth = graph.predecessors, graph.successors

@@ -2,7 +2,7 @@
 
 All instances of a logical node share a `Template`; a drop is one row of three int32 columns, and an edge is two int32
 values, so that a million drops with two million edges take less than 40 MB. Everything else about a drop (its text id,
-its index tuple) is computed when somebody asks (`dropflow.graph.text_ids`).
+its index tuple) is computed on demand (`dropflow.graph.text_ids`).
 """
 
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ class PhysicalGraph:
     prefix : str
         First part of every text id: ``<prefix>_<template key>_<instance index>``.
     templates, links : tuples
-        What rows of the columns below refer to.
+        The templates and links that the columns refer to.
     template : int32 array, shape (drops,)
         Row of the drop's template.
     instance : int32 array, shape (drops,)
@@ -61,7 +61,7 @@ class PhysicalGraph:
     places : tuple of str
         Name of the node of each part; empty until the graph is placed.
     oids : tuple of str or None
-        Text ids of the drops, row by row, for graphs that come from elsewhere; None when they are computed.
+        Text ids of the drops, row by row, for graphs of other programs; None if they are computed.
     """
 
     name: str
@@ -88,7 +88,7 @@ class PhysicalGraph:
 
     @cached_property
     def joined_pairs(self) -> int:
-        """Number of pairs of drops that an edge joins; fewer than edges where two links join the same drops."""
+        """Number of pairs of drops with an edge; less than `edges` if several links join the same drops."""
         ends = [(link.source, link.target) for link in self.links]
         if len(set(ends)) == len(ends):
             return self.edges
@@ -115,8 +115,8 @@ class PhysicalGraph:
         sources = np.repeat(np.arange(self.drops, dtype=np.int32), np.diff(out.ptr))
         ptr = np.zeros(self.drops + 1, dtype=np.int64)
         np.cumsum(np.bincount(out.neighbour, minlength=self.drops), out=ptr[1:])
-        # Successors come sorted by source, and the sort is stable: the key that is left is (target, link), packed.
-        # Where it ascends by itself (chains, scatters) nothing needs to move.
+        # Successors are sorted by source, and the sort is stable: the remaining key is (target, link), packed.
+        # If it is ascending already (chains, scatters), no sort is needed.
         key = out.neighbour.astype(np.int64) * max(len(self.links), 1) + out.link
         if (key[1:] >= key[:-1]).all():
             neighbour, link = sources, out.link

@@ -1,6 +1,7 @@
-"""Which drops are over before others begin, read off the templates and links alone.
+"""The order of drops: which are settled before others begin, from templates and links alone.
 
-The answer is the same on every node of a session, whatever part of the graph it has, and costs nothing per drop.
+The result is the same on every node of a session, for any part of the graph, and the time does not depend on the number
+of drops.
 """
 
 from collections import Counter, deque
@@ -15,9 +16,9 @@ _LOOP = "loop"
 
 
 class _Name(NamedTuple):
-    """What tells an axis from others: its construct, and which of the axes of that construct it is.
+    """Identity of an axis: its construct, and its number among the axes of that construct.
 
-    Lists of drops that other programs wrote have axes without construct, which only mean something within one template.
+    In lists of drops of other programs, axes have no construct, and are comparable only within one template.
     """
 
     construct: str
@@ -25,12 +26,12 @@ class _Name(NamedTuple):
 
 
 class Precedence:
-    """The order that the links of a graph put its drops into.
+    """The order of the drops of a graph that its links imply.
 
     Parameters
     ----------
     templates, links : sequences
-        Of the graph.
+        Templates and links of the graph.
     """
 
     def __init__(self, templates: Sequence[Template], links: Sequence[Link]) -> None:
@@ -42,16 +43,15 @@ class Precedence:
     def holds(self, first: int, index: Sequence[int], second: int, other: Sequence[int]) -> bool:
         """Whether one drop is settled before another one begins, because the other depends on it.
 
-        A chain of links keeps the position on the axes that all of its nodes share. So where two drops differ on such
-        an axis, the chain must leave it on the way, as a gather does, or lead from one iteration of a loop to a later
-        one.
+        A chain of links keeps the position on the axes that all of its nodes share. If two drops differ on such an
+        axis, the chain must leave that axis, as a gather does, or lead from one iteration of a loop to a later one.
 
         Parameters
         ----------
         first, second : int
             Rows of their templates.
         index, other : sequence of int
-            Their positions on the axes of these.
+            Their positions on the axes of these templates.
         """
         here = dict(zip(self._axes[first], index, strict=True))
         there = dict(zip(self._axes[second], other, strict=True))
@@ -60,7 +60,7 @@ class Precedence:
         if first == second and not differing:
             return False
         later = {name for name in differing if here[name] < there[name] and self._axes[first][name].kind == _LOOP}
-        # Without the names of constructs no link is known as the carry of a loop.
+        # Without names of constructs, carries of loops are unknown.
         crossed = frozenset(name for name in differing if name.construct or name not in later)
         return self._reaches(first, second, crossed, later)
 
@@ -84,7 +84,7 @@ class Precedence:
         return False
 
     def _loop_of(self, carry: Link) -> _Name | None:
-        """The innermost loop around both ends of a carry."""
+        """Return the innermost loop around both ends of a carry."""
         source, target = self._axes[carry.source], self._axes[carry.target]
         return next((name for name in reversed(source) if source[name].kind == _LOOP and name in target), None)
 

@@ -24,7 +24,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def dump_slice(piece: Slice) -> list[Buffer]:
-    """A slice as buffers to be written one after the other: a head, the ``.dfg`` of its graph, and its rows."""
+    """Return a slice as buffers to be written one after the other: a head, the ``.dfg`` of its graph, and its rows."""
     graph = dump(piece.graph)
     rows = np.ascontiguousarray(piece.drop, dtype="<i4").tobytes()
     size = sum(len(buffer) for buffer in graph)
@@ -35,22 +35,22 @@ def dump_slice(piece: Slice) -> list[Buffer]:
 
 
 def parse_slice(buffer: Buffer, *, where: str = "") -> Slice:
-    """The slice in `buffer`; its columns are views of it where they can be.
+    """Return the slice in `buffer`.
 
     Raises
     ------
     BadFileError
-        It is no slice, or damaged.
+        It is not a slice, or damaged.
     """
     view = memoryview(buffer).cast("B")
     if len(view) < _HEAD.size or bytes(view[: len(_MAGIC)]) != _MAGIC:
-        raise BadFileError("the bytes are no slice of a graph", where=where)
+        raise BadFileError("not a slice of a graph", where=where)
     _, size, row_bytes, name_bytes, checksum = _HEAD.unpack_from(view)
     end = _HEAD.size + size
     tail = view[end:]
     if len(tail) != row_bytes + name_bytes or zlib.crc32(tail) != checksum:
         raise BadFileError("the slice of the graph is damaged or cut off", where=where)
-    # A copy: the columns of a container are aligned to its own start, which is not that of the slice.
+    # A copy: the columns of a container must be aligned to its start.
     graph = parse(bytes(view[_HEAD.size : end]), where=where)
     # A copy: a view would keep the whole buffer alive.
     drop = np.frombuffer(tail[:row_bytes], dtype="<i4").astype(np.int32)
@@ -62,7 +62,7 @@ def parse_slice(buffer: Buffer, *, where: str = "") -> Slice:
 
 
 def dump_slices(slices: Iterable[Slice]) -> Iterator[Buffer]:
-    """The slices as buffers to be written one after the other."""
+    """Yield the slices as buffers to be written one after the other."""
     for piece in slices:
         buffers = dump_slice(piece)
         yield _LENGTH.pack(sum(memoryview(buffer).nbytes for buffer in buffers))
@@ -70,17 +70,19 @@ def dump_slices(slices: Iterable[Slice]) -> Iterator[Buffer]:
 
 
 def parse_slices(buffer: Buffer, *, where: str = "") -> tuple[Slice, ...]:
-    """The slices in `buffer`.
+    """Return the slices in `buffer`.
 
     Parameters
     ----------
+    buffer : bytes-like
+        What `dump_slices` yielded, joined.
     where : str
-        Where they come from, for messages.
+        Name of the sender, for messages.
 
     Raises
     ------
     BadFileError
-        They are no slices, damaged, or cut off.
+        They are not slices, damaged, or truncated.
     """
     view = memoryview(buffer).cast("B")
     found = []

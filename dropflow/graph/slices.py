@@ -1,8 +1,8 @@
-"""Cutting a placed graph into what each node holds: its own drops, and a ghost of every drop elsewhere that they touch.
+"""The slices of a placed graph: for each node its own drops, and a ghost of every neighbour on another node.
 
-A slice is a physical graph like any other, so the engine needs no second way to look at edges: all edges of an own drop
-are in it, with their order, whether they were cut or not. A *ghost* stands for a drop of another node; the edges
-between two ghosts are left out, since they are nobody's business here.
+A slice is a physical graph like any other, so that the engine treats all edges alike: all edges of an own drop are in
+it, in their order, also those to other nodes. A *ghost* represents a drop of another node. Edges between two ghosts are
+left out.
 """
 
 from bisect import bisect_left
@@ -21,7 +21,7 @@ __all__ = ["Slice", "join", "slice_by_place"]
 
 @dataclass(frozen=True)
 class Slice:
-    """What one node holds of a graph.
+    """The part of a graph that one node holds.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Slice:
         Its name, one of `graph.places`.
     graph : PhysicalGraph
         Its own drops and the ghosts, in the order of the whole graph. Templates, links, parts and places are those of
-        the whole graph, so numbers of them mean the same everywhere.
+        the whole graph, so that their numbers are the same on every node.
     drop : int32 array, shape (drops here,)
         Row of each drop in the whole graph, ascending.
     """
@@ -40,18 +40,18 @@ class Slice:
 
     @cached_property
     def is_own(self) -> npt.NDArray[np.bool_]:
-        """Which drops live on this node, shape (drops here,)."""
+        """Which drops belong to this node, shape (drops here,)."""
         mine = np.array([place == self.node for place in self.graph.places], dtype=np.bool_)
         return mine[self.graph.part]
 
     @cached_property
     def ghosts(self) -> IntColumn:
-        """Rows, in the slice's graph, of the drops that live elsewhere; ascending."""
+        """Rows in the graph of the slice of the drops of other nodes, ascending."""
         return np.flatnonzero(~self.is_own).astype(np.int32)
 
     def local(self, drop: int) -> int | None:
-        """Row here of a drop of the whole graph; None if it is not in the slice."""
-        # Not numpy's: that lets other threads in, which costs far more than it saves where one row is looked up.
+        """Return the row in the slice of a drop of the whole graph; None if it is not in the slice."""
+        # Not np.searchsorted: it releases the GIL, which costs far more than the search of a single row.
         at = bisect_left(self._rows, drop)
         return at if at < len(self._rows) and self._rows[at] == drop else None
 
@@ -61,9 +61,9 @@ class Slice:
 
 
 def slice_by_place(graph: PhysicalGraph) -> dict[str, Slice]:
-    """The slice of every node that holds drops of a placed graph, by its name.
+    """Return the slices of a placed graph by node, for all nodes with drops.
 
-    Every drop is an own drop of one slice; every edge is in the slice of either end.
+    Every drop is an own drop of one slice. Every edge is in the slices of both its ends.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def slice_by_place(graph: PhysicalGraph) -> dict[str, Slice]:
     out = graph.successors
     source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(out.ptr))
     cut = np.flatnonzero(node[source] != node[out.neighbour])
-    # An edge is listed under the node of its source, and under that of its target where that is another one.
+    # An edge is listed under the node of its source, and under that of its target if it is another one.
     edge = np.concatenate([np.arange(graph.edges, dtype=np.int64), cut])
     home = np.concatenate([node[source], node[out.neighbour[cut]]])
     order = np.lexsort((edge, home))
@@ -97,9 +97,9 @@ def slice_by_place(graph: PhysicalGraph) -> dict[str, Slice]:
 
 
 def join(slices: Iterable[Slice]) -> PhysicalGraph:
-    """The graph whose slices these are, in the order of the whole graph.
+    """Join slices to the whole graph, in its order.
 
-    Where slices are missing their drops are missing, and the edges to them.
+    The drops of missing slices are missing, and the edges to them.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def _cut_out(
 
 
 def _adjacency(rows: IntColumn, source: IntColumn, target: IntColumn, link: IntColumn) -> Adjacency:
-    """Edges between drops of the whole graph, sorted, as those between the rows of a graph of its own."""
+    """Return sorted edges between drops of the whole graph as edges between `rows`."""
     ptr = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum(np.bincount(np.searchsorted(rows, source), minlength=len(rows)), out=ptr[1:])
     ptr.flags.writeable = False
@@ -167,7 +167,7 @@ def _adjacency(rows: IntColumn, source: IntColumn, target: IntColumn, link: IntC
 
 
 def _edges(pieces: Sequence[Slice]) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Source, target and link of every edge, in rows of the whole graph: each from the slice of its source."""
+    """Return source, target and link of every edge, with rows of the whole graph; each from the slice of its source."""
     found: list[list[IntColumn]] = [[], [], []]
     for piece in pieces:
         out = piece.graph.successors
@@ -187,13 +187,13 @@ def _picked(graph: PhysicalGraph, rows: npt.NDArray[Any]) -> tuple[str, ...]:
 
 
 def _ends(column: IntColumn, values: int) -> list[int]:
-    """Where the rows of each value start, and after them where the last ones end; `column` ascends."""
+    """Return where the rows of each value start in a sorted column, and where the last ones end."""
     found: list[int] = np.searchsorted(column, np.arange(values + 1)).tolist()
     return found
 
 
 def _frozen(column: npt.NDArray[Any]) -> IntColumn:
-    # A copy of its own: a view would keep the columns of all slices alive.
+    # A copy: a view would keep the columns of all slices in memory.
     own = np.array(column, dtype=np.int32)
     own.flags.writeable = False
     return own

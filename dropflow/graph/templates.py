@@ -1,4 +1,4 @@
-"""Templates and links: what all instances of one logical node, or of one logical link, share."""
+"""Templates and links: the shared description of all instances of one logical node or link."""
 
 from enum import IntEnum
 from functools import cached_property
@@ -10,7 +10,7 @@ __all__ = ["Argument", "Axis", "Kind", "Link", "Template"]
 
 
 class Kind(IntEnum):
-    """What a drop is. Edges only ever join a data drop and an application drop."""
+    """Kind of a drop. Every edge joins a data drop and an application drop."""
 
     DATA = 0
     APP = 1
@@ -24,7 +24,7 @@ class Axis(msgspec.Struct, frozen=True):
     construct : str
         Id of the logical construct (or MPI node) that makes this level.
     name : str
-        Its name, for people.
+        Its name for people.
     kind : str
         ``scatter``, ``gather``, ``groupby``, ``loop``, ``subgraph``, ``mpi``, ...
     size : int
@@ -49,7 +49,7 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
     type : str
         EAGLE's type: ``String``, ``Integer``, ``Float``, ``Boolean``, ``Select``, ``Json``, ``Object.x``, ``Event``...
     encoding : str
-        How the data behind the port is written and read; empty when the graph says nothing.
+        Encoding of the data behind the port; empty if the graph gives none.
     usage : str
         ``NoPort``, ``InputPort``, ``OutputPort`` or ``InputOutput``.
     parameter_type : str
@@ -73,12 +73,12 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_port(self) -> bool:
-        """Whether data can come in or go out through this argument."""
+        """Whether this argument is an input or output port."""
         return self.usage != "NoPort"
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What all instances of one logical node share.
+    """The shared description of all instances of one logical node.
 
     Attributes
     ----------
@@ -99,24 +99,24 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     weight : float
         Execution time in seconds (application) or volume in the unit of the graph (data).
     cpus : int
-        Cores that an application keeps busy.
+        Number of cores that an application uses.
     error_threshold : float
         Percentage of failed inputs that an application tolerates, 0 to 100.
     tries : int
-        How often an application may be attempted.
+        Number of attempts that an application may have.
     effective_inputs : int
-        How many inputs must be finished before an application acts; -1 for all.
+        Number of inputs that must be settled before an application runs; -1 for all.
     block_skip : bool
         Whether a skip is passed on only when all inputs (producers) were skipped.
     persist : bool or None
-        Whether a data drop outlives its last consumer; None leaves it to its store.
+        Whether a data drop is kept after its last consumer; None for the default of its store.
     artificial : bool
-        Made by the translator (adapters, group-by data), with `origin` naming the logical link or node behind it.
+        Whether the translator made it (adapters, group-by data); `origin` is its logical link or node.
     app_name : str
-        Own name of an application embedded in a construct, whose `name` is then the construct's.
+        Name of an application that is embedded in a construct; its `name` is that of the construct.
     collects : tuple of str
-        Ports at which the graph collects, as a gather does: an instance may have several edges there. What comes in is
-        then a list, also where it is one value because a scatter has one copy.
+        Ports at which the graph collects, as a gather does: an instance may have several edges there. The value is then
+        a list, also if it has one item because a scatter has one copy.
     """
 
     key: str
@@ -144,21 +144,21 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(axis.size for axis in self.axes)
 
     def argument(self, name: str) -> Argument | None:
-        """The argument called `name`, or None."""
+        """Return the argument called `name`, or None."""
         return next((argument for argument in self.arguments if argument.name == name), None)
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """What all edges expanded from one logical link share.
+    """The shared description of all edges of one logical link.
 
     Attributes
     ----------
     source, target : int
         Rows of the templates at its ends.
     source_port, target_port : str
-        Names of the ports at its ends; empty when the graph names none.
+        Names of the ports at its ends; empty if the graph gives none.
     streaming : bool
-        Whether the consumer wants the data while it is being written.
+        Whether the consumer reads the data while it is being written.
     carry : bool
         Whether the link carries data from one iteration of a loop to the next.
     """

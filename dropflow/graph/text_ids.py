@@ -1,7 +1,7 @@
-"""Text ids of drops, computed when somebody asks.
+"""Text ids of drops, computed on demand.
 
 An `oid` is ``<prefix>_<template key>_<iid>``; the `iid` is the drop's index tuple with the root level 0 in front,
-joined by dashes: ``0-1-3`` is copy 3 inside copy 1. Graphs from elsewhere bring their own ids, which are kept.
+joined by dashes: ``0-1-3`` is copy 3 inside copy 1. Graphs of other programs keep their own ids.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ _SHOWN = 3
 
 
 def oid(graph: PhysicalGraph, drop: int) -> str:
-    """Text id of a drop."""
+    """Return the text id of a drop."""
     if graph.oids is not None:
         return graph.oids[drop]
     template = graph.templates[graph.template[drop]]
@@ -44,7 +44,7 @@ def oid(graph: PhysicalGraph, drop: int) -> str:
 
 
 def oids(graph: PhysicalGraph, drops: Iterable[int]) -> list[str]:
-    """Text ids of many drops, in their order; far cheaper than one by one."""
+    """Return the text ids of many drops, in their order; much faster than one by one."""
     rows = drops if isinstance(drops, np.ndarray) else np.fromiter(drops, dtype=np.int32)
     if graph.oids is not None:
         names = graph.oids
@@ -58,7 +58,7 @@ def oids(graph: PhysicalGraph, drops: Iterable[int]) -> list[str]:
         found = np.empty(len(rows), dtype=object)
         found[order] = oids(graph, rows[order])
         return cast(list[str], found.tolist())
-    # Runs of one template: spell each with one shared beginning.
+    # Runs of one template: the beginning of the ids is made once for each run.
     instance = graph.instance[rows]
     spelled: list[str] = []
     for start, stop in pairwise([0, *cuts.tolist(), len(rows)]):
@@ -72,7 +72,7 @@ def _run(head: str, shape: tuple[int, ...], instance: IntColumn) -> list[str]:
         return [head] * len(instance)
     if len(shape) == 1:
         return [f"{head}-{number}" for number in instance.tolist()]
-    # Outer levels change seldom: spell each of their combinations once.
+    # Outer indices repeat: the text of each of their combinations is made once.
     outer, inner = np.divmod(instance, shape[-1])
     known: dict[int, str] = {}
     distinct = np.unique(outer)
@@ -81,17 +81,17 @@ def _run(head: str, shape: tuple[int, ...], instance: IntColumn) -> list[str]:
 
 
 def index_of(graph: PhysicalGraph, drop: int) -> tuple[int, ...]:
-    """Index tuple of a drop: one index per axis of its template, outermost first."""
+    """Return the index tuple of a drop: one index for each axis of its template, outermost first."""
     return _index(graph.templates[graph.template[drop]].shape, int(graph.instance[drop]))
 
 
 def iid(graph: PhysicalGraph, drop: int) -> str:
-    """Instance id of a drop: ``0``, then its index tuple, joined by dashes."""
+    """Return the instance id of a drop: ``0``, then its index tuple, joined by dashes."""
     return instance_iid(graph.templates[graph.template[drop]], int(graph.instance[drop]))
 
 
 def instance_iid(template: Template, instance: int) -> str:
-    """Instance id of an instance of a template."""
+    """Return the instance id of an instance of a template."""
     return "-".join(map(str, (0, *_index(template.shape, instance))))
 
 
@@ -120,12 +120,12 @@ def row_of(graph: PhysicalGraph, oid: str) -> int | None:
 
 
 def drop_of(graph: PhysicalGraph, oid: str) -> DropId:
-    """The drop that a text id names.
+    """Return the drop with a text id.
 
     Raises
     ------
     NotFoundError
-        No drop has this id; the nearest ids are suggested.
+        No drop has this id. The hint has the nearest ids.
     """
     row = row_of(graph, oid)
     if row is not None:
@@ -160,7 +160,7 @@ def find_drop(graph: PhysicalGraph, text: str) -> DropId:
     try:
         return drop_of(graph, text)
     except NotFoundError:
-        # Spells every id of the graph, in its order.
+        # Makes every id of the graph.
         ending = [row for row, name in enumerate(oids(graph, range(graph.drops))) if name.endswith(text)]
         if len(ending) == 1:
             return DropId(ending[0])
@@ -176,13 +176,13 @@ def ambiguous(text: str, count: int, candidates: Sequence[str]) -> AmbiguousErro
 
 
 def _parse(shape: tuple[int, ...], tail: str) -> int:
-    """Instance that an iid names, or -1."""
+    """Return the instance with an instance id, or -1."""
     pieces = tail.split("-")
     if len(pieces) != len(shape) + 1 or pieces[0] != "0":
         return -1
     instance = 0
     for piece, size in zip(pieces[1:], shape, strict=True):
-        # A leading zero or a sign would be another spelling of the same drop; ids have one spelling.
+        # No leading zeros or signs: every drop has exactly one id.
         if not piece.isdecimal() or str(int(piece)) != piece or int(piece) >= size:
             return -1
         instance = instance * size + int(piece)
@@ -201,7 +201,7 @@ def _unknown(graph: PhysicalGraph, oid: str, candidates: Sequence[str]) -> NotFo
 
 
 def human_key(oid: str) -> str:
-    """A shorter spelling of a text id, for people: without its prefix, and four characters of the node's id."""
+    """Return a short form of a text id for people: without prefix, and with four characters of the node's id."""
     pieces = oid.split("_", 2)
     if len(pieces) == 1:
         return oid

@@ -1,4 +1,4 @@
-"""What must hold for the columns of every physical graph, checked all at once."""
+"""Checks of the columns of a physical graph."""
 
 import math
 
@@ -14,9 +14,9 @@ _MOST_INSTANCES = np.iinfo(np.int32).max
 
 
 def faults(graph: PhysicalGraph) -> list[str]:
-    """What is wrong with a graph's columns, one sentence a fault; empty when all is well.
+    """Return what is wrong with the columns of a graph, one text for each error; empty if they are valid.
 
-    For graphs that come from outside (files, wires) and for tests. Costs a few passes over the columns.
+    For graphs from files and other processes, and for tests. Takes a few passes over the columns.
     """
     return _row_faults(graph) or _edge_faults(graph)
 
@@ -50,7 +50,7 @@ def _row_faults(graph: PhysicalGraph) -> list[str]:
 
 
 def _size(template: Template) -> int:
-    """Number of instances; 0 for a template whose axes make no sense."""
+    """Return the number of instances; 0 for a template with invalid axes."""
     size = 1
     for length in template.shape:
         size *= max(length, 0)

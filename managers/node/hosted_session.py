@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from dropflow.apps.graph_check import finding, findings
 
+from dropflow.apps.graph_check import finding, findings
 from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository

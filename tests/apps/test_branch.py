@@ -75,7 +75,7 @@ def test_a_single_way_may_be_connected(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "outputs", "text"),
     [
-        ("'maybe'", ["true", "false"], "'maybe', which is no output port"),
+        ("'maybe'", ["true", "false"], "'maybe', which is not an output port"),
         ("__import__('numpy').ones(2)", ["true", "false"], "neither true nor false"),
         ("True", ["a", "b", "c"], "which is true and which is false"),
     ],

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dropflow.apps.graph_check import with_time_limit
 
 from dropflow import local
 from dropflow.apps.api import Context
+from dropflow.apps.graph_check import with_time_limit
 from dropflow.engine.api import AttemptResult, Task
 from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.engine.time_limit import time_limit

@@ -303,7 +303,7 @@ def test_functions_are_found_by_name(tmp_path: Path, name: str, inputs: Any, wan
     [
         ("nowhere_at_all.f", "DF106", "needs the module 'nowhere_at_all', which is not installed", "install"),
         ("os.path.basenam", "DF104", "has no 'basenam'", "did you mean 'basename'"),
-        ("lenn", "DF104", "no builtin function", "did you mean 'len'"),
+        ("lenn", "DF104", "not a builtin function", "did you mean 'len'"),
         ("math.pi", "DF104", "cannot be called", "name a function"),
     ],
 )

@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from dropflow.apps.graph_check import check
 
 from dropflow.apps import registry
 from dropflow.apps.api import App
+from dropflow.apps.graph_check import check
 from dropflow.apps.registry import APPLICATIONS, app_class, app_components, app_for
 from dropflow.errors import MissingDependencyError, UnknownComponentError
 from dropflow.graph.templates import Argument, Kind, Template

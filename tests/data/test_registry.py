@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable
 
 import pytest
-from dropflow.apps.graph_check import check
 
+from dropflow.apps.graph_check import check
 from dropflow.data.registry import DATA_COMPONENTS, component_for, store_for
 from dropflow.errors import MissingDependencyError, UnknownComponentError
 from dropflow.graph.templates import Kind, Template

@@ -136,9 +136,9 @@ _HEADER = {"name": "x", "prefix": "x", "templates": [], "links": [], "columns": 
     ("content", "text"),
     [
         (_sealed(_HEADER, version=7), "version 7 of the .dfg format; this dropflow reads version 1"),
-        (_sealed([1, 2]), "the header is not understood"),
-        (_sealed({**_HEADER, "templates": [{"key": 1}]}), "the header is not understood"),
-        (_sealed({**_HEADER, "name": msgspec.msgpack.Ext(9, b"")}), "the header is not understood"),
+        (_sealed([1, 2]), "the header of the file cannot be read"),
+        (_sealed({**_HEADER, "templates": [{"key": 1}]}), "the header of the file cannot be read"),
+        (_sealed({**_HEADER, "name": msgspec.msgpack.Ext(9, b"")}), "the header of the file cannot be read"),
         (_sealed(_HEADER), "the file has the columns"),
         (
             _sealed({**_HEADER, "columns": [{"name": "ptr", "dtype": "<i8", "offset": 0, "items": 1, "crc": 0}]}),
@@ -147,7 +147,7 @@ _HEADER = {"name": "x", "prefix": "x", "templates": [], "links": [], "columns": 
     ],
 )
 def test_a_file_that_lies_under_good_checksums_is_refused(content: bytes, text: str) -> None:
-    """Files made wrong on purpose, or by another version, say what is not understood."""
+    """Files made wrong on purpose, or by another version, are refused with a reason."""
     with pytest.raises(BadFileError, match=text):
         codec.parse(content, where="x.dfg")
 
@@ -182,9 +182,9 @@ def _edited(graph: PhysicalGraph, column: str, **changed: object) -> bytes:
 @pytest.mark.parametrize(
     ("column", "changed", "text"),
     [
-        ("part", {"dtype": "<i8"}, "part lies where no column can be"),
-        ("part", {"offset": 0}, "part lies where no column can be"),
-        ("part", {"items": -1}, "part lies where no column can be"),
+        ("part", {"dtype": "<i8"}, "part has an impossible position"),
+        ("part", {"offset": 0}, "part has an impossible position"),
+        ("part", {"items": -1}, "part has an impossible position"),
         ("link", {"items": 1 << 40}, "cut off"),
         ("link", {"items": 1, "crc": zlib.crc32(b"\0\0\0\0")}, "damaged"),
         ("ptr", {"crc": 0}, "damaged"),
@@ -222,5 +222,5 @@ def test_rows_that_refer_nowhere_are_refused() -> None:
     """A sound container of an unsound graph is refused, and says what is wrong with the graph."""
     graph = scatter(1)
     strange = replace(graph, template=np.array([0, 1, 2, 9], dtype=np.int32))
-    with pytest.raises(BadFileError, match="makes no sense: a drop has a template that does not exist"):
+    with pytest.raises(BadFileError, match="is not valid: a drop has a template that does not exist"):
         codec.parse(_bytes(strange), where="x.dfg")

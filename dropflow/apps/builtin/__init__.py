@@ -1,1 +1,1 @@
-"""See the package above."""
+"""The built-in applications, one module for each or for a few related ones."""

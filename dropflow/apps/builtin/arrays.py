@@ -41,7 +41,7 @@ class RandomArrayApp(App):
             raise BadParameterError(
                 f"high ({high:g}) is not above low ({low:g})", where=context.name, hint="choose low < high"
             )
-        # Instances of one node must not all draw the same numbers, so their place is part of the seed.
+        # The index is part of the seed, so that instances of one node draw different numbers.
         generator = np.random.default_rng(None if seed is None else [seed, *context.index])
         size = self.parameters["size"]
         if self.parameters["integer"]:

@@ -1,4 +1,4 @@
-"""The branch: a function decides which way the data go."""
+"""The branch: a function chooses the output."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _PASSED_ON = "x"
 
 
 class Branch(PyFuncApp):
-    """Calls a function, and passes its input on to the one of its outputs that the answer names."""
+    """Calls a function, and passes its input on to the output that the return value names."""
 
     skips = True
     component = Component(
@@ -26,9 +26,9 @@ class Branch(PyFuncApp):
         category="Branch",
         dropclass="dlg.apps.simple.Branch",
         aliases=("dlg.apps.branch.Branch",),
-        description="Calls a function of the input 'x' and passes x on, unchanged, to the output port that the answer "
-        "names: 'true' or 'false'. The other output, and all that follows it, is skipped. A function that answers with "
-        "text chooses among any number of output ports by their names.",
+        description="Calls a function of the input 'x' and passes x on, unchanged, to the output port that its return "
+        "value names: 'true' or 'false'. The other output, and all that follows it, is skipped. A function that "
+        "returns text chooses among any number of output ports by their names.",
         parameters=(
             *(
                 Parameter(
@@ -38,22 +38,24 @@ class Branch(PyFuncApp):
                 else parameter
                 for parameter in FUNCTION_PARAMETERS
             ),
-            Parameter(name="x", type="Object", default=None, description="What is judged when no input is connected."),
+            Parameter(
+                name="x", type="Object", default=None, description="The value to test when no input is connected."
+            ),
             BUFSIZE,
         ),
         ports=(
-            Port(name="x", usage="InputPort", description="What is judged and passed on."),
-            Port(name="true", usage="OutputPort", description="Gets x if the function says true."),
-            Port(name="false", usage="OutputPort", description="Gets x if the function says false."),
+            Port(name="x", usage="InputPort", description="The value to test and pass on."),
+            Port(name="true", usage="OutputPort", description="Gets x if the function returns true."),
+            Port(name="false", usage="OutputPort", description="Gets x if the function returns false."),
         ),
     )
 
     def run(self, context: Context) -> None:
-        """Decide; skip the outputs that lose, pass the input on to those that win."""
+        """Call the function, skip the outputs it does not choose, and pass the input on to the others."""
         bound = bind(self.signature, context, self.values, self.defaults)
         answer = self.function(*bound.args, **bound.kwargs)
         winners = _winners(context, answer)
-        context.log(f"the condition says {answer}")
+        context.log(f"the condition is {answer}")
         for output in context.outputs:
             if output not in winners:
                 output.skip()
@@ -72,7 +74,7 @@ def _winners(context: Context, answer: Any) -> list[OutputData]:
     Raises
     ------
     AppError
-        It chooses none: text that is no port's name, or a value that is neither true nor false.
+        It chooses none: a text that is not the name of a port, or a value that is neither true nor false.
     """
     outputs = context.outputs
     text = str(answer).strip().lower()
@@ -82,20 +84,21 @@ def _winners(context: Context, answer: Any) -> list[OutputData]:
     if isinstance(answer, str) and text not in ("true", "false"):
         ports = ", ".join(dict.fromkeys(output.port for output in outputs))
         raise AppError(
-            f"the function answered {answer!r}, which is no output port", hint=f"answer true, false or one of: {ports}"
+            f"the function returned {answer!r}, which is not an output port",
+            hint=f"return true, false or one of: {ports}",
         )
     try:
         choice = text == "true" if isinstance(answer, str) else bool(answer)
     except ValueError as problem:
         raise AppError(
-            f"the function answered with {type(answer).__name__}, which is neither true nor false: {problem}",
-            hint="answer with one truth value, for example by .all() or .any()",
+            f"the function returned {type(answer).__name__}, which is neither true nor false: {problem}",
+            hint="return one truth value, for example with .all() or .any()",
         ) from problem
     return by_way(context)[choice]
 
 
 def _sources(context: Context) -> list[InputData]:
-    """What is passed on: all inputs at ``x``, else those at the port of the first that carries data."""
+    """Return the inputs to pass on: all at ``x``, else those at the port of the first input with data."""
     carrying = [data for data in context.inputs if data.ok and not is_event(context.arguments, data.port)]
     judged = [data for data in carrying if data.port == _PASSED_ON]
     if judged or not carrying:

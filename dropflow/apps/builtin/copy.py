@@ -1,4 +1,4 @@
-"""Copying content as it is, whatever it means."""
+"""Copies of contents, byte for byte."""
 
 import shutil
 from codecs import getincrementaldecoder
@@ -53,7 +53,7 @@ def copy_all(context: Context, inputs: Sequence[InputData], outputs: Sequence[Ou
     Raises
     ------
     AppError
-        A directory should go into something that is none.
+        An input is a directory and an output is not.
     """
     streams = [output for output in outputs if not output.is_directory]
     folders = [output for output in outputs if output.is_directory]
@@ -71,18 +71,19 @@ def copy_all(context: Context, inputs: Sequence[InputData], outputs: Sequence[Ou
 
 def _copy_stream(context: Context, data: InputData, outputs: Sequence[OutputData], bufsize: int) -> None:
     with data.open() as stream:
-        # What is there, rather than waiting until a block is full.
+        # read1 returns what is there; read would wait for a full block.
         blocks = iter(partial(getattr(stream, "read1", stream.read), bufsize), b"")
         for block in _as_text(blocks) if data.is_text else blocks:
             for output in outputs:
                 output.write(block)
-            context.wait(0)  # lets a cancel through
+            context.wait(0)  # raises if the session was cancelled
 
 
 def _as_text(blocks: Iterator[bytes]) -> Iterator[str | bytes]:
-    """Decoded, so that what is text stays text, also if a block ends in the middle of a character.
+    """Decode blocks of text, also if a block ends in the middle of a character.
 
-    What is still being written may begin as text and turn out to be none: from there on it is passed on as it is.
+    A content that is still being written may begin as text and continue with other bytes: these are passed on
+    unchanged.
     """
     decoder = getincrementaldecoder("utf-8")()
     for block in blocks:

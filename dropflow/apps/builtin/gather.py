@@ -18,7 +18,7 @@ WIDTH = Parameter(
     default=1,
     minimum=0,
     aliases=("Number of inputs",),
-    description="How many inputs the palette draws; what counts at run time is how many are connected.",
+    description="Number of inputs in the palette; at run time all connected inputs are used.",
 )
 
 
@@ -52,8 +52,8 @@ class ArrayGatherApp(App):
         kind=Kind.APP,
         category="DALiuGEApp",
         dropclass="dlg.apps.simple.ArrayGatherApp",
-        description="Collects the values of its inputs, in order, into one list; content that is no pickled value "
-        "goes in as text or bytes.",
+        description="Collects the values of its inputs, in order, into one list; content that is not a pickle "
+        "becomes text or bytes.",
         ports=(
             Port(name="value", usage="InputPort", encoding="dill", description="What is collected."),
             Port(name="list", usage="OutputPort", type="Object.list", encoding="dill", description="The list."),
@@ -85,7 +85,7 @@ class DictGatherApp(App):
 
     @classmethod
     def uses(cls, argument: Argument, template: Template) -> bool:  # noqa: ARG003 - as in App
-        """All become entries of the dictionary."""
+        """Return True: all arguments become entries of the dictionary."""
         return True
 
     def run(self, context: Context) -> None:

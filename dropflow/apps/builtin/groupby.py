@@ -1,4 +1,4 @@
-"""What a GroupBy construct does when it has no application of its own."""
+"""The application of a GroupBy construct that has none of its own."""
 
 from dropflow.apps.api import App, Context
 from dropflow.apps.port_values import give, usable, value_of

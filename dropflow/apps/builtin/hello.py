@@ -1,4 +1,4 @@
-"""The first application of everybody."""
+"""An application for a first graph."""
 
 from dropflow.apps.api import App, Context
 from dropflow.apps.port_values import usable, value_of
@@ -10,7 +10,7 @@ __all__ = ["HelloWorldApp"]
 
 
 class HelloWorldApp(App):
-    """Greets somebody."""
+    """Writes a greeting."""
 
     component = Component(
         name="HelloWorldApp",
@@ -31,7 +31,7 @@ class HelloWorldApp(App):
         inputs = usable(context)
         if len(inputs) > 1:
             raise AppError(
-                f"{len(inputs)} inputs are connected, HelloWorldApp greets one at a time",
+                f"{len(inputs)} inputs are connected, HelloWorldApp takes one",
                 hint="connect one input, or gather them first",
             )
         if inputs:

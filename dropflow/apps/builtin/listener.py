@@ -1,4 +1,4 @@
-"""Taking data from one TCP client."""
+"""An application that receives data from one TCP client."""
 
 import socket
 
@@ -10,11 +10,11 @@ from dropflow.graph.templates import Kind
 __all__ = ["SocketListenerApp"]
 
 _PATIENCE = 0.25
-"""Seconds between two looks for a cancel. A blocked socket cannot be woken through `Context`, so it must look."""
+"""Seconds between two checks for cancellation. `Context` cannot wake a thread that waits for a socket."""
 
 
 class SocketListenerApp(App):
-    """Listens for one client and takes what it sends."""
+    """Listens for one client and writes what it sends."""
 
     component = Component(
         name="SocketListenerApp",
@@ -22,7 +22,7 @@ class SocketListenerApp(App):
         category="DALiuGEApp",
         dropclass="dlg.apps.socket_listener.SocketListenerApp",
         description="Listens on a TCP port, accepts exactly one client, and writes what it sends, until it closes, to "
-        "every output. The log says where it listens.",
+        "every output. The address is in the log.",
         parameters=(
             Parameter(name="host", default="localhost", description="Address to listen on; 0.0.0.0 for all."),
             Parameter(
@@ -39,7 +39,7 @@ class SocketListenerApp(App):
                 type="Boolean",
                 default=False,
                 aliases=("reuse_addr",),
-                description="Take the port even if a former connection on it has not quite ended.",
+                description="Use the port even if an earlier connection on it is still in TIME_WAIT.",
             ),
         ),
         ports=(Port(name="data", usage="OutputPort", encoding="raw", description="What the client sent."),),
@@ -54,7 +54,7 @@ class SocketListenerApp(App):
         AppError
             An input is connected.
         WorldError
-            The port cannot be had, or the connection broke.
+            The port is not available, or the connection broke.
         """
         if context.inputs:
             raise AppError("SocketListenerApp takes no inputs: it is a source", hint="remove the edges into it")

@@ -1,4 +1,4 @@
-"""Scatter and gather of arrays in numpy's own format, without pickling."""
+"""Scatter and gather of arrays in numpy's format, without pickling."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -51,7 +51,7 @@ class GenericNpyGatherApp(App):
     )
 
     def run(self, context: Context) -> None:
-        """Combine, one array at a time: never more than two are in memory."""
+        """Combine one array at a time: at most two are in memory."""
         import numpy as np  # noqa: PLC0415 - only applications that work with arrays pay for numpy
 
         function = self.parameters["function"]
@@ -125,7 +125,7 @@ def _share(outputs: Sequence[Any], place: int, count: int) -> Sequence[Any]:
 
 
 def _axes(value: Any, where: str) -> Any:
-    """`value` as numpy takes axes: None, one number, or a tuple of numbers."""
+    """Return `value` as axes for numpy: None, one number, or a tuple of numbers."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     if isinstance(value, list | tuple) and all(isinstance(axis, int) for axis in value):

@@ -1,4 +1,4 @@
-"""An application that does nothing but wait for its inputs."""
+"""An application that only waits for its inputs."""
 
 from dropflow.apps.api import App, Context
 from dropflow.engine.component import Component
@@ -8,7 +8,7 @@ __all__ = ["NullBarrierApp"]
 
 
 class NullBarrierApp(App):
-    """Completes as soon as its inputs have."""
+    """Completes when its inputs have completed."""
 
     component = Component(
         name="NullBarrierApp",

@@ -1,4 +1,4 @@
-"""Taking one element at a time from an array: the body of an array loop."""
+"""An application that takes one element from an array: the body of an array loop."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class PickOne(App):
         description="Gives the first element of a list or array to its outputs, and the rest to the output whose port "
         "or data drop is called 'rest_array'. With nothing left the element is None and the rest is empty.",
         ports=(
-            Port(name="rest_array", usage="InputOutput", type="Object.array", description="The array; what is left."),
+            Port(name="rest_array", usage="InputOutput", type="Object.array", description="The array; the rest of it."),
             Port(name="element", usage="OutputPort", type="Object.element", description="The first element."),
         ),
     )
@@ -38,7 +38,7 @@ class PickOne(App):
 
 
 def _array(context: Context) -> InputData:
-    """The input with the array: the one at ``rest_array``, else the first that is no event."""
+    """Return the input with the array: that at ``rest_array``, else the first that is not an event."""
     inputs = usable(context)
     named = [data for data in inputs if fold(data.port) == _REST]
     others = [data for data in inputs if not _is_event(context, data)]

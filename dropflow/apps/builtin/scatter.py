@@ -1,4 +1,4 @@
-"""Scattering one array or list over the copies of a Scatter."""
+"""Scatter of one array or list over the copies of a Scatter."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -18,7 +18,7 @@ COPIES = Parameter(
     default=1,
     minimum=1,
     aliases=("num_of_splits", "Number of copies"),
-    description="How many pieces the palette draws; what counts at run time is how many outputs are connected.",
+    description="Number of pieces in the palette; at run time there is one piece for each connected output.",
 )
 
 
@@ -49,7 +49,7 @@ class GenericScatterApp(App):
     )
 
     def run(self, context: Context) -> None:
-        """Split; each port that has outputs gets the whole input in pieces."""
+        """Split the input of each output port into one piece for each output at it."""
         inputs = usable(context)
         for place, (port, outputs) in enumerate(group_by_port(context.outputs).items()):
             source = source_for(inputs, port, place)
@@ -62,19 +62,19 @@ class GenericScatterApp(App):
             return piece
         if not len(piece):
             raise AppError(
-                f"the input has fewer elements than the {count} outputs that want one each",
+                f"the input has fewer elements than there are outputs ({count})",
                 hint="lower num_of_copies of the Scatter, or switch 'element' off",
             )
         return piece[0]
 
 
 def source_for(inputs: Sequence[InputData], port: str, place: int) -> InputData:
-    """The input that the outputs at `port` take from: of the same name, else the one at the same place, else the first.
+    """Return the input for the outputs at `port`: by name, else by place, else the first.
 
     Raises
     ------
     AppError
-        There is no input, or several come in at the port of the one that is meant.
+        There is no input, or several at the same port.
     """
     if not inputs:
         raise AppError("there is nothing to scatter: no input is connected", hint="connect an array to its input port")

@@ -12,7 +12,7 @@ FALSE_PORTS = frozenset({"false", "n", "no"})
 
 
 class SimpleBranch(App):
-    """Takes one of two ways."""
+    """Chooses one of two outputs by a constant."""
 
     skips = True
     component = Component(
@@ -21,32 +21,32 @@ class SimpleBranch(App):
         category="Branch",
         dropclass="dlg.apps.simple.SimpleBranch",
         aliases=("dlg.apps.branch.BranchAppDrop", "dlg.apps.branch.SimpleBranch"),
-        description="Goes one of two ways by a constant: the outputs of the other way, and all that follows them, are "
-        "skipped. The outputs of its way complete empty.",
-        parameters=(Parameter(name="result", type="Boolean", default=True, description="Which way to take."),),
+        description="Chooses one of two outputs by a constant. The other output, and all that follows it, is skipped; "
+        "the chosen one completes empty.",
+        parameters=(Parameter(name="result", type="Boolean", default=True, description="Which output to choose."),),
         ports=(
-            Port(name="true", usage="OutputPort", description="The way of a true result."),
-            Port(name="false", usage="OutputPort", description="The way of a false result."),
+            Port(name="true", usage="OutputPort", description="The output for a true result."),
+            Port(name="false", usage="OutputPort", description="The output for a false result."),
         ),
     )
 
     def run(self, context: Context) -> None:
-        """Skip the outputs of the other way."""
+        """Skip the output that is not chosen."""
         ways = by_way(context)
         for output in ways[not self.parameters["result"]]:
             output.skip()
 
 
 def by_way(context: Context) -> dict[bool, list[OutputData]]:
-    """The outputs of an attempt by the way they belong to.
+    """Return the outputs of an attempt by the result that chooses them.
 
-    Ports called true or yes and false or no say it; otherwise the first output port of the node is the way of a true
-    result and the second that of a false one.
+    Ports called true or yes are for a true result, and false or no for a false one. With other names, the first output
+    port of the node is for a true result, and the second for a false one.
 
     Raises
     ------
     AppError
-        Names say nothing, and there are more than two ports.
+        There are more than two ports with other names.
     """
     ports = [output.port for output in context.outputs]
     if {port.lower() for port in ports} <= TRUE_PORTS | FALSE_PORTS:
@@ -54,7 +54,7 @@ def by_way(context: Context) -> dict[bool, list[OutputData]]:
     else:
         declared = [argument.name for argument in context.arguments.values() if argument.usage == "OutputPort"]
         order = declared if set(ports) <= set(declared) else list(dict.fromkeys(ports))
-        if len(order) > 2:  # noqa: PLR2004 - a branch has two ways
+        if len(order) > 2:  # noqa: PLR2004 - true and false
             raise AppError(
                 f"{len(order)} output ports, {', '.join(order)}: which is true and which is false?",
                 hint="name its output ports 'true' and 'false'",

@@ -1,4 +1,4 @@
-"""Applications that take time and nothing else, to rehearse a graph without its real work."""
+"""Applications that only take time, to test a graph without its real work."""
 
 import math
 
@@ -38,9 +38,9 @@ class SleepApp(App):
         context.wait(self._seconds(context))
 
     def _seconds(self, context: Context) -> float:
-        """From the data at the port ``sleep_time`` if there are any, else from the parameter.
+        """Return the data at the port ``sleep_time`` if there are any, else the parameter.
 
-        Real graphs also use that port for data that are no number, merely to order drops: then nobody sleeps.
+        Real graphs also use that port with other data, only to order drops: then the time is 0.
         """
         data = context.input("sleep_time")
         if data is None or not data.ok:
@@ -51,7 +51,7 @@ class SleepApp(App):
             context.log("the data at port 'sleep_time' are not a number of seconds: not sleeping", "WARNING")
             return 0.0
         if not math.isfinite(seconds) or seconds < 0:
-            context.log(f"{seconds} at port 'sleep_time' is not a time one can sleep: not sleeping", "WARNING")
+            context.log(f"{seconds} at port 'sleep_time' is not a valid time: not sleeping", "WARNING")
             return 0.0
         return seconds
 

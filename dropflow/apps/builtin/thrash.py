@@ -1,4 +1,4 @@
-"""An application that burns time and memory, for tests of load."""
+"""An application that uses time and memory, for load tests."""
 
 from dropflow.apps.api import App, Context
 from dropflow.apps.port_values import give
@@ -25,5 +25,5 @@ class ListAppendThrashingApp(App):
         """Grow the list."""
         numbers: list[int] = []
         for number in range(self.parameters["size"]):
-            numbers.append(number)  # noqa: PERF402 - being slow is what it is for
+            numbers.append(number)  # noqa: PERF402 - slow on purpose
         give(context, context.outputs, numbers)

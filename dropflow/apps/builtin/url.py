@@ -1,4 +1,4 @@
-"""Fetching a resource of the web."""
+"""An application that fetches a URL."""
 
 import urllib.error
 import urllib.parse
@@ -24,7 +24,7 @@ class UrlRetrieveApp(App):
         kind=Kind.APP,
         category="DALiuGEApp",
         dropclass="dlg.apps.simple.UrlRetrieveApp",
-        description="Fetches a resource by HTTP or HTTPS and writes its bytes. An answer other than success fails.",
+        description="Fetches a resource by HTTP or HTTPS and writes its bytes. Any status but success fails.",
         parameters=(
             Parameter(name="url", description="What to fetch; text connected to a port 'url' takes its place."),
             Parameter(
@@ -52,7 +52,7 @@ class UrlRetrieveApp(App):
         Raises
         ------
         BadParameterError
-            The URL is none of the web.
+            The URL is not an HTTP or HTTPS URL.
         AppError
             The server refused the request, or the resource is too large.
         WorldError
@@ -73,7 +73,7 @@ class UrlRetrieveApp(App):
                 raise (WorldError if problem.code >= _SERVER_ERROR else AppError)(text) from problem
         except (OSError, HTTPException) as problem:
             raise WorldError(
-                f"{url} cannot be fetched: {problem}", hint="is the address right, the server up?"
+                f"{url} cannot be fetched: {problem}", hint="check the address, and that the server is up"
             ) from problem
 
     def _fetch(self, context: Context, url: str) -> None:
@@ -85,7 +85,7 @@ class UrlRetrieveApp(App):
                     raise AppError(f"{url} is larger than max_size ({limit} bytes)")
                 for output in context.outputs:
                     output.write(block)
-                context.wait(0)  # lets a cancel through
+                context.wait(0)  # raises if the session was cancelled
             promised = answer.headers.get("Content-Length", "")
         if promised.isdecimal() and int(promised) != size:
             raise WorldError(f"{url} cannot be fetched whole: the connection ended after {size} of {promised} bytes")
@@ -93,7 +93,7 @@ class UrlRetrieveApp(App):
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """An opener for the web only: urllib's own also opens files and FTP, and follows redirections to them."""
+    """Return an opener for HTTP only: that of urllib also opens files and FTP, and follows redirections to them."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
