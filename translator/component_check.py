@@ -1,6 +1,6 @@
-"""Findings about the components of a graph: those that keep `dropflow run` from running it, with its codes and texts.
+"""Findings about the components of a graph: the errors that `dropflow run` would raise, with its codes and texts.
 
-`dropflow.apps.graph_check.findings` makes them for all who ask; nothing of the graph is run or imported for it.
+`dropflow.apps.graph_check.findings` makes them. Nothing of the graph is run or imported.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,21 +21,21 @@ _OF_VALUES = ("LG091", "LG094")
 
 @dataclass(frozen=True)
 class ComponentFindings:
-    """What is wrong with the components of a graph.
+    """The problems of the components of a graph.
 
     Attributes
     ----------
     problems : tuple of Problem
         One for each node that cannot run.
     fields : frozenset
-        (key of the template, name of the field) of every field that they are about.
+        (key of the template, name of the field) of every field in the problems.
     """
 
     problems: tuple[Problem, ...] = ()
     fields: frozenset[tuple[str, str]] = frozenset()
 
     def once(self, problems: Iterable[Problem], graph: LogicalGraph) -> Iterator[Problem]:
-        """`problems` without those about values that the judgement refuses, then its own."""
+        """Yield `problems` without those about values that are also in this check, then the problems of this check."""
         refused = {
             field.pointer for node in graph.nodes for field in node.fields if (node.key, field.name) in self.fields
         }
@@ -46,16 +46,16 @@ class ComponentFindings:
 def check_components(
     templates: Iterable[Template], links: Sequence[Link], options: ComponentOptions | None
 ) -> ComponentFindings:
-    """Judge the components of a graph; without options nothing is found.
+    """Check the components of a graph; without options nothing is checked.
 
     Parameters
     ----------
     templates : iterable of Template
-        Its nodes.
+        The nodes of the graph.
     links : sequence of Link
-        Between them, by row.
+        The links between them, with rows of the nodes.
     options : ComponentOptions or None
-        What to make of things that only this host lacks.
+        How to report what is missing only on this host.
     """
     if options is None:
         return ComponentFindings()

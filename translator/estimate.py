@@ -1,4 +1,4 @@
-"""How large a graph will become: read off a plan, before anything of that size exists."""
+"""The size of a physical graph, computed from its plan before it is made."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ _EDGE_BYTES = 4 + 4
 
 
 class NodeEstimate(msgspec.Struct, frozen=True):
-    """One logical node: its key in text ids, its name, and how many drops it becomes."""
+    """One logical node: its key in text ids, its name, and its number of drops."""
 
     key: str
     name: str
@@ -29,7 +29,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     edges : int
         Number of edges.
     bytes : int
-        Memory of the columns: 20 bytes a drop and 8 an edge. Unrolling needs about as much again for a moment.
+        Memory of the columns: 20 bytes for each drop and 8 for each edge. Unrolling needs about twice as much.
     nodes : tuple of NodeEstimate
         The logical nodes, in the order of the file.
     """
@@ -43,15 +43,14 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def largest(self) -> tuple[NodeEstimate, ...]:
-        """The nodes by number of drops, most first."""
+        """The nodes by number of drops, largest first."""
         return tuple(sorted(self.nodes, key=lambda node: -node.drops))
 
 
 def estimate(plan: UnrollPlan) -> Estimate:
-    """The size of the physical graph that a plan describes.
+    """Return the size of the physical graph of a plan.
 
-    Exact, not approximate: unrolling gives as many drops and edges. Whether that is allowed is a problem of the plan
-    (LG120).
+    The size is exact. If it exceeds the limits, the plan has the problem LG120.
     """
     sizes = plan.sizes
     data = sum(size for size, template in zip(sizes, plan.templates, strict=True) if template.kind is Kind.DATA)

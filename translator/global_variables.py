@@ -1,4 +1,4 @@
-"""Global variables, and the places in values that name them: ``{x}``, and ``~x`` or ``~{x}`` if asked for."""
+"""Global variables, and their placeholders in values: ``{x}``, and with `tilde` also ``~x`` and ``~{x}``."""
 
 import re
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ _WHOLE = re.compile(r"\s*(?:~?\{[A-Za-z_][\w.]*\}|~[A-Za-z_][\w.]*)\s*")
 
 
 def find_variables(graph: LogicalGraph, given: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:
-    """Name and value of every global variable.
+    """Return the value of every global variable by name.
 
     Parameters
     ----------
     graph : LogicalGraph
-        Fields of its nodes of kind ``globals`` are its variables; each has a type.
+        Its variables are the typed fields of nodes of kind ``globals``.
     given : mapping of str to Any
-        What the user set; a variable that the graph has too keeps the graph's type.
+        Values from the user. A variable that is also in the graph has the type of the graph.
     problems : list of Problem
-        Receives ``LG091`` for a value that does not fit its type, and ``LG090`` for variables that refer to each
-        other in a circle.
+        Gets ``LG091`` for a value that does not fit its type, and ``LG090`` for variables that refer to each other in a
+        cycle.
     """
     variables: dict[str, Any] = dict(given)
     for node in graph.nodes:
@@ -45,21 +45,21 @@ def find_variables(graph: LogicalGraph, given: Mapping[str, Any], problems: list
 
 
 def substitute(value: Any, variables: Mapping[str, Any], used: set[str], *, tilde: bool = False) -> Any:
-    """`value` with the values of variables in place of their names, in all texts of it.
+    """Return `value` with the placeholders in all its texts replaced by values of variables.
 
-    A text that is nothing but one placeholder becomes the variable's value with its type. Braces around anything
-    that is no variable stay: commands and code are full of them.
+    A text that is a single placeholder becomes the value of the variable, with its type. Braces around other text are
+    not changed: commands and code have them.
 
     Parameters
     ----------
     value : Any
-        Any JSON value; names of its objects are left alone.
+        Any JSON value; keys of objects are not changed.
     variables : mapping of str to Any
         Values by name.
     used : set of str
-        Receives the names that occurred.
+        Gets the names of the variables that were used.
     tilde : bool, optional
-        Also look for ``~x`` and ``~{x}``.
+        Also replace ``~x`` and ``~{x}``.
     """
     if isinstance(value, str):
         return _in_text(value, variables, used, tilde=tilde)
@@ -71,7 +71,7 @@ def substitute(value: Any, variables: Mapping[str, Any], used: set[str], *, tild
 
 
 def unresolved(value: Any) -> bool:
-    """Whether `value` is nothing but one placeholder."""
+    """Whether `value` is a single placeholder."""
     return isinstance(value, str) and _WHOLE.fullmatch(value) is not None
 
 
@@ -108,7 +108,7 @@ def _typed(value: Any, type_: str) -> Any:
 
 
 def _expanded(variables: dict[str, Any], problems: list[Problem]) -> dict[str, Any]:
-    """Variables whose values name other variables, resolved; each round resolves one more level."""
+    """Resolve variables in the values of variables; each round resolves one more level."""
     for _ in range(len(variables)):
         open_ones = {name: value for name, value in variables.items() if _names_one(value, variables)}
         if not open_ones:
@@ -119,7 +119,7 @@ def _expanded(variables: dict[str, Any], problems: list[Problem]) -> dict[str, A
         }
     circle = sorted(name for name, value in variables.items() if _names_one(value, variables))
     if circle:
-        text = f"the global variables {', '.join(circle)} refer to each other in a circle"
+        text = f"the global variables {', '.join(circle)} refer to each other in a cycle"
         problems.append(problem("LG090", text, where="", hint="give one of them a plain value"))
     return variables
 

@@ -1,8 +1,8 @@
 """The logical graph: one immutable model for all families of files.
 
-Readers (`translator.formats`) produce it; everything after works on it. Applications embedded in constructs are
-ordinary nodes here, with `embedded_in` naming their construct, and links end on them, never on the construct
-(a Gather or GroupBy without application is the exception: links end on the construct itself).
+Readers (`translator.formats`) make it; all later stages use it. Applications embedded in constructs are ordinary nodes,
+with `embedded_in` naming their construct. Links end on them and never on the construct, except for a Gather or GroupBy
+without application.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ __all__ = ["Configuration", "Field", "LogicalGraph", "LogicalLink", "LogicalNode
 
 
 class NodeKind(StrEnum):
-    """What a logical node is for the translator."""
+    """Kind of a logical node."""
 
     DATA = "data"
     APP = "app"
@@ -26,7 +26,7 @@ class NodeKind(StrEnum):
 
 
 class Role(StrEnum):
-    """Which of a construct's two applications an embedded application is."""
+    """Role of an embedded application in its construct."""
 
     NONE = ""
     INPUT = "input"
@@ -34,7 +34,7 @@ class Role(StrEnum):
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """A field of a node: parameter, and port if `usage` is not ``NoPort``. See `dropflow.graph.templates.Argument`."""
+    """A field of a node: a parameter, or a port by its `usage`. See `dropflow.graph.templates.Argument`."""
 
     id: str
     name: str
@@ -52,12 +52,12 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_port(self) -> bool:
-        """Whether data can come in or go out through this field."""
+        """Whether this field is an input or output port."""
         return self.usage != "NoPort"
 
     @property
     def effective(self) -> Any:
-        """The value, or the default where the value is empty."""
+        """The value, or the default if the value is empty."""
         return self.default if self.value in (None, "") else self.value
 
 
@@ -71,13 +71,13 @@ class LogicalNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     category : str
         Canonical category, such as ``Scatter`` or ``PyFuncApp``.
     parent : str or None
-        Id of the construct around it; for an embedded application, see `embedded_in`.
+        Id of the construct around it. For an embedded application see `embedded_in`.
     embedded_in : str or None
         Id of the construct whose application this is.
     role : Role
         Input or output application of that construct.
     key : str
-        Name under which its drops appear in text ids; the construct's id for its first embedded application.
+        Name of its drops in text ids. The first embedded application of a construct has the id of the construct.
     pointer : str
         JSON pointer of the node in its document.
     """
@@ -96,7 +96,7 @@ class LogicalNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def by_name(self) -> Mapping[str, Field]:
-        """Fields by name; where a name occurs more than once, the first that is no port, else the first."""
+        """Fields by name. Of several with one name, the first that is not a port, else the first."""
         found: dict[str, Field] = {}
         for field in self.fields:
             known = found.get(field.name)
@@ -110,7 +110,7 @@ class LogicalNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {field.id: field for field in self.fields}
 
     def value(self, name: str, default: Any = None) -> Any:
-        """Effective value of the field called `name`, or `default` where there is none or it is empty."""
+        """Return the effective value of the field called `name`; `default` if there is none or it is empty."""
         field = self.by_name.get(name)
         found = None if field is None else field.effective
         return default if found in (None, "") else found
@@ -139,7 +139,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogicalGraph(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A logical graph, whichever family of files it came from."""
+    """A logical graph, from a file of any family."""
 
     name: str
     family: str

@@ -1,4 +1,4 @@
-"""Options of each stage of a translation, one frozen struct a stage; flags and REST fields derive from them."""
+"""Options of each stage of a translation, one frozen struct for each; CLI options and REST fields derive from them."""
 
 from typing import Literal
 
@@ -8,16 +8,16 @@ __all__ = ["ComponentOptions", "PartitionOptions", "ReadOptions", "UnrollOptions
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file may be like that is read as a logical graph.
+    """Limits on files that are read as logical graphs.
 
     Attributes
     ----------
     max_bytes : int
-        A longer document is refused before it is looked at.
+        A longer document is refused before it is read.
     max_depth : int
         A document whose lists and objects are nested deeper is refused before it is parsed.
     max_findings : int
-        How many findings about the structure of one document are listed; the others are counted.
+        Number of findings about the structure of one document that are listed; the others are counted.
     """
 
     max_bytes: int = 256 * 1024 * 1024
@@ -31,20 +31,20 @@ class ValidateOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     max_findings : int
-        How many findings of one graph are listed.
+        Number of findings of one graph that are listed.
     """
 
     max_findings: int = 1000
 
 
 class ComponentOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the components of a graph are judged: classes, parameters and functions, without running any of them.
+    """How the components of a graph are checked: classes, parameters and functions, without running any of them.
 
     Attributes
     ----------
     missing_here : str
-        What a module or variable that this host lacks is: an ``error`` where the graph is to run here, a ``warning``
-        where it may run on other hosts, ``ignored`` where those hosts are asked next.
+        How to report a module or variable that is missing on this host: as an ``error`` if the graph is to run here, as
+        a ``warning`` if it may run on other hosts, or ``ignored`` if those hosts check the graph next.
     """
 
     missing_here: Literal["error", "warning", "ignored"] = "error"
@@ -56,15 +56,16 @@ class UnrollOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     prefix : str
-        First part of every text id; empty for the name of the graph, made safe. Never a time or a random number.
+        First part of every text id; empty for the name of the graph, made safe for files. Ids are reproducible.
     max_drops, max_edges : int
-        A graph that would become larger is refused by prediction, before memory is touched.
+        A graph that would become larger is refused before memory is allocated.
     adapters : bool
-        Whether an edge between two nodes of the same kind gets a drop in between; otherwise it is an error.
+        Whether an adapter is inserted into an edge between two nodes of the same kind; otherwise it is an error.
     zip_scatters : bool
         Whether two scatters of equal size may be linked copy by copy.
     rehearsal : bool
-        Whether placeholders stand for all applications and data; see `translator.rehearsal`. Physical graphs, too.
+        Whether all applications and data are replaced by placeholders, also in physical graphs; see
+        `translator.rehearsal`.
     loop_aware : str
         ``all``: a loop-aware edge is restricted in every loop it crosses; ``innermost``: only in a loop that is the
         direct parent of its end, as DALiuGE 6.7 does.
@@ -91,7 +92,7 @@ class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True):
     imbalance : float
         Percentage by which the most loaded part may exceed the mean.
     seed : int
-        Makes random choices repeatable.
+        Seed of random choices.
     """
 
     algorithm: str = "metis"

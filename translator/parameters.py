@@ -1,9 +1,9 @@
-"""Fills in the values of parameters: configurations, global variables and what the user sets.
+"""Fills in the values of parameters: configurations, global variables and settings of the user.
 
 Sources in rising priority: defaults, values, the active configuration, a named configuration, settings
-(``NODE.PARAM=VALUE``). Then ``{x}`` is replaced in every text value where ``x`` is a global variable of the graph or
-one that the user set (``global.x=VALUE``), and texts become numbers and truth values where the type of their field
-says so. Only values of the parsed model are touched, never the text of a document, and nothing is evaluated.
+(``NODE.PARAM=VALUE``). Then ``{x}`` is replaced in every text value if ``x`` is a global variable of the graph or of
+the user (``global.x=VALUE``). Texts in fields with the type of a number or truth value are converted. Only values of
+the parsed model are changed, not the text of a document, and nothing is evaluated.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,10 +29,10 @@ _MULTIPLICITIES = {
 }
 
 _WHOLE = frozenset({"num_cpus", "n_tries", "n_effective_inputs", "num_of_copies", "num_of_inputs", "num_of_iter"})
-"""Fields that mean whole numbers to dropflow itself: a fraction there is a finding of its own."""
+"""Fields that dropflow reads as integers: a fraction in them is reported by other checks."""
 
 Values = dict[Address, Any]
-"""Values by node id and place of the field in the node."""
+"""Values by node id and index of the field in the node."""
 
 
 def fill(
@@ -42,12 +42,12 @@ def fill(
     settings: Mapping[str, Any] | Sequence[str] = (),
     tilde: bool = False,
 ) -> tuple[LogicalGraph, tuple[Problem, ...]]:
-    """The graph with the final value of every parameter.
+    """Return the graph with the final value of every parameter.
 
     Parameters
     ----------
     graph : LogicalGraph
-        As it was read.
+        The graph as it was read.
     configuration : str, optional
         Id or name of a stored configuration, applied on top of the active one.
     settings : mapping of str to Any, or sequence of str
@@ -60,10 +60,10 @@ def fill(
     Returns
     -------
     LogicalGraph
-        A new graph; where nothing changed, with the same nodes.
+        A new graph, with the same nodes if nothing changed.
     tuple of Problem
-        ``LG090``, ``LG091``, ``LG092``, ``LG094`` and ``LG100``. What a graph has stored about nodes that it no
-        longer has is a warning; what the user asked for and cannot be done is an error.
+        ``LG090``, ``LG091``, ``LG092``, ``LG094`` and ``LG100``. A stored value for a node that the graph does not have
+        any more is a warning; a setting of the user that cannot be applied is an error.
     """
     problems: list[Problem] = []
     values: Values = {}
@@ -139,7 +139,7 @@ def _with_values(graph: LogicalGraph, values: Values) -> LogicalGraph:
 def _node_with(node: LogicalNode, values: Mapping[int, Any]) -> LogicalNode:
     fields = list(node.fields)
     for place, value in values.items():
-        if place < len(fields):  # nodes with the same id, which is an error of its own, may differ
+        if place < len(fields):  # nodes with the same id (which is LG006) may have different fields
             fields[place] = replace(fields[place], value=value)
     return replace(node, fields=tuple(fields))
 
@@ -171,14 +171,14 @@ def _open_placeholder(node: LogicalNode, field: Field, value: str, variables: Ma
     name = value.strip().strip("{}~")
     return problem(
         "LG090",
-        f"{field.name} of {node.category} {node.name!r} is {value!r:.60}, and nothing says what that is",
+        f"{field.name} of {node.category} {node.name!r} is {value!r:.60}, which has no value",
         where=field.pointer or node.pointer,
         hint=f"{known}; set it with --set global.{name}=VALUE",
     )
 
 
 def _typed(graph: LogicalGraph, problems: list[Problem]) -> LogicalGraph:
-    """The graph with numbers and truth values where texts stood for them."""
+    """Return the graph with texts converted to numbers and truth values, according to the types of fields."""
     values: Values = {}
     for node, place, field in _typed_fields(graph):
         if isinstance(field.value, str):
@@ -192,7 +192,7 @@ def _typed(graph: LogicalGraph, problems: list[Problem]) -> LogicalGraph:
 
 
 def _typed_fields(graph: LogicalGraph) -> Iterator[tuple[LogicalNode, int, Field]]:
-    """Fields that are declared a number or a truth value and hold a value, with their places."""
+    """Yield the fields with the type of a number or truth value that have a value, with their indices."""
     for node in graph.nodes:
         if node.kind not in (NodeKind.GLOBALS, NodeKind.NOTE):
             for place, field in enumerate(node.fields):
@@ -201,7 +201,7 @@ def _typed_fields(graph: LogicalGraph) -> Iterator[tuple[LogicalNode, int, Field
 
 
 def _numbers(graph: LogicalGraph, values: Values) -> Iterator[Problem]:
-    """LG094 for the numbers in `values` that stood as text, and for fractions in fields declared Integer."""
+    """Yield LG094 for numbers in `values` that were written as text, and for fractions in fields of type Integer."""
     spelled: dict[str, str] = {}
     fractions: dict[str, Problem] = {}
     for node, place, field in _typed_fields(graph):
@@ -222,22 +222,22 @@ def _numbers(graph: LogicalGraph, values: Values) -> Iterator[Problem]:
 def _fraction(node: LogicalNode, field: Field, value: float) -> Problem:
     return problem(
         "LG094",
-        f"{field.name} of {node.category} {node.name!r} is declared Integer and holds {value:g}; that is taken",
+        f"{field.name} of {node.category} {node.name!r} is of type Integer and has the value {value:g}, which is used",
         where=field.pointer or node.pointer,
-        hint="declare the field Float",
+        hint="change the type of the field to Float",
     )
 
 
 def _spelled(fields: Mapping[str, str]) -> Problem:
-    """One finding for all numbers that stand as text, as they do by the hundred in graphs of old editors."""
+    """Return one finding for all numbers that are written as text: graphs of old editors have hundreds of them."""
     where, first = next(iter(fields.items()))
     more = f" and {len(fields) - 1} more" if len(fields) > 1 else ""
-    text = f"numbers stand as text in {first}{more}; they are taken as numbers"
+    text = f"numbers are written as text in {first}{more}; they are used as numbers"
     return problem("LG094", text, where=where, hint="open the graph in EAGLE and save it")
 
 
 def _is_left(value: Any, type_: str) -> bool:
-    """Whether a value is left alone: it is empty, or a text that is replaced later (``$DLG_ROOT``, ``{x}``)."""
+    """Whether a value is not converted: it is empty, or a text that is replaced later (``$DLG_ROOT``, ``{x}``)."""
     replaced = isinstance(value, str) and (value.lstrip().startswith("$") or unresolved(value))
     return replaced or is_empty(value, type_)
 
@@ -253,7 +253,7 @@ def _unconverted(node: LogicalNode, field: Field, expected: str) -> Problem:
 
 
 def _set(graph: LogicalGraph, addresses: list[Address], value: Any, problems: list[Problem]) -> Values:
-    """What the user gave for one field and its copies, as the type of the field says."""
+    """Return the value of a setting for one field and its copies, converted to the type of the field."""
     if not addresses:
         return {}
     node_id, place = addresses[0]

@@ -1,4 +1,4 @@
-"""Placement: which node holds each part."""
+"""Placement: the node of each part."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,14 +10,14 @@ __all__ = ["local_nodes", "place"]
 
 
 def local_nodes(count: int) -> tuple[str, ...]:
-    """Names of nodes that all are this machine: ``local-0``, ``local-1``..."""
+    """Return names of nodes on this machine: ``local-0``, ``local-1``..."""
     return tuple(f"local-{number}" for number in range(count))
 
 
 def place(graph: PhysicalGraph, nodes: Sequence[str]) -> PhysicalGraph:
-    """The same graph with its parts on nodes: part k on the k-th node.
+    """Return the graph with part k on the k-th node.
 
-    Nodes beyond the number of parts stay empty and are not named in the graph.
+    Nodes after the last part are not used and not in the graph.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""The codes of all findings about a graph, and what they mean.
+"""The codes of all findings about a graph, and their meanings.
 
-The table `CODES` is the reference; `docs/reference/problems.md` is checked against it.
+`docs/reference/problems.md` is tested against the table `CODES`.
 """
 
 from dropflow.problems import Problem, Severity, refuse_errors
@@ -12,9 +12,9 @@ _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 CODES: dict[str, tuple[Severity, str]] = {
     "LG001": (_E, "not JSON, or not a graph at all"),
     "LG002": (_I, "an older family of graphs was recognised and migrated"),
-    "LG003": (_E, "an end of an edge is no node"),
-    "LG004": (_E, "the parent of a node is no construct of the graph"),
-    "LG005": (_E, "constructs contain each other in a circle"),
+    "LG003": (_E, "an end of an edge is not a node"),
+    "LG004": (_E, "the parent of a node is not a construct of the graph"),
+    "LG005": (_E, "constructs contain each other in a cycle"),
     "LG006": (_E, "two nodes have the same id"),
     "LG007": (_E, "the structure of the document is wrong"),
     "LG008": (_W, "the graph has no nodes"),
@@ -22,7 +22,7 @@ CODES: dict[str, tuple[Severity, str]] = {
     "LG011": (_W, "an edge uses a port against its direction"),
     "LG012": (_W, "the types of the ports at the ends of an edge differ"),
     "LG020": (_E, "a multiplicity is missing or not a non-negative integer"),
-    "LG021": (_W, "a multiplicity is zero: everything inside vanishes"),
+    "LG021": (_W, "a multiplicity is zero: the content has no drops"),
     "LG022": (_W, "the width of a gather does not divide the number of its inputs"),
     "LG030": (_E, "the category of a node is unknown"),
     "LG031": (_W, "an old name of a category was replaced"),
@@ -33,27 +33,27 @@ CODES: dict[str, tuple[Severity, str]] = {
     "LG050": (_E, "the graph has a cycle"),
     "LG060": (_E, "a loop has neither start and end components nor a closes-loop edge"),
     "LG061": (_W, "an edge from the end to the start of a loop is not marked as closing it"),
-    "LG062": (_W, "a loop-aware edge has no loop to be aware of"),
-    "LG063": (_W, "an edge enters a loop at a port that the iteration before feeds too"),
+    "LG062": (_W, "a loop-aware edge enters and leaves no loop"),
+    "LG063": (_W, "an edge enters a loop at a port that also gets data from the previous iteration"),
     "LG064": (_W, "a gather takes all iterations of a loop although its edge is loop-aware"),
     "LG070": (_E, "the levels of the nodes at the ends of an edge cannot be paired"),
     "LG071": (_W, "an edge expands to very many pairs"),
     "LG072": (_W, "a gather has no input"),
     "LG080": (_E, "a key of a group-by names no level that only its input has"),
     "LG081": (_E, "a group-by has no scatter around its input"),
-    "LG082": (_E, "a group-by has not exactly one input"),
+    "LG082": (_E, "a group-by does not have exactly one input"),
     "LG083": (_E, "a key of a group-by names several levels"),
     "LG084": (_W, "a group-by inside another group-by takes data from outside it"),
     "LG085": (_W, "several drops write one file"),
     "LG090": (_E, "a placeholder in a value is not resolved"),
     "LG091": (_E, "the value of a parameter cannot be converted to its type"),
-    "LG092": (_W, "a parameter was given that nothing uses"),
+    "LG092": (_W, "a given parameter is not used"),
     "LG093": (_W, "the value of a parameter was out of its range and has been replaced"),
     "LG094": (
         _W,
-        "a number is written as text, or a fraction stands in a field declared Integer; it is taken as it is",
+        "a number is written as text, or a fraction is in a field of type Integer; the value is used",
     ),
-    "LG095": (_I, "placeholders stand for the applications and data of the graph"),
+    "LG095": (_I, "placeholders replace the applications and data of the graph"),
     "LG100": (_E, "a configuration sets a node or a field that the graph does not have"),
     "LG110": (_W, "a parameter has the name of a structural key"),
     "LG120": (_E, "the graph would become larger than allowed"),
@@ -64,9 +64,9 @@ CODES: dict[str, tuple[Severity, str]] = {
     "PT002": (_E, "the partitioner or its parameters cannot be used"),
     "PT003": (_W, "there are fewer drops than parts"),
 }
-"""Every code with its usual severity and what it means."""
+"""Every code with its usual severity and meaning."""
 
 
 def problem(code: str, text: str, *, where: str = "", hint: str = "", severity: Severity | None = None) -> Problem:
-    """A finding with the usual severity of its code."""
+    """Return a finding, with the usual severity of its code."""
     return Problem(code=code, severity=severity or CODES[code][0], where=where, text=text, hint=hint)

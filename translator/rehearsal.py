@@ -1,4 +1,4 @@
-"""A graph to try out: placeholders in the place of its applications and data, so that only its wiring is run."""
+"""Test runs of a graph: placeholders replace its applications and data, so that only its structure is run."""
 
 from collections.abc import Iterable
 
@@ -12,16 +12,16 @@ __all__ = ["REHEARSED", "rehearsed"]
 
 REHEARSED: Problem = problem(
     "LG095",
-    "this is a rehearsal: no application of the graph is run, and no data are read or written",
+    "this is a test run: no application of the graph is run, and no data are read or written",
     hint="translate the graph without 'test' to run it",
 )
 
 
 def rehearsed(templates: Iterable[Template]) -> tuple[Template, ...]:
-    """`templates` with a `SleepApp` that does not sleep for each application, and memory for all data.
+    """Return templates with a `SleepApp` of zero seconds for each application, and memory for all data.
 
-    Ports, weights, thresholds and the shape of the graph stay; parameters go. What dropflow has no component for is
-    replaced too, so that a graph of container applications can be rehearsed.
+    Ports, weights, thresholds and the shape of the graph are kept; parameters are removed. Classes that dropflow does
+    not have are replaced, too, so that a graph of container applications can be tested.
     """
     return tuple(
         replace(

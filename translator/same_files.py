@@ -1,4 +1,4 @@
-"""Finds the files and directories that several drops would write, each replacing what another one has written."""
+"""Finds files and directories that several drops would write, each replacing the content of another."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
@@ -11,20 +11,20 @@ from translator.problems import Problem, problem
 
 __all__ = ["same_files"]
 
-_HINT = "put {auto} or {uid} into the name, so that each drop has one of its own; or collect first and write once"
+_HINT = "put {auto} or {uid} into the name, so that each drop has its own; or collect first and write once"
 
 
 def same_files(
     templates: Sequence[Template], links: Sequence[Link], where: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """LG085 for every name that drops write of which none waits for the other.
+    """Return LG085 for every file that several drops write without waiting for each other.
 
     Parameters
     ----------
     templates, links : sequences
-        Of the physical graph.
+        Templates and links of the physical graph.
     where : mapping of str to str, optional
-        The place of each node in the file, by its key.
+        JSON pointer of each node in its file, by key.
     """
     written = {link.target for link in links if templates[link.target].kind is Kind.DATA}
     names = {row: name for row in sorted(written) if (name := _name(templates[row]))}
@@ -41,11 +41,11 @@ def _name(template: Template) -> str:
     try:
         return store_for(template).shared_name
     except DropflowError:
-        return ""  # what is wrong with it is found elsewhere
+        return ""  # the check of components reports the error
 
 
 def _alone(templates: Sequence[Template], names: Mapping[int, str], order: Precedence) -> Iterator[tuple[int, str]]:
-    """Nodes whose own drops, differing in one index, do not wait for each other."""
+    """Yield nodes whose drops, with one different index, do not wait for each other."""
     for row, name in names.items():
         shape = templates[row].shape
         first = (0,) * len(shape)
@@ -57,7 +57,7 @@ def _alone(templates: Sequence[Template], names: Mapping[int, str], order: Prece
 
 
 def _in_pairs(templates: Sequence[Template], names: Mapping[int, str], order: Precedence) -> Iterator[tuple[int, str]]:
-    """Two nodes of which neither waits for the other."""
+    """Yield pairs of nodes that do not wait for each other."""
     by_name: dict[str, list[int]] = {}
     for row, name in names.items():
         by_name.setdefault(name, []).append(row)

@@ -1,4 +1,4 @@
-"""Finds the field that a user means by ``NODE.PARAM``, and says what there is where nothing or too much is found."""
+"""Settings of users: finds the field for ``NODE.PARAM``, and reports names without a field or with several."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -11,31 +11,31 @@ from translator.problems import Problem, problem
 __all__ = ["GLOBAL", "Address", "Setting", "addresses_of", "resolve_setting", "split_settings"]
 
 Address = tuple[str, int]
-"""A field: the id of its node, and its place among the fields of the node."""
+"""A field: the id of its node, and its index among the fields of the node."""
 
 GLOBAL = "global"
-"""The node that a global variable is set on."""
+"""Name of the node in settings of global variables."""
 
 _LISTED = 12
 
 
 class Setting(NamedTuple):
-    """What a user set: all ways to read ``NODE.PARAM`` are tried, since both may have dots in them."""
+    """A setting of a user. Node and parameter may have dots, so all ways to split ``NODE.PARAM`` are tried."""
 
     target: str
     value: Any
 
     @property
     def parameter(self) -> str:
-        """What follows ``global.``."""
+        """The name after ``global.``."""
         return self.target.partition(".")[2]
 
 
 def addresses_of(graph: LogicalGraph, node: LogicalNode, field_id: str) -> list[Address]:
-    """Where the field of this id is that `node` has or shares.
+    """Return the addresses of a field of `node`, or shared with it.
 
-    A construct and its first application share the construct's fields; a field that only an application has may also
-    be named by the construct.
+    A construct and its first application share the fields of the construct. A field that only an application has can
+    also be set on the construct.
     """
     construct = graph.by_id.get(node.embedded_in or node.id, node)
     group = (construct, *graph.embedded.get(construct.id, ()))
@@ -45,7 +45,7 @@ def addresses_of(graph: LogicalGraph, node: LogicalNode, field_id: str) -> list[
 
 
 def split_settings(settings: Mapping[str, Any] | Sequence[str], problems: list[Problem]) -> Iterator[Setting]:
-    """Settings from a mapping, or from texts ``NODE.PARAM=VALUE``; a text without form is a finding ``LG100``."""
+    """Yield settings from a mapping, or from texts ``NODE.PARAM=VALUE``. Other texts are a finding ``LG100``."""
     if isinstance(settings, Mapping):
         yield from (Setting(target, value) for target, value in settings.items())
         return
@@ -55,19 +55,16 @@ def split_settings(settings: Mapping[str, Any] | Sequence[str], problems: list[P
             yield Setting(target.strip(), value)
         else:
             hint = "write NODE.PARAM=VALUE, for example 'Scatter.num_of_copies=4', or global.NAME=VALUE"
-            problems.append(
-                problem("LG100", f"the setting {text!r} names no parameter of a node", where=text, hint=hint)
-            )
+            problems.append(problem("LG100", f"the setting {text!r} has no parameter of a node", where=text, hint=hint))
 
 
 def resolve_setting(graph: LogicalGraph, setting: Setting, problems: list[Problem]) -> list[Address] | None:
-    """Where the field is that a setting means, with all copies of it.
+    """Return the addresses of the field of a setting, with all its copies.
 
     Returns
     -------
     list of Address, or None
-        Empty, with a finding ``LG100``, where there is no such field or where there are several; None for a global
-        variable.
+        Empty, with a finding ``LG100``, if there is no such field or several; None for a global variable.
     """
     readings = [
         (setting.target[:place], setting.target[place + 1 :])
@@ -105,7 +102,7 @@ def _names(node: LogicalNode, graph: LogicalGraph) -> tuple[str, ...]:
 
 
 def _fields(node: LogicalNode, parameter: str) -> list[int]:
-    """Places of the fields called `parameter`: exactly, or by their id, or else but for case and separators."""
+    """Return the index of the field with the name or id `parameter`, else ignoring case and separators."""
     named = [place for place, field in enumerate(node.fields) if parameter in (field.name, field.id)]
     if not named:
         folded = fold(parameter)

@@ -1,6 +1,6 @@
-"""Checks of a logical graph that need no index spaces: references, containers, ports and names. All findings at once.
+"""Checks of a logical graph without index spaces: references, containers, ports and names.
 
-What depends on levels and sizes (multiplicities, loops, gathers, cycles) is found by `translator.unroll.plan`.
+`translator.unroll.plan` checks what depends on levels and sizes: multiplicities, loops, gathers, cycles.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -47,7 +47,7 @@ STRUCTURAL = frozenset(
         "id",
     }
 )
-"""Keys of a drop in DALiuGE's physical graphs; a parameter of such a name is lost, or worse, there."""
+"""Keys of a drop in DALiuGE's physical graphs, which a parameter of the same name overwrites there."""
 
 _READS, _WRITES = ("InputPort", "InputOutput"), ("OutputPort", "InputOutput")
 _COMPARED = 10_000
@@ -55,19 +55,19 @@ _UNTYPED = frozenset({"", "Object", "Unknown", "UNIDENTIFIED", "String", "Event"
 
 
 def validate(graph: LogicalGraph, options: ValidateOptions | None = None) -> tuple[Problem, ...]:
-    """Everything that is wrong with a graph, as far as it can be said node by node and edge by edge.
+    """Return all problems of a graph that can be found node by node and edge by edge.
 
     Parameters
     ----------
     graph : LogicalGraph
-        As a reader made it, with all parameters filled in.
+        The graph with all parameters filled in.
     options : ValidateOptions, optional
-        How many findings are listed.
+        Maximal number of findings.
 
     Returns
     -------
     tuple of Problem
-        Identities, containers, edges, names, each in the order of the file.
+        Problems of ids, containers, edges and names, each in the order of the file.
     """
     limit = (options or ValidateOptions()).max_findings
     return tuple(islice(chain(_duplicates(graph), _containers(graph), _links(graph), _clashes(graph)), limit))
@@ -91,7 +91,7 @@ def _containers(graph: LogicalGraph) -> Iterator[Problem]:
             text = f"the parent {node.parent!r} of node {node.name!r} does not exist"
             yield problem("LG004", text, where=node.pointer, hint="move the node out of its construct and in again")
         elif around.kind is not NodeKind.CONSTRUCT:
-            text = f"the parent of node {node.name!r} is {around.category} {around.name!r}, which is no construct"
+            text = f"the parent of node {node.name!r} is {around.category} {around.name!r}, which is not a construct"
             yield problem("LG004", text, where=node.pointer, hint="put it into a construct, or into none")
 
 
@@ -132,14 +132,14 @@ def _dangling(graph: LogicalGraph, link: LogicalLink, end: str, which: str, near
 
 
 class _Near:
-    """Suggests similar ids, as long as that is cheap: comparing texts takes much longer than all other checks."""
+    """Suggests similar ids for a limited number of names: comparing texts takes much longer than all other checks."""
 
     def __init__(self, known: Iterable[str]) -> None:
         self.known = list(known)
         self.left = _COMPARED // max(len(self.known), 1)
 
     def hint(self, missing: str) -> str:
-        """The question whether the nearest id was meant; empty where there is none, or where it would take long."""
+        """Return a hint with the nearest id; empty if there is none, or the limit is reached."""
         self.left -= 1
         found = get_close_matches(missing, self.known, 1) if missing and self.left >= 0 else []
         return f"did you mean {found[0]!r}?" if found else ""
@@ -148,7 +148,7 @@ class _Near:
 def _port(
     node: LogicalNode | None, port: str, usages: tuple[str, ...], link: LogicalLink
 ) -> Generator[Problem, None, Field | None]:
-    """Findings about one end of an edge; the answer is its port."""
+    """Yield findings about one end of an edge; return its port."""
     if node is None or not port:
         return None
     field = node.by_id.get(port)
@@ -163,7 +163,7 @@ def _port(
 
 
 def _missing_port(node: LogicalNode, port: str, usages: tuple[str, ...], link: LogicalLink) -> Problem:
-    """A port that is not there. On data it would only have given a name; an application needs it to find its data."""
+    """Return LG010 for a missing port: an error on an application, which finds its data by port, else a warning."""
     ports = ", ".join(f"{field.name!r} ({field.id})" for field in node.fields if field.usage in usages)
     only_a_name = node.kind is not NodeKind.APP
     return problem(
@@ -178,7 +178,7 @@ def _missing_port(node: LogicalNode, port: str, usages: tuple[str, ...], link: L
 
 
 def _fits(going: Field, coming: Field) -> bool:
-    """Whether data of one port's type may go into the other, as EAGLE sees it: one type is a prefix of the other."""
+    """Whether the types of two ports fit, as in EAGLE: one type is a prefix of the other."""
     one, other = going.type, coming.type
     if "Object" in (one, other) or one in _UNTYPED or other in _UNTYPED:
         return True

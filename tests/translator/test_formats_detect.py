@@ -66,8 +66,8 @@ def test_what_cannot_be_read_has_no_family(data: bytes) -> None:
         ([{"oid": "1_a_0"}], "physical graph"),
         ({"modelData": {"fileType": "palette"}, "nodeDataArray": []}, "palette"),
         ({"modelData": {"type": "GraphConfig"}, "nodes": {}}, "configuration"),
-        ({"name": "Peter"}, "no graph"),
-        (7, "no graph"),
+        ({"name": "Peter"}, "not a graph"),
+        (7, "not a graph"),
     ],
     ids=str,
 )

@@ -237,7 +237,7 @@ def test_many_numbers_as_text_are_one_warning() -> None:
     _, found = fill(graph_of(document([node("a", "PyFuncApp", *fields)])))
 
     assert [one.text for one in found] == [
-        "numbers stand as text in x of 'name of a' and 2 more; they are taken as numbers"
+        "numbers are written as text in x of 'name of a' and 2 more; they are used as numbers"
     ]
 
 

@@ -250,7 +250,7 @@ def test_data_from_outside_an_outer_group_by_are_warned_of() -> None:
     """Each group of K5 gets all groups of K7 over the same data: legal, and seldom meant."""
     found: list[Any] = [found for found in planned(unequal(None)).problems if found.code == "LG084"]
     assert [problem.severity.value for problem in found] == ["warning"]
-    assert found[0].text == "group-by 'K7' stands in group-by 'K5', but its input comes from outside"
+    assert found[0].text == "group-by 'K7' is in group-by 'K5', but its input is outside"
 
 
 def test_levels_of_scatters_around_the_group_by_alone_repeat_its_groups() -> None:

@@ -45,9 +45,9 @@ def test_both_ends_of_an_edge_may_dangle() -> None:
     assert errors(validate(graph_of(document([node("a", "Memory")], [link("x", "", "y", "")])))) == ["LG003", "LG003"]
 
 
-@pytest.mark.parametrize(("parent", "text"), [("nowhere", "does not exist"), ("b", "is no construct")])
+@pytest.mark.parametrize(("parent", "text"), [("nowhere", "does not exist"), ("b", "is not a construct")])
 def test_a_parent_must_be_a_construct(parent: str, text: str) -> None:
-    """A node inside something that is no construct gives LG004."""
+    """A node inside something that is not a construct gives LG004."""
     found = validate(graph_of(document([node("a", "Memory", parentId=parent), node("b", "Memory")])))
 
     assert errors(found) == ["LG004"]

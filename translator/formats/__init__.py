@@ -1,7 +1,8 @@
-"""Files of logical graphs: which family a file belongs to, and how it becomes a `translator.logical.LogicalGraph`.
+"""Files of logical graphs: their family, and reading them into a `translator.logical.LogicalGraph`.
 
-The way of a file: `files` opens it, `document` parses it, `detect` tells the family, `schema` checks its structure,
-`ojs` or `v4` read it into `records`, `assembly` makes the graph. Foreign camelCase ends here. Read `load` first.
+`read_file` opens a file, `json_document` parses it, `detect` finds its family, `schema` checks its structure, `ojs` or
+`v4` read it into `node_records`, and `logical_builder` makes the graph. Only this package uses the camelCase of files.
+Read `load` first.
 """
 
 from translator.formats.detect import Family, detect

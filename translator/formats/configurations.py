@@ -9,14 +9,14 @@ __all__ = ["read_configurations"]
 
 
 def read_configurations(document: Json, find: Callable[[object], str]) -> tuple[tuple[Configuration, ...], str | None]:
-    """All configurations of a document, and the id of the active one.
+    """Return all configurations of a document, and the id of the active one.
 
     Parameters
     ----------
     document : mapping
         The parsed file; its configurations are an object or a list of objects, with `nodes` -> `fields` -> `value`.
     find : callable
-        From the name of a node in the file to its id.
+        Returns the id of a node by its name in the file.
     """
     found = []
     for pointer, raw in objects(document, "graphConfigurations"):

@@ -1,4 +1,4 @@
-"""Which family of files a document belongs to, told by its structure and not by one string in it."""
+"""The family of a file, from its structure and not from a version string."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _LIST_OF_DROPS = re.compile(rb'\s*\[\s*(?:\{|\]|"(?:[^"\\]|\\.)*"\s*,\s*\[)', re
 
 
 class Family(StrEnum):
-    """A family of files. The logical ones differ in how nodes are identified and where ports stand."""
+    """A family of files. Families of logical graphs differ in the identity of nodes and the place of ports."""
 
     OJS_ID = "OJS-id"
     OJS_OID = "OJS-oid"
@@ -43,10 +43,10 @@ _OJS = {Identity.ID: Family.OJS_ID, Identity.OID: Family.OJS_OID, Identity.KEY: 
 
 
 def detect(data: bytes, options: ReadOptions | None = None) -> Family:
-    """The family of the file whose bytes are `data`.
+    """Return the family of a file.
 
-    A list of drops and a `.dfg` container are told by their first bytes, because they can be very large; everything
-    else is parsed.
+    Lists of drops and `.dfg` containers are recognised by their first bytes, because they can be very large; all other
+    files are parsed.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def detect(data: bytes, options: ReadOptions | None = None) -> Family:
     Returns
     -------
     Family
-        ``none`` for anything that cannot be used, whatever the reason: `read_logical` gives it.
+        ``none`` for anything that cannot be used; `read_logical` gives the reason.
     """
     if is_dfg(data):
         return Family.DFG
@@ -68,7 +68,7 @@ def detect(data: bytes, options: ReadOptions | None = None) -> Family:
 
 
 def classify(value: Any) -> Family:
-    """The family of a parsed JSON document."""
+    """Return the family of a parsed JSON document."""
     if isinstance(value, list):
         return Family.PHYSICAL if _holds_drops(value) else Family.NONE
     return _of_object(value) if isinstance(value, Mapping) else Family.NONE

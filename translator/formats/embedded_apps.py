@@ -1,8 +1,8 @@
-"""Applications of constructs become nodes of their own, and links end on them.
+"""Applications of constructs: they become nodes, and links end on them.
 
-Files of the OJS family end links on the construct, whichever of its two applications they mean; the port tells. A
-construct hands its drops' name and its parameters to its first application, as DALiuGE does: that application's `key`
-is the construct's id, and it sees ``num_of_copies`` and the like.
+In files of the OJS family, links end on the construct for both of its applications; the port tells which is meant. The
+first application gets the name of the construct's drops and its parameters, as in DALiuGE: its `key` is the id of the
+construct, and it has fields such as ``num_of_copies``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,33 +18,33 @@ from translator.logical import Field, LogicalLink, LogicalNode, NodeKind, Role
 __all__ = ["Applications", "application_nodes", "end_on_applications", "is_usable", "spare_ports"]
 
 Applications = Mapping[str, tuple[LogicalNode, ...]]
-"""Embedded applications by the id of their construct, the first one first."""
+"""Embedded applications by the id of their construct, in order."""
 
 _UNUSABLE = frozenset({"", "none", "unknown", "unknownapplication"})
 
 
 _OWN = ("dropclass", "base_name")
-"""What a construct says of itself; its application has its own."""
+"""Fields of a construct that its application does not get."""
 
 
 def is_usable(application: ApplicationRecord) -> bool:
-    """Whether an application is one: editors put an ``UnknownApplication`` where none was chosen."""
+    """Whether an application was chosen: editors use ``UnknownApplication`` if not."""
     return application.category.lower() not in _UNUSABLE
 
 
 def application_nodes(construct: NodeRecord, fields: tuple[Field, ...], taken: set[str]) -> Iterator[LogicalNode]:
-    """The usable applications of a construct as nodes.
+    """Yield the usable applications of a construct as nodes.
 
     Parameters
     ----------
     construct : NodeRecord
-        The construct, as it stands in the file.
+        The construct as in the file.
     fields : tuple of Field
-        Its own fields under canonical names; the first application gets them too, after its own, and where names are
-        equal the construct's stays.
+        Its own fields with canonical names. The first application gets them after its own; of two with one name, that
+        of the construct is kept.
     taken : set of str
-        Ids in use, to which those of the applications are added. An application whose id is missing or in use gets
-        one made of the construct's id and its role.
+        Ids in use; the ids of the applications are added. An application whose id is missing or in use gets one made of
+        the id of the construct and its role.
     """
     parameters = tuple(field for field in fields if not field.is_port and field.name not in _OWN)
     usable = [application for application in construct.applications if is_usable(application)]
@@ -77,7 +77,7 @@ def _with_parameters(own: tuple[Field, ...], parameters: tuple[Field, ...]) -> t
 
 
 def spare_ports(construct: NodeRecord) -> tuple[Field, ...]:
-    """Ports of applications that are none: links may name them, so another application or the construct has them."""
+    """Return ports of applications that were not chosen. Links may name them, so another node gets them."""
     return tuple(
         field
         for application in construct.applications
@@ -90,18 +90,18 @@ def spare_ports(construct: NodeRecord) -> tuple[Field, ...]:
 def end_on_applications(
     link: LogicalLink, applications: Applications, parents: Mapping[str, str | None], renamed: Mapping[str, str]
 ) -> LogicalLink:
-    """The link with ends on applications where they were on constructs that have some.
+    """Return the link with its ends on embedded applications instead of their constructs.
 
     Parameters
     ----------
     link : LogicalLink
-        As it stands in the file.
+        The link as in the file.
     applications : mapping
         Embedded applications by construct.
     parents : mapping
         The construct around each node.
     renamed : mapping
-        Construct to which links go that end on an application which is none.
+        Construct of each application that was not chosen, by its id: links to it end on the construct.
     """
     source = renamed.get(link.source, link.source)
     target = renamed.get(link.target, link.target)
@@ -115,9 +115,9 @@ def end_on_applications(
 
 
 def _application(candidates: tuple[LogicalNode, ...], port: str, usage: str, *, inside: bool) -> str:
-    """Which of a construct's applications a link means: by its port, else the only one, else by its other end.
+    """Return the application of a link: by port, else the only one, else by the other end of the link.
 
-    `inside` says whether the other end is in the construct: the input application writes to the inside, the output
+    `inside` is true if the other end is in the construct: the input application writes to the inside, the output
     application reads from there.
     """
     having = [app for app in candidates if port in app.by_id and app.by_id[port].is_port]

@@ -1,4 +1,4 @@
-"""Fields of a node under the names that they have today, and with the class names of today."""
+"""Canonical names of fields, and of the classes in them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -13,22 +13,22 @@ __all__ = ["canonical_fields"]
 def canonical_fields(
     fields: tuple[Field, ...], category: str, kind: NodeKind, switches: Mapping[str, bool]
 ) -> tuple[Field, ...]:
-    """The fields of a node with canonical names for what the translator reads from them.
+    """Return the fields of a node, with canonical names for those that the translator reads.
 
     Parameters
     ----------
     fields : tuple of Field
-        As they stand in the file.
+        The fields as in the file.
     category, kind : str, NodeKind
-        What the node is; a name means something only on some kinds of nodes.
+        Category and kind of the node: names depend on them.
     switches : mapping of str to bool
-        Obsolete flags of the node (``streaming``, ``precious``) under the names of the fields that replaced them.
+        Obsolete flags of the node (``streaming``, ``precious``), with the names of the fields that replaced them.
 
     Returns
     -------
     tuple of Field
-        Ports keep their names. A field that has the canonical name already stays, and an older one of the same
-        meaning gives way to it unless only the older one has a value.
+        Ports keep their names. Of two fields with the same canonical name, the one with a value is kept, else the one
+        that had this name in the file.
     """
     tables = tuple(canonical_names(category, kind))
     named = tuple(_renamed(field, tables) for field in fields)
@@ -50,7 +50,7 @@ def _renamed(field: Field, tables: tuple[Mapping[str, str], ...]) -> Field:
 
 
 def _best(fields: tuple[Field, ...], named: tuple[Field, ...]) -> dict[str, int]:
-    """For each name that some field got by renaming, the place of the field that keeps it."""
+    """Return the index of the field to keep for each name that a field got by renaming."""
     contested = {new.name for old, new in zip(fields, named, strict=True) if old.name != new.name}
     places: dict[str, list[int]] = {}
     for place, field in enumerate(named):

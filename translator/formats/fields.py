@@ -1,7 +1,7 @@
-"""Fields of nodes, from every generation of files: lists of fields, lists of arguments, lists of ports.
+"""Fields of nodes, from files of all versions: lists of fields, of arguments and of ports.
 
-Ports stood in lists of their own until fields got a `usage`; arguments of applications stood in `applicationArgs` and
-`applicationParams`. All of them become `Field`s here, in the order in which they stand.
+In old files, ports are in separate lists, and arguments of applications are in `applicationArgs` and
+`applicationParams`. All of them become `Field`s, in the order of the file.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ PORT_LISTS = {
     "inputLocalPorts": "OutputPort",
     "outputLocalPorts": "InputPort",
 }
-"""Lists of ports of old files, and which way data goes there; *local* ones face the inside of a construct."""
+"""Lists of ports of old files, and their usage; *local* ports are on the inside of a construct."""
 
 _TYPES = {
     "string": "String",
@@ -46,22 +46,22 @@ _SCALARS = (str, int, float, bool)
 def read_fields(
     holder: Json, name: str, *, pointer: str, owner: str, parameter_type: str = "", problems: list[Problem]
 ) -> tuple[Field, ...]:
-    """The fields in the list (or, in V4, the object) `name` of `holder`.
+    """Return the fields in the list (or, in V4, the object) `name` of `holder`.
 
     Parameters
     ----------
     holder : mapping
-        The node, as it stands in the file.
+        The node as in the file.
     name : str
-        Attribute of `holder` that has the fields.
+        Attribute of `holder` with the fields.
     pointer : str
         JSON pointer of `holder`.
     owner : str
-        Id of the node, from which a field without id gets one.
+        Id of the node, used for the ids of fields without one.
     parameter_type : str
-        Kind of the parameters where a field does not say; ``ComponentParameter`` by default.
+        Kind of the parameters for fields without one; ``ComponentParameter`` by default.
     problems : list of Problem
-        Receives what was found.
+        Gets the findings.
     """
     found = []
     for place, raw in objects(holder, name, pointer):
@@ -87,7 +87,7 @@ def read_fields(
 
 
 def read_ports(holder: Json, name: str, *, pointer: str, owner: str) -> tuple[Field, ...]:
-    """The ports in one of the `PORT_LISTS` of an old node."""
+    """Return the ports in one of the `PORT_LISTS` of an old node."""
     found = []
     for place, raw in objects(holder, name, pointer):
         event = truth(raw.get("event")) is True
@@ -106,7 +106,7 @@ def read_ports(holder: Json, name: str, *, pointer: str, owner: str) -> tuple[Fi
 
 
 def merge_ports(fields: Iterable[Field], ports: Iterable[Field]) -> tuple[Field, ...]:
-    """Fields followed by the ports that are not among them; one id used both ways is a port for both."""
+    """Return the fields, then the ports that are not among them. An id in both directions is a port for both."""
     merged = list(fields)
     places = {field.id: place for place, field in reversed(list(enumerate(merged)))}
     for port in ports:
@@ -140,7 +140,7 @@ def _field(raw: Json, *, id_: str, label: str, pointer: str, parameter_type: str
 
 
 def _nameless(pointer: str) -> Problem:
-    text = "a field without a name is left out"
+    text = "a field without a name is ignored"
     return problem("LG007", text, where=pointer, hint="give it a name", severity=Severity.WARNING)
 
 

@@ -1,7 +1,7 @@
-"""Which attribute of the nodes is their identity: the one by which all ends of links are found.
+"""The attribute that identifies nodes: the one that the ends of links refer to.
 
-Files carry up to three (`id`, `oid`, `key`), sometimes mixed; the string that names the version of the file does not
-tell which one its links use.
+Files have up to three (`id`, `oid`, `key`), sometimes mixed. The version string of a file does not tell which one its
+links use.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,11 +15,11 @@ APPLICATION_IDS = {
     "oid": ("inputApplicationId", "outputApplicationId"),
     "key": ("inputApplicationKey", "outputApplicationKey", "exitApplicationKey"),
 }
-"""Attributes of a construct that identify its embedded applications, by the identity of the file."""
+"""Attributes of a construct with the ids of its embedded applications, by the identity of the file."""
 
 
 class Identity(StrEnum):
-    """The attribute of a node that links refer to, in the order in which they are tried."""
+    """Attributes that links may refer to, in the order in which they are tried."""
 
     ID = "id"
     OID = "oid"
@@ -27,17 +27,17 @@ class Identity(StrEnum):
 
 
 def identity_text(value: Any, identity: Identity) -> str:
-    """The id, as text, that stands for `value` in our model: ``k-4`` for the key -4; empty for no value."""
+    """Return the id of a node as text: ``k-4`` for the key -4; empty for no value."""
     if value is None or value == "" or isinstance(value, dict | list | bool):
         return ""
     return f"k{value}" if identity is Identity.KEY else str(value)
 
 
 def choose_identity(document: Mapping[str, Any]) -> Identity:
-    """The identity of a document of the OJS family.
+    """Return the identity of a document of the OJS family.
 
-    The first of ``id``, ``oid`` and ``key`` that every node has and by which every end of a link is found; in a
-    damaged file, where there is none, the one by which most are found.
+    It is the first of ``id``, ``oid`` and ``key`` that every node has and that every end of a link refers to. In a
+    damaged file without such an attribute it is the one with most matches.
     """
     nodes = [node for node in _items(document, "nodeDataArray") if isinstance(node, Mapping)]
     links = [link for link in _items(document, "linkDataArray") if isinstance(link, Mapping)]

@@ -1,4 +1,4 @@
-"""Tolerant access to foreign JSON. What is not as it should be is reported once, by the schema, and skipped here."""
+"""Tolerant access to JSON of files. Invalid values are skipped here; `translator.formats.schema` reports them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,24 +13,24 @@ _FALSE = frozenset({"false", "0", "no", "", "none", "null"})
 
 
 def escape(key: str) -> str:
-    """A key as one step of a JSON pointer (RFC 6901)."""
+    """Return a key as one step of a JSON pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
 def unescape(step: str) -> str:
-    """The key that one step of a JSON pointer stands for."""
+    """Return the key of one step of a JSON pointer."""
     return step.replace("~1", "/").replace("~0", "~")
 
 
 def objects(holder: Json, name: str, pointer: str = "") -> Iterator[tuple[str, Json]]:
-    """Pointer and content of each object in the list or object `name` of `holder`; anything else is passed over."""
+    """Yield pointer and content of each object in the list or object `name` of `holder`; skip other items."""
     for key, item in items(holder, name):
         if isinstance(item, Mapping):
             yield f"{pointer}/{escape(name)}/{escape(key)}", item
 
 
 def items(holder: Json, name: str) -> Iterator[tuple[str, Any]]:
-    """Key and value of each item of the list or object `name` of `holder`; the keys of a list are its indices."""
+    """Yield key and value of each item of the list or object `name` of `holder`; keys of a list are its indices."""
     found = holder.get(name)
     if isinstance(found, Mapping):
         yield from ((str(key), value) for key, value in found.items())
@@ -39,7 +39,7 @@ def items(holder: Json, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def text(holder: Json, *names: str) -> str:
-    """The first of the attributes `names` that is a text or a number and not empty, as text; else the empty text."""
+    """Return the first of the attributes `names` that is a non-empty text or a number, as text; else an empty text."""
     for name in names:
         value = holder.get(name)
         if isinstance(value, str | int | float) and not isinstance(value, bool) and value != "":
@@ -48,7 +48,7 @@ def text(holder: Json, *names: str) -> str:
 
 
 def truth(value: Any) -> bool | None:
-    """What a flag says, in every spelling that EAGLE and DALiuGE have used; None where it says neither."""
+    """Return the value of a flag, in all forms that EAGLE and DALiuGE have used; None for other values."""
     if value is None:
         return False
     if isinstance(value, bool):

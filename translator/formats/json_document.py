@@ -1,7 +1,7 @@
-"""From bytes to a JSON document, with every cheap refusal before the expensive step.
+"""Parsing of JSON documents, with limits on size and depth.
 
-Size, encoding and depth are looked at before a parser sees the bytes, so that a hostile or broken file costs neither
-memory nor time, and none can exhaust the stack of this or any later step.
+Size, encoding and depth are checked before the bytes are parsed, so that a hostile or broken file takes neither memory
+nor time, and cannot exhaust the stack of this or a later stage.
 """
 
 import re
@@ -24,7 +24,7 @@ _SHOWN = 40
 
 
 class JsonDocument(NamedTuple):
-    """What became of the bytes: a value if they are JSON, and otherwise the reason."""
+    """The result of parsing: the value, or the reason why there is none."""
 
     value: Any
     problems: tuple[Problem, ...]
@@ -43,12 +43,12 @@ def parse(data: bytes, options: ReadOptions) -> JsonDocument:
     Returns
     -------
     JsonDocument
-        Without value, and with one finding ``LG001``, where `data` is not acceptable.
+        Without value, and with one finding ``LG001``, if `data` is not accepted.
     """
     if len(data) > options.max_bytes:
         return _refuse(
             f"the document has {len(data):,} bytes, more than the {options.max_bytes:,} that are allowed",
-            "a graph of this size is probably an unrolled one; unroll it here instead, from its logical graph",
+            "a graph of this size is probably unrolled; give its logical graph instead",
         )
     data = data.removeprefix(_BOM)
     if not data or data.isspace():
@@ -56,7 +56,7 @@ def parse(data: bytes, options: ReadOptions) -> JsonDocument:
     if too_deep(data, options.max_depth):
         return _refuse(
             f"lists and objects are nested more than {options.max_depth} levels deep",
-            "no graph needs that: this is not a graph, or it is damaged",
+            "graphs are not nested like that: this is not a graph, or it is damaged",
         )
     try:
         return JsonDocument(msgspec.json.decode(data), ())
@@ -79,7 +79,7 @@ def _explain(data: bytes, fault: Exception) -> JsonDocument:
 
 
 def _place(text: str, data: bytes) -> str:
-    """The complaint of the parser, with line and column in place of the byte."""
+    """Return the message of the parser, with line and column instead of the byte."""
     found = _BYTE.search(text)
     if not found:
         return text[:1].lower() + text[1:]

@@ -1,4 +1,4 @@
-"""Ports of links, where a file names them otherwise than by their ids."""
+"""Ids of the ports of links, in files that have their names."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ __all__ = ["name_ports"]
 
 
 def name_ports(link: LogicalLink, nodes: Mapping[str, LogicalNode]) -> LogicalLink:
-    """The link with ids of ports where it gave their names, as old files do."""
+    """Return the link with ids of its ports instead of their names, which old files have."""
     source = _port(nodes.get(link.source), link.source_port, "OutputPort")
     target = _port(nodes.get(link.target), link.target_port, "InputPort")
     if (source, target) == (link.source_port, link.target_port):

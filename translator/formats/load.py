@@ -1,4 +1,4 @@
-"""Reads a logical graph of whatever family, and never raises for what is in the file."""
+"""Reading of logical graphs of all families. Never raises for the content of a file."""
 
 import msgspec
 
@@ -18,27 +18,27 @@ __all__ = ["Reading", "read_logical"]
 _FOREIGN = {
     Family.PHYSICAL: ("this is a physical graph (a list of drops)", "run or partition it directly: it is unrolled"),
     Family.DFG: ("this is a physical graph in a .dfg container", "run or partition it directly: it is unrolled"),
-    Family.PALETTE: ("this is a palette, a box of components", "draw a graph with it in EAGLE and give that"),
+    Family.PALETTE: ("this is a palette, and not a graph", "draw a graph with it in EAGLE and give that"),
     Family.CONFIGURATION: ("this is a graph configuration, not a graph", "give the graph that it belongs to"),
     Family.NONE: (
-        "this is JSON, but no graph: it has neither 'nodeDataArray' nor 'nodes' and 'edges'",
+        "this is JSON, but not a graph: it has neither 'nodeDataArray' nor 'nodes' and 'edges'",
         "give a .graph file that EAGLE saved",
     ),
 }
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What reading a file gave.
+    """The result of reading a file.
 
     Attributes
     ----------
     graph : LogicalGraph or None
-        The graph; None where there is none in the file. Where `problems` has errors it is incomplete, and only good
-        for finding more problems.
+        The graph; None if the file has none. If `problems` has errors the graph is incomplete, and only used to find
+        more problems.
     problems : tuple of Problem
-        Everything that was found.
+        All findings.
     family : Family
-        What the file is.
+        Family of the file.
     """
 
     graph: LogicalGraph | None
@@ -54,14 +54,14 @@ def read_logical(data: bytes, *, name: str, options: ReadOptions | None = None) 
     data : bytes
         The whole file.
     name : str
-        Name of the graph, usually that of the file without its ending.
+        Name of the graph, usually the file name without suffix.
     options : ReadOptions, optional
         Limits on size and depth.
 
     Returns
     -------
     Reading
-        Every finding has a JSON pointer into the file. Nothing in the file makes this function raise.
+        Every finding has a JSON pointer into the file. No content of a file makes this function raise.
     """
     options = options or ReadOptions()
     if is_dfg(data):

@@ -1,4 +1,4 @@
-"""From the records of a file to the logical graph: kinds, canonical names, applications as nodes, links to them."""
+"""The logical graph from the records of a file: kinds, canonical names, applications as nodes, links to them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -27,11 +27,11 @@ def assemble(records: Records, name: str, problems: list[Problem]) -> LogicalGra
     Parameters
     ----------
     records : Records
-        What a reader found in the file.
+        The content of the file.
     name : str
         Name of the graph.
     problems : list of Problem
-        Receives what was found.
+        Gets the findings.
     """
     kinds = natures(records, problems)
     taken = {record.id for record in records.nodes}
@@ -99,11 +99,11 @@ def _is_silent(node: LogicalNode) -> bool:
 
 def _dropped(link: LogicalLink, node: LogicalNode) -> Problem:
     if node.category in CONTROL:
-        text = f"{node.category} nodes have no meaning any more: {node.name!r} and its edge are left out"
+        text = f"{node.category} nodes are not used any more: {node.name!r} and its edge are ignored"
         return problem("LG031", text, where=link.pointer)
     return problem(
         "LG003",
-        f"an edge ends on {node.category} {node.name!r}, which has no drops; the edge is left out",
+        f"an edge ends on {node.category} {node.name!r}, which has no drops; the edge is ignored",
         where=link.pointer,
         severity=Severity.WARNING,
     )

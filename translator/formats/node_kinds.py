@@ -1,4 +1,4 @@
-"""What each node of a file is: data, application, construct, variables or a note."""
+"""The kind of each node of a file: data, application, construct, variables or a note."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from translator.problems import Problem, Severity, problem
 __all__ = ["Nature", "nature_of", "natures"]
 
 Nature = tuple[str, NodeKind]
-"""Canonical category of a node, and what it is."""
+"""Canonical category and kind of a node."""
 
 _BY_TYPE = {
     "data": NodeKind.DATA,
@@ -26,10 +26,10 @@ _SUGGESTED = 100
 
 
 def natures(records: Records, problems: list[Problem]) -> Mapping[str, Nature]:
-    """Category and kind of every node, by its id.
+    """Return category and kind of every node by its id.
 
-    The category decides. Where it says nothing (``Unknown``), the type of the category, then the class, then the
-    neighbours decide, with a warning; a category that nobody knows is an error.
+    The kind follows from the category. If that is undecided (``Unknown``), it follows from the type of the category,
+    then the class, then the neighbours, with a warning. An unknown category is an error.
     """
     found = {record.id: nature_of(record.category, record.fields) for record in records.nodes}
     undecided = [record for record in records.nodes if record.category in UNDECIDED]
@@ -41,7 +41,7 @@ def natures(records: Records, problems: list[Problem]) -> Mapping[str, Nature]:
 
 
 def nature_of(category: str, fields: tuple[Field, ...]) -> Nature:
-    """Canonical category and kind by the category alone; an unknown one counts as an application."""
+    """Return canonical category and kind by the category alone; an unknown category is an application."""
     canonical = canonical_category(category, _class_of(fields))
     return canonical, KINDS.get(canonical, NodeKind.APP)
 
@@ -62,7 +62,7 @@ def _neighbours(records: Records, found: Mapping[str, Nature]) -> dict[str, Coun
 
 
 def _guess(record: NodeRecord, neighbours: Counter[NodeKind]) -> NodeKind:
-    """What a node is whose category does not say."""
+    """Return the kind of a node with an undecided category."""
     by_type = _BY_TYPE.get(record.category_type.lower())
     if by_type is not None:
         return by_type
@@ -94,7 +94,7 @@ def _report(records: Records, found: Mapping[str, Nature], problems: list[Proble
 def _undecided(record: NodeRecord, kind: NodeKind) -> Problem:
     return problem(
         "LG030",
-        f"the category of node {record.name!r} says nothing ({record.category!r}); it is taken for {kind.value}",
+        f"the category of node {record.name!r} is undecided ({record.category!r}); it is treated as {kind.value}",
         where=f"{record.pointer}/category",
         hint="choose a category in the editor",
         severity=Severity.WARNING,

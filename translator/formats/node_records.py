@@ -1,4 +1,4 @@
-"""What all readers hand to the assembly: nodes and links as they stand in the file, with one spelling of everything."""
+"""The records that readers return: nodes and links as in the file, with the same structure for all families."""
 
 from collections.abc import Mapping
 
@@ -11,14 +11,14 @@ __all__ = ["ApplicationRecord", "NodeRecord", "Records"]
 
 
 class ApplicationRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An application of a construct, as it stands in the file.
+    """An application of a construct as in the file.
 
     Attributes
     ----------
     id : str
-        Its own id; empty where the file gives none.
+        Its id; empty if the file has none.
     ports : tuple of Field
-        What stands in the port lists of the construct for this application.
+        Ports of this application in the port lists of the construct.
     """
 
     role: Role
@@ -31,7 +31,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, as it stands in the file; `category` and names of fields are still those of the file."""
+    """A node as in the file, with its `category` and names of fields."""
 
     id: str
     name: str
@@ -45,7 +45,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True):
-    """A logical graph, as it stands in the file; ends of links may be constructs."""
+    """A logical graph as in the file. Ends of links may be constructs."""
 
     family: Family
     nodes: tuple[NodeRecord, ...] = ()

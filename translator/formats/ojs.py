@@ -1,6 +1,6 @@
-"""Reads the OJS family and everything older: lists of nodes and links, with three kinds of identity.
+"""Reading of the OJS family and older files: lists of nodes and links, with three kinds of identity.
 
-A construct carries its applications flattened into its own attributes, under names that changed over the years:
+A construct has its applications in its own attributes, with names that changed over the years:
 ``inputApplication...``, ``exitApplication...`` (the output application) and ``application`` (the input application).
 """
 
@@ -38,9 +38,9 @@ def read_ojs(document: Json, family: Family, problems: list[Problem]) -> Records
     document : mapping
         The parsed file.
     family : Family
-        What `translator.formats.detect.classify` said it is.
+        Its family, from `translator.formats.detect.classify`.
     problems : list of Problem
-        Receives what was found.
+        Gets the findings.
     """
     identity = choose_identity(document)
     raw_nodes = [
@@ -61,7 +61,7 @@ def read_ojs(document: Json, family: Family, problems: list[Problem]) -> Records
 
 
 class _Names:
-    """Finds the id of a node by whatever attribute of it a reference uses."""
+    """Finds the id of a node by any attribute that a reference may use."""
 
     def __init__(self, identity: Identity, nodes: list[tuple[str, Json, str]]) -> None:
         self.identity = identity
@@ -73,7 +73,7 @@ class _Names:
                     self.known.setdefault(given, id_)
 
     def find(self, value: object) -> str:
-        """The id of the node that `value` refers to; as good a text as possible where there is none."""
+        """Return the id of the node that `value` refers to; if there is none, `value` as text."""
         given = identity_text(value, Identity.ID)
         return self.known.get(given) or identity_text(value, self.identity)
 
@@ -104,10 +104,10 @@ def _node(raw: Json, id_: str, names: _Names, pointer: str, problems: list[Probl
 def _applications(
     raw: Json, id_: str, names: _Names, pointer: str, problems: list[Problem]
 ) -> Iterator[ApplicationRecord]:
-    """The applications of a node, and all its port lists, each with the application it belongs to.
+    """Yield the applications of a node, with their ports.
 
-    Old files list ports of a construct for an application that it does not have: a Gather with an input application
-    only has its outer outputs in `outputPorts`. They belong to the one application that there is.
+    Old files may list ports for an application that a construct does not have: a Gather with only an input application
+    has its outer outputs in `outputPorts`. They belong to the application that exists.
     """
     given = {role: category for role in _SIDES if (category := _category(raw, role)).lower() not in _NO_APPLICATION}
     for role, category in given.items():
@@ -150,19 +150,19 @@ def _link(raw: Json, names: _Names, pointer: str) -> LogicalLink:
 
 
 def _port(raw: Json, name: str) -> str:
-    """A port's id; the oldest links name only the side of the node at which they were drawn."""
+    """Return the id of a port; empty for the oldest links, which have only a side of the node."""
     found = text(raw, name)
     return "" if found in _SIDES_OF_A_NODE else found
 
 
 def _steps(identity: Identity, nodes: list[Mapping[str, object]]) -> Iterator[str]:
-    """What had to be migrated, for people."""
+    """Yield descriptions of what was migrated."""
     if identity is not Identity.ID:
         yield f"nodes are identified by {identity.value!r}"
     for attributes, meaning in (
         (tuple(PORT_LISTS), "lists of ports became fields"),
         (("applicationArgs", "applicationParams"), "lists of arguments became fields"),
-        (("exitApplicationType", "exitAppFields", "application"), "old names of applications were understood"),
+        (("exitApplicationType", "exitAppFields", "application"), "old names of applications were replaced"),
         (("group",), "'group' became the parent"),
         (("text",), "'text' became the name"),
     ):

@@ -1,4 +1,4 @@
-"""Opens a graph file, and says in words why it cannot."""
+"""Reading of graph files, with clear errors."""
 
 from pathlib import Path
 
@@ -9,19 +9,19 @@ __all__ = ["read_file"]
 
 
 def read_file(path: Path, options: ReadOptions | None = None) -> bytes:
-    """The bytes of a graph file.
+    """Return the bytes of a graph file.
 
     Parameters
     ----------
     path : Path
         A regular file or a pipe.
     options : ReadOptions, optional
-        Not more than `max_bytes` are ever read.
+        At most `max_bytes` are read.
 
     Raises
     ------
     BadFileError
-        There is no such file, it is a directory, it may not be read, or it is too large.
+        There is no such file, it is a directory, there is no permission to read it, or it is too large.
     """
     limit = (options or ReadOptions()).max_bytes
     where = str(path)
@@ -33,7 +33,7 @@ def read_file(path: Path, options: ReadOptions | None = None) -> bytes:
     except IsADirectoryError:
         raise BadFileError("this is a directory", where=where, hint="give a graph file in it") from None
     except PermissionError:
-        raise BadFileError("this file may not be read", where=where, hint="check its owner and mode") from None
+        raise BadFileError("no permission to read this file", where=where, hint="check its owner and mode") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadFileError(f"the file cannot be read: {reason}", where=where) from error
@@ -47,7 +47,7 @@ def read_file(path: Path, options: ReadOptions | None = None) -> bytes:
 
 
 def _neighbour(path: Path) -> str:
-    """A hint at a file of nearly the same name."""
+    """Return a hint with a similar name in the directory."""
     from difflib import get_close_matches  # noqa: PLC0415 - only needed for a message
 
     try:

@@ -1,7 +1,6 @@
-"""Checks the structure of a document against our own JSON Schema, and says in words what is wrong with which node.
+"""Checks of the structure of a document with a JSON Schema, with texts that name the node and the field.
 
-The schema is ``logical-graph.schema.json``: it describes only what translation reads. What it reports, the readers pass
-over in silence.
+The schema ``logical-graph.schema.json`` describes only what the translator reads. Readers ignore what it reports.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,19 +37,19 @@ _SHOWN = 40
 
 
 def check_structure(document: Json, limit: int) -> Iterator[Problem]:
-    """Findings ``LG007`` about the structure of a logical graph.
+    """Yield findings ``LG007`` about the structure of a logical graph.
 
     Parameters
     ----------
     document : mapping
         The parsed file, of any of the logical families.
     limit : int
-        How many findings are listed; that there are more is said by one more.
+        Number of findings that are listed; if there are more, another finding is added.
 
     Yields
     ------
     Problem
-        With a JSON pointer to the place, and a text that names the node and the field.
+        With a JSON pointer, and a text with the names of the node and the field.
     """
     errors = _validator("ojs" if "nodeDataArray" in document else "v4").iter_errors(document)
     for error in islice(errors, limit):
@@ -62,7 +61,7 @@ def check_structure(document: Json, limit: int) -> Iterator[Problem]:
             hint="correct it in the editor and save the graph again",
         )
     if next(errors, None) is not None:
-        yield problem("LG007", f"there are more than {limit} faults in the structure", hint="correct these first")
+        yield problem("LG007", f"there are more than {limit} errors in the structure", hint="correct these first")
 
 
 @cache
@@ -74,7 +73,7 @@ def _validator(family: str) -> "Draft202012Validator":
 
 
 def _inlined(schema: Any, definitions: Json) -> Any:
-    """The schema without references, which would be looked up anew for every item of a document."""
+    """Return the schema with its references replaced, which would be resolved again for every item."""
     if isinstance(schema, list):
         return [_inlined(item, definitions) for item in schema]
     if not isinstance(schema, dict):
@@ -101,12 +100,12 @@ def _complaint(error: "ValidationError") -> str:
 
 
 def _words(value: Any) -> list[str]:
-    """One word or several, as a schema may give them; the keys of an object."""
+    """Return a list for one word or several; the keys of an object."""
     return [value] if isinstance(value, str) else [str(word) for word in value]
 
 
 def _subject(document: Any, path: Sequence[str | int]) -> str:
-    """In words, what stands at the end of `path`: the node, the field of the node, the attribute of the field."""
+    """Return a text for the item at `path`: the attribute of the field of the node."""
     words: list[str] = []
     here = document
     for place, step in enumerate(path):
@@ -121,7 +120,7 @@ def _subject(document: Any, path: Sequence[str | int]) -> str:
 
 
 def _kind(holder: str) -> str:
-    """What the items of a list or object of this name are."""
+    """Return the kind of the items in a list or object of this name."""
     if holder in ("nodeDataArray", "nodes"):
         return "node"
     if holder in ("linkDataArray", "edges"):

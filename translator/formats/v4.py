@@ -1,4 +1,4 @@
-"""Reads EAGLE's V4 files: nodes, fields and edges are objects by id, and embedded applications are nodes themselves."""
+"""Reading of EAGLE's V4 files: nodes, fields and edges are objects by id, and embedded applications are nodes."""
 
 from collections.abc import Iterator, Mapping
 
@@ -47,7 +47,7 @@ def read_v4(document: Json, problems: list[Problem]) -> Records:
 
 
 def _embedded(nodes: dict[str, tuple[str, Json]], names: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, Role]]]:
-    """Each embedded application with its construct and role; the construct's word comes after the application's."""
+    """Yield each embedded application with its construct and role: first as applications give them, then constructs."""
     for id_, (_, raw) in nodes.items():
         construct = names.get(text(raw, "embedId"), id_)
         if construct != id_:

@@ -1,4 +1,4 @@
-"""The words of all generations of graphs: categories, names of parameters, kinds of fields, and what they are now."""
+"""Names in files of all versions: categories, parameters and kinds of fields, with their canonical names."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ KINDS: Mapping[str, NodeKind] = {
     "End": NodeKind.NOTE,
     "GlobalVariables": NodeKind.GLOBALS,
 }
-"""What a node of each category is."""
+"""Kind of the nodes of each category."""
 
 RENAMED_CATEGORIES: Mapping[str, str] = {
     "SplitData": "Scatter",
@@ -57,16 +57,16 @@ RENAMED_CATEGORIES: Mapping[str, str] = {
     "Component": "DALiuGEApp",
     "PythonApp": "DALiuGEApp",
 }
-"""Categories of older files and what they are called now; `canonical_category` knows the exceptions."""
+"""Categories of older files and their canonical names; `canonical_category` has the exceptions."""
 
 UNDECIDED = frozenset({"", "Unknown", "None"})
-"""Categories that say nothing: what such a node is must be told by its other attributes and its neighbours."""
+"""Undecided categories: the kind of a node follows from its other attributes and its neighbours."""
 
 CONTROL = frozenset({"Start", "End"})
-"""Nodes that steered the flow once; they have no meaning any more, and their links go with them."""
+"""Control nodes of old files, which are not used any more; their links are ignored."""
 
 USAGES: Mapping[str, str] = {usage.lower(): usage for usage in ("NoPort", "InputPort", "OutputPort", "InputOutput")}
-"""Spellings of the usage of a field."""
+"""Usages of fields by their names in lower case."""
 
 PARAMETER_TYPES: Mapping[str, str] = {
     **{
@@ -81,7 +81,7 @@ PARAMETER_TYPES: Mapping[str, str] = {
     },
     "unknown": "ComponentParameter",
 }
-"""Spellings of the kind of a parameter: today's, V4's short ones, and mixtures."""
+"""Kinds of parameters by their names in lower case: full names, the short ones of V4, and mixtures."""
 
 _FUNCTION_CLASS = "PyFuncApp"
 _SEPARATORS = re.compile(r"[\s_.-]+")
@@ -89,7 +89,7 @@ _CATEGORIES = {name.lower(): name for name in (*KINDS, *RENAMED_CATEGORIES)}
 
 
 def fold(name: str) -> str:
-    """`name` without case and separators: ``Execution time``, ``execution_time`` and ``ExecutionTime`` are one."""
+    """Return `name` in lower case without separators: equal for ``Execution time`` and ``ExecutionTime``."""
     return _SEPARATORS.sub("", name).lower()
 
 
@@ -132,7 +132,7 @@ _BY_CATEGORY: Mapping[str, Mapping[str, str]] = {
 
 
 def canonical_names(category: str, kind: NodeKind) -> Iterator[Mapping[str, str]]:
-    """Tables from folded to canonical names of the parameters that the translator reads from such a node."""
+    """Yield tables from folded to canonical names of the parameters of such a node."""
     if kind is NodeKind.APP:
         yield _APP_NAMES
     elif kind is NodeKind.DATA:
@@ -142,7 +142,7 @@ def canonical_names(category: str, kind: NodeKind) -> Iterator[Mapping[str, str]
 
 
 def canonical_category(category: str, dropclass: str) -> str:
-    """Today's name of a category; itself where it is not known. The class decides what a general application is."""
+    """Return the canonical name of a category. Of general applications it depends on the class."""
     known = _CATEGORIES.get(category.lower(), category)
     if known in ("PythonApp", "Component") and dropclass.rpartition(".")[2] == _FUNCTION_CLASS:
         return _FUNCTION_CLASS
@@ -150,7 +150,7 @@ def canonical_category(category: str, dropclass: str) -> str:
 
 
 def canonical_class(dropclass: str) -> str:
-    """The name of a class as it is spelled today; empty where an old spelling only means that none was given."""
+    """Return the canonical name of a class; empty for old placeholders of a missing class."""
     dropclass = dropclass.strip()
     if dropclass == "test.graphsRepository":
         return ""

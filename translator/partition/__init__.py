@@ -1,1 +1,1 @@
-"""See the package above."""
+"""Partitioners: they assign each drop to a part, so that little data crosses between parts."""

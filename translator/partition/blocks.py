@@ -1,8 +1,8 @@
-"""Partition by equal-weight blocks of a topological order: nothing moves backwards, at no cost.
+"""Partition into blocks of equal weight of a topological order: very fast, and the graph of parts is acyclic.
 
-The order goes depth first, so that a chain inside a scatter stays together: a drop is taken as soon as its last
-predecessor is, before the siblings of that predecessor. Consecutive blocks of such an order have edges in one
-direction only, so the graph of parts is acyclic.
+The order is depth first, so that a chain inside a scatter stays together: a drop follows directly after its last
+predecessor, before the siblings of that predecessor. Edges between consecutive blocks of such an order have one
+direction.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ __all__ = ["blocks", "cut_evenly", "depth_first_order"]
 
 
 def blocks(graph: PhysicalGraph, options: PartitionOptions) -> IntColumn:
-    """Parts of all drops, shape (drops,): consecutive blocks of about equal load, none of them empty."""
+    """Return the parts of all drops, shape (drops,): consecutive blocks of about equal load, none of them empty."""
     order = depth_first_order(graph)
     part = np.empty(graph.drops, dtype=np.int32)
     part[order] = cut_evenly(loads(graph)[order], options.parts)
@@ -25,12 +25,12 @@ def blocks(graph: PhysicalGraph, options: PartitionOptions) -> IntColumn:
 
 
 def cut_evenly(load: Floats, parts: int) -> IntColumn:
-    """Part of each row when rows in this order are cut into `parts` consecutive blocks of about equal load.
+    """Return the part of each row for `parts` consecutive blocks of about equal load, shape (rows,).
 
     No block is empty; there must be at least as many rows as parts.
     """
     rows = len(load)
-    # A drop without load still needs a place: an equal share of next to nothing.
+    # Drops without load get a tiny equal share, so that they are distributed, too.
     weight = load + float(load.sum() or 1.0) * 1e-6 / max(rows, 1)
     middle = np.cumsum(weight) - weight / 2
     wanted = np.arange(1, parts) * (float(weight.sum()) / parts)
@@ -44,7 +44,7 @@ def cut_evenly(load: Floats, parts: int) -> IntColumn:
 
 
 def depth_first_order(graph: PhysicalGraph) -> IntColumn:
-    """A topological order in which chains stay together, shape (drops,).
+    """Return a topological order in which chains stay together, shape (drops,).
 
     Raises
     ------
@@ -60,7 +60,7 @@ def depth_first_order(graph: PhysicalGraph) -> IntColumn:
         drop = stack.pop()
         place[count] = drop
         count += 1
-        # Backwards, so that the first successor is taken first.
+        # In reverse, so that the first successor is on top of the stack.
         for edge in range(ptr[drop + 1] - 1, ptr[drop] - 1, -1):
             target = neighbour[edge]
             waiting[target] -= 1

@@ -1,8 +1,8 @@
 """Partition with METIS (G. Karypis and V. Kumar, SIAM J. Sci. Comput. 20, 1998), through pymetis.
 
-Both of its methods run, recursive bisection and direct k-way, and the judge keeps the better: measured, bisection moves
-up to twenty times less on scatters, and sometimes k-way wins. METIS may leave parts empty; here none is while there are
-drops enough.
+Both of its methods run, recursive bisection and direct k-way, and the result with the better quality is used: measured,
+bisection moves up to twenty times less data on scatters, and sometimes k-way is better. METIS may leave parts empty;
+they are filled if there are enough drops.
 """
 
 import heapq
@@ -24,23 +24,23 @@ _MOST_LOAD = 10_000
 _MOST_VOLUME = 1_000
 _LOAD_UNIT = 100
 _STEP = 5.0
-"""Imbalances beyond the wanted one are compared in steps of so many percent; within a step, less movement wins."""
+"""Imbalances beyond the wanted one are compared in steps of this many percent; within a step, data volume decides."""
 
 _Wide = npt.NDArray[np.int64]
 
 
 def metis(graph: PhysicalGraph, options: PartitionOptions) -> IntColumn:
-    """Parts of all drops, shape (drops,), moving little data between parts of about equal load.
+    """Return the parts of all drops, shape (drops,), with about equal loads and little data between parts.
 
-    The same graph, options and seed give the same parts, numbered in the order in which work reaches them.
+    The same graph, options and seed give the same parts. They are numbered in topological order of their first drops.
     """
-    import pymetis  # noqa: PLC0415 - 50 ms and a library: only for who partitions with it
+    import pymetis  # noqa: PLC0415 - takes 50 ms to load
 
     order = topological_order(graph)
     if options.parts >= graph.drops:
         return _numbered(np.arange(graph.drops, dtype=np.int32), order)
     starts, adjacent, eweights = _undirected(graph)
-    # A drop without load still takes room: it counts a hundredth of the smallest unit of load.
+    # Drops without load count a hundredth of the smallest unit, so that they are distributed, too.
     vweights = scaled(loads(graph), least=0, most=_MOST_LOAD) * _LOAD_UNIT + 1
     settings = pymetis.Options(seed=options.seed, ufactor=max(1, round(10 * options.imbalance)))
     found = []
@@ -64,7 +64,7 @@ def _cost(quality: Quality, options: PartitionOptions) -> tuple[int, float, int,
 
 
 def _undirected(graph: PhysicalGraph) -> tuple[_Wide, _Wide, _Wide]:
-    """Starts, neighbours and edge weights with every edge in both directions, as METIS wants them."""
+    """Return starts, neighbours and edge weights with every edge in both directions, as METIS needs them."""
     out, into = graph.successors, graph.predecessors
     starts = out.ptr + into.ptr
     adjacent = np.empty(2 * graph.edges, dtype=np.int64)
@@ -81,7 +81,7 @@ def _undirected(graph: PhysicalGraph) -> tuple[_Wide, _Wide, _Wide]:
 
 
 def _filled(graph: PhysicalGraph, part: IntColumn, parts: int, order: IntColumn) -> IntColumn:
-    """The same partition, with the heaviest parts halved until none is empty."""
+    """Return the partition with the heaviest parts halved until no part is empty."""
     empty = np.flatnonzero(np.bincount(part, minlength=parts) == 0).tolist()
     if not empty:
         return part
@@ -103,7 +103,7 @@ def _filled(graph: PhysicalGraph, part: IntColumn, parts: int, order: IntColumn)
 
 
 def _numbered(part: IntColumn, order: IntColumn) -> IntColumn:
-    """The same partition with its parts numbered in the order in which `order` meets them."""
+    """Return the partition with parts numbered by their first drops in `order`."""
     names, first = np.unique(part[order], return_index=True)
     number = np.empty(int(part.max(initial=-1)) + 1, dtype=np.int32)
     number[names[np.argsort(first)]] = np.arange(len(names), dtype=np.int32)

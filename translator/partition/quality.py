@@ -1,4 +1,4 @@
-"""One measure for all partitioners: what a partition costs, whoever made it."""
+"""The quality of a partition: cut edges, moved volume and balance, for all partitioners."""
 
 import msgspec
 import numpy as np
@@ -12,7 +12,7 @@ __all__ = ["Quality", "quality_of"]
 
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
-    """What a partition costs.
+    """The quality of a partition.
 
     Attributes
     ----------
@@ -21,14 +21,14 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     edges, cut_edges : int
         Edges of the graph, and those that join two parts.
     volume_moved : float
-        Sum over the data drops of their volume times the number of transfers: one from each other part that holds
-        producers, one to each other part that holds consumers, however many drops wait there.
+        Sum over the data drops of their volume times the number of transfers: one from each other part with producers,
+        one to each other part with consumers, for any number of drops there.
     loads : tuple of float
-        Core seconds of the applications of each part (number of drops, where no application has a weight).
+        Core seconds of the applications of each part (number of drops, if no application has a weight).
     drops : tuple of int
         Number of drops of each part.
     imbalance : float
-        How much the largest load exceeds the mean, in percent.
+        Excess of the largest load over the mean, in percent.
     acyclic : bool
         Whether the graph of parts has no cycle, so that parts could run one after the other.
     """
@@ -44,7 +44,7 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def quality_of(graph: PhysicalGraph) -> Quality:
-    """What the partition of this graph costs."""
+    """Return the quality of the partition of a graph."""
     parts = graph.parts
     source = graph.part[edge_sources(graph)]
     target = graph.part[graph.successors.neighbour]
@@ -70,14 +70,14 @@ def _volume_moved(graph: PhysicalGraph, cut: npt.NDArray[np.bool_]) -> float:
     from_data = graph.kinds[graph.template[source]] == Kind.DATA
     data = np.where(from_data, source, target).astype(np.int64)
     other = graph.part[np.where(from_data, target, source)]
-    # One transfer per data drop, direction and other part.
+    # One transfer for each data drop, direction and other part.
     transfers = np.unique((data * 2 + from_data) * graph.parts + other)
     moved = transfers // (2 * graph.parts)
     return float(volume[graph.template[moved]].sum())
 
 
 def _is_acyclic(parts: int, source: npt.NDArray[np.int32], target: npt.NDArray[np.int32]) -> bool:
-    """Kahn's algorithm on the parts, with one edge for each pair of parts."""
+    """Whether the graph of parts has no cycle (Kahn's algorithm, with one edge for each pair of parts)."""
     pairs = np.unique(source.astype(np.int64) * parts + target)
     following: dict[int, list[int]] = {}
     waiting = np.bincount(pairs % parts, minlength=parts).tolist()

@@ -1,4 +1,4 @@
-"""The partitioners by name, behind one signature."""
+"""The partitioners by name."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ __all__ = ["ALGORITHMS", "check_partition", "partition"]
 Partitioner = Callable[[PhysicalGraph, PartitionOptions], IntColumn]
 
 _ELSEWHERE = frozenset({"mysarkar", "min_num_parts", "pso", "sarkar", "heft", "kahypar"})
-"""Names that people know from DALiuGE or other systems, and that nothing here answers to yet."""
+"""Partitioners of DALiuGE and other systems that dropflow does not have."""
 
 
 def _none(graph: PhysicalGraph, _options: PartitionOptions) -> IntColumn:
@@ -28,11 +28,11 @@ def _none(graph: PhysicalGraph, _options: PartitionOptions) -> IntColumn:
 
 
 ALGORITHMS: Mapping[str, Partitioner] = MappingProxyType({"metis": metis, "blocks": blocks, "none": _none})
-"""What partitions, by name. Each takes 1 to `drops` parts and leaves none of them empty (``none`` makes one part)."""
+"""Partitioners by name. Each makes 1 to `drops` parts, none of them empty (``none`` makes one part)."""
 
 
 def check_partition(graph: PhysicalGraph, options: PartitionOptions) -> tuple[Problem, ...]:
-    """Everything that speaks against partitioning this graph so: PT001 and PT002 are errors, PT003 is a warning."""
+    """Return all problems of partitioning a graph: errors PT001 and PT002, and the warning PT003."""
     found = check_weights(graph)
     names = ", ".join(sorted(ALGORITHMS))
     if options.algorithm not in ALGORITHMS:
@@ -52,9 +52,9 @@ def check_partition(graph: PhysicalGraph, options: PartitionOptions) -> tuple[Pr
 
 
 def partition(graph: PhysicalGraph, options: PartitionOptions) -> PhysicalGraph:
-    """The same graph, cut into parts; an earlier placement is forgotten.
+    """Partition a graph. An earlier placement is removed.
 
-    Where there are fewer drops than parts, every drop becomes a part of its own.
+    If there are fewer drops than parts, every drop becomes a part.
 
     Raises
     ------

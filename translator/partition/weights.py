@@ -1,4 +1,4 @@
-"""What partitioners weigh: the load of a drop, and the volume that an edge would move."""
+"""Weights for partitioners: loads of drops, and volumes of edges."""
 
 import math
 
@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def check_weights(graph: PhysicalGraph) -> list[Problem]:
-    """PT001 for every template whose weight is negative or not finite."""
+    """Return PT001 for every template with a negative or infinite weight."""
     return [
         problem(
             "PT001",
@@ -29,10 +29,10 @@ def check_weights(graph: PhysicalGraph) -> list[Problem]:
 
 
 def loads(graph: PhysicalGraph) -> Floats:
-    """Work of every drop in core seconds, shape (drops,).
+    """Return the work of every drop in core seconds, shape (drops,).
 
-    An application counts its seconds times its cores; a data drop counts nothing. Where no application has any weight,
-    every drop counts 1.
+    That of an application is its seconds times its cores, that of a data drop is 0. If no application has a weight,
+    that of every drop is 1.
     """
     work = np.array([_work(template) for template in graph.templates], dtype=np.float64)
     load: Floats = work[graph.template]
@@ -44,7 +44,7 @@ def _work(template: Template) -> float:
 
 
 def edge_volumes(graph: PhysicalGraph) -> Floats:
-    """Volume of the data drop at one end of every edge, shape (edges,), in the unit of the graph."""
+    """Return the volume of the data drop of every edge, shape (edges,), in the unit of the graph."""
     volume = np.array([_edge_volume(graph, link.source, link.target) for link in graph.links], dtype=np.float64)
     return volume[graph.successors.link] if graph.edges else np.zeros(0)
 
@@ -55,16 +55,16 @@ def _edge_volume(graph: PhysicalGraph, source: int, target: int) -> float:
 
 
 def edge_sources(graph: PhysicalGraph) -> IntColumn:
-    """The drop at the source of every edge, shape (edges,)."""
+    """Return the source of every edge, shape (edges,)."""
     return np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(graph.successors.ptr))
 
 
 def scaled(values: Floats, *, least: int, most: int) -> npt.NDArray[np.int64]:
-    """`values` as integers in proportion, the largest being `most` and none below `least`."""
+    """Return `values` scaled to integers, the largest being `most` and none below `least`."""
     top = float(values.max(initial=0.0))
     if top <= 0:
         return np.full(len(values), max(least, 1), dtype=np.int64)
     whole = bool((values == np.floor(values)).all()) and top <= most
-    # Whole numbers stay what they are, so that a result can be checked by hand.
+    # Integers are not scaled, so that a result can be checked by hand.
     integers = values if whole else np.rint(values * (most / top))
     return np.maximum(integers.astype(np.int64), least)

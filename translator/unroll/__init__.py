@@ -1,9 +1,9 @@
 """Unrolling by index arithmetic: a logical graph becomes a plan, and the plan becomes columns.
 
-Each logical node has an index space, the levels of the constructs around it; each link is a map between two such
-spaces, described by a few counters with strides. `plan` makes these descriptions and knows all sizes; `unroll` alone
-touches memory for drops. May import `translator.logical`, `problems`, `options` and `dropflow.graph`; does no I/O.
-Read `levels`, `index_map` and `links` first, then `layout` and `plan`.
+Each logical node has an index space, the levels of the constructs around it. Each link is a map between two such
+spaces, described by a few counters with strides. `plan` makes these descriptions and all sizes; only `unroll` allocates
+memory for drops. May import `translator.logical`, `problems`, `options` and `dropflow.graph`; does no I/O. Read
+`levels`, `index_map` and `links` first, then `layout` and `plan`.
 """
 
 from translator.unroll.columns import unroll

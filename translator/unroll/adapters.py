@@ -1,7 +1,7 @@
-"""Adapters: the drop between two nodes of the same kind, so that every edge joins data and an application.
+"""Adapters: drops between two nodes of the same kind, so that every edge joins data and an application.
 
-Between two applications stands a memory drop (an empty one where only events pass), one for each output of the source:
-each has one producer. Between two data nodes stands a copying application, one for each input of the target.
+Between two applications it is a memory drop (a null drop if only events pass) for each output of the source, so that
+each has one producer. Between two data nodes it is a copying application for each input of the target.
 """
 
 from itertools import count
@@ -26,7 +26,7 @@ class Adapted(msgspec.Struct, frozen=True):
 
 
 def adapt(wire: Wire, source: Unit, target: Unit, plain: IndexMap, taken: set[str]) -> Adapted:
-    """Put an adapter into a wire.
+    """Insert an adapter into a wire.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ def adapt(wire: Wire, source: Unit, target: Unit, plain: IndexMap, taken: set[st
     source, target : Unit
         Its ends, of the same kind.
     plain : IndexMap
-        Its edges without adapter.
+        The edges of the wire without adapter.
     taken : set of str
-        Keys of templates; that of the adapter is added.
+        Keys of templates; the key of the adapter is added.
     """
     at_source = source.is_app
     standing = [counter for counter in plain.counters if (counter.source if at_source else counter.target)]

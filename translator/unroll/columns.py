@@ -1,4 +1,4 @@
-"""Carries out a plan: writes the columns of drops and edges. The only code here whose work grows with the drops."""
+"""Unrolls a plan: writes the columns of drops and edges. Only this module's time grows with the number of drops."""
 
 from itertools import accumulate
 from typing import Any
@@ -16,16 +16,16 @@ __all__ = ["unroll"]
 
 
 def unroll(plan: UnrollPlan) -> PhysicalGraph:
-    """The physical graph of a plan, in time and memory proportional to its drops and edges.
+    """Make the physical graph of a plan, in time and memory proportional to its drops and edges.
 
-    Drops come template by template, and within one in row-major order of their index tuples.
+    Drops are in the order of templates, and for each template in row-major order of their index tuples.
 
     Raises
     ------
     BadGraphError
         The plan has errors; all its problems are attached.
     InternalError
-        An edge leads to a drop of another template than that of its link: the plan is wrong, not the graph.
+        An edge leads to a drop of another template than that of its link: a bug in the planner.
     """
     refuse_errors(plan.problems)
     sizes = plan.sizes
@@ -36,7 +36,7 @@ def unroll(plan: UnrollPlan) -> PhysicalGraph:
         instance[offset : offset + size] -= np.int32(offset)
     edges = plan.edges
     source, target, link = (np.empty(edges, dtype=np.int32) for _ in range(3))
-    # Links are written in the order of their sources: most edges then come sorted, and the rest nearly so.
+    # Links are written in the order of their sources, so that most edges are sorted already.
     position = 0
     for row in sorted(range(len(plan.links)), key=lambda row: plan.links[row].source):
         found, ends = plan.maps[row], plan.links[row]
@@ -63,11 +63,11 @@ def unroll(plan: UnrollPlan) -> PhysicalGraph:
 
 
 def _check_inside(plan: UnrollPlan, row: int, drops: npt.NDArray[Any], offset: int, size: int) -> None:
-    """Refuse a link whose edges would join drops of another template, which no later stage could tell."""
+    """Raise if the edges of a link join drops of other templates, which no later stage could detect."""
     if len(drops) and not (offset <= int(drops.min()) and int(drops.max()) < offset + size):
         link = plan.links[row]
         names = f"{plan.templates[link.source].name!r} to {plan.templates[link.target].name!r}"
         raise InternalError(
             f"the edges from {names} lead outside their templates",
-            hint="this is a mistake in dropflow, not in the graph: please report it together with the graph",
+            hint="this is a bug in dropflow, not in the graph: please report it with the graph",
         )

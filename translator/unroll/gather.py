@@ -1,9 +1,9 @@
-"""Gathers: the inputs of one context, flattened row-major and taken `width` at a time.
+"""Gathers: the inputs of one context, flattened in row-major order, in chunks of `width`.
 
-The chunk number is a level like any other, so a gather may stand anywhere. Chunks never cross the border of a context:
-a gather inside a scatter gathers in each copy for itself; one at the top level counts through all levels of its input.
-It gathers all iterations of a loop, whether the link is loop-aware or not: DALiuGE does so, and graphs count on it,
-such as one that gathers 25 copies of 4 iterations through a loop-aware edge, 100 inputs at a time. LG064 mentions it.
+The chunk number is a level like any other, so a gather may be anywhere. A chunk has inputs of one context only: a
+gather inside a scatter gathers in each copy separately, and one at the top level counts through all levels of its
+input. It gathers all iterations of a loop, also through loop-aware links: DALiuGE does so, and graphs rely on it, such
+as one that gathers 25 copies of 4 iterations through a loop-aware edge, 100 inputs at a time. LG064 reports it.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ __all__ = ["chunks", "gather_map", "width"]
 
 
 def width(node: LogicalNode, findings: Findings) -> int:
-    """How many inputs a gather takes at a time; 0 for all of its context."""
+    """Return the number of inputs in a chunk; 0 for all inputs of a context."""
     if node.value("num_of_inputs") is None:
         return 0
-    # Zero is the documented way of saying "all": it is no multiplicity that makes anything vanish.
+    # Zero is documented to mean "all inputs", so that LG021 is not reported.
     found: Findings = []
     size = multiplicity(node, "num_of_inputs", found)
     findings.extend(finding for finding in found if finding.code != "LG021")
@@ -38,18 +38,18 @@ def chunks(
     options: UnrollOptions,
     findings: Findings,
 ) -> int:
-    """Number of instances of a gather in each instance of its context.
+    """Return the number of instances of a gather in each instance of its context.
 
     Parameters
     ----------
     node : LogicalNode
         The gather.
     context : tuple of Level
-        Levels of the place where it stands.
+        Levels of its context.
     sources : sequence of tuples of Level
-        Index space of what each link brings that enters it. The one with most inputs decides.
+        Index spaces of the sources of links into it. The one with most inputs decides.
     options : UnrollOptions
-        What may be paired.
+        Which levels may be paired.
     findings : list of Problem
         LG020, LG022 and LG072 are added.
     """
@@ -66,23 +66,23 @@ def chunks(
 
 
 def _inputs(source: Levels, context: Levels, options: UnrollOptions) -> int:
-    """How many instances of the source there are for each instance of the context."""
+    """Return the number of instances of the source for each instance of the context."""
     return prod(source[level].size for level in _parted(source, context, options)[1])
 
 
 def gather_map(source: Levels, target: Levels, *, position: int, width: int, options: UnrollOptions) -> IndexMap:
-    """The edges of a link that enters a gather.
+    """Return the edges of a link that enters a gather.
 
     Parameters
     ----------
     source, target : tuples of Level
-        Index spaces of the input, and of what receives it inside the gather.
+        Index spaces of the input, and of its consumer inside the gather.
     position : int
-        Where the gather's level stands among those of the target.
+        Position of the level of the gather among those of the target.
     width : int
         Inputs in a chunk; 0 for all.
     options : UnrollOptions
-        What may be paired.
+        Which levels may be paired.
     """
     context = target[:position]
     pairs, left, right = _parted(source, context, options)
@@ -113,7 +113,7 @@ def gather_map(source: Levels, target: Levels, *, position: int, width: int, opt
 def _parted(
     source: Levels, context: Levels, options: UnrollOptions
 ) -> tuple[list[tuple[int, int]], list[int], list[int]]:
-    """Levels that input and context share or run through in step, levels to gather, levels to broadcast to."""
+    """Return pairs of levels that input and context share or pair, levels to gather, and levels to broadcast to."""
     parting = part(source, context)
     loops = [level for level in parting.right if context[level].kind == LOOP]
     pairs = in_step(source, [level for level in parting.left if source[level].kind == LOOP], context, loops, options)
@@ -122,5 +122,5 @@ def _parted(
 
 
 def _flat(counter: IndexCounter, flat: dict[Level, int]) -> int:
-    """Counters of the source alone run through the inputs of a context."""
+    """Return the stride of a counter in the inputs of a context: not 0 only for levels of the source alone."""
     return flat.get(counter.level, 0) if counter.source and not counter.target else 0

@@ -1,7 +1,7 @@
-"""Gathers with a way out: old graphs lead the content of a gather back to the gather's own application.
+"""Gathers with an exit: in old graphs the content of a gather may have links back to the gather's own application.
 
-What they mean is a second instance of that application, behind the gather: it takes what the content made, and the
-links that leave the gather start there.
+They mean a second instance of that application after the gather: it reads what the content wrote, and the links that
+leave the gather start there.
 """
 
 from collections.abc import Callable
@@ -14,16 +14,16 @@ __all__ = ["with_exits"]
 
 
 def with_exits(graph: LogicalGraph, collectors: dict[str, str], inside: Callable[[str, str], bool]) -> LogicalGraph:
-    """The graph with an exit application behind every gather whose content leads back to its application.
+    """Return the graph with an exit application after every gather whose content has links back to its application.
 
     Parameters
     ----------
     graph : LogicalGraph
         The graph.
     collectors : dict
-        Id of the collecting application by id of its construct.
+        Ids of collecting applications by the ids of their constructs.
     inside : callable
-        Tells whether a node stands in a construct, by their ids.
+        Returns whether a node is in a construct, by their ids.
     """
     gathers = {
         app: construct

@@ -1,11 +1,11 @@
-"""Group-bys: the corner turn. Content levels are those of the keys; a group holds what remains, row-major.
+"""Group-bys: the corner turn. The levels of the content are those of the keys; a group has the other levels, row-major.
 
-A key names exactly one level around the input that is not around the group-by too: by the id or the name of its
-construct or, where that is a group-by, of the construct whose level it repeats. Without a key the innermost level of a
-scatter or a group-by is meant. Groups count by the number of their index, whatever its text sorts like.
+A key names exactly one level around the input that is not around the group-by: by the id or name of its construct or,
+if that is a group-by, of the construct whose level it repeats. The default is the innermost level of a scatter or
+group-by. Groups are ordered by their indices as numbers.
 
-A loop-aware link leaves a loop from its last iteration and enters a loop at its first, as an ordinary link does. But a
-loop that a key names keeps all its iterations: they are the groups.
+A loop-aware link leaves a loop from its last iteration and enters a loop at its first, as in ordinary links. But a loop
+that is named by a key keeps all its iterations: they are the groups.
 """
 
 from collections.abc import Sequence
@@ -25,16 +25,16 @@ _NO_KEY = frozenset({"", "none", "-1", "null"})
 
 
 def group_keys(node: LogicalNode, context: Levels, sources: Sequence[Levels], findings: Findings) -> Levels:
-    """Levels of the input that tell the groups apart, in their nesting order.
+    """Return the levels of the input that distinguish the groups, in their nesting order.
 
     Parameters
     ----------
     node : LogicalNode
         The group-by.
     context : tuple of Level
-        Levels of the place where it stands.
+        Levels of its context.
     sources : sequence of tuples of Level
-        Of the links that enter it; there should be exactly one.
+        Index spaces of the sources of links into it; there should be exactly one.
     findings : list of Problem
         LG080 to LG084 are added.
     """
@@ -48,8 +48,8 @@ def group_keys(node: LogicalNode, context: Levels, sources: Sequence[Levels], fi
     _warn_of_repetition(node, [context[level] for level in parting.right], findings)
     groupable = tuple(level for level in around if level.kind in (SCATTER, GROUPBY))
     if not groupable:
-        text = f"the input of group-by {node.name!r} stands in no scatter that the group-by does not stand in too"
-        findings.append(problem("LG081", text, where=node.pointer, hint="group data that a scatter made"))
+        text = f"the input of group-by {node.name!r} is in no scatter, except those around the group-by"
+        findings.append(problem("LG081", text, where=node.pointer, hint="group data that are inside a scatter"))
         return ()
     wanted = _wanted(node.value("group_key"))
     if not wanted:
@@ -61,7 +61,7 @@ def group_keys(node: LogicalNode, context: Levels, sources: Sequence[Levels], fi
             chosen.update(named)
         elif named:
             text = f"key {key!r} of group-by {node.name!r} names several levels of its input: {spelled(named)}"
-            hint = _keys_of(named, around) or "no key names one of them alone; without a key the innermost is meant"
+            hint = _keys_of(named, around) or "no key selects only one of them; without a key the innermost is used"
             findings.append(problem("LG083", text, where=pointer(node, "group_key"), hint=hint))
         else:
             text = f"key {key!r} of group-by {node.name!r} {_why_not(key, shared, around)}"
@@ -71,13 +71,13 @@ def group_keys(node: LogicalNode, context: Levels, sources: Sequence[Levels], fi
 
 
 def _wanted(value: Any) -> list[str]:
-    """Keys as the field spells them: one, or several with commas between them, or a list."""
+    """Return the keys in the field: one, several separated by commas, or a list."""
     parts = value if isinstance(value, list) else str("" if value is None else value).split(",")
     return [key for part in parts if (key := str(part).strip()).casefold() not in _NO_KEY]
 
 
 def _keys_of(levels: Levels, around: Levels) -> str:
-    """What to write for each of some levels: the first of its names that selects it and no other level."""
+    """Return a hint with a key for each level: the first of its names that selects only this level."""
     keys = []
     for level in levels:
         alone = (
@@ -90,35 +90,35 @@ def _keys_of(levels: Levels, around: Levels) -> str:
 
 
 def _why_not(key: str, shared: Levels, around: Levels) -> str:
-    """Why no level can be grouped by a key."""
+    """Return why no level can be grouped by a key."""
     if any(key in level.answers_to for level in shared):
-        return "is around both the group-by and its input, so that it does not tell groups apart"
-    return f"names no level of its input, which stands in {spelled((*shared, *around))}"
+        return "is around both the group-by and its input, so that it does not distinguish groups"
+    return f"names no level of its input, which is in {spelled((*shared, *around))}"
 
 
 def _warn_of_repetition(node: LogicalNode, repeating: Sequence[Level], findings: Findings) -> None:
-    """LG084, where other group-bys are around a group-by and not around its input."""
+    """Add LG084 if other group-bys are around a group-by but not around its input."""
     names = list(dict.fromkeys(repr(level.name) for level in repeating if level.kind == GROUPBY))
     if names:
         outer = " and ".join(names)
-        text = f"group-by {node.name!r} stands in group-by {outer}, but its input comes from outside"
-        hint = f"each group of {outer} groups the same data again; if that is not meant, link data from inside {outer}"
+        text = f"group-by {node.name!r} is in group-by {outer}, but its input is outside"
+        hint = f"each group of {outer} groups the same data again; if that is not intended, link data inside {outer}"
         findings.append(problem("LG084", text, where=node.pointer, hint=hint))
 
 
 def groupby_joint(source: Levels, target: Levels, *, position: int, aware: bool, options: UnrollOptions) -> Joint:
-    """Decide what the link that enters a group-by does with each level of its ends.
+    """Decide how the link into a group-by maps the levels of its ends.
 
     Parameters
     ----------
     source, target : tuples of Level
         Index spaces of the input, and of the application of the group-by.
     position : int
-        Where the first level of the group-by stands among those of the target.
+        Position of the first level of the group-by among those of the target.
     aware : bool
         Whether the link is loop-aware.
     options : UnrollOptions
-        What loop-aware means.
+        Meaning of loop-aware.
     """
     parting = part(source, target[:position])
     repeated = {level.repeats: other for other, level in enumerate(target) if other >= position and level.repeats}
@@ -139,5 +139,5 @@ def groupby_joint(source: Levels, target: Levels, *, position: int, aware: bool,
 
 
 def groupby_map(source: Levels, target: Levels, *, position: int, aware: bool, options: UnrollOptions) -> IndexMap:
-    """The edges of the link that enters a group-by; see `groupby_joint`."""
+    """Return the edges of the link into a group-by; see `groupby_joint`."""
     return joined(source, target, groupby_joint(source, target, position=position, aware=aware, options=options))

@@ -1,4 +1,4 @@
-"""Index maps: which instances a link joins, as nested counting with strides.
+"""Index maps: which instances a link joins, as nested counters with strides.
 
 All edges of a link are enumerated by a few nested counters (`Run`). Each adds its stride to the number of the source,
 to that of the target, or to both; a gather in addition divides a running number by its width. So a link of a million
@@ -23,13 +23,13 @@ class IndexCounter(msgspec.Struct, frozen=True):
     Attributes
     ----------
     level : Level
-        What is counted.
+        The level that is counted.
     size : int
-        How far; the level's size, or one less where a loop carries from one iteration to the next.
+        Number of steps: the size of the level, or one less for the carry of a loop.
     source, target : int
-        By how much the instance numbers grow with each step; 0 where the level does not belong to that end.
+        Strides of the instance numbers; 0 if the level does not belong to that end.
     flat : int
-        By how much the number that a gather divides by its width grows.
+        Stride of the number that a gather divides by its width.
     """
 
     level: Level
@@ -45,17 +45,17 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     counters : tuple of IndexCounter
-        The counters, those that move the source first, so that edges come sorted by source, then by target.
+        The counters. Those of the source are first, so that edges are sorted by source, then by target.
     source_start, target_start : int
-        Instance numbers at which counting starts.
+        First instance numbers.
     chunk : Level or None
         The level of the gather that the link enters.
     width : int
-        How many inputs that gather takes at a time.
+        Number of inputs in a chunk of that gather.
     chunk_stride : int
-        By how much the number of the target grows from one chunk to the next.
+        Stride of the number of the target from one chunk to the next.
     one_by_one : bool
-        Whether that gather is told to take one input at a time.
+        Whether that gather is set to one input at a time.
     """
 
     counters: tuple[IndexCounter, ...] = ()
@@ -73,9 +73,9 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def collects(self) -> bool:
-        """Whether a target may have several edges. It is the kinds of levels that say so, not their sizes.
+        """Whether a target may have several edges. This depends on the kinds of levels, and not on their sizes.
 
-        A scatter of one copy is collected all the same. But a gather that takes all of its inputs makes one piece.
+        So a scatter of one copy is collected, too. But a gather of all its inputs has one instance.
         """
         return not self.one_by_one and any(
             counter.source
@@ -86,12 +86,12 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def write(self, source: npt.NDArray[np.int32], target: npt.NDArray[np.int32]) -> None:
-        """Write the instance numbers at both ends of every edge, adding to what stands there.
+        """Add the instance numbers at both ends of every edge to two arrays.
 
         Parameters
         ----------
         source, target : int32 arrays, shape (edges,)
-            Written in place; no array but the target of a gather needs memory besides.
+            Changed in place. Only the target of a gather needs more memory.
         """
         if not self.edges:
             return
@@ -120,7 +120,7 @@ def _count(out: npt.NDArray[Any], start: int, sizes: list[int], strides: list[in
 
 
 def _merged(counters: tuple[IndexCounter, ...]) -> list[IndexCounter]:
-    """The same counting with fewer counters: neighbours that count on where the other wraps become one."""
+    """Return equivalent counters, with neighbours joined if the outer continues where the inner wraps."""
     merged: list[IndexCounter] = []
     for counter in counters:
         if counter.size == 1:

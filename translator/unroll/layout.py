@@ -1,7 +1,7 @@
-"""Where every logical node stands, and the levels of its index space.
+"""The construct around every logical node, and the levels of its index space.
 
-Most constructs say themselves how often they repeat their content. The levels of a gather or a group-by depend on the
-levels of what enters them, so constructs are visited in the order of these dependencies.
+Most constructs have a field with the number of repetitions. The levels of a gather or group-by depend on the levels of
+their inputs, so constructs are processed in the order of these dependencies.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from translator.unroll.values import Findings, multiplicity
 __all__ = ["Layout", "lay_out"]
 
 COLLECTING = ("Gather", "GroupBy")
-"""Constructs whose first application stands inside them and collects what enters."""
+"""Constructs whose first application is inside them and collects their inputs."""
 
 _REPEATING = {"Scatter": (SCATTER, "num_of_copies"), "Loop": (LOOP, "num_of_iter")}
 _INSTEAD = {
-    "MKN": "draw a Gather of m inputs, in it a Scatter of k copies, and behind both a Gather",
+    "MKN": "draw a Gather of m inputs, in it a Scatter of k copies, and after both a Gather",
     "Service": "draw its application as an ordinary component",
 }
 _TRANSPARENT = {"SubGraph": SUBGRAPH, "ExclusiveForceNode": EXCLUSIVE}
@@ -33,23 +33,23 @@ _TRANSPARENT = {"SubGraph": SUBGRAPH, "ExclusiveForceNode": EXCLUSIVE}
 
 @dataclass
 class Layout:
-    """The places of the nodes of a logical graph; filled by `lay_out`, only read afterwards.
+    """The constructs and levels of the nodes of a logical graph; filled by `lay_out`, only read afterwards.
 
     Attributes
     ----------
     graph : LogicalGraph
-        The graph; with the exits of its gathers, where it needs any.
+        The graph, with exits of gathers added.
     options : UnrollOptions
-        How it is unrolled.
+        Options of unrolling.
     home : dict
-        Id of the construct around a node, by node id; None at the top level. The applications of a construct stand
-        beside it, but the first one of a gather or group-by stands inside.
+        Id of the construct around a node, by node id; None at the top level. The applications of a construct are beside
+        it, except for the first one of a gather or group-by, which is inside.
     collector : dict
-        Id of the application that collects for a gather or group-by, by construct id.
+        Id of the collecting application of a gather or group-by, by construct id.
     content : dict
-        Levels of what stands in a construct, by construct id.
+        Levels of the content of a construct, by construct id.
     ranks : dict
-        The level that an MPI application gives itself, by node id.
+        The level of the ranks of an MPI application, by node id.
     entries : dict
         Links that enter a gather or group-by, by construct id, in the order of the file.
     """
@@ -71,7 +71,7 @@ class Layout:
 
     @cached_property
     def children(self) -> dict[str, list[LogicalNode]]:
-        """Data and application nodes that stand directly in a construct, by its id, without its own application."""
+        """Data and application nodes directly in a construct, by its id, without its own application."""
         found: dict[str, list[LogicalNode]] = {}
         collectors = set(self.collector.values())
         for node in self.graph.nodes:
@@ -91,11 +91,11 @@ class Layout:
         return {link.source for link in self.graph.links}
 
     def context(self, construct: str) -> Levels:
-        """Levels of the place where a construct stands."""
+        """Return the levels of the context of a construct."""
         return self.within(self.home[construct])
 
     def owner(self, node: str) -> str | None:
-        """The construct that a node is, or that it is an application of."""
+        """Return the construct that a node is, or that it is an application of; None for others."""
         found = self.graph.by_id[node]
         if found.kind is NodeKind.CONSTRUCT:
             return node
@@ -103,11 +103,11 @@ class Layout:
         return owner.id if owner is not None and owner.kind is NodeKind.CONSTRUCT else None
 
     def within(self, construct: str | None) -> Levels:
-        """Levels of the content of a construct; none at the top level."""
+        """Return the levels of the content of a construct; none at the top level."""
         return () if construct is None else self.content[construct]
 
     def entered(self, link: LogicalLink) -> str | None:
-        """Id of the gather or group-by that a link enters, or None for an ordinary link."""
+        """Return the id of the gather or group-by that a link enters, or None for an ordinary link."""
         construct = self.owner(link.target)
         if construct is None or self.graph.by_id[construct].category not in COLLECTING:
             return None
@@ -116,19 +116,19 @@ class Layout:
         return None if link.source == construct or construct in self.around(link.source) else construct
 
     def levels_of(self, node: str) -> Levels:
-        """Levels of a data or application node; for a construct, those of its content."""
+        """Return the levels of a data or application node; for a construct, those of its content."""
         return self.content[node] if node in self.content else self.within(self.home[node]) + self.ranks.get(node, ())
 
 
 def lay_out(graph: LogicalGraph, options: UnrollOptions, findings: Findings) -> Layout:
-    """Find the place and the levels of every node.
+    """Find the construct and the levels of every node.
 
     Parameters
     ----------
     graph : LogicalGraph
         The graph, with its values filled in.
     options : UnrollOptions
-        See there.
+        Options of unrolling.
     findings : list of Problem
         LG005, LG020, LG021, LG032, LG050, LG072 and LG080 to LG084 are added.
     """
@@ -153,7 +153,7 @@ def lay_out(graph: LogicalGraph, options: UnrollOptions, findings: Findings) -> 
 
 
 def _place(layout: Layout, findings: Findings) -> None:
-    """Find the construct around every node; parents that are no constructs, or form a circle, do not count."""
+    """Find the construct around every node, ignoring parents that are not constructs or form a cycle."""
     graph = layout.graph
     for construct, apps in graph.embedded.items():
         owner = graph.by_id.get(construct)
@@ -179,12 +179,12 @@ def _cut_circle(layout: Layout, node: LogicalNode, findings: Findings) -> None:
     if inner is not None:
         layout.home[inner] = None
         name = layout.graph.by_id[inner].name
-        text = f"construct {name!r} stands inside itself"
+        text = f"construct {name!r} is inside itself"
         findings.append(problem("LG005", text, where=layout.graph.by_id[inner].pointer))
 
 
 def _order(layout: Layout, findings: Findings) -> list[str]:
-    """Ids of the constructs, each after the one around it and after those around what enters it."""
+    """Return the ids of the constructs, each after the one around it and those around its inputs."""
     constructs = [node for node in layout.graph.nodes if node.kind is NodeKind.CONSTRUCT]
     needs: dict[str, set[str]] = {}
     for node in constructs:
@@ -200,7 +200,7 @@ def _order(layout: Layout, findings: Findings) -> list[str]:
         except CycleError as error:
             circle = [layout.graph.by_id[construct] for construct in error.args[1]]
             names = " -> ".join(repr(node.name) for node in reversed(circle))
-            text = f"the sizes of these constructs depend on each other in a circle: {names}"
+            text = f"the sizes of these constructs depend on each other in a cycle: {names}"
             findings.append(problem("LG050", text, where=circle[0].pointer))
             for node in circle:
                 layout.entries.pop(node.id, None)
@@ -209,7 +209,7 @@ def _order(layout: Layout, findings: Findings) -> list[str]:
 
 
 def _own(layout: Layout, node: LogicalNode, findings: Findings) -> Levels:
-    """Levels that a construct itself gives its content."""
+    """Return the levels that a construct adds to those of its context."""
     if node.category in _REPEATING:
         kind, name = _REPEATING[node.category]
         return (_level(node, kind, multiplicity(node, name, findings)),)

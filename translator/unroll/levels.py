@@ -1,9 +1,9 @@
-"""Levels: the axes of an index space, and what two spaces share.
+"""Levels: the axes of index spaces, and the comparison of two index spaces.
 
-Every construct gives its content one level (a group-by one for each of its keys), an MPI application gives itself one.
-A level is a position in an index space: two group-bys that repeat the same scatter make two different levels.
-An instance of a node is a tuple of indices over its levels, outermost first, and its number is that tuple read in
-mixed radix: the last level counts fastest (row-major).
+Every construct adds one level for its content (a group-by one for each of its keys), and an MPI application one for
+itself. Two group-bys that repeat the same scatter make two different levels. An instance of a node is a tuple of
+indices over its levels, outermost first. Its number is that tuple in mixed radix, with the last level fastest
+(row-major).
 """
 
 from math import prod
@@ -32,7 +32,7 @@ MPI, SUBGRAPH, EXCLUSIVE = "mpi", "subgraph", "exclusive"
 
 
 class LevelId(NamedTuple):
-    """What tells a level from all others: its construct, and which of the levels of that construct it is."""
+    """Identity of a level: its construct, and its number among the levels of that construct."""
 
     construct: str
     place: int
@@ -48,15 +48,15 @@ class Level(msgspec.Struct, frozen=True):
     name : str
         Its name.
     kind : str
-        One of the words of this module.
+        One of the constants of this module, such as `SCATTER`.
     size : int
-        Number of indices; a Python integer, so that predictions cannot overflow.
+        Number of indices; a Python integer, so that sizes do not overflow.
     place : int
-        Which of the levels of its construct it is; only group-bys with several keys have more than one.
+        Number among the levels of its construct; only group-bys with several keys have more than one.
     repeats : LevelId, optional
-        The level of its input that a level of a group-by repeats.
+        The level of the input that a level of a group-by repeats.
     answers_to : tuple of str
-        What the key of a group-by may call it: name and id of its construct, then those of the level it repeats.
+        Keys of group-bys for this level: name and id of its construct, then those of the level it repeats.
     """
 
     construct: str
@@ -69,22 +69,22 @@ class Level(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> LevelId:
-        """What tells it from all other levels."""
+        """Identity of the level."""
         return LevelId(self.construct, self.place)
 
     @property
     def is_transparent(self) -> bool:
-        """Whether the level never has more than one index, so that it constrains no link."""
+        """Whether the level always has exactly one index, so that links ignore it."""
         return self.kind in (SUBGRAPH, EXCLUSIVE)
 
     @property
     def label(self) -> str:
-        """What it is called in messages: its kind and its name."""
+        """Kind and name, for messages."""
         return f"{'group-by' if self.kind == GROUPBY else self.kind} {self.name!r}"
 
     @property
     def axis(self) -> Axis:
-        """The level as physical graphs describe it."""
+        """The level as an axis of a physical graph."""
         return Axis(construct=self.construct, name=self.name, kind=self.kind, size=self.size)
 
 
@@ -92,7 +92,7 @@ Levels = tuple[Level, ...]
 
 
 class Parting(NamedTuple):
-    """Where the levels of two nodes part: so many are shared; the rests are positions in the one and in the other."""
+    """Comparison of two index spaces: the number of shared levels, and the positions of the others on each side."""
 
     shared: int
     left: list[int]
@@ -100,7 +100,7 @@ class Parting(NamedTuple):
 
 
 def part(left: Levels, right: Levels) -> Parting:
-    """Compare two index spaces from the outermost level inwards; transparent levels are left out of the rests."""
+    """Compare two index spaces from the outermost level inwards, leaving out transparent levels not shared."""
     shared = 0
     for one, other in zip(left, right, strict=False):
         if one.id != other.id:
@@ -114,12 +114,12 @@ def part(left: Levels, right: Levels) -> Parting:
 
 
 def instances(levels: Levels) -> int:
-    """Number of instances of a node with these levels."""
+    """Return the number of instances of a node with these levels."""
     return prod(level.size for level in levels)
 
 
 def strides(levels: Levels) -> tuple[int, ...]:
-    """By how much an instance number grows with each index; levels of size zero count as one, where nothing exists."""
+    """Return the stride of each level in instance numbers. Levels of size zero count as one."""
     found: list[int] = []
     step = 1
     for level in reversed(levels):
@@ -129,6 +129,6 @@ def strides(levels: Levels) -> tuple[int, ...]:
 
 
 def spelled(levels: Levels) -> str:
-    """The levels in words, for messages."""
+    """Return the levels as text for messages."""
     visible = [f"{level.label} ({level.size})" for level in levels]
     return " > ".join(visible) or "the top level"

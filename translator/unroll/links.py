@@ -1,9 +1,9 @@
-"""Index maps of ordinary links and of carries: spec 3.11, "recommended semantics (closed form)".
+"""Index maps of ordinary links and of carries.
 
-Two nodes share their outermost levels, where indices are equal. A loop-aware link leaves a loop from its last iteration
-and enters a loop at its first, whatever the numbers of iterations. Of the other levels, those left on the source's side
-are collected, those left on the target's side are broadcast to; where there are some on both sides they must be paired:
-loops run in step.
+Two nodes share their outermost levels, in which indices are equal. A loop-aware link leaves a loop from its last
+iteration and enters a loop at its first, for any number of iterations. Other levels of the source are collected, and
+other levels of the target are broadcast to. If both sides have other levels they must be paired: loops of equal size
+are.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 
-class Unpairable(Exception):  # noqa: N818 - a verdict for the caller, who turns it into a finding
-    """The levels of the two ends cannot be paired: those left on either side.
+class Unpairable(Exception):  # noqa: N818 - the caller turns it into a finding
+    """Raised if the levels of the two ends cannot be paired.
 
     Parameters
     ----------
@@ -43,18 +43,18 @@ class Unpairable(Exception):  # noqa: N818 - a verdict for the caller, who turns
 
 
 class Joint(NamedTuple):
-    """What a link does with the levels of its ends, by their positions.
+    """The treatment of the levels of both ends of a link, by their positions.
 
     Attributes
     ----------
     shared : int
         Number of outermost levels that both ends have.
     pairs : list of (int, int)
-        Other levels that run in step.
+        Other levels that are paired.
     left, right : list of int
         Levels of the source that are collected, and of the target that are broadcast to.
     last, first : set of int
-        Loops of the source that are left from the last iteration, and of the target that are entered at the first.
+        Loops of the source of which the last iteration is used, and of the target of which the first is.
     """
 
     shared: int
@@ -66,7 +66,7 @@ class Joint(NamedTuple):
 
 
 def join(source: Levels, target: Levels, *, aware: bool, options: UnrollOptions) -> Joint:
-    """Decide what a link does with each level of its ends; see `link_map`, which may still find it impossible."""
+    """Decide how a link treats each level of its ends. `link_map` checks that the result is possible."""
     parting = part(source, target)
     last = restricted(source, parting.left, aware=aware, options=options)
     first = restricted(target, parting.right, aware=aware, options=options)
@@ -88,7 +88,7 @@ def link_map(
     carry: int | None = None,
     once: Collection[str] = (),
 ) -> IndexMap:
-    """The edges of a link between two nodes.
+    """Return the edges of a link between two nodes.
 
     Parameters
     ----------
@@ -97,16 +97,16 @@ def link_map(
     aware : bool
         Whether the link is loop-aware: it leaves loops from the last iteration, and enters loops at the first.
     options : UnrollOptions
-        What may be paired, and what loop-aware means.
+        Which levels may be paired, and the meaning of loop-aware.
     carry : int, optional
-        Position of the shared loop from one iteration of which the link leads to the next.
+        Position of the shared loop, if the link leads from one iteration to the next.
     once : collection of str
         Ids of loops that the link enters at the first iteration even if it is not loop-aware.
 
     Raises
     ------
     Unpairable
-        Levels are left on both sides.
+        Both sides have levels that are not paired.
     """
     joint = join(source, target, aware=aware, options=options)
     if joint.left and joint.right:
@@ -117,7 +117,7 @@ def link_map(
 def joined(
     source: Levels, target: Levels, joint: Joint, *, carry: int | None = None, once: Collection[str] = ()
 ) -> IndexMap:
-    """The edges of a link of which it is decided what it does with each level; see `link_map` for the parameters."""
+    """Return the edges of a link with a given treatment of levels; see `link_map` for the parameters."""
     return assemble(
         source,
         target,
@@ -131,7 +131,7 @@ def joined(
 
 
 def carry_level(source: Levels, target: Levels) -> int | None:
-    """Position of the innermost loop that two nodes share, or None."""
+    """Return the position of the innermost loop that two nodes share, or None."""
     shared = part(source, target).shared
     return next((level for level in reversed(range(shared)) if source[level].kind == LOOP), None)
 
@@ -139,9 +139,10 @@ def carry_level(source: Levels, target: Levels) -> int | None:
 def in_step(
     source: Levels, left: Sequence[int], target: Levels, right: Sequence[int], options: UnrollOptions
 ) -> list[tuple[int, int]]:
-    """Pair all levels that are left on one side with levels of the other, in their order; none where that fails.
+    """Pair all remaining levels of one side with levels of the other, in order; return no pairs if that is impossible.
 
-    Loops pair with loops and MPI ranks with MPI ranks, of equal size; other levels only where zipping is switched on.
+    Loops are paired with loops and MPI ranks with MPI ranks, of equal size. Other levels are paired only with the
+    option `zip_scatters`.
     """
     if not (left and right):
         return []
@@ -155,7 +156,7 @@ def in_step(
 def _match(
     inner: Sequence[int], outer: Sequence[int], fits: Callable[[int, int], bool]
 ) -> list[tuple[int, int]] | None:
-    """Each of `inner` with the next of `outer` that fits, or None if one of them finds none."""
+    """Pair each of `inner` with the next of `outer` that fits; None if one of them has no partner."""
     rest = iter(outer)
     pairs: list[tuple[int, int]] = []
     for one in inner:
@@ -167,7 +168,7 @@ def _match(
 
 
 def unpaired(parting: Parting, pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """What is left on either side."""
+    """Return the levels of either side that are not paired."""
     ones, others = {one for one, _ in pairs}, {other for _, other in pairs}
     return (
         [level for level in parting.left if level not in ones],
@@ -184,7 +185,7 @@ def _may_pair(first: Level, second: Level, options: UnrollOptions) -> bool:
 
 
 def restricted(levels: Levels, rest: Sequence[int], *, aware: bool, options: UnrollOptions) -> set[int]:
-    """Positions of the loops in `rest` of which a loop-aware link sees one iteration only."""
+    """Return the positions of the loops in `rest` of which a loop-aware link uses one iteration."""
     if not aware:
         return set()
     if options.loop_aware == "innermost":
@@ -204,7 +205,7 @@ def assemble(
     first: AbstractSet[int] = frozenset(),
     carry: int | None = None,
 ) -> IndexMap:
-    """Turn pairs of levels, and levels of one end only, into counters with strides."""
+    """Make counters with strides from pairs of levels, and from levels of one end only."""
     out, into = strides(source), strides(target)
     moving: list[tuple[int, IndexCounter]] = []
     source_start = target_start = 0
@@ -229,6 +230,6 @@ def assemble(
             broadcast.append(IndexCounter(target[other], target[other].size, 0, into[other]))
     counters = [counter for _, counter in sorted(moving, key=lambda entry: entry[0])] + broadcast
     if vanishes:
-        # One of no iterations: the link has no edge, whatever its other levels say.
+        # A loop without iterations: the link has no edges.
         counters.append(IndexCounter(source[0] if source else target[0], 0))
     return IndexMap(counters=tuple(counters), source_start=source_start, target_start=target_start)

@@ -1,11 +1,10 @@
-"""Loops: which wires carry data from one iteration to the next.
+"""Loops: the wires that carry data from one iteration to the next.
 
-A closes-loop edge does. An edge from the end to the start of a loop that is not marked so, but would close a cycle
-within an iteration, can mean nothing else. A loop with neither is closed from its end components to its start
-components, as DALiuGE does; where there are several of them, by the names or types of their ports if these tell them
-apart.
+A closes-loop edge is a carry. So is an unmarked edge from the end to the start of a loop that would close a cycle
+within an iteration. A loop with neither is closed from its end components to its start components, as in DALiuGE;
+several of them are paired by the names or types of their ports, if these are unique.
 
-A port that a carry ends on is fed from outside the loop in the first iteration only, and by the carry in the others.
+A port with a carry gets data from outside the loop in the first iteration, and from the carry in the others.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,16 +29,16 @@ _ANY = ("", "Object", "Unknown")
 
 
 def close_loops(layout: Layout, units: dict[str, Unit], wires: Sequence[Wire], findings: Findings) -> list[Wire]:
-    """The wires with `closes` set exactly on those that carry, `once` where they enter, and the carries not drawn.
+    """Return the wires with `closes` set on carries, `once` set on entries, and carries that are not drawn added.
 
     Parameters
     ----------
     layout : Layout
-        Where the nodes stand.
+        Constructs and levels of the nodes.
     units : dict of Unit
         The ends of wires.
     wires : sequence of Wire
-        As drawn.
+        The wires of the links in the file.
     findings : list of Problem
         LG060 to LG063 are added.
     """
@@ -59,7 +58,7 @@ def close_loops(layout: Layout, units: dict[str, Unit], wires: Sequence[Wire], f
 
 
 def cycles(units: dict[str, Unit], wires: Iterable[Wire]) -> list[list[str]]:
-    """Ids of the units of every cycle that no carry breaks, each cycle from its first unit in the order of the file."""
+    """Return the ids of the units of every cycle without a carry, from the first unit in the order of the file."""
     order = {unit: position for position, unit in enumerate(units)}
     graph, _ = _digraph([wire for wire in wires if not wire.closes])
     found: list[list[str]] = []
@@ -75,15 +74,15 @@ def cycles(units: dict[str, Unit], wires: Iterable[Wire]) -> list[list[str]]:
 
 
 def _checked(units: dict[str, Unit], wire: Wire, findings: Findings) -> Wire:
-    """The wire; an ordinary one where it closes no loop."""
+    """Return the wire, without `closes` if it cannot close a loop."""
     if not wire.closes or (_loop_of(units, wire) is not None and not wire.entry):
         return wire
     names = f"{units[wire.source].template.name!r} to {units[wire.target].template.name!r}"
     if wire.entry:
         why, hint = "enters a gather or a group-by", "end the edge on the node that the next iteration starts with"
     else:
-        why, hint = "stands in no loop", "put both ends into one loop"
-    text = f"the closes-loop edge from {names} {why}: it is taken as an ordinary edge"
+        why, hint = "is in no loop", "put both ends into one loop"
+    text = f"the closes-loop edge from {names} {why}: it is used as an ordinary edge"
     findings.append(problem("LG062", text, where=wire.pointer, hint=hint))
     return msgspec.structs.replace(wire, closes=False)
 
@@ -91,7 +90,7 @@ def _checked(units: dict[str, Unit], wire: Wire, findings: Findings) -> Wire:
 def _entered_once(
     options: UnrollOptions, units: dict[str, Unit], wires: Sequence[Wire], findings: Findings
 ) -> list[Wire]:
-    """The wires, with `once` set on those that enter a loop at a port where a carry of that loop ends."""
+    """Return the wires, with `once` set on those that enter a loop at a port with a carry of that loop."""
     carried: dict[tuple[str, str], set[str | None]] = {}
     for wire in wires:
         if wire.closes and wire.target_port:
@@ -104,10 +103,10 @@ def _entered_once(
             names = f"{units[wire.source].template.name!r} to {units[wire.target].template.name!r}"
             inner = " and ".join(repr(level.name) for level in entered)
             text = (
-                f"the edge from {names} enters loop {inner} at port {wire.target_port!r}, which the iteration before "
-                "feeds too: the edge is taken to feed the first iteration only"
+                f"the edge from {names} enters loop {inner} at port {wire.target_port!r}, which also gets data from "
+                "the previous iteration: the edge is used for the first iteration only"
             )
-            hint = "mark the edge as loop-aware, or give it a port of its own if every iteration reads it"
+            hint = "mark the edge as loop-aware, or use another port if every iteration reads it"
             findings.append(problem("LG063", text, where=wire.pointer, hint=hint))
         found.append(msgspec.structs.replace(wire, once=tuple(level.construct for level in entered)))
     return found
@@ -116,7 +115,7 @@ def _entered_once(
 def _repeated(
     options: UnrollOptions, units: dict[str, Unit], wire: Wire, loops: AbstractSet[str | None]
 ) -> list[Level]:
-    """Those of some loops that an ordinary wire enters in every iteration."""
+    """Return those of some loops that an ordinary wire enters in every iteration."""
     target = units[wire.target].levels
     joint = join(units[wire.source].levels, target, aware=wire.aware, options=options)
     if wire.entry or (joint.left and joint.right):
@@ -125,7 +124,7 @@ def _repeated(
 
 
 def _loop_of(units: dict[str, Unit], wire: Wire) -> str | None:
-    """Id of the innermost loop around both ends."""
+    """Return the id of the innermost loop around both ends."""
     level = carry_level(units[wire.source].levels, units[wire.target].levels)
     return None if level is None else units[wire.source].levels[level].construct
 
@@ -142,7 +141,7 @@ def _digraph(wires: Iterable[Wire]) -> tuple["rustworkx.PyDiGraph[str, None]", d
 
 
 def _components(wires: Iterable[Wire]) -> dict[str, int]:
-    """Which units reach each other along wires that do not carry: the number of their strong component."""
+    """Return the strongly connected component of each unit, along wires that are not carries."""
     graph, rows = _digraph([wire for wire in wires if not wire.closes])
     groups = enumerate(rustworkx.strongly_connected_components(graph))
     numbers = {row: number for number, group in groups for row in group}
@@ -150,7 +149,7 @@ def _components(wires: Iterable[Wire]) -> dict[str, int]:
 
 
 def _unmarked(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findings) -> Wire:
-    """A carry, if the wire leads from the end of a loop to its start, both directly in that loop."""
+    """Return the wire as a carry if it leads from the end of a loop to its start, both directly in that loop."""
     source, target = (layout.graph.by_id[units[end].node] for end in (wire.source, wire.target))
     loop = _loop_of(units, wire)
     if loop is None or not layout.home[source.id] == layout.home[target.id] == loop:
@@ -158,7 +157,7 @@ def _unmarked(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Find
     if not (is_on(source.value("group_end")) and is_on(target.value("group_start"))):
         return wire
     names = f"{source.name!r} to {target.name!r}"
-    text = f"the edge from {names} leads back to the start of its loop: it is taken as closing it"
+    text = f"the edge from {names} leads back to the start of its loop: it is used as a closes-loop edge"
     findings.append(problem("LG061", text, where=wire.pointer, hint="mark the edge as closes-loop"))
     return msgspec.structs.replace(wire, closes=True)
 
@@ -180,7 +179,7 @@ def _synthesised(layout: Layout, loop: LogicalNode, findings: Findings) -> list[
 
 
 def _pairs(ends: list[LogicalNode], starts: list[LogicalNode]) -> list[tuple[LogicalNode, LogicalNode, str, str]]:
-    """Which end carries to which start, and through which ports: by equal names, else by equal types, else all."""
+    """Pair ends and starts, with their ports: by equal names, else by equal types, else all with all."""
     together = [(end, start) for end in ends for start in starts]
     for matching in (_same_name, _same_type):
         found = [(end, start, *ports) for end, start in together if (ports := _ports(end, start, matching)) is not None]
@@ -204,7 +203,7 @@ def _ports(end: LogicalNode, start: LogicalNode, matching: Callable[[Field, Fiel
 
 
 def _only_ports(end: LogicalNode, start: LogicalNode) -> tuple[str, str]:
-    """Names of the ports where there is no choice."""
+    """Return the names of ports if there is only one on a side."""
     outs, ins = _side(end, _OUT), _side(start, _IN)
     return (outs[0].name if len(outs) == 1 else "", ins[0].name if len(ins) == 1 else "")
 

@@ -1,4 +1,4 @@
-"""Templates: what all instances of a logical node share, read from its fields."""
+"""The template of a logical node, from its fields."""
 
 from collections.abc import Iterable
 
@@ -40,7 +40,7 @@ _COMPONENTS = {
     "GroupBy": GROUP,
     "Branch": "dlg.apps.branch.BranchApp",
 }
-"""Class of a node that names none, by category, as DALiuGE chooses it."""
+"""Class of a node without one, by category, as in DALiuGE."""
 
 _USAGES = {
     (False, False): "NoPort",
@@ -51,16 +51,16 @@ _USAGES = {
 
 
 def template_of(node: LogicalNode, levels: Levels, findings: Findings, *, artificial: bool = False) -> Template:
-    """The template of a data or application node.
+    """Return the template of a data or application node.
 
     Parameters
     ----------
     node : LogicalNode
-        A node, or the group-by construct whose application is built in.
+        A node, or a group-by construct without an application.
     levels : tuple of Level
         Its index space.
     findings : list of Problem
-        LG091 and LG093 are added; the values in question are replaced by the usual ones.
+        LG091 and LG093 are added; invalid values are replaced by defaults.
     artificial : bool
         Whether the translator made the node.
     """
@@ -93,7 +93,7 @@ def _component(node: LogicalNode, findings: Findings) -> str:
         return _COMPONENTS[node.category]
     if node.kind is NodeKind.DATA:
         return MEMORY
-    text = f"application {node.name!r} names no class: it will only sleep"
+    text = f"application {node.name!r} has no class: it will only sleep"
     findings.append(
         problem("LG093", text, where=pointer(node, "dropclass"), hint="set its field dropclass, or choose a component")
     )
@@ -109,7 +109,7 @@ def _persist(node: LogicalNode) -> bool | None:
 
 
 def _arguments(fields: Iterable[Field], node: LogicalNode) -> tuple[Argument, ...]:
-    """Fields as arguments, one for each name: ports in and out of the same name become one for both directions."""
+    """Return the fields as arguments with unique names: an input and an output port of one name become one argument."""
     usages: dict[str, set[str]] = {}
     for field in fields:
         usages.setdefault(field.name, set()).add(field.usage)

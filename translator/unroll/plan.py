@@ -1,6 +1,6 @@
-"""The plan of a physical graph: its templates, links and index maps, all of the size of the logical graph.
+"""The plan of a physical graph: its templates, links and index maps. Its size is that of the logical graph.
 
-Numbers of drops and edges are products, known before anything of the physical graph exists.
+Numbers of drops and edges are products, known before the physical graph is made.
 """
 
 from dataclasses import dataclass, replace
@@ -33,22 +33,22 @@ _LONGEST_CIRCLE = 12
 
 @dataclass(frozen=True)
 class UnrollPlan:
-    """What a logical graph will become.
+    """The plan of a physical graph.
 
     Attributes
     ----------
     name, prefix : str
-        Of the physical graph.
+        Name and prefix of the physical graph.
     templates : tuple of Template
-        Nodes of the file in its order, adapters after them.
+        Nodes in the order of the file, then adapters.
     links : tuple of Link
-        Links of the file in its order, then those that were added.
+        Links in the order of the file, then those that were added.
     maps : tuple of IndexMap
         The edges of each link.
     problems : tuple of Problem
-        Everything found; an error means that the plan cannot be carried out.
+        All findings. With an error among them the plan cannot be unrolled.
     meta : dict
-        Notes that travel with the graph.
+        Notes that are kept with the graph.
     """
 
     name: str
@@ -76,16 +76,16 @@ class UnrollPlan:
 
 
 def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> UnrollPlan:
-    """Plan the physical graph of a logical graph, in time and memory of the order of the logical graph.
+    """Plan the physical graph of a logical graph, in time and memory proportional to the logical graph.
 
-    Never raises for a bad graph: everything found stands in `UnrollPlan.problems`.
+    Never raises for a bad graph: all findings are in `UnrollPlan.problems`.
 
     Parameters
     ----------
     graph : LogicalGraph
         The graph, with its values filled in.
     options : UnrollOptions, optional
-        See there.
+        Options of unrolling.
     """
     options = options or UnrollOptions()
     findings: Findings = []
@@ -115,7 +115,7 @@ def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> UnrollPla
 
 
 def _names_of(units: dict[str, Unit], circle: list[str]) -> list[str]:
-    """Names of units, with their ids where different units of the circle have the same name."""
+    """Return the names of the units of a cycle, with ids if different units have the same name."""
     if len(circle) > _LONGEST_CIRCLE:
         cut = _names_of(units, circle[:_LONGEST_CIRCLE])
         return [*cut, f"{len(circle) - _LONGEST_CIRCLE - 1} more", *_names_of(units, circle[-1:])]
@@ -128,7 +128,7 @@ def _names_of(units: dict[str, Unit], circle: list[str]) -> list[str]:
 def _connect(
     layout: Layout, units: dict[str, Unit], wires: list[Wire], findings: Findings
 ) -> tuple[list[Template], list[Link], list[IndexMap]]:
-    """Templates, links and maps, with an adapter in each wire between two units of the same kind."""
+    """Return templates, links and maps, with an adapter in each wire between two units of the same kind."""
     templates = [unit.template for unit in units.values()]
     rows = {unit: row for row, unit in enumerate(units)}
     taken = {template.key for template in templates}
@@ -162,7 +162,7 @@ def _connect(
 
 
 def _collecting(templates: list[Template], links: list[Link], maps: list[IndexMap]) -> list[Template]:
-    """The templates, with the ports at which they collect."""
+    """Return the templates with the ports at which they collect."""
     ports: dict[int, dict[str, None]] = {}
     for link, edges in zip(links, maps, strict=True):
         if edges.collects:
@@ -178,9 +178,9 @@ def _same_kind(options: UnrollOptions, wire: Wire, source: Unit, target: Unit) -
     kind = "applications" if source.is_app else "data nodes"
     if not options.adapters:
         text = f"the edge from {names} joins two {kind}"
-        return problem("LG040", text, where=wire.pointer, hint="put a node in between, or switch adapters on")
+        return problem("LG040", text, where=wire.pointer, hint="insert a node, or switch adapters on")
     added = "a data drop" if source.is_app else "a copying application"
-    return problem("LG041", f"the edge from {names} joins two {kind}: {added} was put in between", where=wire.pointer)
+    return problem("LG041", f"the edge from {names} joins two {kind}: {added} was inserted", where=wire.pointer)
 
 
 def _map_of(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findings) -> IndexMap | None:
@@ -211,7 +211,7 @@ def _levels_map(layout: Layout, wire: Wire, units: dict[str, Unit]) -> IndexMap:
 
 
 def _unaware(layout: Layout, wire: Wire, units: dict[str, Unit]) -> list[Problem]:
-    """LG062 or LG064, if being loop-aware makes no difference to a wire."""
+    """Return LG062 or LG064 if a loop-aware wire has the same edges as an ordinary one."""
     source, target = units[wire.source], units[wire.target]
     names = f"{source.template.name!r} to {target.template.name!r}"
     entered = layout.graph.by_id.get(wire.entry)
@@ -232,22 +232,22 @@ def _unaware(layout: Layout, wire: Wire, units: dict[str, Unit]) -> list[Problem
         f"the gather takes all iterations of {spelled(several)}"
     )
     hint = (
-        "if all iterations are meant, switch loop-aware off; if only the last is, link a node behind the loop with a "
+        "to use all iterations, switch loop-aware off; to use only the last one, link a node after the loop with a "
         "loop-aware edge, and gather that node"
     )
     return [problem("LG064", text, where=wire.pointer, hint=hint)]
 
 
 def _unpairable(options: UnrollOptions, units: dict[str, Unit], wire: Wire, verdict: Unpairable) -> Problem:
-    """LG070: what keeps the levels of the two ends apart, and what would join them."""
+    """Return LG070: why the levels of the two ends cannot be paired, and what to change."""
     source, target = units[wire.source], units[wire.target]
     names = f"{source.template.name!r} to {target.template.name!r}"
     text = f"the edge from {names} leads out of {spelled(verdict.left)} and into {spelled(verdict.right)}: "
     kinds = {level.kind for level in (*verdict.left, *verdict.right)}
     if kinds == {LOOP}:
-        text += "loops run in step only if they have equal numbers of iterations"
+        text += "loops are paired only if they have equal numbers of iterations"
     else:
-        text += "there is no rule which copy belongs to which"
+        text += "there is no rule for pairing their copies"
     ways = []
     aware = join(source.levels, target.levels, aware=True, options=options)
     if not (wire.aware or (aware.left and aware.right)):
@@ -261,7 +261,7 @@ def _unpairable(options: UnrollOptions, units: dict[str, Unit], wire: Wire, verd
 
 
 def _too_large(made: UnrollPlan, options: UnrollOptions) -> list[Problem]:
-    """LG120, where the prediction exceeds what is allowed or what a column can hold."""
+    """Return LG120 if the size exceeds the limits of the options or of the columns."""
     found = []
     for what, number, limit in (
         ("drops", made.drops, min(options.max_drops, _LARGEST)),
@@ -276,5 +276,5 @@ def _too_large(made: UnrollPlan, options: UnrollOptions) -> list[Problem]:
 
 
 def in_words(number: int) -> str:
-    """A number with separators, or its magnitude where it is beyond counting."""
+    """Return a number with separators, or its magnitude if it is huge."""
     return f"{number:,}" if number < 10**18 else f"more than 10^{(number.bit_length() - 1) * 3 // 10}"

@@ -1,4 +1,4 @@
-"""Reads numbers and switches from the fields of a logical node, and says what is wrong with them."""
+"""Reading of numbers and switches from the fields of a logical node, with findings for invalid ones."""
 
 import math
 from typing import Any
@@ -13,43 +13,43 @@ _LARGEST = 2**63
 _SHOWN = 60
 
 Findings = list[Problem]
-"""Where problems are collected while a plan is made."""
+"""List to which findings are added while a plan is made."""
 
 
 def is_on(value: Any) -> bool:
-    """Whether a value means yes: old files spell switches as text."""
+    """Whether a value means yes; in old files switches are text."""
     if isinstance(value, str):
         return value.strip().casefold() in _ON
     return bool(value)
 
 
 def pointer(node: LogicalNode, name: str) -> str:
-    """Where a field of the node stands, or the node itself where it has no such field."""
+    """Return the JSON pointer of a field, or of the node if it has no such field."""
     field = node.by_name.get(name)
     return node.pointer if field is None else field.pointer or node.pointer
 
 
 def multiplicity(node: LogicalNode, name: str, findings: Findings) -> int:
-    """How often a construct repeats its content; one, and a finding, where its field does not say."""
+    """Return the number of repetitions of a construct; 1, with a finding, if its field is not valid."""
     value = node.value(name)
     found = _integer(value)
     where = pointer(node, name)
     if found is None or not 0 <= found < _LARGEST:
-        said = "is missing" if value is None else f"is {_shown(value)}, which is no non-negative integer"
+        said = "is missing" if value is None else f"is {_shown(value)}, which is not a non-negative integer"
         findings.append(
             problem(
-                "LG020", f"{name} of {node.category} {node.name!r} {said}", where=where, hint="give it a whole number"
+                "LG020", f"{name} of {node.category} {node.name!r} {said}", where=where, hint="set it to an integer"
             )
         )
         return 1
     if found == 0:
-        text = f"{name} of {node.category} {node.name!r} is zero: everything inside vanishes"
+        text = f"{name} of {node.category} {node.name!r} is zero: its content has no drops"
         findings.append(problem("LG021", text, where=where))
     return found
 
 
 def whole(node: LogicalNode, name: str, default: int, findings: Findings, *, lowest: int) -> int:
-    """An integer of at least `lowest`; the default, and a finding, where the field holds something else."""
+    """Return an integer of at least `lowest`; the default, with a finding, if the field is not valid."""
     value = node.value(name)
     if value is None:
         return default
@@ -64,7 +64,7 @@ def whole(node: LogicalNode, name: str, default: int, findings: Findings, *, low
 
 
 def quantity(node: LogicalNode, name: str, default: float, findings: Findings, *, highest: float = math.inf) -> float:
-    """A number from 0 to `highest`; the default, and a finding, where the field holds something else."""
+    """Return a number from 0 to `highest`; the default, with a finding, if the field is not valid."""
     value = node.value(name)
     if value is None:
         return default
@@ -81,7 +81,7 @@ def quantity(node: LogicalNode, name: str, default: float, findings: Findings, *
 
 
 def _integer(value: Any) -> int | None:
-    """The value as an integer if it is one in any spelling: 3, 3.0, "3", " 3.0 "."""
+    """Return the value as an integer if it is one in any form: 3, 3.0, "3", " 3.0 "."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -98,9 +98,9 @@ def _integer(value: Any) -> int | None:
 def _unconvertible(node: LogicalNode, name: str, value: Any, default: float, wanted: str = "number") -> Problem:
     return problem(
         "LG091",
-        f"{name} of {node.name!r} is {_shown(value)}, which is no {wanted}; {default:g} is used",
+        f"{name} of {node.name!r} is {_shown(value)}, which is not a {wanted}; {default:g} is used",
         where=pointer(node, name),
-        hint=f"give it a {wanted}",
+        hint=f"set it to a {wanted}",
         severity=Severity.WARNING,
     )
 
@@ -114,7 +114,7 @@ def _replaced(node: LogicalNode, name: str, value: Any, default: float, wanted: 
 
 
 def _shown(value: Any) -> str:
-    """A value in a message, cut where it is long."""
+    """Return a value for messages, truncated if it is long."""
     if isinstance(value, int) and abs(value) > _LARGEST:
         return f"a number of {value.bit_length()} bits"
     text = repr(value)

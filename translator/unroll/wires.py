@@ -1,8 +1,7 @@
-"""Wires: the links of a logical graph between what really has drops.
+"""Wires: the links of a logical graph between units, which have instances.
 
-Links may end on a gather or a group-by, which is no drop. Here every end becomes a unit that has instances: an
-application, a data node, or one of the few things the translator adds (the data of a group, the copying application
-of a gather that has none).
+Links may end on a gather or a group-by, which have no drops. Here every end becomes a unit: an application, a data
+node, or a node that the translator adds (the data of a group, the copying application of a gather without one).
 """
 
 from collections.abc import Iterator
@@ -23,16 +22,16 @@ __all__ = ["Unit", "Wire", "draw_wires", "list_units"]
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """Something that has instances.
+    """A node with instances.
 
     Attributes
     ----------
     template : Template
-        What its instances share.
+        Template of its instances.
     levels : tuple of Level
         Its index space.
     node : str
-        Id of the logical node it stands for.
+        Id of its logical node.
     """
 
     template: Template
@@ -57,15 +56,15 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     aware, closes : bool
         Whether the link is loop-aware, and whether it closes a loop.
     streaming : bool
-        Whether the consumer wants the data while it is written.
+        Whether the consumer reads the data while they are written.
     event : bool
         Whether both ports carry events only.
     entry : str
         Id of the gather or group-by that the wire enters; empty for none.
     once : tuple of str
-        Ids of loops of which the wire enters the first iteration only, because a carry feeds the same port afterwards.
+        Ids of loops that the wire enters only in the first iteration, because a carry ends on the same port.
     pointer : str
-        Where the link stands in its document.
+        JSON pointer of the link.
     """
 
     source: str
@@ -82,12 +81,12 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def group_data(construct: str) -> str:
-    """Id of the unit that holds the data of a group-by."""
+    """Return the id of the unit with the data of a group-by."""
     return f"{construct}-grp-data"
 
 
 def list_units(layout: Layout, findings: Findings) -> dict[str, Unit]:
-    """All units by id, in the order of the file."""
+    """Return all units by id, in the order of the file."""
     units: dict[str, Unit] = {}
     owners = {app: construct for construct, app in layout.collector.items()}
     for node in layout.graph.nodes:
@@ -109,7 +108,7 @@ def list_units(layout: Layout, findings: Findings) -> dict[str, Unit]:
 
 
 def _group_data(layout: Layout, node: LogicalNode) -> Unit:
-    """The data of each group: as large as what is grouped."""
+    """Return the unit for the data of groups, with the volume of a whole group."""
     levels = layout.content[node.id]
     entries = layout.entries.get(node.id, [])
     volume = 1.0
@@ -134,7 +133,7 @@ def _group_data(layout: Layout, node: LogicalNode) -> Unit:
 
 
 def _needs_collector(layout: Layout, gather: str) -> bool:
-    """Whether a gather without application hands its inputs to data, inside or outside."""
+    """Whether a gather without application passes its inputs on to data, inside or outside."""
     if gather in layout.sources:
         return True
     by_id = layout.graph.by_id
@@ -157,18 +156,18 @@ def _collector(layout: Layout, node: LogicalNode) -> Unit:
 
 
 def starts(layout: Layout, construct: str) -> list[str]:
-    """Ids of the children that begin a construct: those marked `group_start`, else those without inputs."""
+    """Return the ids of the first nodes in a construct: those marked `group_start`, else those without inputs."""
     children = layout.children.get(construct, [])
     marked = [node.id for node in children if is_on(node.value("group_start"))]
     return marked or [node.id for node in children if node.id not in layout.fed]
 
 
 def draw_wires(layout: Layout, units: dict[str, Unit], findings: Findings) -> list[Wire]:
-    """The wires of all links in the order of the file, then those from groups to their content."""
+    """Return the wires of all links in the order of the file, then those from groups to their content."""
     wires: dict[tuple[str, str, str, str, str], Wire] = {}
     for link in layout.graph.links:
         if link.source not in layout.home or link.target not in layout.home:
-            continue  # An end that is no node is LG003, found by validation.
+            continue  # `validate` reports ends that are not nodes as LG003
         for wire in _wires_of(layout, units, link, findings):
             key = (wire.source, wire.target, wire.source_port, wire.target_port, wire.entry)
             if key in wires:
@@ -185,13 +184,13 @@ def _named(units: dict[str, Unit], wire: Wire) -> str:
 
 
 def _wires_of(layout: Layout, units: dict[str, Unit], link: LogicalLink, findings: Findings) -> Iterator[Wire]:
-    """The wires of one link: one, but for gathers without application as many as children that begin it."""
+    """Yield the wires of one link: one, or for a gather without application one to each of its first nodes."""
     entry = layout.entered(link)
     targets = [link.target]
     if entry == link.target and entry not in units:
         targets = starts(layout, entry)
         if not targets:
-            text = f"gather {layout.graph.by_id[entry].name!r} hands what enters it to nothing"
+            text = f"gather {layout.graph.by_id[entry].name!r} has an input but no content"
             findings.append(problem("LG072", text, where=link.pointer, hint="give it an application"))
     for target in targets:
         source = _handing_on(layout, units, link.source, target)
@@ -206,7 +205,7 @@ def _wires_of(layout: Layout, units: dict[str, Unit], link: LogicalLink, finding
 
 
 def _handing_on(layout: Layout, units: dict[str, Unit], source: str, target: str) -> str:
-    """The unit that hands on the data of a node: of a group-by, its data to applications, itself to data."""
+    """Return the unit at the source of a link: of a group-by its data if the target is an application, else itself."""
     owner = layout.owner(source)
     if owner is None or group_data(owner) not in units:
         return source
@@ -234,7 +233,7 @@ def _wire(layout: Layout, link: LogicalLink, source: str, target: str, entry: st
 
 
 def _group_wires(layout: Layout, units: dict[str, Unit]) -> Iterator[Wire]:
-    """From the application of each group-by to the data of its group, and from there to what begins its content."""
+    """Yield wires from the application of each group-by to its data, and from there to its first nodes."""
     for construct in layout.content:
         data = group_data(construct)
         if data not in units:
