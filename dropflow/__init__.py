@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from dropflow.graph.templates import Argument, Kind, Link, Template
     from dropflow.graph_file import load, save
     from dropflow.problems import Problem, Severity
-    from dropflow.public import Content, RunResult, check, run, translate
+    from dropflow.public import DropContent, RunResult, check, run, translate
     from dropflow.states import DropState, SessionState
     from translator.logical import LogicalGraph
     from translator.pipeline import Translation
@@ -65,8 +65,8 @@ __all__ = [
     "CancelledRunError",
     "Component",
     "ConflictError",
-    "Content",
     "Context",
+    "DropContent",
     "DropState",
     "DropflowError",
     "FailureReport",
@@ -112,7 +112,7 @@ _MODULES = {
     "dropflow.graph.templates": ("Argument", "Kind", "Link", "Template"),
     "dropflow.graph_file": ("load", "save"),
     "dropflow.problems": ("Problem", "Severity"),
-    "dropflow.public": ("Content", "RunResult", "check", "run", "translate"),
+    "dropflow.public": ("DropContent", "RunResult", "check", "run", "translate"),
     "dropflow.states": ("DropState", "SessionState"),
     "translator.logical": ("LogicalGraph",),
     "translator.pipeline": ("Translation",),

@@ -29,7 +29,7 @@ from translator.logical import LogicalGraph
 from translator.options import ComponentOptions, PartitionOptions, UnrollOptions
 from translator.pipeline import Translation, examine, finish
 
-__all__ = ["Content", "GraphSource", "RunResult", "check", "run", "translate"]
+__all__ = ["DropContent", "GraphSource", "RunResult", "check", "run", "translate"]
 
 GraphSource = str | os.PathLike[str] | bytes | Mapping[str, Any] | Sequence[Any] | LogicalGraph | PhysicalGraph
 """A graph in any form: a path, the bytes of a file, decoded JSON, or a graph that was read or translated before."""
@@ -39,7 +39,7 @@ Settings = Mapping[str, Any] | Sequence[str]
 
 
 @dataclass(frozen=True)
-class Content:
+class DropContent:
     """The content of a data drop after a run.
 
     Attributes
@@ -176,7 +176,7 @@ class RunResult:
         return self.status is SessionState.FINISHED
 
     @cached_property
-    def results(self) -> tuple[Content, ...]:
+    def results(self) -> tuple[DropContent, ...]:
         """Contents of the leaf data drops, in the order of the graph."""
         graph = self.graph
         leaves = graph.successors.ptr[1:] == graph.successors.ptr[:-1]
@@ -186,7 +186,7 @@ class RunResult:
             if leaves[drop] and graph.kinds[graph.template[drop]] == Kind.DATA
         )
 
-    def content(self, drop: str) -> Content:
+    def content(self, drop: str) -> DropContent:
         """Return the content of one data drop.
 
         Parameters
@@ -219,9 +219,9 @@ class RunResult:
                 return int(rows[0])
         return find_drop(graph, drop)
 
-    def _content(self, drop: int, handle: Handle) -> Content:
+    def _content(self, drop: int, handle: Handle) -> DropContent:
         node = self.graph.templates[self.graph.template[drop]]
-        return Content(oid(self.graph, drop), node.name, handle, bool(node.collects))
+        return DropContent(oid(self.graph, drop), node.name, handle, bool(node.collects))
 
 
 def translate(

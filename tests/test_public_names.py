@@ -20,7 +20,7 @@ PUBLIC_NAMES = [
     "CancelledRunError",
     "Component",
     "ConflictError",
-    "Content",
+    "DropContent",
     "Context",
     "DropState",
     "DropflowError",

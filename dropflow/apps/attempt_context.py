@@ -3,9 +3,8 @@
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from dropflow.apps.api import InputData
 from dropflow.apps.attempt_input import AttemptInput
@@ -165,7 +164,7 @@ class AttemptContext:
         running = Command(
             command,
             self.directory,
-            {**self._environment(), **environment},
+            {**_environment(self.oid, self.session), **environment},
             self._log.write_bytes,
             source=None if source is None else source.open(),
             output=sink,
@@ -242,10 +241,10 @@ class AttemptContext:
             for edge in self.task.outputs:
                 unwritten = store(edge.template).unwritten
                 if unwritten is None:
-                    return self._finish_all(skipped), tuple(skipped)
+                    return _finish_outputs(self.outputs, skipped), tuple(skipped)
                 handles[edge.drop] = unwritten
             return handles, ()
-        return self._finish_all(skipped), tuple(skipped)
+        return _finish_outputs(self.outputs, skipped), tuple(skipped)
 
     def abandon(self) -> None:
         """Discard what was written; never raises."""
@@ -261,19 +260,18 @@ class AttemptContext:
         # Breaks the reference cycle: otherwise mapped contents would stay until the garbage collector runs.
         self._inputs = self._outputs = None
 
-    def _finish_all(self, skipped: Any) -> dict[int, Handle]:
-        handles: dict[int, Handle] = {}
-        for output in self.outputs:
-            if output.drop in skipped:
-                output.abandon()
-            else:
-                handles[output.drop] = output.finish()
-        return handles
 
-    def _environment(self) -> dict[str, str]:
-        return {
-            "DLG_ROOT": str(Path.home() / "dlg"),
-            **os.environ,
-            "DLG_UID": self.oid,
-            "DLG_SESSION_ID": self.session,
-        }
+def _finish_outputs(outputs: Sequence[AttemptOutput], skipped: Collection[int]) -> dict[int, Handle]:
+    """Finish all outputs but the skipped ones. Returns their contents by data drop."""
+    handles: dict[int, Handle] = {}
+    for output in outputs:
+        if output.drop in skipped:
+            output.abandon()
+        else:
+            handles[output.drop] = output.finish()
+    return handles
+
+
+def _environment(oid: str, session: str) -> dict[str, str]:
+    """Return the environment of commands: that of this process with the variables of DALiuGE."""
+    return {"DLG_ROOT": str(Path.home() / "dlg"), **os.environ, "DLG_UID": oid, "DLG_SESSION_ID": session}

@@ -36,8 +36,8 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
-from dropflow.apps.decoders import SEVERAL, SINGLE, EncodedSource
-from dropflow.apps.encoders import ENCODERS, CannotHoldError
+from dropflow.apps.decode_content import SEVERAL, SINGLE, EncodedSource
+from dropflow.apps.encode_value import ENCODERS, CannotHoldError
 from dropflow.errors import AppError, BadParameterError
 
 __all__ = [

@@ -9,14 +9,12 @@ from tests.architecture.sources import PRODUCT, files, parsed
 _MOST_METHODS = 25
 
 _LARGE_CLASSES = {
-    "dropflow/apps/attempt_context.py:AttemptContext",
     "dropflow/engine/runners/pool.py:WorkerPool",
     "managers/composite/manager.py:Composite",
     "managers/links/links.py:Links",
     "managers/node/exchange.py:NodeExchange",
 }
 _SHARED_CLASS_NAMES = {
-    "Content",
     "Output",
     "_Connection",
 }

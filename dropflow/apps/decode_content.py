@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
-from dropflow.apps.encoders import URL, CannotHoldError
+from dropflow.apps.encode_value import URL, CannotHoldError
 from dropflow.errors import MissingDependencyError
 from dropflow.exception_text import summary_of
 
