@@ -1,32 +1,32 @@
-"""The tree of errors, told apart by whose fault it is.
+"""The tree of errors, by who can correct them: the user, the environment, or dropflow.
 
 ::
 
     DropflowError
     ├── UsageError                  what was asked cannot be done; asking again gives the same answer
     │   ├── BadGraphError           a graph that cannot be translated; carries all its problems
-    │   ├── BadFileError            a file that is damaged, foreign or not readable as what it should be
-    │   ├── UnknownComponentError   a class name no component answers to
+    │   ├── BadFileError            a file that is damaged, or of another kind
+    │   ├── UnknownComponentError   a class name that no component has
     │   ├── BadParameterError       a parameter whose value cannot be used
     │   ├── NotFoundError           no session, node or drop of that name
     │   ├── ConflictError           it exists already, or is in a state that does not allow this
-    │   ├── AmbiguousError          a short name that several drops answer to
+    │   ├── AmbiguousError          a short name that several drops have
     │   ├── AppError                the code of an application raised, or its command failed
     │   │   └── AttemptTimeoutError an attempt took longer than its field 'timeout' allows
     │   ├── MissingDependencyError  an optional package is not installed
-    │   ├── ProtocolError           bytes of another process that are no message of ours, or a peer that refuses us
+    │   ├── ProtocolError           bytes that are not a dropflow message, or a peer that refuses the connection
     │   └── GoneError               data that was released, or belongs to another attempt
-    ├── WorldError                  the world broke it; trying again may help
+    ├── WorldError                  a fault of the environment; trying again may help
     │   ├── StorageError            a read, write, commit or rename failed
     │   ├── WorkerDiedError         a worker process ended in the middle of an attempt
     │   ├── LinkError               another node cannot be reached, or does not take what is sent
     │   │   └── RestartedError      a node was started again after a session was cut for the process before
     │   └── ClockSkewError          the clocks of two hosts differ too much for requests between them
-    ├── HttpError                   a refusal that only HTTP knows: no such page, wrong method, no token, too large
-    └── InternalError               a broken invariant of dropflow itself: please report it
+    ├── HttpError                   an error of HTTP only: no such page, wrong method, no token, too large
+    └── InternalError               a bug of dropflow: please report it
 
-`CancelledRunError` stands outside: it derives from `BaseException`, so that ``except Exception`` in an application
-cannot swallow a cancel.
+`CancelledRunError` is not in the tree: it derives from `BaseException`, so that ``except Exception`` in an application
+does not catch a cancel.
 """
 
 from typing import ClassVar
@@ -59,7 +59,7 @@ __all__ = [
 
 
 class DropflowError(Exception):
-    """Anything dropflow raises on purpose.
+    """Base of the errors that dropflow raises.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class DropflowError(Exception):
     where : str
         File, JSON pointer, node or drop; empty when there is none.
     hint : str
-        What to do about it; empty when nothing sensible can be said.
+        What to do about it; may be empty.
     of_host : bool
         Whether the cause is this host (a module that is not installed, a variable that is not set), so that another
         host may accept the same.
@@ -107,13 +107,13 @@ class BadGraphError(UsageError):
 
 
 class BadFileError(UsageError):
-    """A file that is damaged, foreign, or not readable as what it should be."""
+    """A file that is damaged, or of another kind."""
 
     code = "DF102"
 
 
 class UnknownComponentError(UsageError):
-    """A class name no component answers to."""
+    """A class name that no component has."""
 
     code = "DF103"
 
@@ -162,13 +162,13 @@ class ConflictError(UsageError):
 
 
 class AmbiguousError(UsageError):
-    """A short name that several drops answer to, or may answer to."""
+    """A short name that several drops have, or may have."""
 
     code = "DF109"
 
 
 class ProtocolError(UsageError):
-    """Bytes of another process are no message of ours, or the other process refuses to talk to this one."""
+    """Bytes that are not a dropflow message, or a peer that refuses the connection."""
 
     code = "DF120"
 
@@ -180,7 +180,7 @@ class GoneError(UsageError):
 
 
 class WorldError(DropflowError):
-    """The world broke it; trying again may help."""
+    """A fault of the environment; trying again may help."""
 
     code = "DF200"
     retryable = True
@@ -213,7 +213,7 @@ class RestartedError(LinkError):
 class ClockSkewError(WorldError):
     """The clocks of two hosts differ too much for a request between them.
 
-    `challenge` is for the one who signed it (`dropflow.rest.signing`): the time to sign by.
+    `challenge` is the time to sign the request with (`dropflow.rest.signing`).
     """
 
     code = "DF221"
@@ -225,7 +225,7 @@ class ClockSkewError(WorldError):
 
 
 class HttpError(DropflowError):
-    """A refusal that only makes sense over HTTP: no such page, wrong method, no token, too large."""
+    """An error of HTTP only: no such page, wrong method, no token, too large."""
 
     code = "DF300"
 
@@ -235,7 +235,7 @@ class HttpError(DropflowError):
 
 
 class InternalError(DropflowError):
-    """A broken invariant of dropflow itself: a bug, please report it with the journal and the graph."""
+    """A bug of dropflow: please report it with the journal and the graph."""
 
     code = "DF900"
 

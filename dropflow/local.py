@@ -65,7 +65,7 @@ def run(
     Raises
     ------
     BadGraphError
-        A component is unknown, a parameter cannot be used, or the graph has a cycle: all findings at once, before
+        A component is unknown, a parameter cannot be used, or the graph has a cycle: all problems together, before
         anything runs.
     StorageError
         The session directory cannot be written.
@@ -105,7 +105,7 @@ def refuse_unusable(graph: PhysicalGraph) -> None:
     Raises
     ------
     BadGraphError
-        A component is unknown, or a parameter cannot be used: all findings at once.
+        A component is unknown, or a parameter cannot be used: all problems together.
     """
     refuse_errors(check(graph.templates, graph.links), name=graph.name)
 

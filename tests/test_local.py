@@ -37,8 +37,8 @@ def test_a_run_leaves_the_documented_files(tmp_path: Path, runner: str) -> None:
 
     assert result.status is SessionState.FINISHED
     assert digest(load(tmp_path / "graph.dfg")) == digest(graph)
-    told = msgspec.json.decode((tmp_path / "summary.json").read_bytes())
-    assert told == msgspec.json.decode(msgspec.json.encode(local.summary(result)))
+    written = msgspec.json.decode((tmp_path / "summary.json").read_bytes())
+    assert written == msgspec.json.decode(msgspec.json.encode(local.summary(result)))
     assert [path.read_text() for path in (tmp_path / "results").iterdir()] == ["Hello you"]
     assert not (tmp_path / "tmp").exists() or list((tmp_path / "tmp").iterdir()) == []
     assert list((tmp_path / "logs").iterdir()) == []

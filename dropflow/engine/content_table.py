@@ -25,7 +25,7 @@ class ContentTable:
     repository : ContentRepository
         Commits, assembles and removes contents.
     remote : frozenset of int
-        Drops that live on other nodes. Contents of these are copies that somebody else owns.
+        Drops that live on other nodes. Contents of these are copies of the exchange.
     kept : bytes
         Which contents outlive the session, from `kept_drops`.
     """
@@ -112,7 +112,7 @@ class ContentTable:
         Raises
         ------
         DropflowError
-            They cannot be put together.
+            They cannot be joined or stored.
         """
         parts = self._parts.pop(drop, {})
         producers = dict.fromkeys(self._before[self._before_ptr[drop] : self._before_ptr[drop + 1]].tolist())

@@ -50,7 +50,7 @@ class DropTable:
     counts : list of list of int
         Number of local drops by template and state; rows as the graph's templates, columns as `DropState`.
     unsettled, unsettled_remote : int
-        Number of drops that are not settled: here, and on other nodes as far as this one has been told.
+        Number of drops that are not settled: here, and on other nodes as far as is known here.
     failed_leaves : int
         Number of local drops without successors in ERROR.
     """

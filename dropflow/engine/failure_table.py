@@ -40,11 +40,11 @@ class FailureTable:
         """In the order in which they were lost; the first one ended the session."""
 
     def add(self, drop: int, failure: Failure) -> None:
-        """Add the failure of a drop that lives here. An event says it too."""
+        """Add the failure of a drop that lives here; its event has it too."""
         self._failures[drop] = failure
 
     def add_remote(self, drop: int, failure: Failure) -> None:
-        """Add the reason why a drop of another node counts as failed here. No event says it: the journal must."""
+        """Add why a drop of another node counts as failed here. No event has that, so the journal records it."""
         self._failures[drop] = self._unrecorded[drop] = failure
 
     def take_unrecorded(self) -> dict[int, Failure]:

@@ -171,7 +171,7 @@ def read(component: Component, template: Template, environment: Mapping[str, str
     Parameters
     ----------
     component : Component
-        Whose parameters are wanted.
+        Defines the parameters.
     template : Template
         The node whose arguments are read.
     environment : mapping of str to str, optional

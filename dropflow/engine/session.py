@@ -98,8 +98,8 @@ class Session:
     exchange : Exchange or None
         Where the other nodes of the session are; None when it has this one only.
     journal : Journal or None
-        Takes every event. What cannot be written is written later; if that fails to the end, a note says so. It does
-        not fail the session: results do not depend on it.
+        Gets every event. What cannot be written is written later. If it stays incomplete, a note says so, and the
+        session does not fail: results do not depend on the journal.
     instruments : sequence of Instrument
         Observers.
     on_statistics : callable or None
@@ -115,7 +115,7 @@ class Session:
         The graph has a cycle.
     """
 
-    # Too many attributes for CPython's key-sharing dict: without `__slots__` attribute access is slower.
+    # Too many attributes for CPython's key-sharing dict: attribute access is faster with `__slots__`.
     __slots__ = (
         "_began",
         "_check_invariants",

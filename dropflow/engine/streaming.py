@@ -32,7 +32,7 @@ class _Stream:
     open_attempt : int
         The attempt whose output consumers here may read; 0 while the drop is not open here.
     announced : int
-        The attempt on this node that the drop's own node has been told of; 0 for none.
+        The attempt on this node that was announced to the drop's own node; 0 for none.
     withdrawn : int
         The latest attempt that has been withdrawn. It and earlier ones cannot open the drop.
     """

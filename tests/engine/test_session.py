@@ -27,7 +27,7 @@ from dropflow.testing.drawing import draw, row
 from dropflow.testing.recorder import FakeRepository, FakeRunner
 from dropflow.testing.strategies import graphs
 
-BOOM = Failure(code="DF105", kind="ValueError", text="boom", hint="mend it")
+BOOM = Failure(code="DF105", kind="ValueError", text="boom", hint="correct it")
 
 
 def success(task: Task) -> AttemptResult:
@@ -204,7 +204,7 @@ def test_failures_are_reported_by_root_cause() -> None:
     result = run(graph, FakeRepository(), FakeRunner(answer))
 
     assert [(failure.drop, failure.count) for failure in result.failures] == [("drawing_A_0", 4), ("drawing_B_0", 2)]
-    assert result.failures[0].hint == "mend it"
+    assert result.failures[0].hint == "correct it"
     assert result.states["ERROR"] == 6
 
 
@@ -390,7 +390,7 @@ def test_any_damaged_byte_of_a_journal_is_noticed(tmp_path: Path) -> None:
             entries = list(read(path)[1])
         except BadFileError:
             continue
-        assert entries == sound[:-1], position  # the last frame cannot be told from one that a crash tore
+        assert entries == sound[:-1], position  # a damaged last frame looks like an incomplete one
 
 
 def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:

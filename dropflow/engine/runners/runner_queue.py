@@ -37,7 +37,7 @@ class RunnerQueue:
         """Why none of its attempts can be run."""
         self.is_leaving = False
         self.has_left = threading.Event()
-        """Set when no worker has an attempt of it any more, after it was told to leave."""
+        """Set when no worker has an attempt of it any more, after it was closed."""
 
     def add(self, tasks: Sequence[Task]) -> None:
         """Add attempts."""

@@ -297,7 +297,7 @@ class _Worker:
 
 
 def _sendable(result: AttemptResult) -> AttemptResult:
-    """The result, or a failure that says why it cannot be sent."""
+    """Return the result, or a failure with the reason why it cannot be sent."""
     try:
         frame(TaskResults((result,)))
     except Exception as error:  # noqa: BLE001 - as above
