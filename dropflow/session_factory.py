@@ -8,10 +8,11 @@ from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Exchange
+from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument
 from dropflow.engine.journal import Journal, JournalHeader
 from dropflow.engine.runners.pool import WorkerPool
-from dropflow.engine.session import Session
+from dropflow.engine.session import Session, SessionInput
 from dropflow.engine.statistics import Statistics
 from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
@@ -31,6 +32,7 @@ def make_session(
     epoch: int = 0,
     instruments: Sequence[Instrument] = (),
     on_statistics: Callable[[Statistics], None] | None = None,
+    inbox: Inbox[SessionInput] | None = None,
     check_invariants: bool = False,
 ) -> Session:
     """Return a session that has not begun, in the directory of its repository.
@@ -57,6 +59,8 @@ def make_session(
         Observers.
     on_statistics : callable, optional
         Called with fresh statistics now and then.
+    inbox : Inbox, optional
+        Where runner, exchange and other threads put what happened; by default one of its own.
     check_invariants : bool
         Walk the whole state of the core after each step; slow.
 
@@ -83,5 +87,6 @@ def make_session(
         journal=Journal(directory / "journal.dfj", header),
         instruments=instruments,
         on_statistics=on_statistics,
+        inbox=inbox,
         check_invariants=check_invariants,
     )

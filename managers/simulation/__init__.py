@@ -1,12 +1,13 @@
 """Processes, links and faults in one thread on virtual time, for tests. Product code does not import this package.
 
-`virtual_time` has the clock and the events, `network` carries packets between the `simulated_links` of processes, and
-`disturbances` draws cuts, pauses and crashes. Everything is drawn from one seed: the same seed gives the same run, byte
-by byte.
+`virtual_time` has the clock and the events, `network` carries packets between the `simulated_links` of processes,
+`disturbances` draws cuts, pauses and crashes, and `session_driver` runs a session. Everything is drawn from one seed:
+the same seed gives the same run, byte by byte.
 """
 
 from managers.simulation.disturbances import DisturbanceRates, Disturbances
 from managers.simulation.network import NetworkFaults, SimulatedNetwork
+from managers.simulation.session_driver import SessionDriver, SessionInbox
 from managers.simulation.simulated_links import SimulatedFetchPool, SimulatedLinks
 from managers.simulation.virtual_time import SimulatedProcess, Simulation
 
@@ -14,6 +15,8 @@ __all__ = [
     "DisturbanceRates",
     "Disturbances",
     "NetworkFaults",
+    "SessionDriver",
+    "SessionInbox",
     "SimulatedFetchPool",
     "SimulatedLinks",
     "SimulatedNetwork",
