@@ -156,10 +156,10 @@ class _RoutedStream(io.TextIOBase):
 
     def flush(self) -> None:
         log = self._router.current()
-        if log is None:
-            self._original.flush()
-        else:
+        if log is not None:
             log.flush()
+        elif not self._original.closed:  # Python flushes again when it collects this object, after it closed the other
+            self._original.flush()
 
     def isatty(self) -> bool:
         return self._router.current() is None and self._original.isatty()
@@ -197,7 +197,7 @@ class _ByteStream(io.RawIOBase):
         return len(block)
 
     def flush(self) -> None:
-        if self._router.current() is None:
+        if self._router.current() is None and not self._original.closed:
             self._original.flush()
 
     def writable(self) -> bool:
