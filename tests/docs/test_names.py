@@ -15,7 +15,7 @@ _PATH = re.compile(r"(?:dropflow|managers|translator|palettes|tests|docs|example
 _OTHERS = {"dropflow.apps.GroupByApp", "translator.py"}
 
 
-def _exists(dotted: str) -> bool:
+def exists(dotted: str) -> bool:
     """Return whether this is a module, or an attribute of one."""
     parts = dotted.split(".")
     for end in range(len(parts), 0, -1):
@@ -38,5 +38,5 @@ def test_modules_and_files_that_documents_name_exist(document: Path) -> None:
     names = {code for code in codes if _DOTTED.fullmatch(code)} - _OTHERS
     paths = {code for code in codes if _PATH.fullmatch(code)}
 
-    assert sorted(name for name in names if not _exists(name)) == []
+    assert sorted(name for name in names if not exists(name)) == []
     assert sorted(path for path in paths if not (ROOT / path).exists()) == []
