@@ -8,7 +8,7 @@ the next, so that with several nodes half of the edges cross. Measured:
 * ``local``: the same graph in one process (`dropflow.local`), the reference;
 * ``curve``: drops per second on two nodes with a cluster key and without, of the largest graph up to 100,000 drops;
 * ``daliuge``: a graph of the same shape on DALiuGE, with ``--daliuge``: installed from the package index into a virtual
-  environment of its own (see ``cluster_daliuge.py``). Where that cannot be had, the output says so.
+  environment of its own (see ``cluster_daliuge.py``). If that fails, the output has the reason.
 
 Run: ``python benchmarks/cluster.py [--sizes 10000,100000,1000000] [--nodes 1,2,4] [--daliuge]``.
 """

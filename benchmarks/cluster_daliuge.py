@@ -1,7 +1,7 @@
-"""The same graphs on DALiuGE: node managers and an island in a virtual environment of their own, driven by REST.
+"""The same graphs on DALiuGE: node managers and an island in a separate virtual environment, controlled by REST.
 
 Needs a package index that has ``daliuge-engine``, ``daliuge-common`` and ``daliuge-translator``, or ``--python`` of an
-environment that has them already. What cannot be had is said in the report; nothing here raises for it.
+environment that has them already. The report lists what is missing; the script does not raise for it.
 
 Run: ``python benchmarks/cluster_daliuge.py [--python PYTHON] [SIZE ...]``, or through ``cluster.py --daliuge``.
 """
@@ -69,7 +69,7 @@ def _measured(interpreter: str, root: Path, graph: PhysicalGraph) -> dict[str, A
         with _cluster(interpreter, root, parts) as (url, nodes):
             return {**row, **_run(url, nodes, graph)}
     except (_Trouble, OSError, ValueError) as error:
-        return {**row, "ended": [f"nobody knows: {error}"]}
+        return {**row, "ended": [f"unknown: {error}"]}
 
 
 def _install(folder: Path) -> str:

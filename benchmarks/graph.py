@@ -46,7 +46,7 @@ Drops = dict[str, dict[str, Any]]
 
 
 def scatter(drops: int) -> PhysicalGraph:
-    """Copies of data -> app -> data, eight of which are gathered by one application each; five fields a node."""
+    """Copies of data -> app -> data; one application gathers eight of them. Nodes have five fields."""
     copies = max(drops * 8 // 25, 8)
     gathers = -(-copies // 8)
     fields = ("dropclass", "execution_time", "data_volume", "group_start", "filepath")

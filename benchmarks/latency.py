@@ -131,7 +131,7 @@ def hops(run: Run, count: int, parts: int) -> dict[str, list[float]]:
     moments = {name: sorted(moment for seen in run.seen for moment in seen.get(name, ())) for name in _ACROSS[:-1]}
     moments["started"] = sorted(pickle.loads(body) for body in run.results.values())  # noqa: S301 - written by this very program
     order = _ACROSS if parts > 1 else _LOCAL
-    # The first application waits for nobody, and nobody waits for the last.
+    # The first application has no producer, and the last has no consumer.
     last = {name: moments[name][1:] if name in _LOCAL[1:] else moments[name][: count - 1] for name in order}
     wrong = {name: len(found) for name, found in last.items() if len(found) != count - 1}
     if wrong:

@@ -177,7 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="1,32,1000", help="megabytes, with commas between")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--records", type=int, default=1000, help="of which the latency is measured")
+    parser.add_argument("--records", type=int, default=1000, help="number of records whose latency is measured")
     parser.add_argument("--curve", action="store_true", help="with a cluster key")
     parser.add_argument("--quick", action="store_true", help="one small size, once, and few records")
     options = parser.parse_args()

@@ -137,7 +137,7 @@ def crossing(size: int, places: tuple[int, int, int]) -> PhysicalGraph:
 
 
 def random_graph(seed: int, apps: int, *, marks: Path, failing: float = 0.0) -> PhysicalGraph:
-    """Applications that each read one to three earlier contents, over links of which most are streaming.
+    """Applications that each read one to three earlier contents, mostly over streaming links.
 
     Each output depends on what its application read. The share `failing` of them fails in mid-stream: some for good,
     some at their first attempt only (they leave a file in `marks` by then) and have a second one.
@@ -161,7 +161,7 @@ def random_graph(seed: int, apps: int, *, marks: Path, failing: float = 0.0) -> 
 
 
 def scattered(graph: PhysicalGraph, parts: int, seed: int) -> PhysicalGraph:
-    """The graph with every drop in one of so many parts, none of which is empty."""
+    """The graph with every drop in one of so many parts; no part is empty."""
     part = np.random.default_rng(seed).integers(0, parts, graph.drops).astype(np.int32)
     part[:parts] = range(parts)
     return replace(graph, part=part)

@@ -38,7 +38,7 @@ from tests.processes import Running, gone
 pytestmark = pytest.mark.slow
 
 _ANSWER = 6.0
-"""Seconds within which every question is answered, whoever is gone: two for a child that is silent, and a busy host."""
+"""Seconds in which every request is answered: two for a silent child, and the rest for a busy host."""
 
 
 @dataclass
@@ -107,15 +107,15 @@ def test_managers_above_may_be_killed(killed: str, tmp_path: Path, expected: byt
 def test_a_lost_node_fails_its_sessions_and_no_others(number: signal.Signals, three: Three) -> None:
     """Sessions of a lost node are FAILED within the deadline and name it and its drops; others continue."""
     slow = pipeline(seconds=1.0, length=8)
-    submit(three.client, placed(slow, {"S0-3": "a", "d0-3": "a", "S1-2": "a"}, "b"), "doomed")
+    submit(three.client, placed(slow, {"S0-3": "a", "d0-3": "a", "S1-2": "a"}, "b"), "failing")
     submit(three.client, scattered(pipeline(seconds=0.5, length=10), ["b", "c"], 2), "fine")
-    assert underway(three.client, "doomed", 1)
+    assert underway(three.client, "failing", 1)
     victim = three.nodes["a"]
     family = victim.family()
     began = SystemClock().monotonic()
     victim.process.send_signal(number)
     answers = [_answers(three), _answers(three)]
-    detail = finished(three.client, "doomed")
+    detail = finished(three.client, "failing")
     elapsed = SystemClock().monotonic() - began
     answers.append(_answers(three))
     there = [failure for failure in detail.failures if not failure.drop]
@@ -145,11 +145,11 @@ def _answers(three: Three) -> float:
                 client.info,
                 client.nodes,
                 client.sessions,
-                lambda client=client: client.session("doomed"),
-                lambda client=client: client.drops("doomed", DropQuery()),
-                lambda client=client: client.failures("doomed"),
-                lambda client=client: client.results("doomed"),
-                lambda client=client: client.drop("doomed", "pipeline_S0-0_0"),
+                lambda client=client: client.session("failing"),
+                lambda client=client: client.drops("failing", DropQuery()),
+                lambda client=client: client.failures("failing"),
+                lambda client=client: client.results("failing"),
+                lambda client=client: client.drop("failing", "pipeline_S0-0_0"),
             ):
                 began = clock.monotonic()
                 question()
@@ -162,12 +162,12 @@ def _wakes_up(three: Three) -> None:
     victim = three.nodes["a"]
     victim.process.send_signal(signal.SIGCONT)
     awake = three.cluster.client(victim)
-    part = finished(awake, "doomed")
+    part = finished(awake, "failing")
 
     assert part.status in ("FAILED", "CANCELLED")
     assert "node a is lost" in part.text
     assert until(lambda: awake.nodes()[0].load.busy == 0)
-    assert until(lambda: three.client.session("doomed").failures[0].name == "a")
+    assert until(lambda: three.client.session("failing").failures[0].name == "a")
     assert until(lambda: [node.state for node in three.client.nodes()] == ["alive"] * 3)
     submit(three.client, scattered(pipeline(seconds=0.0), ["a", "b", "c"], 3), "again")
     assert finished(three.client, "again").status == "FINISHED"

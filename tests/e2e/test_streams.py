@@ -91,23 +91,23 @@ def test_a_node_that_is_lost_in_mid_stream_fails_its_sessions_only(
     number: signal.Signals, victim: str, tmp_path: Path
 ) -> None:
     """Sessions of a lost node are FAILED within the deadline, name it and leave nothing; other streams continue."""
-    signs = {name: tmp_path / name for name in ("doomed", "fine", "go")}
+    signs = {name: tmp_path / name for name in ("failing", "fine", "go")}
     with Cluster(tmp_path) as cluster:
         nodes = dict(zip("abc", cluster.nodes(*"abc"), strict=True))
         client = cluster.client(cluster.island(*nodes.values()))
         ends = ("a", "b") if victim == "producer" else ("b", "a")
-        submit(client, _two(_waiting(tmp_path / "never"), _reading(signs["doomed"]), *ends), "doomed")
+        submit(client, _two(_waiting(tmp_path / "never"), _reading(signs["failing"]), *ends), "failing")
         submit(client, _two(_waiting(signs["go"]), _reading(signs["fine"]), "b", "c"), "fine")
-        assert until(lambda: signs["doomed"].exists() and signs["fine"].exists())
+        assert until(lambda: signs["failing"].exists() and signs["fine"].exists())
         began = SystemClock().monotonic()
         family = nodes["a"].family()
         nodes["a"].process.send_signal(number)
-        detail = finished(client, "doomed")
+        detail = finished(client, "failing")
         elapsed = SystemClock().monotonic() - began
         signs["go"].touch()
         fine = finished(client, "fine")
         told = content(client, "fine", "line_result_0")
-        left = [path for path in cluster.home.rglob("sessions/doomed/tmp/*") if "/b/" in str(path)]
+        left = [path for path in cluster.home.rglob("sessions/failing/tmp/*") if "/b/" in str(path)]
         nodes["a"].process.send_signal(signal.SIGCONT)
         is_gone = number is signal.SIGSTOP or gone(family)
 

@@ -207,7 +207,7 @@ def test_nothing_is_left_behind(number: signal.Signals, tmp_path: Path) -> None:
 def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     """After kill -9 of up, its children detect the closed pipe and end cleanly, also in the middle of a session."""
     with Running(tmp_path, "up", "--port", 0) as running:
-        run(tmp_path, "submit", waiting_graph(tmp_path), "--session", "doomed")
+        run(tmp_path, "submit", waiting_graph(tmp_path), "--session", "failing")
         family = running.family()
         running.stop(signal.SIGKILL)
 

@@ -1,0 +1,109 @@
+"""Code, tests and documents are in plain technical English."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.architecture.sources import ROOT
+
+_INVERTED = (
+    r"(?:Had|Were|Should|Does|Is|Has|Did|Was|Do|Are|Can|Could) (?:it|he|they|there|the|a|an|its|one)\b[^?\n]*, "
+    r"(?:it|the|they|he|no|that|then)"
+)
+_RELATIVE = r"(?:Who|, who) (?:asks|waits|comes|reads|writes|wants|has|is|was|sends|starts|stops|gets|lets|does|needs)"
+_WORDS = {
+    r"whoever|whomever|whosoever": "the user, the process ...",
+    r"nobody": "no process, no user, no node ...",
+    r"somebody|someone|anybody|anyone|everybody": "a user, a process, all nodes ...",
+    r"whatever (?:comes|becomes|stands|happens)": "any, all",
+    r"of which|of whom": "two sentences",
+    r"in vain": "without a result",
+    r"comes? of (?:it|that|them|this|any)|came of it|what bec(?:omes|ame) of|becomes of": "the result, the state",
+    r"whose (?:it is|they are|is it)": "the name of the owner",
+    r"dooms?|doomed|stillborn|forsaken|burie[sd]|bury|hire[sd]?|hiring": "abort, fail to start, lost, reap, start",
+    r"hurry|hurries|hurried|tarry": "immediately",
+    r"owes?|owed": "must still send",
+    r"for ever": "forever",
+    r"tidings|the news|news of": "the event, the message",
+    r"to be had|can(?:not)? be had": "available",
+    r"by the word of|the word of a": "reported by",
+    r"lest|as it were|thereof|whereof|wherein|herein|hitherto|henceforth|alas|is at an end|bears? with": "nothing",
+    _INVERTED: "If ..., ...",
+    _RELATIVE: "the user, the process ...",
+}
+_PATTERNS = {re.compile(rf"\b(?:{words})\b"): plain for words, plain in _WORDS.items()}
+_SUFFIXES = {".py", ".md", ".tpl", ".js", ".css", ".sh", ".toml", ".jinja"}
+_FOLDERS = ("dropflow", "translator", "managers", "palettes", "tests", "docs", "examples", "benchmarks")
+# Findings that are left, by folder. Never raise a number.
+_REMAINING: dict[str, int] = {
+    "dropflow": 2,
+    "dropflow/apps": 12,
+    "dropflow/cli": 1,
+    "dropflow/data": 18,
+    "dropflow/engine": 6,
+    "dropflow/graph": 6,
+    "dropflow/rest": 20,
+    "dropflow/testing": 3,
+    "managers": 11,
+    "managers/composite": 9,
+    "managers/links": 6,
+    "managers/node": 9,
+    "managers/routes": 1,
+    "managers/web": 5,
+    "tests": 3,
+    "tests/apps": 8,
+    "tests/cli": 1,
+    "tests/data": 13,
+    "tests/e2e": 1,
+    "tests/engine": 1,
+    "tests/engine/runners": 1,
+    "tests/graph": 2,
+    "tests/managers": 6,
+    "tests/managers/composite": 6,
+    "tests/managers/links": 6,
+    "tests/managers/node": 9,
+    "tests/managers/routes": 1,
+    "tests/managers/simulation": 1,
+    "tests/managers/web": 4,
+    "tests/rest": 7,
+    "tests/translator": 7,
+    "tests/translator/web": 6,
+    "translator": 2,
+    "translator/formats": 1,
+    "translator/partition": 1,
+    "translator/unroll": 5,
+    "translator/web": 12,
+}
+# Bad examples on purpose.
+_EXCEPTIONS = {"CONTRIBUTING.md", "tests/architecture/test_plain_words.py"}
+
+
+def _files() -> list[Path]:
+    found = [path for folder in _FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in _SUFFIXES]
+    found += [ROOT / "README.md", ROOT / "Makefile", ROOT / "pyproject.toml"]
+    return sorted(path.relative_to(ROOT) for path in found)
+
+
+def _findings(path: Path) -> Iterator[str]:
+    for number, line in enumerate((ROOT / path).read_text(encoding="utf-8").splitlines(), 1):
+        for pattern, plain in _PATTERNS.items():
+            if found := pattern.search(line):
+                yield f"{path}:{number}: {found[0]!r} (write: {plain})"
+
+
+def _room(path: Path) -> str:
+    """Return the folder of a file: two levels of it, three in the tests."""
+    levels = 3 if path.parts[0] == "tests" else 2
+    return "/".join(path.parts[: min(levels, len(path.parts) - 1)]) or "."
+
+
+def test_words_are_plain() -> None:
+    """No archaic or riddling phrase of the list is left, except for those that are counted above, by folder."""
+    found: dict[str, list[str]] = {}
+    for path in _files():
+        if str(path) not in _EXCEPTIONS:
+            found.setdefault(_room(path), []).extend(_findings(path))
+
+    assert [
+        each for room, findings in found.items() if len(findings) > _REMAINING.get(room, 0) for each in findings
+    ] == []
