@@ -411,8 +411,11 @@ def test_a_node_closes_when_its_sessions_are_over() -> None:
     assert isinstance(returns[2], GoneError | LinkError)
 
 
-NAMES = st.sampled_from(["s", "t"])
-EPOCHS = st.integers(1, 2)
+NAMES = st.sampled_from(["s", "t", "u"])
+STALE = st.sampled_from([0, 0, 0, 1])
+"""How many deployments ago: mostly the latest."""
+PEERS = st.sampled_from([(), ("b",)])
+SELDOM = st.sampled_from([False, False, False, True])
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -431,7 +434,7 @@ class AnyOrder(RuleBasedStateMachine):
         """Hosted sessions that are built and not started."""
         self.removals: list[RemoveSession] = []
         self.retirements: list[RetireSession] = []
-        self.reads = 0
+        self.epochs = dict.fromkeys("stu", 0)
         self.serial = 0
 
     def _call(self, operation: str, **arguments: object) -> None:
@@ -463,36 +466,49 @@ class AnyOrder(RuleBasedStateMachine):
                 case RetireSession():
                     assert action.hosted not in self.threads
                     self.retirements.append(action)
-                case ReadPeers():
-                    self.reads += 1
-                case ConnectPeers() | Log():
+                case ReadPeers() | ConnectPeers() | Log():
                     pass
                 case _:
                     raise AssertionError(action)
 
-    @rule(session=NAMES, epoch=EPOCHS, seconds=st.sampled_from([0.5, 30.0]))
-    def prepare(self, session: str, epoch: int, seconds: float) -> None:
+    @rule(session=NAMES, again=SELDOM, seconds=st.sampled_from([0.5, 30.0]))
+    def prepare(self, session: str, seconds: float, *, again: bool) -> None:
         """Deploy."""
-        self._call("prepare", deployment=deployment(session, epoch), seconds=seconds)
+        self.epochs[session] += not again
+        self._call("prepare", deployment=deployment(session, self.epochs[session]), seconds=seconds)
 
-    @rule(session=NAMES, epoch=EPOCHS)
-    def start(self, session: str, epoch: int) -> None:
+    @rule(session=NAMES, peers=PEERS, started=st.booleans())
+    def deploy(self, session: str, peers: tuple[str, ...], *, started: bool) -> None:
+        """Deploy without anything in between, if the name is free: to get far more often."""
+        self.prepare(session, 30.0, again=False)
+        wanted = (session, self.epochs[session])
+        build = next((one for one in self.builds if (one.deployment.session, one.deployment.epoch) == wanted), None)
+        if build is None:
+            return
+        self.builds.remove(build)
+        self._built(build.deployment, peers)
+        self._send(PeersHeard({"b": (1, self.now)}))
+        if started:
+            self.start(session, 0)
+
+    @rule(session=NAMES, stale=STALE)
+    def start(self, session: str, stale: int) -> None:
         """Start."""
-        self._call("start", session=session, epoch=epoch)
+        self._call("start", session=session, epoch=self.epochs[session] - stale)
 
-    @rule(session=NAMES, epoch=EPOCHS)
-    def undo(self, session: str, epoch: int) -> None:
+    @rule(session=NAMES, stale=STALE)
+    def undo(self, session: str, stale: int) -> None:
         """Undo."""
-        self._call("undo", session=session, epoch=epoch, reason="a test")
+        self._call("undo", session=session, epoch=self.epochs[session] - stale, reason="a test")
 
-    @rule(session=st.sampled_from(["s", "t", "old"]), operation=st.sampled_from(["cancel", "delete", "watch"]))
+    @rule(session=st.sampled_from(["s", "t", "u", "old"]), operation=st.sampled_from(["cancel", "delete", "watch"]))
     def operate(self, session: str, operation: str) -> None:
         """Cancel, delete or watch."""
         more: dict[str, dict[str, object]] = {"cancel": {"reason": ""}, "watch": {"version": 1, "seconds": 5.0}}
         self._call(operation, session=session, **more.get(operation, {}))
 
     @precondition(lambda self: self.builds)
-    @rule(data=st.data(), peers=st.sampled_from([(), ("b",)]), fails=st.booleans())
+    @rule(data=st.data(), peers=PEERS, fails=SELDOM)
     def build(self, data: st.DataObject, peers: tuple[str, ...], *, fails: bool) -> None:
         """A build ends."""
         built = self.builds.pop(data.draw(st.integers(0, len(self.builds) - 1))).deployment
@@ -530,48 +546,46 @@ class AnyOrder(RuleBasedStateMachine):
         self._send(Changed(session, int(epoch), version))
 
     @precondition(lambda self: self.removals)
-    @rule(fails=st.booleans())
+    @rule(fails=SELDOM)
     def remove(self, *, fails: bool) -> None:
         """A removal ends."""
         removal = self.removals.pop(0)
         self._send(Removed(removal.session, removal.epoch, StorageError("busy") if fails else None))
 
     @precondition(lambda self: self.retirements)
-    @rule(fails=st.booleans())
+    @rule(fails=SELDOM)
     def retire(self, *, fails: bool) -> None:
         """A session was read from its directory, or cannot be."""
         one = self.retirements.pop(0)
         self._send(Retired(one.session, one.epoch, None if fails else Finished(one.session, one.epoch)))
 
-    @rule(heard=st.sampled_from([{}, {"b": 1}, {"b": 2}]))
+    @rule(heard=st.sampled_from([{}, {"b": 1}, {"b": 1}, {"b": 1}, {"b": 2}]))
     def read(self, heard: dict[str, int]) -> None:
         """The links were read."""
-        self.reads = 0
         self._send(PeersHeard({peer: (incarnation, self.now) for peer, incarnation in heard.items()}))
 
-    @rule(
-        event=st.sampled_from(
-            [
-                PeerChanged("b"),
-                LinkRefused("b", "unknown key"),
-                PeerRestarted("b", 2),
-                PeerStopped("b", "s", 1, "enough"),
-                PeerStopped("b", "t", 2, "", "b", BROKEN),
-                NotConnected("s", 1, UsageError("not an address")),
-            ]
-        )
-    )
-    def peer(self, event: Any) -> None:
+    @rule(session=NAMES, kind=st.integers(0, 5))
+    def peer(self, session: str, kind: int) -> None:
         """Something comes from a peer."""
-        self._send(event)
+        epoch = self.epochs[session]
+        events = (
+            PeerChanged("b"),
+            LinkRefused("b", "unknown key"),
+            PeerRestarted("b", 2),
+            PeerStopped("b", session, epoch, "enough"),
+            PeerStopped("b", session, epoch, "", "b", BROKEN),
+            NotConnected(session, epoch, UsageError("not an address")),
+        )
+        self._send(events[kind])
 
-    @rule(seconds=st.sampled_from([0.1, 3.0, 20.0, 100.0]))
+    @rule(seconds=st.sampled_from([0.1, 0.1, 3.0, 20.0, 100.0]))
     def wait(self, seconds: float) -> None:
         """Time passes."""
         self.now += seconds
         self._do(self.machine.tick(self.now))
         assert self.machine.deadline() > self.now, "it would tick for ever"
 
+    @precondition(lambda self: self.calls > 15)
     @rule()
     def close(self) -> None:
         """The node stops."""
