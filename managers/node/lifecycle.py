@@ -6,7 +6,7 @@ Pure decisions. They append actions to a list, and set timers, which the machine
 from collections.abc import Iterable
 from functools import partial
 
-from dropflow.errors import ConflictError, DropflowError, GoneError, LinkError, NotFoundError
+from dropflow.errors import ConflictError, DropflowError, GoneError, LinkError
 from dropflow.failure import Failure
 from managers.calls import Return
 from managers.node.events import Action, CancelSession, LoseNode, RemoveSession, RetireSession, StartSession
@@ -166,7 +166,6 @@ class Lifecycle:
         self._table.remove(record)
         self.answer(record.preparing, error)
         self._answer_removal(record, None)
-        self.changed(record, NotFoundError(f"there is no session {record.name!r} on node {self._node}"))
 
     def abandon(self, record: SessionRecord, error: Exception) -> None:
         """Answer all calls that wait for a session with an error."""
