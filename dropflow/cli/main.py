@@ -61,7 +61,8 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the name and the command that `args` begin with, and the other arguments."""
         name, listed, others = super().resolve_command(ctx, args)
-        return name, listed if name is None or listed is None else load_command(name), others
+        command = None if name is None or listed is None else load_command(name)
+        return name, command, others
 
 
 @click.group(

@@ -114,7 +114,7 @@ patience_option = click.option(
     metavar="SECONDS",
     envvar="DROPFLOW_PATIENCE",
     show_envvar=True,
-    help="How long to keep asking while the manager is away or does not know the state of the session.",
+    help="How long to keep asking while the manager is away or the state of the session is unknown.",
 )
 
 session_argument = click.argument("session", metavar="SESSION")

@@ -24,8 +24,8 @@ class StopSignal:
     Parameters
     ----------
     parent : int or None
-        File descriptor of a pipe whose other end the starting process holds. When that process ends, however it ends,
-        the pipe is closed and this process ends too.
+        File descriptor of a pipe whose other end is open in the process that started this one. When that process ends,
+        also when it is killed, the pipe is closed and this process ends too.
     before_exit : callable
         Called before the process ends without clean-up.
     """

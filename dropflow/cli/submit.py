@@ -134,7 +134,7 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--random", "seed", type=int, metavar="SEED", help="Assign drops to parts at random instead, to test links."
 )
-@click.option("--anew", is_flag=True, help="Place the graph again, whatever nodes it names.")
+@click.option("--anew", is_flag=True, help="Place the graph again, even if it names nodes.")
 @click.option("--wait", is_flag=True, help="Follow the session to its end; status and answer are those of run.")
 @patience_option
 @click.option("--check", is_flag=True, help="Make the nodes check all their state after every step; slow.")

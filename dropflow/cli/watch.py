@@ -35,7 +35,7 @@ __all__ = ["command", "follow"]
 _WATCH_SECONDS = 2.0
 """How long one request waits at the manager for a change."""
 _LATE_SECONDS = 5.0
-"""Time without an answer after which standard error says so."""
+"""Time without an answer after which that is reported."""
 _TIMEOUT = 20.0
 """Seconds after which a request is given up, and sent again over another connection."""
 _PAUSE = 0.2
@@ -50,8 +50,8 @@ _PAUSE = 0.2
 def command(output: Output, *, manager: ConnectionOptions, session: str, patience: float) -> Exit:
     """Follow SESSION live until it is over, and report how it ended.
 
-    While the manager is away, also at the start, standard error says so and it is asked again (see --patience). A wrong
-    address or token ends the command at once.
+    While the manager is away, also at the start, standard error reports it and the manager is asked again (see
+    --patience). A wrong address or token ends the command immediately.
 
     Exit status 0 if the session FINISHED, 1 if it FAILED or was CANCELLED, 3 if its end is not known because the
     manager or nodes do not answer, and 130 if you stopped watching: the session continues.
@@ -80,8 +80,8 @@ def follow(
 ) -> "SessionDetail":
     """Show the progress of a session until it is over, and return how it ended.
 
-    The session does not depend on this. While the manager is away, or does not know the state of the session, standard
-    error says so and the manager is asked again.
+    The session does not depend on this. While the manager is away or the state of the session is unknown, standard
+    error reports it and the manager is asked again.
 
     Parameters
     ----------

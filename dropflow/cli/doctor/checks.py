@@ -55,7 +55,7 @@ def _probe_errors(evidence: Evidence) -> Iterator[Finding]:
     for report in evidence.managers:
         # Another version may not know the request; that it is another version is a finding already.
         if report.probe_error and report.info is not None and report.info.version == __version__:
-            hint = "run this again; if it stays so, look at the log of that manager"
+            hint = "run this again; if that does not help, look at the log of that manager"
             text = f"it did not report what it can reach: {report.probe_error}"
             yield Finding(where=report.url, text=text, hint=hint)
 
