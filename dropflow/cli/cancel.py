@@ -4,7 +4,7 @@ import click
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.rest.status import UNKNOWN
 
 __all__ = ["command"]
@@ -15,7 +15,7 @@ __all__ = ["command"]
 @session_argument
 @connection_options
 @click.option("--reason", default="", metavar="TEXT", help="The reason, which is shown with the session.")
-def command(output: Output, *, manager: ConnectionOptions, session: str, reason: str) -> Exit:
+def command(output: CommandOutput, *, manager: ConnectionOptions, session: str, reason: str) -> Exit:
     """Stop SESSION: drops that are not settled become CANCELLED. A session that is over does not change.
 
     Exit status 3 if the session is UNKNOWN because nodes do not answer: they may not have stopped it.

@@ -8,7 +8,7 @@ import msgspec
 from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import elsewhere_option, graph_argument, output_options, setting_options
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.formatting import plural
 from dropflow.problems import Problem, Severity
 
@@ -38,7 +38,7 @@ class CheckReply(msgspec.Struct, frozen=True, kw_only=True):
 @setting_options
 @elsewhere_option
 def command(
-    output: Output, *, graph: str, configuration: str | None, settings: tuple[str, ...], elsewhere: bool
+    output: CommandOutput, *, graph: str, configuration: str | None, settings: tuple[str, ...], elsewhere: bool
 ) -> Exit:
     """Report all problems of GRAPH.
 

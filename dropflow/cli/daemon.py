@@ -8,7 +8,7 @@ import click
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.server_options import DiscoverOptions, ServeOptions, discover_options, serve_options
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _Role = Literal["node", "island", "master"]
     help="Start this manager immediately; may be repeated. Others are started by request.",
 )
 @discover_options(finds="", daliuge=False)
-def command(_: Output, *, options: ServeOptions, start: tuple[_Role, ...], discovery: DiscoverOptions) -> Exit:
+def command(_: CommandOutput, *, options: ServeOptions, start: tuple[_Role, ...], discovery: DiscoverOptions) -> Exit:
     """Run the daemon of this host, which starts and stops its other managers, until SIGINT or SIGTERM.
 
     Its managers get its address, key and log options and the default ports (any free port if its own port is 0), and

@@ -4,7 +4,7 @@ import click
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 
 __all__ = ["command"]
 
@@ -13,7 +13,7 @@ __all__ = ["command"]
 @output_options
 @session_argument
 @connection_options
-def command(output: Output, *, manager: ConnectionOptions, session: str) -> Exit:
+def command(output: CommandOutput, *, manager: ConnectionOptions, session: str) -> Exit:
     """Remove SESSION and all of its files, also its results. A running session is stopped first."""
     from dropflow.cli.connection import connect
     from dropflow.cli.session_replies import SessionChange

@@ -8,7 +8,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.failure import Failure
 from dropflow.rest.schema import FailureInfo
 
@@ -35,7 +35,7 @@ class ExplainReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("run", metavar="RUN")
 @click.argument("drop", metavar="DROP")
 @connection_options
-def command(output: Output, *, manager: ConnectionOptions, run: str, drop: str) -> Exit:
+def command(output: CommandOutput, *, manager: ConnectionOptions, run: str, drop: str) -> Exit:
     """Explain the state of DROP in RUN, the directory of a run or a session of a manager.
 
     DROP is a text id as reports show it, or the end of one if only one drop ends so. In a directory the journal is

@@ -15,7 +15,7 @@ import msgspec
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.incoming_files import IncomingFile, ResultDirectory, result_paths
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
-from dropflow.cli.output import Output, OutputKind
+from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import CountFile, transfer_progress
 from dropflow.cli.tables import shell_command
 from dropflow.data.storage_errors import storage_error
@@ -147,7 +147,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
     "-o", "directory", metavar="DIR", help="Where to put them; a directory with the session's name by default."
 )
 def command(
-    output: Output, *, manager: ConnectionOptions, session: str, drop: str | None, directory: str | None
+    output: CommandOutput, *, manager: ConnectionOptions, session: str, drop: str | None, directory: str | None
 ) -> Exit:
     """Copy the results of SESSION here, or the content of one DROP of it.
 

@@ -9,7 +9,7 @@ import msgspec
 
 from dropflow.cli.error_reply import graph_problems, problem_lines
 from dropflow.cli.options import GraphFormat
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.errors import DropflowError, UsageError
 from dropflow.formatting import plural
 from dropflow.graph.codec import dump
@@ -93,7 +93,7 @@ def component_options(*, elsewhere: bool) -> ComponentOptions:
     return ComponentOptions(missing_here="warning" if elsewhere else "error")
 
 
-def note_warnings(output: Output, problems: tuple[Problem, ...]) -> None:
+def note_warnings(output: CommandOutput, problems: tuple[Problem, ...]) -> None:
     """Print the warnings of a graph that is used nevertheless."""
     warnings = [found for found in problems if found.severity is Severity.WARNING]
     for line in problem_lines(warnings[:_SHOWN_WARNINGS]):

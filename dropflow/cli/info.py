@@ -7,7 +7,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import graph_argument, output_options
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.tables import columns
 from dropflow.formatting import format_size, plural
 
@@ -63,7 +63,7 @@ class InfoReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.command("info")
 @output_options
 @graph_argument
-def command(output: Output, *, graph: str) -> Exit:
+def command(output: CommandOutput, *, graph: str) -> Exit:
     """Show what is in GRAPH: totals, and one line per logical node with the shape of its index space.
 
     GRAPH is usually a .dfg file; other graphs are unrolled first.

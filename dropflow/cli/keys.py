@@ -8,7 +8,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.paths import default_key
 
 __all__ = ["command"]
@@ -46,7 +46,7 @@ def command() -> None:
 @command.command("create")
 @output_options
 @_file_option
-def create_key(output: Output, *, file: str | None) -> Exit:
+def create_key(output: CommandOutput, *, file: str | None) -> Exit:
     """Make a cluster key. An existing key is not overwritten."""
     from managers.keys import create
 
@@ -58,7 +58,7 @@ def create_key(output: Output, *, file: str | None) -> Exit:
 @command.command("show")
 @output_options
 @_file_option
-def show_key(output: Output, *, file: str | None) -> Exit:
+def show_key(output: CommandOutput, *, file: str | None) -> Exit:
     """Show the fingerprint of the cluster key, to compare the keys of two hosts; never the key."""
     from managers.keys import load
 

@@ -8,7 +8,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
-from dropflow.cli.output import Output, OutputKind
+from dropflow.cli.output import CommandOutput, OutputKind
 
 __all__ = ["command"]
 
@@ -31,7 +31,7 @@ class LogReply(msgspec.Struct, frozen=True, kw_only=True):
 @session_argument
 @click.argument("drop", metavar="DROP")
 @connection_options
-def command(output: Output, *, manager: ConnectionOptions, session: str, drop: str) -> Exit:
+def command(output: CommandOutput, *, manager: ConnectionOptions, session: str, drop: str) -> Exit:
     """Print what DROP of SESSION wrote to its log, from the node that has it.
 
     DROP is a text id as reports show it, or the end of one if only one drop ends so.

@@ -12,7 +12,7 @@ from dropflow.cli.options import (
     setting_options,
     target_option,
 )
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.partition import algorithm_option, answer_with, graph_for_others
 
 __all__ = ["command"]
@@ -30,7 +30,7 @@ __all__ = ["command"]
 @target_option
 @form_option
 def command(
-    output: Output,
+    output: CommandOutput,
     *,
     graph: str,
     configuration: str | None,

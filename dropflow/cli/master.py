@@ -4,7 +4,7 @@ import click
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.server_options import (
     DiscoverOptions,
     ServeOptions,
@@ -26,7 +26,7 @@ __all__ = ["command"]
 @lost_option("A child that does not answer for this long is lost.")
 @discover_options(finds="islands", daliuge=False)
 def command(
-    _: Output,
+    _: CommandOutput,
     *,
     options: ServeOptions,
     islands: tuple[str, ...],

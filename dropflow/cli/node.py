@@ -6,7 +6,7 @@ import click
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.server_options import (
     DiscoverOptions,
     ServeOptions,
@@ -37,7 +37,7 @@ __all__ = ["command"]
 @lost_option("A node that does not answer for this long is lost, and its sessions fail.")
 @discover_options(finds="")
 def command(
-    _: Output,
+    _: CommandOutput,
     *,
     options: ServeOptions,
     links_port: int,

@@ -7,7 +7,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.tables import columns
 from dropflow.formatting import format_size
 from dropflow.rest.schema import NodeInfo
@@ -48,7 +48,7 @@ class NodesReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.command("nodes")
 @output_options
 @connection_options
-def command(output: Output, *, manager: ConnectionOptions) -> Exit:
+def command(output: CommandOutput, *, manager: ConnectionOptions) -> Exit:
     """List the nodes at or below a manager, with their load. Exit status 1 if one of them is not alive."""
     from dropflow.cli.connection import connect
 

@@ -35,7 +35,7 @@ __all__ = [
 def output_options(function: Callable[..., Exit]) -> Callable[..., None]:
     """Make `function` a command with ``--output`` and ``--debug`` that never prints a traceback by itself.
 
-    The function gets the `Output` as its first argument and returns the exit status. An exception becomes an
+    The function gets the `CommandOutput` as its first argument and returns the exit status. An exception becomes an
     `ErrorReply` in the same form as the answer.
     """
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-__all__ = ["JsonOutput", "Output", "OutputKind", "QuietOutput", "Reply", "output_for"]
+__all__ = ["CommandOutput", "JsonOutput", "OutputKind", "QuietOutput", "Reply", "output_for"]
 
 
 class OutputKind(StrEnum):
@@ -35,7 +35,7 @@ class Reply(Protocol):
         ...
 
 
-class Output:
+class CommandOutput:
     """Prints answers, errors and notes for people."""
 
     kind: ClassVar[OutputKind] = OutputKind.TABLE
@@ -57,7 +57,7 @@ class Output:
         sys.stderr.write(text + "\n")
 
 
-class JsonOutput(Output):
+class JsonOutput(CommandOutput):
     """For programs: exactly one JSON object on standard output, on one line."""
 
     kind = OutputKind.JSON
@@ -72,7 +72,7 @@ class JsonOutput(Output):
         self.answer(reply)
 
 
-class QuietOutput(Output):
+class QuietOutput(CommandOutput):
     """For scripts that check the exit status: silent unless something is wrong."""
 
     kind = OutputKind.QUIET
@@ -86,7 +86,9 @@ class QuietOutput(Output):
         """Print nothing."""
 
 
-def output_for(kind: str) -> Output:
+_FORMS: tuple[type[CommandOutput], ...] = (CommandOutput, JsonOutput, QuietOutput)
+
+
+def output_for(kind: str) -> CommandOutput:
     """Return the output called `kind`."""
-    outputs: dict[str, type[Output]] = {output.kind: output for output in (Output, JsonOutput, QuietOutput)}
-    return outputs[kind]()
+    return next(form() for form in _FORMS if form.kind == kind)

@@ -8,7 +8,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.formatting import plural
 
 __all__ = ["command"]
@@ -48,7 +48,7 @@ def command() -> None:
     help="Write into DIR instead of the palettes package.",
 )
 @click.option("--docs", "page", default=None, metavar="FILE", help="Also write the reference page of components.")
-def build(output: Output, *, only_check: bool, directory: str | None, page: str | None) -> Exit:
+def build(output: CommandOutput, *, only_check: bool, directory: str | None, page: str | None) -> Exit:
     """Write builtin.palette (components that run) and template.palette (constructs and templates)."""
     import palettes
     from palettes.build import built_files, component_page, components

@@ -16,7 +16,7 @@ from dropflow.cli.options import (
     setting_options,
     target_option,
 )
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.tables import columns
 from dropflow.formatting import plural
 
@@ -89,7 +89,7 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
 @target_option
 @form_option
 def command(
-    output: Output,
+    output: CommandOutput,
     *,
     graph: str,
     configuration: str | None,
@@ -116,7 +116,7 @@ def command(
 
 
 def graph_for_others(
-    output: Output, graph: str, *, configuration: str | None, settings: tuple[str, ...], prefix: str
+    output: CommandOutput, graph: str, *, configuration: str | None, settings: tuple[str, ...], prefix: str
 ) -> "PhysicalGraph":
     """Return the physical graph of a file; what only this host lacks is a warning, as the graph may run elsewhere."""
     from dropflow.cli.graph_files import component_options, note_warnings, read_graph
@@ -132,7 +132,7 @@ def graph_for_others(
     return done.graph
 
 
-def answer_with(output: Output, graph: "PhysicalGraph", algorithm: str, target: "GraphTarget | None") -> None:
+def answer_with(output: CommandOutput, graph: "PhysicalGraph", algorithm: str, target: "GraphTarget | None") -> None:
     """Write the graph to its target, and answer with the quality of its parts unless the graph is the answer."""
     from translator.partition.quality import quality_of
 

@@ -11,7 +11,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import graph_argument, output_options, setting_options
-from dropflow.cli.output import Output, OutputKind
+from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.session_replies import cause_lines, headline
 from dropflow.formatting import plural
 from dropflow.states import SessionState
@@ -90,7 +90,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
     help="Put the results into DIR instead of dropflow-runs/<graph>-<time>. An earlier run there is replaced.",
 )
 def command(
-    output: Output,
+    output: CommandOutput,
     *,
     graph: str,
     configuration: str | None,

@@ -8,7 +8,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.tables import columns, few
 from dropflow.formatting import format_duration
 from dropflow.rest.schema import SessionInfo
@@ -47,7 +47,7 @@ class SessionsReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.command("sessions")
 @output_options
 @connection_options
-def command(output: Output, *, manager: ConnectionOptions) -> Exit:
+def command(output: CommandOutput, *, manager: ConnectionOptions) -> Exit:
     """List the sessions of a manager, the youngest first."""
     from dropflow.cli.connection import connect
 

@@ -4,7 +4,7 @@ import click
 
 from dropflow.cli.exit_status import Exit, exit_for_status
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 
 __all__ = ["command"]
 
@@ -13,7 +13,7 @@ __all__ = ["command"]
 @output_options
 @session_argument
 @connection_options
-def command(output: Output, *, manager: ConnectionOptions, session: str) -> Exit:
+def command(output: CommandOutput, *, manager: ConnectionOptions, session: str) -> Exit:
     """Show SESSION as it is now: progress by logical node, and why drops failed.
 
     Exit status 1 if the session FAILED or was CANCELLED, 3 if its state is UNKNOWN because nodes do not answer.

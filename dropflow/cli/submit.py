@@ -16,7 +16,7 @@ from dropflow.cli.options import (
     patience_option,
     setting_options,
 )
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.session_replies import failure_lines, headline, session_url, shown_states
 from dropflow.cli.tables import few, shell_command
 from dropflow.errors import UsageError
@@ -139,7 +139,7 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 @patience_option
 @click.option("--check", is_flag=True, help="Make the nodes check all their state after every step; slow.")
 def command(
-    output: Output,
+    output: CommandOutput,
     *,
     manager: ConnectionOptions,
     graph: str,

@@ -6,7 +6,7 @@ import click
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.server_options import ServeOptions, serve_options
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ __all__ = ["command"]
     metavar="URL",
     help="A manager to which graphs may be deployed from the pages; several with commas, or repeat the option.",
 )
-def command(_: Output, *, options: ServeOptions, managers: tuple[str, ...]) -> Exit:
+def command(_: CommandOutput, *, options: ServeOptions, managers: tuple[str, ...]) -> Exit:
     """Run the translator service for EAGLE, until SIGINT or SIGTERM.
 
     It shows, translates and deploys graphs. Set EAGLE's translator address to URL/gen_pgt. Ready line and exit status

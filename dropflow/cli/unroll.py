@@ -17,7 +17,7 @@ from dropflow.cli.options import (
     setting_options,
     target_option,
 )
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.tables import columns
 from dropflow.problems import Problem, Severity
 
@@ -68,7 +68,7 @@ class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
 @elsewhere_option
 @click.option("--summary", is_flag=True, help="Answer with the counts of drops and edges instead of the graph.")
 def command(
-    output: Output,
+    output: CommandOutput,
     *,
     graph: str,
     configuration: str | None,

@@ -18,7 +18,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.paths import default_key, default_root
 from dropflow.cli.server_options import log_level_option, lost_option
 from dropflow.cli.server_process import announce, browser_url, claim_root, cluster_key
@@ -79,7 +79,7 @@ class UpReady(msgspec.Struct, frozen=True, kw_only=True):
 )
 @lost_option("A node that does not answer for this long is lost, and its sessions fail.")
 @log_level_option("The least severe records in the log files of the managers.")
-def command(_: Output, **options: Any) -> Exit:
+def command(_: CommandOutput, **options: Any) -> Exit:
     """Run a translator, a master, an island and nodes on this host, until SIGINT or SIGTERM.
 
     All of them listen on loopback, with one token and one key. When they are ready, standard output gets one line,

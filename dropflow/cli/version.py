@@ -7,7 +7,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.tables import columns
 from dropflow.version import __version__
 
@@ -36,7 +36,7 @@ class VersionReply(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("version")
 @output_options
-def command(output: Output) -> Exit:
+def command(output: CommandOutput) -> Exit:
     """Print the versions of dropflow, Python and the libraries."""
     import platform
     from importlib import metadata

@@ -17,7 +17,7 @@ from dropflow.cli.options import (
     patience_option,
     session_argument,
 )
-from dropflow.cli.output import Output, OutputKind
+from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import session_progress
 from dropflow.cli.tables import shell_command
 from dropflow.clock import Clock, SystemClock
@@ -47,7 +47,7 @@ _PAUSE = 0.2
 @session_argument
 @connection_options
 @patience_option
-def command(output: Output, *, manager: ConnectionOptions, session: str, patience: float) -> Exit:
+def command(output: CommandOutput, *, manager: ConnectionOptions, session: str, patience: float) -> Exit:
     """Follow SESSION live until it is over, and report how it ended.
 
     While the manager is away, also at the start, standard error reports it and the manager is asked again (see
@@ -73,7 +73,7 @@ def follow(
     manager: ConnectionOptions,
     url: str,
     session: str,
-    output: Output,
+    output: CommandOutput,
     *,
     patience: float,
     known: "SessionInfo | None" = None,
@@ -145,7 +145,7 @@ def follow(
 class _Outage:
     """Reports on standard error that the state of the session is unknown, and when it is known again."""
 
-    def __init__(self, output: Output, patience: float, clock: Clock) -> None:
+    def __init__(self, output: CommandOutput, patience: float, clock: Clock) -> None:
         self._output = output
         self._patience = patience
         self._clock = clock

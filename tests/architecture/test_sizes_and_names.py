@@ -15,7 +15,6 @@ _LARGE_CLASSES = {
     "managers/node/exchange.py:NodeExchange",
 }
 _SHARED_CLASS_NAMES = {
-    "Output",
     "_Connection",
 }
 _SIMILAR_FILES = {

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from dropflow.cli.manager_records import write_record
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.testing.fake_manager import FakeManager
 from managers.service import Service
 from tests.cli.answers import Command
@@ -44,13 +44,13 @@ class Cluster:
 
     def on_note(self, function: Callable[[str], None]) -> None:
         """Call a function with each note that the command prints."""
-        note = Output.note
+        note = CommandOutput.note
 
-        def noted(output: Output, text: str) -> None:
+        def noted(output: CommandOutput, text: str) -> None:
             note(output, text)
             function(text)
 
-        self._monkeypatch.setattr(Output, "note", noted)
+        self._monkeypatch.setattr(CommandOutput, "note", noted)
 
     def close(self) -> None:
         """Wait for the timers, and stop what was started again."""

@@ -14,7 +14,7 @@ import msgspec
 from dropflow.cli.doctor.evidence import Connection, Evidence, Finding, ManagerReport
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
-from dropflow.cli.output import Output
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.tables import columns
 from dropflow.clock import Clock, SystemClock
 from dropflow.formatting import plural
@@ -82,7 +82,7 @@ class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
     metavar="N",
     help="How many other nodes each node connects to: all of them in clusters of up to N + 1 nodes.",
 )
-def command(output: Output, *, manager: ConnectionOptions, timeout: float, peers: int) -> Exit:
+def command(output: CommandOutput, *, manager: ConnectionOptions, timeout: float, peers: int) -> Exit:
     """Check a manager, all managers below it, and the network between them.
 
     Compares the versions, protocols, keys and clocks of all managers. Each node connects to the links of the other
