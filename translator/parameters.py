@@ -40,7 +40,6 @@ def fill(
     *,
     configuration: str | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
-    tilde: bool = False,
 ) -> tuple[LogicalGraph, tuple[Problem, ...]]:
     """Return the graph with the final value of every parameter.
 
@@ -54,8 +53,6 @@ def fill(
         ``NODE.PARAM`` and a value, or texts ``NODE.PARAM=VALUE``. The node is named by its id or its name
         (``construct/application`` for an embedded one), the parameter by its name or the id of its field.
         ``global.x`` sets a global variable.
-    tilde : bool, optional
-        Also replace ``~x`` and ``~{x}``, as DALiuGE's ``fill`` does.
 
     Returns
     -------
@@ -77,7 +74,7 @@ def fill(
         else:
             values.update(_set(graph, addresses, setting.value, problems))
     graph = _with_values(graph, values)
-    graph = _substituted(graph, given, problems, tilde=tilde)
+    graph = _substituted(graph, given, problems)
     return _typed(graph, problems), tuple(problems)
 
 
@@ -144,16 +141,14 @@ def _node_with(node: LogicalNode, values: Mapping[int, Any]) -> LogicalNode:
     return replace(node, fields=tuple(fields))
 
 
-def _substituted(
-    graph: LogicalGraph, given: Mapping[str, Any], problems: list[Problem], *, tilde: bool
-) -> LogicalGraph:
+def _substituted(graph: LogicalGraph, given: Mapping[str, Any], problems: list[Problem]) -> LogicalGraph:
     variables, used = find_variables(graph, given, problems), set[str]()
     values: Values = {}
     for node in graph.nodes:
         if node.kind in (NodeKind.GLOBALS, NodeKind.NOTE):
             continue
         for place, field in enumerate(node.fields):
-            value = substitute(field.effective, variables, used, tilde=tilde) if variables else field.effective
+            value = substitute(field.effective, variables, used) if variables else field.effective
             if value is not field.effective and value != field.effective:
                 values[node.id, place] = value
             if field.name in _MULTIPLICITIES.get(node.category, ()) and unresolved(value):

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from dropflow.apps.api import App
 from dropflow.apps.static_lookup import find_absent
@@ -27,7 +27,6 @@ from dropflow.graph.templates import Template
 
 __all__ = [
     "APPLICATIONS",
-    "APP_COMPONENTS",
     "app_class",
     "app_components",
     "app_for",
@@ -39,9 +38,6 @@ __all__ = [
 
 _WHAT_USERS_RAISE = (Exception, SystemExit, GeneratorExit)
 """Exceptions of imports and constructors of users that become errors of the graph. Ctrl-C does not."""
-
-APP_COMPONENTS: tuple[Component, ...]
-"""The definitions of all built-in applications, for the palette and the reference; made on first use."""
 
 APPLICATIONS: Mapping[str, str] = {
     "BashShellApp": "dropflow.apps.shell:BashShellApp",
@@ -82,7 +78,7 @@ _SAME_AS: Mapping[str, str] = {
     "CRCStreamApp": "CRCApp",
     "PyMemberApp": "PythonMemberFunction",
 }
-_HOUSES = ("dlg.", "dfms.", "apps.", "dropflow.apps.")
+_DALIUGE_PACKAGES = ("dlg.", "dfms.", "apps.", "dropflow.apps.")
 _PLACEHOLDERS = frozenset({"", "PythonApp", "DALiuGEApp", "UnknownApplication", "Component", "test.graphsRepository"})
 """Placeholders of palettes and old editors in place of a class; also as the last part of a ``dlg`` name."""
 
@@ -175,15 +171,6 @@ def app_components() -> tuple[Component, ...]:
     return tuple(import_builtin(name).component for name in APPLICATIONS)
 
 
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> tuple[Component, ...]:
-        """Make `APP_COMPONENTS` on demand, so that a worker imports only the applications it runs."""
-        if name == "APP_COMPONENTS":
-            return app_components()
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 def builtin_name(template: Template) -> str:
     """Return the name in `APPLICATIONS` of the application of a node; empty for a class of the user.
 
@@ -194,7 +181,7 @@ def builtin_name(template: Template) -> str:
     """
     name = template.component.strip()
     last = name.rpartition(".")[2]
-    ours = name == last or name.startswith(_HOUSES)
+    ours = name == last or name.startswith(_DALIUGE_PACKAGES)
     if ours and _known(last):
         return _for_member(_known(last), template)
     if ours and last in _LATER:

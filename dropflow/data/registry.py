@@ -50,7 +50,7 @@ _BY_CATEGORY: Mapping[str, Component] = {
     "nulldrop": NULL_DROP,
     "end": END,
 }
-_HOUSES = ("dlg", "dfms")
+_DALIUGE_PACKAGES = ("dlg", "dfms")
 _LATER: Mapping[str, str] = {
     "s3": "an S3 object",
     "ngas": "an NGAS file",
@@ -104,8 +104,8 @@ def _row(template: Template) -> int:
     row = _BY_CLASS.get(name)
     if row is not None:
         return row
-    house, _, last = name.partition(".")[0], "", name.rpartition(".")[2].lower()
-    if house in _HOUSES and last in _BY_LAST:
+    package, last = name.partition(".")[0], name.rpartition(".")[2].lower()
+    if package in _DALIUGE_PACKAGES and last in _BY_LAST:
         return _BY_LAST[last]
     raise _later(template, last.removesuffix("drop")) or _unknown(template, name)
 

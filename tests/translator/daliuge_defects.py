@@ -3,6 +3,7 @@
 Used to show that a difference from DALiuGE is explained by a defect and by nothing else: the numbers must add up.
 """
 
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from translator.logical import LogicalGraph, NodeKind
 from translator.options import UnrollOptions
 from translator.unroll import UnrollPlan, plan, unroll
 from translator.unroll.layout import Layout, lay_out
-from translator.unroll.levels import LOOP, instances
+from translator.unroll.levels import LOOP
 from translator.unroll.values import is_on
 
 __all__ = ["Difference", "explain", "unique_edges"]
@@ -84,7 +85,7 @@ def _carries(graph: LogicalGraph, ours: UnrollPlan) -> int:
                 pair = rows[graph.by_id[end].key], rows[graph.by_id[start].key]
                 levels = layout.content[loop.id]
                 if (*pair, True) not in links:
-                    more += instances(levels[:-1]) * max(levels[-1].size - 1, 0)
+                    more += prod(level.size for level in levels[:-1]) * max(levels[-1].size - 1, 0)
                 more -= links.get((*pair, False), 0)
     return more
 

@@ -299,10 +299,8 @@ def test_braces_around_anything_else_stay(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["~n", "~{n}", "{n}"])
 def test_tildes_are_replaced_when_asked_for(text: str) -> None:
-    """The old placeholders of DALiuGE's fill are behind a switch."""
-    content = document([_globals(field("n", "4", type="Integer")), node("a", "File", field("x", text))])
-
-    assert _value(_filled(content, tilde=True), "a", "x") == 4
+    """DALiuGE's old placeholders are replaced only with the option `tilde`."""
+    assert substitute(text, {"n": 4}, set(), tilde=True) == 4
 
 
 def test_variables_may_name_variables() -> None:

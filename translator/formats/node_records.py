@@ -17,8 +17,6 @@ class ApplicationRecord(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     id : str
         Its id; empty if the file has none.
-    ports : tuple of Field
-        Ports of this application in the port lists of the construct.
     """
 
     role: Role
@@ -26,7 +24,6 @@ class ApplicationRecord(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     category: str = ""
     fields: tuple[Field, ...] = ()
-    ports: tuple[Field, ...] = ()
     pointer: str = ""
 
 

@@ -6,7 +6,6 @@ indices over its levels, outermost first. Its number is that tuple in mixed radi
 (row-major).
 """
 
-from math import prod
 from typing import NamedTuple
 
 import msgspec
@@ -111,11 +110,6 @@ def part(left: Levels, right: Levels) -> Parting:
         [position for position in range(shared, len(left)) if not left[position].is_transparent],
         [position for position in range(shared, len(right)) if not right[position].is_transparent],
     )
-
-
-def instances(levels: Levels) -> int:
-    """Return the number of instances of a node with these levels."""
-    return prod(level.size for level in levels)
 
 
 def strides(levels: Levels) -> tuple[int, ...]:
