@@ -96,7 +96,7 @@ def test_averages_of_numbers_tables_and_lost_inputs(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_averaged(tmp_path: Path, contents: list[Any], text: str) -> None:
-    """The failure says why there is no average."""
+    """The failure has the reason why there is no average."""
     got = try_app(f"{SIMPLE}AverageArraysApp", tmp_path, inputs=[Given("a", content) for content in contents])
 
     assert text in got.failure.text
@@ -176,7 +176,7 @@ def test_npy_pieces_follow_input_and_axis(tmp_path: Path) -> None:
     ],
 )
 def test_axes_that_do_not_fit(tmp_path: Path, axes: str, outputs: int, text: str) -> None:
-    """The failure says what does not fit."""
+    """The failure names what does not fit."""
     fields = (Argument(name="scatter_axes", value=axes),)
 
     got = try_app(

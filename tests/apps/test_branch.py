@@ -61,7 +61,7 @@ def test_other_inputs_decide_too(tmp_path: Path) -> None:
 
 
 def test_text_chooses_among_many_ports(tmp_path: Path) -> None:
-    """A condition that answers with text chooses the port of that name."""
+    """A condition that returns text chooses the port of that name."""
     got = branch(tmp_path, "def condition(x): return 'mid'", inputs=[("x", 1)], outputs=["low", "mid", "high"])
 
     assert got.values == [None, 1, None]

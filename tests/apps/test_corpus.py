@@ -31,7 +31,7 @@ def runs_clean() -> list[str]:
 @needs_corpus
 @pytest.mark.slow
 def test_every_class_of_every_graph_is_ours_or_refused_clearly() -> None:
-    """Whatever class a real graph names, it is known, or the problem names its node and says what to do."""
+    """Every class in a real graph is known, or its problem names the node and has a hint."""
     for name in FILES:
         nodes, links = parts(name)
         known = {node.app_name or node.name for node in nodes} | {node.name for node in nodes}

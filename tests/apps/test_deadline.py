@@ -1,4 +1,4 @@
-"""The time limit of attempts: what is stopped, how, and what is told."""
+"""The time limit of attempts: what is stopped, how, and what is reported."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -63,7 +63,7 @@ def _swallow(_: Context) -> None:
 def test_an_attempt_ends_at_its_limit(
     run: Callable[[Context], Any], bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It fails with a code of its own and may be tried again; what it wrote is gone."""
+    """It fails with its own code and may be tried again; what it wrote is removed."""
     if "command" in str(run.__code__.co_names):
         monkeypatch.undo()  # a command has its own grace, which the interrupt waits for
 
@@ -110,11 +110,11 @@ def test_an_attempt_within_its_limit_is_left_alone(bench: Bench) -> None:
 
 
 def test_a_thread_that_cannot_be_stopped_is_given_up() -> None:
-    """Its attempt fails, another thread takes its place, and what it answers in the end does not count."""
+    """Its attempt fails, another thread replaces it, and its late result is ignored."""
     release = threading.Event()
 
     class Stuck:
-        """Runs until it is released, whatever it is told."""
+        """Runs until it is released, and ignores exceptions."""
 
         on_stream_opened = on_overdue = staticmethod(lambda _: None)
 

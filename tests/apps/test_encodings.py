@@ -1,4 +1,4 @@
-"""Encodings round-trip, refuse what they cannot hold, and forgive what can only be meant one way."""
+"""Encodings round-trip, refuse what they cannot hold, and accept unambiguous contents of other encodings."""
 
 import io
 import math
@@ -184,7 +184,7 @@ def test_unknown_encodings_list_the_known() -> None:
     ],
 )
 def test_what_cannot_be_held_is_refused(encoding: str, value: Any) -> None:
-    """An encoding that would lose or change a value says so, with the value's type, in place of writing something."""
+    """An encoding that would lose or change a value raises an error with the type of the value."""
     with pytest.raises(AppError, match=f"encoding '{encoding}' cannot hold {type(value).__name__}"):
         encode(encoding, value)
 
@@ -217,7 +217,7 @@ def test_nothing_is_none(encoding: str) -> None:
     ],
 )
 def test_contents_of_another_encoding_are_named(encoding: str, body: bytes) -> None:
-    """The error says which input and port, which encoding, and how the content begins."""
+    """The error has the input, the port, the encoding, and the beginning of the content."""
     with pytest.raises(AppError, match=rf"input 'the data' at port 'in' is not in encoding '{encoding}'") as caught:
         decode(encoding, Content(body, memory=False))
     assert repr(body[:16]) in caught.value.text
@@ -242,7 +242,7 @@ def test_text_drops_answer_pickle_ports(encoding: str) -> None:
     ],
 )
 def test_pickles_in_memory_answer_other_ports(encoding: str, value: Any, expected: Any) -> None:
-    """What this session pickled is read as what it is, whatever the port is called."""
+    """A pickle of this session gives its value at ports of all encodings."""
     assert decode(encoding, Content(encode("pickle", value))) == expected
 
 
@@ -300,7 +300,7 @@ def test_any_values_are_told_apart(values: list[Any]) -> None:
 
 @given(st.lists(_JSON, min_size=2, max_size=4))
 def test_json_of_several_producers_is_told_apart(values: list[Any]) -> None:
-    """Numbers, texts and whatever else JSON can say are separate values in separate lines."""
+    """JSON values on separate lines are separate values."""
     body = b"".join(encode("json", value) + separator("json") for value in values)
 
     assert decode("json", Content(body)) == values
@@ -325,7 +325,7 @@ def test_what_follows_a_value_and_is_none_is_refused(encoding: str, body: bytes)
 
 
 def test_several_values_that_nobody_announced_are_told() -> None:
-    """A drop with one producer that holds several values (a raw gather) gives all of them, and the log says so."""
+    """A drop with one producer that holds several values (a raw gather) gives a list, with a warning in the log."""
     content = Content(encode("pickle", 1) + encode("pickle", 2))
 
     assert decode("pickle", content) == [1, 2]
@@ -351,7 +351,7 @@ def test_large_values_are_read_whole() -> None:
 
 
 def test_missing_dill_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pickle that needs the package dill says how to install it."""
+    """A pickle that needs the package dill gives an error with the install command."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "dill"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "dill", None)
@@ -362,7 +362,7 @@ def test_missing_dill_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_paths_of_files_and_of_other_contents() -> None:
-    """A file answers with its path; text in memory is a path itself, other contents get one."""
+    """The path of a file is its own; text in memory is a path itself, other contents get a temporary file."""
     assert decode("path", Content(b"text", memory=False)) == "/some/where"
     assert decode("path", Content(b"two\nlines", text=True)) == "/some/where"
     assert decode("path", Content(b"\x00\x01")) == "/some/where"

@@ -1,4 +1,4 @@
-"""Attempts on the real executor: contents in, contents out, failures told."""
+"""Attempts on the real executor: inputs, outputs and failures."""
 
 import io
 import os
@@ -204,7 +204,7 @@ def test_inputs_can_be_read_in_every_way(bench: Bench, size: int) -> None:
 
 
 def test_temporary_inputs_go_with_the_attempt(bench: Bench) -> None:
-    """The file that was made of a content in memory is gone when the attempt is over."""
+    """The temporary file of a content in memory is removed when the attempt is over."""
     paths: list[Path] = []
     bench.run(lambda ctx: paths.append(ctx.inputs[0].path), given=_text("hi"))
 
@@ -212,7 +212,7 @@ def test_temporary_inputs_go_with_the_attempt(bench: Bench) -> None:
 
 
 def test_failed_inputs_refuse_to_be_read(bench: Bench) -> None:
-    """An input whose drop failed says so; an application can look first."""
+    """Reading an input whose drop failed raises an error; an application can check it first."""
     result = bench.run(lambda ctx: ctx.inputs[0].read() and None, state=DropState.ERROR)
 
     assert result.failure is not None
@@ -220,7 +220,7 @@ def test_failed_inputs_refuse_to_be_read(bench: Bench) -> None:
 
 
 def test_failed_attempts_leave_nothing(bench: Bench) -> None:
-    """What a failed attempt wrote is gone, and its result has no contents."""
+    """What a failed attempt wrote is removed, and its result has no contents."""
 
     def fail(ctx: Context) -> None:
         ctx.outputs[0].write(b"x" * 1_000_000)
@@ -289,7 +289,7 @@ def test_our_own_errors_keep_their_words(bench: Bench) -> None:
 
 
 def test_ctrl_c_is_no_failure_of_the_application(bench: Bench) -> None:
-    """In the main thread it passes through, and what was written is gone; elsewhere the application raised it."""
+    """In the main thread it is raised on, and outputs are removed; in other threads it is a failure."""
 
     def interrupted(ctx: Context) -> None:
         ctx.outputs[0].write(b"x")
@@ -307,7 +307,7 @@ def test_ctrl_c_is_no_failure_of_the_application(bench: Bench) -> None:
 
 
 def test_a_wait_ends_with_the_session(bench: Bench) -> None:
-    """An abort from another thread wakes a waiting application at once."""
+    """An abort from another thread wakes a waiting application."""
     waiting = threading.Event()
 
     def wait(ctx: Context) -> None:
@@ -339,7 +339,7 @@ def test_an_aborted_attempt_writes_no_more(bench: Bench) -> None:
 
 
 def test_a_second_attempt_continues_the_log(bench: Bench) -> None:
-    """The log has the output of all attempts, told apart."""
+    """The log has the output of all attempts, separated by headings."""
     bench.run(lambda _ctx: print("first"))  # noqa: T201 - what is tested
     bench.run(lambda _ctx: print("second"), attempt=2)  # noqa: T201 - what is tested
 
@@ -396,7 +396,7 @@ def test_json_drops_hold_json(bench: Bench) -> None:
 
 
 def test_errors_of_encodings_name_the_port(bench: Bench) -> None:
-    """A value that does not fit is told with the output's port."""
+    """A value that does not fit gives an error with the port of the output."""
     failure = bench.run(lambda ctx: ctx.outputs[0].put(5, "raw")).failure
 
     assert failure is not None
@@ -418,7 +418,7 @@ def test_root_drops_get_their_initial_content(bench: Bench) -> None:
 
 
 def test_an_unknown_class_is_a_failure(bench: Bench) -> None:
-    """A task whose application nobody knows fails with the class; it never raises."""
+    """A task with an unknown application fails with the name of the class; it never raises."""
     result = bench.build().execute(bench.task())
 
     assert result.failure is not None

@@ -13,7 +13,7 @@ from dropflow.errors import AppError, CancelledRunError
 
 
 class _Output:
-    """Collects output, and tells when a word has come."""
+    """Collects output, and sets an event when a word is in it."""
 
     def __init__(self, word: bytes = b"") -> None:
         self.body = b""
@@ -71,7 +71,7 @@ def test_a_killed_command_has_a_status(tmp_path: Path) -> None:
 
 
 def test_stopping_takes_the_children_along(tmp_path: Path, soon: Callable[[Callable[[], bool]], None]) -> None:
-    """A stop from another thread ends the command, its children and its pipes, and is no exit status."""
+    """A stop from another thread ends the command, its children and its pipes, and raises CancelledRunError."""
     output = _Output(b"started\n")
     command = _command("sleep 1000 & echo $!; sleep 1000 | cat & echo started; wait", tmp_path, output)
     stopper = threading.Thread(target=lambda: (output.seen.wait(), command.stop()))
@@ -84,7 +84,7 @@ def test_stopping_takes_the_children_along(tmp_path: Path, soon: Callable[[Calla
 
 
 def test_a_deaf_command_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not end when asked is made to."""
+    """Processes that ignore SIGTERM are killed."""
     monkeypatch.setattr("dropflow.apps.command.GRACE", 0.1)
     output = _Output(b"started\n")
     command = _command("trap '' TERM; echo started; while true; do sleep 0.05; done", tmp_path, output)

@@ -1,4 +1,4 @@
-"""What drops print, log and raise goes to their own logs, bounded."""
+"""What drops print, log and raise is written to their own logs, up to a limit."""
 
 # ruff: noqa: T201 - what is printed is what is tested
 
@@ -83,7 +83,7 @@ def test_threads_do_not_meet(tmp_path: Path, router: LogRouter) -> None:
 
 
 def test_output_outside_of_attempts_is_as_ever(router: LogRouter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What belongs to no attempt goes where it went before, and the streams are put back in the end."""
+    """Output outside of attempts goes where it went before, and the streams are restored in the end."""
     before = io.StringIO()
     monkeypatch.setattr(sys, "stdout", before)
     router.install()
@@ -108,7 +108,7 @@ def test_installing_is_counted(router: LogRouter) -> None:
 
 
 def test_other_handlers_stay_in_charge(tmp_path: Path, router: LogRouter) -> None:
-    """The level of logging is only touched where nobody has set up logging, and is put back."""
+    """The level of logging is changed only if logging is not configured, and is restored."""
     top = logging.getLogger()
     level, handlers = top.level, list(top.handlers)
     router.install()

@@ -127,7 +127,7 @@ def test_positional_only_arguments(tmp_path: Path) -> None:
 
 
 def test_what_the_function_cannot_take_is_said(tmp_path: Path) -> None:
-    """A field that no argument takes is left out, and the log says so."""
+    """A field without an argument is left out, with a warning in the log."""
     got = call(tmp_path, "def f(): return 1", field("wrong", 1, "Integer"))
 
     assert got.values == [1]
@@ -140,7 +140,7 @@ def test_inputs_without_a_parameter_fill_what_is_lacking(tmp_path: Path) -> None
 
 
 def test_event_ports_carry_nothing(tmp_path: Path) -> None:
-    """An Event input is no argument, and an Event output stays empty."""
+    """An Event input is not an argument, and an Event output stays empty."""
     events = (port("go", type="Event"), port("done", "OutputPort", type="Event"))
 
     got = call(tmp_path, "def f(x=1): return x", *events, inputs=[("go", 9)], outputs=["done", "out"])
@@ -196,7 +196,7 @@ def test_inputs_at_a_port_without_an_argument_are_all_used(tmp_path: Path) -> No
 
 
 def test_a_skipped_input_is_not_called_a_failed_one(tmp_path: Path) -> None:
-    """The log says what happened to an input that has no content."""
+    """The log has the reason why an input has no content."""
     got = call(tmp_path, "def f(x=1): return x", inputs=[("x", SKIPPED)])
 
     assert got.values == [1]
@@ -249,7 +249,7 @@ def test_a_path_output_is_written_by_the_function(tmp_path: Path) -> None:
 
 
 def test_a_file_is_called_as_the_data_at_its_port_say(tmp_path: Path) -> None:
-    """A port that goes in and out with path encoding names the file by its input."""
+    """For an InputOutput port with path encoding, the input is the name of the file."""
     code = f"{PATHS}def f(filepath): Path(filepath).write_text('mine')"
     ports = (port("filepath", "InputOutput", "path"),)
 
@@ -261,7 +261,7 @@ def test_a_file_is_called_as_the_data_at_its_port_say(tmp_path: Path) -> None:
 
 
 def test_a_returned_path_gives_its_file(tmp_path: Path) -> None:
-    """A function that answers the path of a file for a path output has made its content."""
+    """If a function returns the path of a file for a path output, that file is the content."""
     place = str(tmp_path / "x")
     code = f"{PATHS}def f():\n    Path({place!r}).write_text('mine')\n    return {place!r}"
 
@@ -308,7 +308,7 @@ def test_functions_are_found_by_name(tmp_path: Path, name: str, inputs: Any, wan
     ],
 )
 def test_functions_that_cannot_be_found(tmp_path: Path, name: str, code: str, text: str, hint: str) -> None:
-    """The failure says what is missing and what to do."""
+    """The failure names what is missing and has a hint."""
     failure = call(tmp_path, "", name=name).failure
 
     assert failure.code == code
@@ -340,12 +340,12 @@ def test_the_only_function_needs_no_name(tmp_path: Path) -> None:
     ],
 )
 def test_source_that_is_wrong(tmp_path: Path, code: str, text: str) -> None:
-    """What is wrong with func_code is said, naming the node."""
+    """Errors in func_code are reported with the name of the node."""
     assert text in call(tmp_path, code).failure.text
 
 
 def test_a_node_without_any_function(tmp_path: Path) -> None:
-    """A PyFuncApp whose name and code are blank is refused."""
+    """A PyFuncApp with blank name and code is an error."""
     assert "func_name and func_code are both blank" in call(tmp_path, "", name="").failure.text
 
 
@@ -400,7 +400,7 @@ def test_text_at_a_typed_port_is_that_type(tmp_path: Path) -> None:
 
 
 def test_inputs_nobody_is_called_after(tmp_path: Path) -> None:
-    """A named input goes to **kwargs, an unnamed one to *args; if there are neither, the log says it is not used."""
+    """A named input goes to **kwargs, an unnamed one to *args; without these the log has a warning."""
     inputs = [("", 1), ("k", 2)]
 
     assert call(tmp_path, "def f(*a, **k): return a, k", inputs=inputs).values == [((1,), {"k": 2})]
@@ -459,7 +459,7 @@ def test_pickles_that_cannot_be_read(tmp_path: Path, pickled: bytes, code: str, 
 
 
 def test_a_module_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error in the function's own module is told as such, and a module that it lacks is named."""
+    """An error in the module of the function is reported as such, and a missing module is named."""
     (tmp_path / "broken_stars.py").write_text("1 / 0")
     (tmp_path / "needy_stars.py").write_text("import surely_not_installed")
     monkeypatch.syspath_prepend(tmp_path)
@@ -472,7 +472,7 @@ def test_a_module_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_source_that_defines_several_functions_needs_a_name(tmp_path: Path) -> None:
-    """Without func_name it is not guessed which one is meant."""
+    """Without func_name, several functions are an error."""
     assert "defines several functions" in call(tmp_path, "def g(): 0\ndef h(): 0", name="").failure.text
 
 

@@ -16,7 +16,7 @@ DIRECTORY = "dlg.data.drops.directory.DirectoryDROP"
 
 @pytest.mark.parametrize("name", ["CopyApp", "GenericGatherApp", "SleepAndCopyApp"])
 def test_inputs_are_joined_byte_for_byte(tmp_path: Path, name: str) -> None:
-    """Every output gets all inputs, in order, whatever the size of the copied blocks."""
+    """Every output gets all inputs, in order, for any size of blocks."""
     inputs = [Given("a", b"\x00one"), Given("b", b"two\xff")]
 
     got = try_app(SIMPLE + name, tmp_path, inputs=inputs, outputs=["x", "y"], fields={"bufsize": 2})
@@ -34,7 +34,7 @@ def test_a_copy_of_text_is_text(tmp_path: Path) -> None:
 
 
 def test_directories_are_copied_with_all_they_contain(tmp_path: Path) -> None:
-    """A directory goes into a directory, several are merged, and a file among them keeps its name."""
+    """Directories are merged into a directory, and a file among them keeps its name."""
     for name in ("one", "two"):
         (tmp_path / name / "sub").mkdir(parents=True)
         (tmp_path / name / "sub" / name).write_text(name)
@@ -65,7 +65,7 @@ def test_a_directory_cannot_become_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["CopyApp", "GenericGatherApp", "ArrayGatherApp", "DictGatherApp"])
 def test_lost_inputs_are_left_out_aloud(tmp_path: Path, name: str) -> None:
-    """An application that is allowed to run without some inputs says which, and how many."""
+    """An application that runs without some inputs logs their names and number."""
     inputs = [Given("a", 1), Given("a", FAILED, name="broken"), Given("a", 2), Given("a", 3)]
 
     got = try_app(SIMPLE + name, tmp_path, inputs=inputs, outputs=["x"])
@@ -116,7 +116,7 @@ def test_doing_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [0.001, "0.001", "words", b"\xff", [1], float("nan"), float("inf"), -1])
 def test_sleep_time_may_come_from_a_port(tmp_path: Path, content: Any) -> None:
-    """Data at the port are seconds, also as text; data that are no time wake nobody, and the log says so."""
+    """Data at the port are seconds, also as text; other data are ignored with a warning in the log."""
     got = try_app(
         f"{SIMPLE}SleepApp", tmp_path, inputs=[Given("sleep_time", content)], outputs=["x"], fields={"sleep_time": 60.0}
     )
@@ -126,7 +126,7 @@ def test_sleep_time_may_come_from_a_port(tmp_path: Path, content: Any) -> None:
 
 
 def test_a_negative_sleep_is_refused(tmp_path: Path) -> None:
-    """A field that is no time is an error."""
+    """A field that is not a time is an error."""
     assert "at least 0" in try_app(f"{SIMPLE}SleepApp", tmp_path, fields={"sleepTime": -1}).failure.text
 
 
@@ -195,7 +195,7 @@ def test_thrashing(tmp_path: Path) -> None:
     [([3, 4, 5], 3, [4, 5]), ([7], 7, []), ([], None, []), (None, None, []), (5, 5, []), ("ab", "ab", [])],
 )
 def test_picking_one(tmp_path: Path, data: Any, first: Any, rest: Any) -> None:
-    """The first element goes to the outputs, the rest to the one that is called rest_array, by port or by drop."""
+    """The first element is written to the outputs, the rest to the one called rest_array, by port or by drop."""
     outputs = ["element", "rest_array", Wanted("other", name="rest_array")]
 
     got = try_app(f"{SIMPLE}PickOne", tmp_path, inputs=[Given("rest_array", data)], outputs=outputs)

@@ -49,7 +49,7 @@ def test_classes_of_modules(tmp_path: Path) -> None:
 
 
 def test_a_member_without_a_result_passes_the_object_on_only_at_self(tmp_path: Path) -> None:
-    """What the call returns goes to the other outputs, None included."""
+    """The return value is written to the other outputs, also None."""
     used = node(tmp_path, "list.append", inputs=[("self", pickle.dumps([1])), ("", 2)], outputs=["self", "out"])
 
     assert used.values == [[1, 2], None]
@@ -60,7 +60,7 @@ def test_a_member_without_a_result_passes_the_object_on_only_at_self(tmp_path: P
     [("Counter.nothing", 5, "is a int and has no member function 'nothing'"), ("x.y", FAILED, "is missing")],
 )
 def test_what_can_be_wrong_with_the_object(tmp_path: Path, name: str, content: Any, text: str) -> None:
-    """A member that does not exist, and an object that was never made, are said as such."""
+    """A missing member and a missing object give different errors."""
     assert text in node(tmp_path, name, inputs=[("self", content)]).failure.text
 
 

@@ -117,7 +117,7 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.fixture
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])
 
@@ -148,7 +148,7 @@ def _connected(port: int) -> socket.socket:
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
-    """The failure says which port cannot be had."""
+    """The failure names the port that is not available."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         failure = try_app(LISTENER, tmp_path, fields={"host": "127.0.0.1", "port": port}).failure
@@ -163,7 +163,7 @@ def test_a_listener_takes_no_inputs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("connected", [True, False])
 def test_listening_can_be_stopped(tmp_path: Path, free_port: int, *, connected: bool) -> None:
-    """A cancelled listener ends, whether somebody is connected or not."""
+    """A cancelled listener ends, with or without a client."""
     fields = (Argument(name="host", value="127.0.0.1"), Argument(name="port", value=free_port))
     node = Template(key="l", name="listener", kind=Kind.APP, component=LISTENER, arguments=fields)
     data = Template(key="d", name="d", kind=Kind.DATA, component="dlg.data.drops.memory.InMemoryDROP")

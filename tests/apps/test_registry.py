@@ -20,7 +20,7 @@ def node(component: str, category: str = "", *fields: Argument) -> Template:
 
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_every_application_is_found_under_every_name_it_has(name: str) -> None:
-    """The table leads to a class whose definition leads back, under its own name and its older ones."""
+    """The table has the class of each definition, under its name and its older names."""
     found = app_class(node(f"dlg.apps.simple.{name}"))
 
     assert found.component.name == name
@@ -65,7 +65,7 @@ def test_the_palette_sees_them_all() -> None:
     ],
 )
 def test_spellings_of_graphs(component: str, category: str, name: str) -> None:
-    """Older packages, blank classes and placeholders lead to the application that is meant."""
+    """Older packages, blank classes and placeholders give the right application."""
     assert app_class(node(component, category)).component.name == name
 
 
@@ -76,7 +76,7 @@ def test_a_function_or_command_says_what_a_placeholder_is() -> None:
 
 
 def test_an_object_coming_in_makes_a_member_function() -> None:
-    """DALiuGE's one class for functions and members is told apart by the port self."""
+    """Nodes of DALiuGE's class for functions are members if they have the port self."""
     target = Argument(name="self", usage="InputPort")
 
     assert app_class(node("dlg.apps.pyfunc.PyFuncApp", "PythonApp", target)).component.name == "PythonMemberFunction"
@@ -122,7 +122,7 @@ def test_what_we_do_not_have_is_refused_with_the_way_out(component: str, categor
     ],
 )
 def test_unknown_classes(component: str, hint: str) -> None:
-    """The error names node and class, and says what is missing or was probably meant."""
+    """The error names node and class, and has what is missing or a similar name."""
     with pytest.raises(UnknownComponentError, match=f"'wanted' has the unknown class '{component}'") as caught:
         app_class(node(component))
 
@@ -130,7 +130,7 @@ def test_unknown_classes(component: str, hint: str) -> None:
 
 
 def test_an_application_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any importable subclass of App can be named in a graph; one whose module is broken says why."""
+    """A graph can name any importable subclass of App; a broken module gives an error with the reason."""
     (tmp_path / "users_own_apps.py").write_text(
         "from dropflow.apps.api import App\n\n\nclass MyApp(App):\n    def run(self, context):\n        pass\n"
     )

@@ -34,7 +34,7 @@ def test_inputs_fields_and_outputs_are_filled_in(tmp_path: Path) -> None:
 
 
 def test_files_appear_as_paths(tmp_path: Path) -> None:
-    """A file or a directory stands in a command as its path, quoted."""
+    """A file or a directory appears in a command as its quoted path."""
     file = tmp_path / "a file"
     file.write_text("content")
     (tmp_path / "dir").mkdir()
@@ -107,7 +107,7 @@ def test_urls_and_ids(tmp_path: Path) -> None:
 
 
 def test_forms_that_mean_nothing_stay_and_are_told(tmp_path: Path) -> None:
-    """A number without an input stays in the command, and the log says so."""
+    """A number without an input stays in the command, with a warning in the log."""
     got = run(tmp_path, "echo %i3 > {out}")
 
     assert got.contents == [b"%i3\n"]
@@ -163,7 +163,7 @@ def test_a_value_too_large_for_a_command(tmp_path: Path) -> None:
 
 
 def test_binary_data_cannot_stand_in_a_command(tmp_path: Path) -> None:
-    """Bytes that are no text are refused with the way out."""
+    """Bytes that are not text are an error with a hint."""
     assert "is not text" in run(tmp_path, "echo {x}", inputs=[("x", b"\xff\xfe")]).failure.text
 
 
@@ -200,7 +200,7 @@ def test_placeholders_are_filled_in_in_every_piece_of_a_command(tmp_path: Path) 
     ["a; touch DONE; echo %i0", "$(touch DONE) %i0", "`touch DONE`{in}", "100%i9; touch DONE", "%i0' ; touch DONE '"],
 )
 def test_a_value_that_mentions_data_is_not_executed(place: str, value: str, tmp_path: Path) -> None:
-    """Data are filled in in the value of a field; the rest of it stays text, whatever quoting is around it."""
+    """Data are filled in in the value of a field; the rest stays text in all kinds of quoting."""
     ports = (Argument(name="in", usage="InputPort"), Argument(name="out", usage="OutputPort"))
     field = argument("v", value, positional=place == "appended")
     command = "printf '%s' " + (place if place != "appended" else "")
@@ -278,7 +278,7 @@ def test_long_and_positional_arguments(tmp_path: Path) -> None:
 
 
 def test_a_command_with_placeholders_gets_nothing_appended(tmp_path: Path) -> None:
-    """Who says where one argument goes says where all go."""
+    """If a command has one placeholder, no arguments are appended."""
     fields = (Argument(name="argumentPrefix", value="--"), argument("x", 1), argument("y", 2))
 
     assert "$ echo 1\n" in run(tmp_path, "echo {x}", *fields, outputs=()).log

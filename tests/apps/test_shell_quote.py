@@ -51,7 +51,7 @@ def run(command: str, value: str) -> str:
 @pytest.mark.parametrize("value", NASTY)
 @pytest.mark.parametrize("place", PLACES)
 def test_bash_sees_the_value_itself(place: str, value: str) -> None:
-    """Wherever a placeholder stands, the command gets the very value: nothing of it is expanded, split or run."""
+    """In every place the command gets the exact value: nothing of it is expanded, split or run."""
     assert run(PLACES[place], value).rstrip("\n") == f"{value}."
 
 
@@ -106,7 +106,7 @@ def test_variables_of_the_session_still_work_in_fields(command: str) -> None:
 
 
 def test_arithmetic_takes_numbers_only() -> None:
-    """Bash would run what stands in an arithmetic expression, so only plain values may."""
+    """Bash evaluates arithmetic expressions, so only plain values are accepted in them."""
     assert run("echo $(( {x} * 2 ))", "21") == "42\n"
     with pytest.raises(AppError, match="arithmetic"):
         run("echo $(( {x} ))", "a[$(echo run)]")

@@ -1,4 +1,4 @@
-"""Commands whose standard input is fed as it comes, and whose standard output goes elsewhere as it comes."""
+"""Commands whose standard input and output are streams."""
 
 import contextlib
 import io
@@ -63,14 +63,14 @@ def nothing_left() -> Iterator[None]:
 
 
 def run(text: str, directory: Path, **more: Any) -> tuple[int, bytes]:
-    """Exit status of a command, and what it said to the log."""
+    """Exit status of a command, and its log."""
     log: list[bytes] = []
     status = Command(text, directory, {"PATH": os.environ["PATH"]}, log.append, **more).run()
     return status, b"".join(log)
 
 
 def test_output_and_errors_go_their_ways(tmp_path: Path) -> None:
-    """Standard output goes to its sink, whole and in order, and standard error to the log."""
+    """Standard output is written to its sink, whole and in order, and standard error to the log."""
     output: list[bytes] = []
     status, log = run("seq 100000; echo wrong >&2; exit 4", tmp_path, output=output.append)
 
@@ -91,7 +91,7 @@ def test_a_source_is_passed_on_whole(tmp_path: Path) -> None:
 
 
 def test_what_comes_is_passed_on_as_it_comes(tmp_path: Path, growing: Growing) -> None:
-    """A command answers to what it was fed while its source is still growing."""
+    """A command can write output while its input is still growing."""
     heard: list[bytes] = []
 
     def hear(block: bytes) -> None:
@@ -122,7 +122,7 @@ def test_a_command_that_never_reads_ends(tmp_path: Path, growing: Growing) -> No
 
 
 def test_what_is_left_behind_does_not_hold_the_end(tmp_path: Path) -> None:
-    """A process that left its group and holds standard input open, full as it is, keeps nobody waiting."""
+    """A process that left its group and holds a full standard input open does not block the end of the command."""
     status, log = run("setsid sleep 1000 <&0 & echo $!", tmp_path, source=io.BytesIO(bytes(1_000_000)))
     left = psutil.Process(int(log))
     left.kill()
@@ -131,7 +131,7 @@ def test_what_is_left_behind_does_not_hold_the_end(tmp_path: Path) -> None:
 
 
 def test_a_source_that_fails_is_the_failure(tmp_path: Path) -> None:
-    """A command that got only a part of its input has not succeeded, whatever its status says."""
+    """A command that got only a part of its input fails, also with status 0."""
 
     class Broken(io.BytesIO):
         def read1(self, size: int | None = -1, /) -> bytes:
@@ -145,7 +145,7 @@ def test_a_source_that_fails_is_the_failure(tmp_path: Path) -> None:
 
 
 def test_a_stop_reaches_who_waits_for_more(tmp_path: Path) -> None:
-    """A command is stopped though its source waits; so is one whose source was the first to hear of it."""
+    """A command is stopped while its source waits, and if the source is stopped first."""
     stopped = threading.Event()
 
     def check() -> None:

@@ -86,7 +86,7 @@ def bench(make_bench: Make) -> Bench:
 
 
 def test_what_is_appended_can_be_read_at_once(bench: Bench) -> None:
-    """An output is told of when something is in it, once, and holds it all before the attempt is over."""
+    """The stream of an output is announced once, with its first bytes, and has all data before the attempt is over."""
     seen: list[bytes] = []
 
     def app(context: Context) -> None:
@@ -123,7 +123,7 @@ def test_what_is_not_appended_is_told_at_the_end(bench: Bench, how: str) -> None
 
 @pytest.mark.parametrize("target", ["null", "directory"])
 def test_some_data_cannot_be_read_while_they_are_written(make_bench: Make, target: str) -> None:
-    """What has no bytes of its own says so."""
+    """Writing to a directory as a stream is an error."""
     bench = make_bench(target=target)
     said: list[bool] = []
     bench.run(lambda context: said.append(context.outputs[0].streams))
@@ -210,7 +210,7 @@ def test_a_copy_is_what_was_written(make_bench: Make, blocks: list[str | bytes],
     ],
 )
 def test_which_links_stream(app: str, data: str, *, declared: bool, streams: bool) -> None:
-    """Those that the graph declares, if the data can be read while they grow and the application reads as it comes."""
+    """Declared links stream if the data class and the application support it."""
     builder = GraphBuilder("links").app("A").data("x", component=DROPS[data]).app("B", component=app)
     graph = builder.connect("A", "x", streaming=True).connect("x", "B", streaming=declared).build()
 

@@ -22,7 +22,7 @@ def repository(tmp_path: Path) -> Iterator[LocalRepository]:
 
 @pytest.fixture
 def slot(repository: LocalRepository) -> Callable[..., Slot]:
-    """Makes slots of that session, each for a drop of its own unless told otherwise."""
+    """Makes slots of that session, each for another drop by default."""
     drops = iter(range(1, 1000))
 
     def make(oid: str = "g_k_0", *, drop: int | None = None, attempt: int = 1, name: str = "") -> Slot:

@@ -63,7 +63,7 @@ def test_unknown_placeholders_are_named() -> None:
 
 
 def test_unset_variables_are_named() -> None:
-    """A variable that is not set is an error that says how to set it."""
+    """A variable that is not set is an error, with a hint how to set it."""
     with pytest.raises(BadParameterError, match="variable DATA_HOME, which is not set") as caught:
         _path("$DATA_HOME/x")
     assert "export DATA_HOME=" in caught.value.hint

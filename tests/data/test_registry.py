@@ -33,7 +33,7 @@ Node = Callable[..., Template]
     ],
 )
 def test_classes_have_their_components(node: Node, name: str, expected: str) -> None:
-    """Every class name of DALiuGE, new and old, means one component, whatever the category says."""
+    """Every class name of DALiuGE, new and old, has one component, independent of the category."""
     assert component_for(node(name, category="Memory")).name == expected
 
 

@@ -85,7 +85,7 @@ def test_a_commit_elsewhere(repository: LocalRepository, node: Node, slot: Slots
 def test_a_killed_worker_leaves_nothing_elsewhere(
     repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path
 ) -> None:
-    """Parts beside absolute targets that nobody finished are swept when the session closes."""
+    """Unfinished contents beside absolute targets are removed when the session closes."""
     part = store_for(node(FILE, filepath=str(tmp_path / "far/x"))).part(slot())
     Path(part.path()).write_bytes(b"half a content")
     repository.close()
@@ -186,7 +186,7 @@ def test_a_fifo_or_device_is_never_replaced(
 
 @pytest.mark.parametrize("kind", [FILE, DIRECTORY, MEMORY])
 def test_a_fifo_that_a_program_left_is_no_content(node: Node, slot: Slots, kind: str) -> None:
-    """Nothing waits for a writer that never comes: the attempt fails and says what was found."""
+    """A FIFO without writer does not block: the attempt fails with its kind."""
     part = store_for(node(kind)).part(slot())
     os.mkfifo(part.path())
 
@@ -208,7 +208,7 @@ def test_a_fifo_as_input_is_not_read_as_a_value(node: Node, slot: Slots, tmp_pat
 
 
 def test_a_commit_that_fails_names_the_place(repository: LocalRepository, node: Node, slot: Slots) -> None:
-    """A final path that cannot be is a StorageError with the path; the part is gone."""
+    """An impossible final path is a StorageError with the path; the temporary file is removed."""
     template = node(FILE, filepath="file/x")
     part = _part(template, slot(), b"x")
     (repository.workspace.files / "file").touch()
@@ -357,7 +357,7 @@ def test_what_is_released(
     fields: dict[str, Any],
     expected: str,
 ) -> None:
-    """After the last consumer memory goes and files stay, unless the node says otherwise."""
+    """After the last consumer, contents in memory are removed and files stay, unless the node has another setting."""
     template = node(component, **fields)
     content = repository.commit(1, 1, template, _part(template, slot(), b"x" * SMALL * 2))
 
@@ -370,7 +370,7 @@ def test_what_is_released(
 def test_files_elsewhere_and_inputs_are_not_released(
     repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path
 ) -> None:
-    """Outside the session directory a file goes only when its node asks for that, and an input never."""
+    """Outside the session directory a file is removed only with `expireAfterUse`, and an input never."""
     template = node(FILE, persist=False, filepath=str(tmp_path / "x"))
     content = repository.commit(1, 1, template, _part(template, slot(), b"x"))
     (tmp_path / "input").touch()
@@ -462,7 +462,7 @@ def test_a_new_session_clears_what_an_old_one_left(tmp_path: Path) -> None:
 
 
 def test_without_shared_memory_the_disk_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
-    """Where there is no /dev/shm, large contents are files in the session directory."""
+    """Without /dev/shm, large contents are files in the session directory."""
     monkeypatch.setattr("dropflow.data.shm_directory.claim", lambda _session: None)
     repository = LocalRepository(tmp_path, "s", SystemClock())
     part = _part(node(MEMORY), Slot(repository.workspace, "o", 1, 1, 0), b"x" * SMALL * 2)
@@ -493,7 +493,7 @@ class _Full(FileWriter):
 
 
 def test_a_full_shared_memory_overflows_to_the_disk(tmp_path: Path) -> None:
-    """The content goes on where there is room; the reader finds all of it."""
+    """If shared memory is full the content continues on disk; the reader finds all of it."""
     part = _Full(str(tmp_path / "small"), overflow=lambda: str(tmp_path / "large"))
     assert part.write(b"1234567") == 7
     part.write(b"89")

@@ -18,7 +18,7 @@ def _of_a_dead_process(root: Path) -> Path:
 
 
 def test_left_overs_of_the_dead_are_swept(tmp_path: Path) -> None:
-    """A session whose process is no more loses its directory; one that lives keeps it."""
+    """The directory of a session is removed if its process has ended."""
     dead, alive = _of_a_dead_process(tmp_path), segments.claim("alive", tmp_path)
     assert dead.is_dir()
 
@@ -28,7 +28,7 @@ def test_left_overs_of_the_dead_are_swept(tmp_path: Path) -> None:
 
 
 def test_a_reused_process_id_is_not_taken_for_the_owner(tmp_path: Path) -> None:
-    """The start time tells a process from an earlier one with its number."""
+    """Processes with the same number are distinguished by start time."""
     mine = segments.claim("mine", tmp_path)
     assert mine is not None
     pieces = mine.name.split("-", 4)
@@ -39,7 +39,7 @@ def test_a_reused_process_id_is_not_taken_for_the_owner(tmp_path: Path) -> None:
 
 
 def test_what_is_not_ours_to_judge_stays(tmp_path: Path) -> None:
-    """Directories of other containers, whose processes we cannot see, and foreign names are left alone."""
+    """Directories of other pid namespaces and with other names are not removed."""
     for name in ("dropflow-1-1-1-other", "dropflow-nonsense", "something-else"):
         (tmp_path / name).mkdir()
 
@@ -55,13 +55,13 @@ def test_only_the_owner_may_look(tmp_path: Path) -> None:
 
 
 def test_two_repositories_of_a_session_do_not_meet(tmp_path: Path) -> None:
-    """Each gets a directory of its own, and a missing shared memory is told by None."""
+    """Each session gets its own directory; without shared memory the result is None."""
     assert segments.claim("same", tmp_path) != segments.claim("same", tmp_path)
     assert segments.claim("same", tmp_path / "nowhere") is None
 
 
 def test_reading_outlives_release(tmp_path: Path) -> None:
-    """A content that is mapped stays readable when its file goes."""
+    """A mapped content stays readable when its file is removed."""
     from dropflow.data.read_content import view  # noqa: PLC0415 - only here
     from dropflow.engine.api import Handle  # noqa: PLC0415 - only here
 

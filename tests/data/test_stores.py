@@ -166,7 +166,7 @@ def test_old_files_have_a_directory_field(node: Node, slot: Slots, repository: L
 
 
 def test_root_files_are_found_where_they_are(node: Node, slot: Slots, tmp_path: Path) -> None:
-    """A file without producers stays where it is, and is nobody's to move."""
+    """A file without producers stays where it is."""
     (tmp_path / "input").write_bytes(b"data")
     handle = FileStore(node(filepath=str(tmp_path / "input"))).initial(slot())
 
@@ -199,7 +199,7 @@ def test_missing_root_files_are_named(node: Node, slot: Slots, fields: dict[str,
 
 @pytest.mark.parametrize("value", ["", "name.txt"])
 def test_relative_root_files_may_be_empty(node: Node, slot: Slots, value: str) -> None:
-    """A relative file that nobody wrote is made, as in DALiuGE."""
+    """A relative file without producer is made empty, as in DALiuGE."""
     assert FileStore(node(filepath=value)).initial(slot()).size == 0
 
 
@@ -217,7 +217,7 @@ def test_directories_are_filled_by_programs(node: Node, slot: Slots, repository:
 
 @pytest.mark.parametrize("fields", [{"dirname": "/nowhere"}, {"dirname": "in", "check_exists": True}])
 def test_missing_root_directories_are_named(node: Node, slot: Slots, fields: dict[str, Any]) -> None:
-    """A directory that must be there and is not is an error that says what to set."""
+    """A missing directory that must exist is an error, with a hint what to set."""
     with pytest.raises(BadFileError, match="does not exist"):
         DirectoryStore(node(**fields)).initial(slot())
 

@@ -127,7 +127,7 @@ def all_of(folder: str, step: int = 1 << 16) -> bytes:
 
 
 def test_a_reader_gets_all_whenever_it_comes(written: Written, readers: ThreadPoolExecutor) -> None:
-    """Before the end, after it, and after the content has its own name: everybody gets all of it."""
+    """Readers get the whole content before its end, after it, and after its commit."""
     written.write(b"one ")
     early = StreamReader(written.folder)
     assert early.read(100) == b"one "
@@ -231,7 +231,7 @@ def test_stopping_is_the_end_of_what_is_there(written: Written, readers: ThreadP
 
 
 def test_a_reader_stops_waiting_when_its_check_says_so(written: Written, readers: ThreadPoolExecutor) -> None:
-    """Woken while it waits, or told before, a reader raises what its check raises."""
+    """A reader raises what its check raises, before a wait and when it is woken."""
     asked, stop = threading.Event(), threading.Event()
 
     def check() -> None:
@@ -254,7 +254,7 @@ def test_a_reader_stops_waiting_when_its_check_says_so(written: Written, readers
 
 
 def test_ranges_are_read_without_waiting(written: Written) -> None:
-    """Who reads by ranges gets what there is of them, hears when there is more, and has come as far as it asked."""
+    """`pread` returns what is there of a range, the reader is woken by more data, and its position is the offset."""
     written.write(b"0123456789")
     with StreamReader(written.folder) as reader:
         assert reader.pread(0, 4) == b"0123"
@@ -269,21 +269,21 @@ def test_ranges_are_read_without_waiting(written: Written) -> None:
 
 
 def test_a_reader_has_no_descriptor_for_programs(written: Written) -> None:
-    """A program that got the growing file itself would take its present end for the end: it is refused."""
+    """A reader has no `fileno`, because a program would take the present end of the file for its end."""
     written.write(b"not all of it")
     with StreamReader(written.folder) as reader, pytest.raises(OSError, match="fileno"):
         subprocess.run(["/bin/cat"], stdin=reader, check=True, timeout=SECONDS)  # type: ignore[call-overload]
 
 
 class Waits:
-    """A check that tells when the writer is about to wait, and what it has written then."""
+    """A check that records when the writer is about to wait, and what it has written then."""
 
     def __init__(self) -> None:
         self.asked = threading.Semaphore(0)
         self.cancelled = False
 
     def __call__(self) -> None:
-        """Be asked whether to stop."""
+        """Record the call."""
         self.asked.release()
         if self.cancelled:
             raise CancelledRunError
@@ -307,7 +307,7 @@ def waits() -> Waits:
 
 @pytest.fixture
 def paced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: Waits, clock: VirtualClock) -> Iterator[Written]:
-    """A stream whose writer gets no more than 1,000 bytes ahead, and whose clock stands still."""
+    """A stream whose writer is at most 1,000 bytes ahead, with a clock that does not advance."""
     monkeypatch.setattr(streams, "AHEAD", 1000)
     found = Written(tmp_path, waits, clock)
     yield found
@@ -315,7 +315,7 @@ def paced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: Waits, clock: 
 
 
 def test_a_writer_waits_for_a_reader_that_moves(paced: Written, waits: Waits, readers: ThreadPoolExecutor) -> None:
-    """However fast it could write, it is never further ahead than it may be; whoever reads lets it go on."""
+    """A fast writer is never further ahead than the limit; a reader lets it go on."""
     with StreamReader(paced.folder) as reader:
         got = 0
         for _ in range(10):
@@ -363,7 +363,7 @@ def test_a_writer_gives_way_to_readers_that_do_not_move(
 
 
 def test_a_reader_that_was_killed_is_not_waited_for(paced: Written) -> None:
-    """The kernel knows that nobody listens any more: no time has to pass."""
+    """A FIFO without reader is detected without waiting."""
     command = [sys.executable, "-c", READS, paced.folder, "10"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         paced.write(bytes(100))
@@ -380,7 +380,7 @@ def test_a_reader_that_was_killed_is_not_waited_for(paced: Written) -> None:
 def test_a_writer_that_waits_can_be_stopped(
     paced: Written, waits: Waits, readers: ThreadPoolExecutor, when: str
 ) -> None:
-    """Woken while it waits, or told before, a writer raises what its check raises."""
+    """A writer raises what its check raises, before a wait and when it is woken."""
     with StreamReader(paced.folder):
         waits.cancelled = when == "before"
         writing = readers.submit(paced.write, bytes(5000))
@@ -421,7 +421,7 @@ def test_a_stream_that_is_gone_cannot_be_read(written: Written) -> None:
 
 @pytest.mark.parametrize("more", [0, 1, 2])
 def test_too_many_open_files_are_told(written: Written, more: int) -> None:
-    """A reader that finds no descriptor says so and what to do, at whichever step; it leaves nothing open."""
+    """A reader without free descriptors raises an error with a hint at every step, and leaves nothing open."""
     before = descriptors()
     with few_files(more), pytest.raises(StorageError, match="Too many open files") as caught:
         StreamReader(written.folder)
@@ -451,7 +451,7 @@ def test_a_file_system_without_fifos_is_told(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_nobody_wants_any_more_can_be_written_to_its_end(written: Written) -> None:
-    """A stream that was removed is no matter to its writer."""
+    """The removal of a stream is not an error for its writer."""
     for path in Path(written.folder).iterdir():
         path.unlink()
     Path(written.folder).rmdir()
@@ -480,7 +480,7 @@ def part(tmp_path: Path, opened: list[Handle]) -> Iterator[StreamedWriter]:
 
 
 def test_a_part_is_open_from_its_first_byte(part: StreamedWriter, opened: list[Handle]) -> None:
-    """What has nothing in it is told to nobody; then it is told once, and whoever asks gets it."""
+    """An empty output is not announced as a stream; with its first bytes it is, once."""
     part.write(b"")
     assert opened == []
     part.write(b"some text")
@@ -495,7 +495,7 @@ def test_a_part_is_open_from_its_first_byte(part: StreamedWriter, opened: list[H
 
 @pytest.mark.parametrize("first", [True, False])
 def test_text_is_told_from_the_beginning(part: StreamedWriter, opened: list[Handle], *, first: bool) -> None:
-    """Readers know at once whether the content is text as far as it goes, and at the end whether it was."""
+    """A stream says whether its beginning is text, and its end whether the whole content is."""
     part.write(b"a", text=first)
     part.write(b"b", text=False)
 
@@ -546,7 +546,7 @@ def test_a_full_disk_is_told(tmp_path: Path, opened: list[Handle], monkeypatch: 
 
 
 def test_what_is_abandoned_has_no_end(part: StreamedWriter, opened: list[Handle], tmp_path: Path) -> None:
-    """Who reads it gets what there is and waits; who comes later is refused."""
+    """An open reader of an abandoned stream gets the data so far and waits; a new reader raises an error."""
     before = descriptors()
     part.write(b"begun")
     with StreamReader(opened[0].location) as reader:

@@ -92,7 +92,7 @@ def test_a_byte_changed_to_anything_is_noticed(place: int, change: int) -> None:
 
 @pytest.mark.parametrize("change", [0x01, 0x80, 0xFF])
 def test_any_changed_byte_is_noticed(change: int) -> None:
-    """There is no byte in a file that may be flipped unnoticed."""
+    """Every changed byte in a file is detected."""
     for place in range(len(SMALL)):
         with pytest.raises(BadFileError, match="file"):
             codec.parse(SMALL[:place] + bytes([SMALL[place] ^ change]) + SMALL[place + 1 :])
@@ -107,7 +107,7 @@ def test_a_file_that_is_cut_off_is_noticed() -> None:
 
 @given(st.binary(min_size=1, max_size=300))
 def test_more_at_the_end_is_noticed(rest: bytes) -> None:
-    """A file that goes on after its end is refused."""
+    """A file with data after its end is refused."""
     with pytest.raises(BadFileError, match="damaged"):
         codec.parse(SMALL + rest)
 
@@ -121,7 +121,7 @@ def test_any_bytes_are_a_graph_or_one_clear_error(content: bytes) -> None:
 
 
 def _sealed(header: object, columns: bytes = b"", *, version: int = codec.VERSION) -> bytes:
-    """A container whose checksums are right, whatever it says."""
+    """A container with right checksums and any header."""
     packed = msgspec.msgpack.encode(header)
     start = -(-(32 + len(packed)) // 64) * 64
     total = start + len(columns)
@@ -219,7 +219,7 @@ def test_text_ids_that_are_no_text_are_refused(changed: dict[str, bytes], text: 
 
 
 def test_rows_that_refer_nowhere_are_refused() -> None:
-    """A sound container of an unsound graph is refused, and says what is wrong with the graph."""
+    """A valid container with an invalid graph is refused with what is wrong."""
     graph = scatter(1)
     strange = replace(graph, template=np.array([0, 1, 2, 9], dtype=np.int32))
     with pytest.raises(BadFileError, match="is not valid: a drop has a template that does not exist"):

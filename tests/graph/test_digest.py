@@ -42,12 +42,12 @@ def test_what_a_graph_says_changes_its_digest(changed: PhysicalGraph) -> None:
 
 
 def test_names_and_notes_do_not_change_a_digest() -> None:
-    """What a file is called, and notes in it, are no part of what it says."""
+    """The name of a graph and its notes are not part of the digest."""
     assert digest(replace(GRAPH, name="copy of x", meta={"from": "x"})) == digest(GRAPH)
 
 
 def test_the_order_of_keys_in_a_value_does_not_count() -> None:
-    """JSON objects are equal whatever the order of their keys."""
+    """The order of keys in JSON objects does not change the digest."""
     one, other = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
     graphs = [GraphBuilder().data("d", arguments=(Argument(name="x", value=value),)).build() for value in (one, other)]
 
@@ -55,5 +55,5 @@ def test_the_order_of_keys_in_a_value_does_not_count() -> None:
 
 
 def test_the_digest_of_a_known_graph_is_known() -> None:
-    """Digests are compared between machines and versions: a change of this one must be meant."""
+    """Digests are compared between machines and versions: this one must not change by accident."""
     assert digest(GRAPH) == "93e2cd4c5b958d935f2e174ddb760480e3bd6ed46a02d6afc2ce9a128b872608"

@@ -143,7 +143,7 @@ def test_weights_are_rounded_up_and_come_back_exact() -> None:
 
 
 def test_places_may_be_given_for_writing() -> None:
-    """Each part is written with the name of its node, and the first node stands for the island."""
+    """Each part is written with the name of its node, and the first node as the island."""
     graph = replace(scatter(1), part=np.array([0, 1, 1, 0], dtype=np.int32))
     homes = {(drop["node"], drop["island"]) for drop in _written(graph, ("a", "b"))[:-1]}
 
@@ -205,7 +205,7 @@ def test_drops_may_be_joined_at_several_ports() -> None:
 
 
 def test_inputs_keep_the_order_in_which_they_are_declared() -> None:
-    """Positional parameters depend on it, whatever the order of the drops and whoever shares their node."""
+    """Positional parameters depend on the order of inputs: it is kept for any order of drops and any placement."""
     same = {"lg_key": "k", "name": "n", **MEMORY}
     document = [{"oid": one, **same} for one in "abcd"]
     document += [{"oid": "one", "inputs": ["c", "a", "d", "b"], **APP}, {"oid": "two", "inputs": ["a", "c"], **APP}]
@@ -334,7 +334,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 def test_half_a_character_in_a_document_is_a_problem() -> None:
-    """Python's own reader lets half of a surrogate pair through; here it is refused, wherever it stands."""
+    """Half of a surrogate pair, which Python's parser accepts, is refused in every text."""
     for drop in ({"oid": "\ud800", **MEMORY}, {"oid": "x", **MEMORY, "note": "\ud800"}):
         assert _codes(lambda drop=drop: read_pg([drop], name="x"))[0] == ("PG001", "/0")
         assert _codes(lambda drop=drop: read_pg_stream(io.BytesIO(json.dumps([drop]).encode()), name="x"))
@@ -350,7 +350,7 @@ def test_the_depth_of_a_document_has_a_limit() -> None:
 
 
 def test_ranks_and_loops_are_levels_again() -> None:
-    """The innermost levels are loops where the context of the drops says so, and a rank of MPI where one is given."""
+    """The innermost levels are loops according to `loop_ctx`, and MPI ranks according to `proc_index`."""
     same = {**MEMORY, "lg_key": "k", "name": "n"}
     loops = [{"oid": f"l{n}", **same, "iid": f"0-0-{n}", "loop_ctx": f"0-{n}"} for n in range(2)]
     ranks = [{"oid": f"r{n}", **same, "name": "m", "iid": f"0-{n}", "proc_index": n} for n in range(3)]
@@ -364,7 +364,7 @@ def test_ranks_and_loops_are_levels_again() -> None:
 
 
 def test_a_flood_of_problems_is_dammed() -> None:
-    """A document full of rubbish gives a readable number of problems, and says how many more there are."""
+    """A document with many errors gives a limited number of problems, and the number of the others."""
     with pytest.raises(BadGraphError, match="PG001") as caught:
         read_pg([1] * 5000, name="x")
 
@@ -400,7 +400,7 @@ def test_a_byte_order_mark_is_no_obstacle() -> None:
 
 
 def test_numbers_that_python_writes_are_read() -> None:
-    """NaN is no JSON, but Python programs write it; such a document is read all the same."""
+    """Documents with NaN, as Python programs write them, are read."""
     text = json.dumps([{"oid": "d", **MEMORY, "limit": float("inf")}])
     graph = read_pg_stream(io.BytesIO(text.encode()), name="x")
 
@@ -408,7 +408,7 @@ def test_numbers_that_python_writes_are_read() -> None:
 
 
 def test_edges_between_drops_of_one_kind_get_adapters() -> None:
-    """Between applications comes a memory drop, between data drops a copy; both are marked, and it is said."""
+    """Artificial drops are inserted between applications and between data drops, with a note."""
     document = [
         {"oid": "A", **APP, "name": "first", "outputs": [{"B": "o"}]},
         {"oid": "B", **APP, "name": "second", "producers": [{"A": "i"}]},

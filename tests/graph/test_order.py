@@ -49,7 +49,7 @@ def test_the_critical_path_is_a_longest_path(graph: PhysicalGraph) -> None:
 
 @given(graphs())
 def test_roots_and_leaves_have_nothing_before_and_after_them(graph: PhysicalGraph) -> None:
-    """Roots are no edge's target, leaves no edge's source."""
+    """Roots are the target of no edge, leaves the source of no edge."""
     everything = set(range(graph.drops))
 
     assert order.roots(graph).tolist() == sorted(everything - {target for _, _, target in edges_of(graph)})

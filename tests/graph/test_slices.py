@@ -84,7 +84,7 @@ def test_a_slice_survives_the_wire(graph: PhysicalGraph) -> None:
 
 
 def test_a_missing_slice_takes_its_drops_with_it() -> None:
-    """What is left of a graph when a node is gone is a graph still."""
+    """Joining the slices without one node gives a valid graph."""
     placed = replace(scatter(2), part=np.array([0, 0, 0, 1, 1, 1, 1], dtype=np.int32), places=("a", "b"))
     left = join([slice_by_place(placed)["b"]])
 

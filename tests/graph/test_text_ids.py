@@ -25,7 +25,7 @@ def test_every_drop_is_found_by_its_name(graph: PhysicalGraph) -> None:
 
 @given(graphs(), st.data())
 def test_names_in_bulk_are_names_one_by_one(graph: PhysicalGraph, data: st.DataObject) -> None:
-    """Asking for many names at once gives the same names in the same order, however the drops are mixed."""
+    """`oids` gives the same names as `oid`, in the same order, for any mix of drops."""
     drops = data.draw(st.lists(st.integers(0, graph.drops - 1), max_size=80))
 
     assert names.oids(graph, drops) == [names.oid(graph, drop) for drop in drops]
@@ -79,7 +79,7 @@ def test_an_unknown_name_is_refused_with_a_hint(oid: str, hint: str) -> None:
 
 
 def test_ids_that_drops_came_with_are_searched_too() -> None:
-    """Graphs from elsewhere are asked by their own ids, and typing errors get a suggestion."""
+    """Graphs with their own ids are searched by these, and typing errors get a suggestion."""
     graph = replace(scatter(1), oids=("first", "second", "third", "fourth"))
 
     assert names.drop_of(graph, "third") == 2
@@ -99,5 +99,5 @@ def test_ids_that_drops_came_with_are_searched_too() -> None:
     ],
 )
 def test_a_human_key_is_short(oid: str, short: str) -> None:
-    """The prefix goes, and the node's id is cut to four characters."""
+    """The prefix is removed, and the id of the node is cut to four characters."""
     assert names.human_key(oid) == short

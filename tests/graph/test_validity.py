@@ -55,7 +55,7 @@ def _template(row: int, **changed: Any) -> PhysicalGraph:
     ],
 )
 def test_what_must_hold_is_checked(graph: PhysicalGraph, fault: str) -> None:
-    """Each rule that a graph can break is noticed, and said in words."""
+    """Each rule that a graph can break is checked, with a text."""
     assert any(fault in found for found in faults(graph))
 
 
@@ -66,5 +66,5 @@ def test_a_sound_graph_has_no_fault() -> None:
 
 
 def test_several_faults_are_told_at_once() -> None:
-    """A graph that breaks two rules is told both."""
+    """A graph that breaks two rules gives both texts."""
     assert len(faults(replace(GRAPH, oids=("a",) * 7, part=_column(0, 0, 0, 0, 0, 0, -1)))) == 2

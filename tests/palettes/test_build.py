@@ -40,7 +40,7 @@ def test_the_page_of_components_is_fresh() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_palette_has_what_eagle_needs(name: str) -> None:
-    """It says that it is one, nodes have identities and no places, and fields have all their attributes."""
+    """Its type is Palette, nodes have ids and no positions, and fields have all their attributes."""
     document = palette(name)
     nodes = document["nodeDataArray"]
     fields = [field for node in nodes for field in node["fields"] + node["inputAppFields"]]
@@ -98,7 +98,7 @@ def test_the_class_of_every_component_exists(component: Component) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_palette_is_refused_as_a_graph(name: str) -> None:
-    """Somebody who runs a palette is told that it is one."""
+    """Running a palette gives an error that names it as one."""
     reading = read_logical(built_files()[name], name=name)
 
     assert reading.graph is None
@@ -129,7 +129,7 @@ def test_the_template_palette_offers_what_people_know() -> None:
     "entry", [entry for entry in EMPTY if "does not run" in entry.description], ids=lambda entry: entry.category
 )
 def test_what_the_palette_says_it_cannot_run_is_refused_with_a_hint(entry: ConstructEntry) -> None:
-    """A node of a kind that this version does not run ends in one error that says what to use."""
+    """A node of a kind that this version does not run gives one error with an alternative."""
     dropclass = next(parameter.default for parameter in entry.parameters if parameter.name == "dropclass")
     template = Template(key="k", name="mine", kind=Kind.APP, component=dropclass, category=entry.category)
 

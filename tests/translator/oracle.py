@@ -30,7 +30,7 @@ class Oracle:
         self._content: dict[str, list[tuple[str, str, int]]] = {}
 
     def home(self, name: str) -> str | None:
-        """The construct that a node stands in."""
+        """The construct around a node."""
         node = self.nodes[name]
         if node.embedded_in is None:
             return node.parent
@@ -43,7 +43,7 @@ class Oracle:
         return [] if home is None else [*self.constructs(home), home]
 
     def content(self, construct: str) -> list[tuple[str, str, int]]:
-        """Levels (name, kind, size) of what stands in a construct; looked at once."""
+        """Levels (name, kind, size) of the content of a construct; computed once."""
         if construct not in self._content:
             self._content[construct] = self._levels_within(construct)
         return self._content[construct]
@@ -64,7 +64,7 @@ class Oracle:
         return [*around, *((f"{construct}:{name}", "groupby", size) for name, _, size in keys)]
 
     def levels(self, name: str) -> list[tuple[str, str, int]]:
-        """Levels of the place where a node stands."""
+        """Levels of the context of a node."""
         home = self.home(name)
         return [] if home is None else self.content(home)
 
@@ -130,12 +130,12 @@ class Oracle:
         return self.in_step(left, right)
 
     def inputs(self, construct: str, link: LogicalLink) -> int:
-        """How many inputs each instance of a gather's context has from one link, even where there are no contexts."""
+        """Number of inputs of each instance of a gather's context from one link, also if there are no contexts."""
         stepped = {one for one, _ in self.loops_in_step(construct, link)}
         return prod(size for name, _, size in self.own(link.source, construct) if name not in stepped)
 
     def fed_by_carries(self, link: LogicalLink) -> set[str]:
-        """Loops whose iterations feed, one the next, the very port that a link ends on."""
+        """Loops whose carries end on the same port as a link."""
         carries = [
             other
             for other in self.links

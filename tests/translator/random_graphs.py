@@ -25,7 +25,7 @@ def logical_graphs(draw: Any) -> LogicalGraph:
 
 
 class _Author:
-    """Draws a graph, and remembers what exists already: links only lead to what comes later, so there is no cycle."""
+    """Draws a graph without cycles: links lead only to nodes that are drawn later."""
 
     def __init__(self, draw: Any) -> None:
         self.draw = draw

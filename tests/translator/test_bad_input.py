@@ -1,4 +1,4 @@
-"""Whatever is in a file, the answer is a list of findings, at once and in words."""
+"""Any content of a file gives a list of findings, and never an exception."""
 
 import copy
 import json
@@ -56,7 +56,7 @@ _CHANGES = st.lists(
 
 
 def _mutated(content: Any, path: tuple[Any, ...], how: str, junk: Any) -> None:
-    """Delete, replace or repeat what stands at `path`, if it is still there."""
+    """Delete, replace or repeat the item at `path`, if it still exists."""
     *steps, last = path
     here = content
     for step in steps:
@@ -99,7 +99,7 @@ def test_a_mangled_graph_gives_findings_and_never_an_exception(changes: list[tup
 @settings(max_examples=150, deadline=None)
 @given(_CHANGES)
 def test_a_mangled_graph_that_has_no_errors_can_be_unrolled(changes: list[tuple[tuple[Any, ...], str, Any]]) -> None:
-    """Whatever is refused is refused by a finding, and whatever is not refused becomes a physical graph."""
+    """A document either has a finding that is an error, or becomes a physical graph."""
     content = wide()
     for path, how, junk in changes:
         _mutated(content, path, how, junk)
@@ -168,7 +168,7 @@ def test_any_json_gives_findings_and_never_an_exception(content: Any) -> None:
 
 @pytest.mark.parametrize("cut", [0.2, 0.5, 0.9, 0.99])
 def test_a_file_that_is_cut_off_is_refused(cut: float) -> None:
-    """Half a file is no graph."""
+    """A truncated file is not a graph."""
     data = json.dumps(small()).encode()
 
     assert errors(read(data[: int(len(data) * cut)]).problems) == ["LG001"]
@@ -209,7 +209,7 @@ def test_a_file_that_cannot_be_opened_is_refused_in_words(tmp_path: Path, name: 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
 def test_a_file_without_permission_is_refused_in_words(tmp_path: Path) -> None:
-    """A file that may not be read says so."""
+    """A file without read permission raises an error that says so."""
     path = tmp_path / "a.graph"
     path.touch(mode=0)
     with pytest.raises(BadFileError, match="may not be read"):

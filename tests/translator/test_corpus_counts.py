@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 @cache
 def examined(path: Path) -> Checked:
-    """A file short of unrolling, looked at once."""
+    """The result of `examine` for a file; computed once."""
     return examine(path)
 
 
@@ -54,7 +54,7 @@ def daliuge_counts(path: Path) -> tuple[str, str] | None:
 
 
 def difference(path: Path) -> Row | None:
-    """The line of the table that this file deserves; None where there is no difference."""
+    """The line of the table for this file; None if there is no difference."""
     theirs = daliuge_counts(path)
     assert theirs is not None
     found = examined(path)

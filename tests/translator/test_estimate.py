@@ -36,7 +36,7 @@ def test_nodes_by_size() -> None:
 
 
 def test_a_trillion_drops_are_refused_before_memory_is_touched() -> None:
-    """Ten to the twelve: LG120 names the node to blame; planning takes no memory that grows with the drops."""
+    """With 10^12 drops, LG120 names the node that causes them, and planning takes little memory."""
     drawing = pyramid(1_000_000, 1_000_000)
     tracemalloc.start()
     plan = planned(drawing)

@@ -1,4 +1,4 @@
-"""Families are told by structure."""
+"""Families are recognised by structure."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ KEYS = [{"key": -1, "category": "Memory"}, {"key": -2, "category": "PythonApp"}]
 
 
 def _keyed(**more: Any) -> dict[str, Any]:
-    """A file whose links speak of keys."""
+    """A file whose links refer to keys."""
     return {"nodeDataArray": KEYS, "linkDataArray": [{"from": -1, "to": -2}], **more}
 
 
@@ -45,7 +45,7 @@ def test_families_are_told_apart(content: Any, family: Family) -> None:
 
 
 def test_a_dfg_container_is_told_by_its_first_bytes() -> None:
-    """The magic of a .dfg file is enough, whatever follows."""
+    """The first bytes of a .dfg file are enough."""
     assert detect(b"\x89DFG\r\n\x1a\n" + b"\0" * 100) is Family.DFG
 
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_read_has_no_family(data: bytes) -> None:
     ids=str,
 )
 def test_files_that_are_no_logical_graph_are_named_for_what_they_are(content: Any, word: str) -> None:
-    """Reading something else gives one LG001 that says what it is, and a hint."""
+    """Reading another kind of file gives one LG001 with its kind and a hint."""
     reading = read(content)
 
     assert reading.graph is None

@@ -36,7 +36,7 @@ def test_the_first_application_stands_for_its_construct() -> None:
 
 
 def test_the_first_application_sees_the_parameters_of_its_construct() -> None:
-    """Its own fields come first, then the construct's, so that a scatter's application knows the number of copies."""
+    """Its own fields come first, then those of the construct, such as the number of copies."""
     fields = [found.name for found in graph_of(small()).by_id["A"].fields]
 
     assert fields == ["whole", "piece", "dropclass", "num_of_copies"]
@@ -134,7 +134,7 @@ def test_an_application_never_takes_the_id_of_another_node() -> None:
 
 
 def test_only_constructs_have_applications() -> None:
-    """Leftovers of an application on another node are no node, but its ports can be linked."""
+    """An application in the attributes of a node that is not a construct is not a node, but its ports can be linked."""
     odd = node("a", "Memory", inputApplicationType="DALiuGEApp", inputAppFields=[port("p", "x", "InputPort")])
     graph = graph_of(document([odd]))
 

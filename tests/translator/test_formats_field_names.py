@@ -81,7 +81,7 @@ def test_ports_keep_their_names() -> None:
     ],
 )
 def test_classes_get_the_names_of_today(old: str, new: str) -> None:
-    """Old prefixes are replaced, and what stands for no class is none."""
+    """Old prefixes are replaced, and placeholders of a missing class become empty."""
     assert canonical_class(old) == new
 
 

@@ -34,7 +34,7 @@ MEGABYTE = 1024 * 1024
     ids=repr,
 )
 def test_what_is_not_json_is_refused_with_a_reason_and_a_hint(data: bytes, reason: str) -> None:
-    """Every unusable document gives one LG001 that says why and what to do."""
+    """Every unusable document gives one LG001 with the reason and a hint."""
     value, problems = parse(data, ReadOptions())
 
     assert value is None
@@ -44,7 +44,7 @@ def test_what_is_not_json_is_refused_with_a_reason_and_a_hint(data: bytes, reaso
 
 
 def test_a_syntax_error_is_placed_by_line_and_column() -> None:
-    """The text says in which line and column the parser stopped."""
+    """The text has the line and column at which the parser stopped."""
     _, problems = parse(b'{\n  "a": 1,\n  "b": ?\n}', ReadOptions())
 
     assert "line 3, column 8" in problems[0].text
@@ -56,7 +56,7 @@ def test_a_byte_order_mark_is_no_fault() -> None:
 
 
 def test_size_is_looked_at_first() -> None:
-    """A document above the limit is refused without being parsed, even if it is no JSON."""
+    """A document above the limit is refused without being parsed, also if it is not JSON."""
     _, problems = parse(b"x" * 100, ReadOptions(max_bytes=99))
 
     assert "has 100 bytes" in problems[0].text

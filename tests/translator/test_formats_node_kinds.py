@@ -14,7 +14,7 @@ def _kinds(content: object) -> list[str]:
 
 @pytest.mark.parametrize("category", ["Plasma", "PlasmaFlight", "RDBMS", "S3", "null", "json"])
 def test_services_and_stores_hold_data(category: str) -> None:
-    """Whatever holds data is a data drop, whatever the type of its category says."""
+    """Categories of data give data drops, independent of the type of the category."""
     assert _kinds(document([node("a", category, categoryType="Service")])) == ["data"]
 
 
@@ -24,7 +24,7 @@ def test_the_category_decides_and_not_its_type() -> None:
 
 
 def test_an_unknown_category_is_an_error_with_a_suggestion() -> None:
-    """A misspelled category gives LG030 at its place, and what was probably meant."""
+    """A misspelled category gives LG030 with its place and a similar name."""
     problems = read(document([node("a", "Scater")])).problems
 
     assert errors(problems) == ["LG030"]
@@ -52,7 +52,7 @@ def test_all_unknown_categories_are_reported_at_once() -> None:
 def test_a_category_that_says_nothing_is_guessed_with_a_warning(
     category: str, more: dict[str, str], fields: list[dict[str, object]], kind: str
 ) -> None:
-    """Type, class and neighbours tell what a node of category Unknown is; the guess is said."""
+    """Type, class and neighbours determine the kind of a node of category Unknown, with a finding."""
     reading = read(document([node("a", category, *fields, **more), node("b", "Memory")], [link("b", "", "a", "")]))
 
     assert reading.graph is not None

@@ -140,7 +140,7 @@ def test_parameters_get_their_names_of_today() -> None:
 
 
 def test_migration_is_reported() -> None:
-    """A file of an older family gives one LG002 that says what was done."""
+    """A file of an older family gives one LG002 that lists the migrations."""
     reading = read(_pair("key", -1, -2))
 
     assert codes(reading.problems) == ["LG002"]
@@ -148,7 +148,7 @@ def test_migration_is_reported() -> None:
 
 
 def test_sides_of_nodes_are_no_ports() -> None:
-    """The oldest links name the side at which they were drawn; that is no port."""
+    """The side of a node in the oldest links is not a port."""
     nodes = [node("a", "Memory"), node("b", "DALiuGEApp")]
 
     edge = graph_of(document(nodes, [link("a", "B", "b", "T")])).links[0]
@@ -156,7 +156,7 @@ def test_sides_of_nodes_are_no_ports() -> None:
 
 
 def test_one_id_in_both_lists_is_a_port_for_both_ways() -> None:
-    """A port that stands among inputs and outputs reads and writes."""
+    """A port in the lists of inputs and outputs has the usage InputOutput."""
     both = {"inputPorts": [{"Id": "x", "IdText": "io"}], "outputPorts": [{"Id": "x", "IdText": "io"}]}
     graph = graph_of(document([{**node("a", "Memory"), **both}]))
 

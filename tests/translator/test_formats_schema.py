@@ -75,7 +75,7 @@ def test_all_faults_are_reported_and_the_rest_is_read() -> None:
 
 
 def test_very_many_faults_are_counted_and_not_listed() -> None:
-    """The list of findings has an end, and says that there are more."""
+    """The list of findings is limited, and its last one says that there are more."""
     problems = read(document([7] * 1000), options=ReadOptions(max_findings=10)).problems
 
     assert codes(problems) == ["LG007"] * 11

@@ -53,7 +53,7 @@ def _v4() -> dict[str, Any]:
 
 
 def _content(graph: LogicalGraph) -> Any:
-    """Everything of a graph but where it stands in its file."""
+    """Everything of a graph except its JSON pointers."""
 
     def bare(item: Any) -> Any:
         if isinstance(item, tuple | list):

@@ -1,4 +1,4 @@
-"""Values of parameters: who wins, what is replaced, what is converted, and what is refused."""
+"""Values of parameters: priorities, replacement, conversion, and errors."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def test_a_configuration_is_chosen_by_id_or_name(name: str) -> None:
 
 
 def test_a_setting_wins_over_a_configuration() -> None:
-    """What the user says last counts."""
+    """Of several settings of one parameter the last one is used."""
     graph = _filled(small(), configuration="C", settings=["name of S.num_of_copies=7"])
 
     assert _value(graph, "S", "num_of_copies") == 7
@@ -90,7 +90,7 @@ def test_a_configuration_can_set_fields_of_embedded_applications() -> None:
     "nodes", [{"gone": {"fields": {"f": {"value": 1}}}}, {"S": {"fields": {"gone": {"value": 1}}}}]
 )
 def test_a_stored_configuration_that_fits_no_more_is_a_warning(nodes: dict[str, Any]) -> None:
-    """The graph still translates; LG100 says which setting is lost, with its place in the file."""
+    """The graph is still translated; LG100 names the ignored setting and its place in the file."""
     graph = graph_of(_configured(nodes, activeGraphConfigId="C"))
     _, found = fill(graph)
 
@@ -99,7 +99,7 @@ def test_a_stored_configuration_that_fits_no_more_is_a_warning(nodes: dict[str, 
 
 
 def test_a_chosen_configuration_that_does_not_fit_is_an_error() -> None:
-    """What the user asked for must happen or fail."""
+    """A setting of the user that cannot be applied is an error."""
     graph = graph_of(_configured({"gone": {"fields": {"f": {"value": 1}}}}))
 
     assert errors(fill(graph, configuration="C")[1]) == ["LG100"]
@@ -194,7 +194,7 @@ def test_a_setting_is_converted_to_the_type_of_its_field(type_: str, given: str,
 
 @pytest.mark.parametrize(("type_", "given"), [("Integer", "many"), ("Float", "1,5"), ("Boolean", "2"), ("Select", "c")])
 def test_a_setting_that_does_not_fit_its_field_is_an_error(type_: str, given: str) -> None:
-    """LG091 says what was expected."""
+    """LG091 has the expected type."""
     content = document([node("a", "File", field("x", "", type=type_, options=["a", "b"]))])
     _, found = fill(graph_of(content), settings=[f"a.x={given}"])
 
@@ -243,7 +243,7 @@ def test_many_numbers_as_text_are_one_warning() -> None:
 
 @pytest.mark.parametrize("given", ["lots", "nan", "inf", "1,5", True, "0x10"])
 def test_a_text_that_is_no_number_is_none(given: object) -> None:
-    """What is no finite number does not become one in a field declared Integer."""
+    """Infinity and NaN are not converted in a field of type Integer."""
     graph, found = fill(graph_of(document([node("a", "PyFuncApp", field("n", given, type="Integer"))])))
 
     assert _value(graph, "a", "n") == given
@@ -259,7 +259,7 @@ def test_a_stored_value_that_does_not_fit_is_a_warning_and_stays() -> None:
 
 
 def test_values_of_ports_are_no_parameters() -> None:
-    """What stands in a port is only a stand-in for data and is not complained of."""
+    """The value of a port is not checked, because data replace it."""
     _, found = fill(graph_of(document([node("a", "File", port("p", "io", "InputPort", type="Integer", value="x"))])))
 
     assert found == ()
@@ -304,7 +304,7 @@ def test_tildes_are_replaced_when_asked_for(text: str) -> None:
 
 
 def test_variables_may_name_variables() -> None:
-    """They are resolved in whatever order they stand."""
+    """Variables in values of variables are resolved in any order."""
     content = document(
         [
             _globals(field("path", "{root}/x"), field("root", "/{top}"), field("top", "t")),
@@ -341,7 +341,7 @@ def test_a_global_variable_that_nothing_uses_is_a_warning() -> None:
 
 
 def test_a_multiplicity_that_nothing_resolves_is_an_error() -> None:
-    """`{copies}` without such a variable gives LG090 that says how to set it."""
+    """`{copies}` without such a variable gives LG090, with a hint how to set it."""
     content = small()
     content["nodeDataArray"][1]["fields"][0]["value"] = "{copies}"
     _, found = fill(graph_of(content))

@@ -30,7 +30,7 @@ def _cut(graph: PhysicalGraph, parts: int, algorithm: str = "metis", **more: Any
 @given(graph=graphs(), parts=st.integers(1, 50))
 @settings(max_examples=50)
 def test_no_part_is_empty(algorithm: str, graph: PhysicalGraph, parts: int) -> None:
-    """Every algorithm makes as many parts as are asked for (or as there are drops), numbered from 0 without gaps."""
+    """Every algorithm makes the given number of parts (at most the number of drops), numbered from 0 without gaps."""
     made = _cut(graph, parts, algorithm)
 
     assert sorted(set(made.part.tolist())) == list(range(min(parts, graph.drops)))
@@ -115,7 +115,7 @@ def test_rows_are_cut_evenly(load: list[float], data: st.DataObject) -> None:
 
 
 def test_a_cycle_cannot_be_partitioned() -> None:
-    """A graph with a cycle has no topological order, and says so."""
+    """A graph with a cycle raises an error."""
     drawing = GraphBuilder().data("a").app("B").data("c").connect("a", "B").connect("B", "a").connect("c", "B")
     for algorithm in ALGORITHMS:
         with pytest.raises(BadGraphError, match="LG050"):
@@ -183,7 +183,7 @@ def test_everything_wrong_with_a_request_is_told_at_once() -> None:
 
 @pytest.mark.parametrize("name", ["mysarkar", "min_num_parts", "pso"])
 def test_algorithms_of_daliuge_that_we_lack_say_what_there_is(name: str) -> None:
-    """A known name that nothing answers to is told from a typing error, and the choice is listed."""
+    """A partitioner of other systems gives another text than an unknown name; both list the algorithms."""
     found = check_partition(scatter(2), PartitionOptions(algorithm=name))
 
     assert [(one.code, one.hint) for one in found] == [("PT002", "choose one of blocks, metis, none")]
@@ -191,7 +191,7 @@ def test_algorithms_of_daliuge_that_we_lack_say_what_there_is(name: str) -> None
 
 
 def test_more_parts_than_drops_is_a_warning() -> None:
-    """The graph is cut into as many parts as it has drops, and PT003 says so."""
+    """With more parts than drops every drop is a part, and PT003 is a warning."""
     assert _problems(scatter(1), parts=9) == [("PT003", "parts")]
     assert _cut(scatter(1), 9).parts == 4
 
@@ -258,6 +258,6 @@ def test_parts_go_to_nodes() -> None:
     ],
 )
 def test_nodes_that_do_not_do_are_refused(nodes: list[str], text: str) -> None:
-    """Too few nodes, a node twice or without a name: each is said."""
+    """Too few nodes, a node twice and a node without a name are problems."""
     with pytest.raises(BadGraphError, match=text):
         place(_cut(scatter(10), 3), nodes)

@@ -47,7 +47,7 @@ def cycle() -> bytes:
 
 
 def test_a_logical_graph_goes_the_whole_way(tmp_path: Path) -> None:
-    """A file becomes a physical graph named after it, with prefix, parts and places as asked."""
+    """A file becomes a physical graph with its name, and the given prefix, parts and places."""
     path = tmp_path / "my graph.graph"
     path.write_bytes(chain())
     done = translate(path, partition_options=PartitionOptions(algorithm="blocks", parts=2), nodes=("n1", "n2"))
@@ -137,7 +137,7 @@ def test_a_problem_is_told_once() -> None:
 
 
 def test_examining_gives_the_plan_without_unrolling() -> None:
-    """Numbers of drops are known of a graph that nobody could unroll."""
+    """The numbers of drops of a graph are known, also if it is too large to unroll."""
     found = examine(wide(10**12))
     assert found.plan is not None
     assert found.plan.drops == 10**12

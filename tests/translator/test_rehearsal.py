@@ -34,7 +34,7 @@ def drawn(precious: Path, touched: Path) -> bytes:
 
 
 def test_a_rehearsal_runs_and_touches_nothing(tmp_path: Path) -> None:
-    """Every drop completes, whatever its component, though no application is run and no file of the user is written."""
+    """Every drop completes with any component; no application is run and no file of the user is written."""
     precious, touched = tmp_path / "precious.txt", tmp_path / "touched"
     precious.write_text("precious")
     found = examine(drawn(precious, touched), unroll_options=REHEARSAL, component_options=ComponentOptions())
@@ -73,7 +73,7 @@ def test_graphs_that_come_unrolled_are_rehearsed_too(tmp_path: Path, form: str) 
 
 
 def test_both_ways_of_a_branch_are_rehearsed(tmp_path: Path) -> None:
-    """No condition is asked."""
+    """The condition of a branch is not evaluated."""
     branch = node("branch", "Branch", dropclass="dlg.apps.branch.Branch", func_name="c", func_code="def c(x): 1 / 0")
     ways = [node("yes", "Memory"), node("no", "Memory")]
     graph = finish(

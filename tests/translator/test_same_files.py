@@ -34,7 +34,7 @@ def test_one_file_in_a_scatter_is_told() -> None:
 
 @pytest.mark.parametrize("filepath", ["", "None", "a_{uid}.txt", "{humanKey}", "{auto}", "sub/", "$NOT_SET_ANYWHERE/x"])
 def test_files_of_their_own_are_fine(filepath: str) -> None:
-    """Names that differ from drop to drop, or that are not known yet, are not told."""
+    """Names that differ between drops, or that are not known yet, give no warning."""
     assert found(in_scatter(filepath)) == []
 
 
@@ -59,7 +59,7 @@ def test_two_nodes_that_do_not_wait_for_each_other_are_told() -> None:
 
 
 def test_a_loop_may_write_its_file_again() -> None:
-    """Each iteration waits for the one before; iterations that do not are told."""
+    """Iterations that wait for each other may write one file; others give a warning."""
     for carries in (True, False):
         drawing = Drawing()
         with drawing.loop("L", 3):

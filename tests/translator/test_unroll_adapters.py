@@ -54,7 +54,7 @@ def test_ports_stay_at_their_ends() -> None:
 
 
 def test_events_need_no_memory() -> None:
-    """Between two event ports stands an empty drop."""
+    """The adapter between two event ports is a null drop."""
     drawing = Drawing()
     drawing.app("a", port=Field(id="p", name="done", usage="OutputPort", type="Event"))
     drawing.app("b", port=Field(id="q", name="go", usage="InputPort", type="Event"))

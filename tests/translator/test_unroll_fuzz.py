@@ -1,4 +1,4 @@
-"""Planning never raises: whatever a graph looks like, there is a plan, and its problems say why it cannot be used."""
+"""Planning never raises: every graph has a plan, with problems if it cannot be used."""
 
 from typing import Any
 

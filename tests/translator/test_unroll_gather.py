@@ -140,7 +140,7 @@ def test_a_gather_without_application_copies_into_data() -> None:
 
 
 def test_content_may_lead_back_to_the_application_of_its_gather() -> None:
-    """Old graphs do so: a second instance of the application stands behind the gather, and links leave from there."""
+    """In old graphs a second instance of the application is added after the gather, and links leave from there."""
     drawing = Drawing()
     with drawing.scatter("S", 4):
         drawing.data("dA")
@@ -165,7 +165,7 @@ def test_a_gather_nests_in_a_gather() -> None:
 
 
 def test_a_gather_without_input_is_mentioned() -> None:
-    """LG072 warns; the gather stands once in each context."""
+    """LG072 warns; the gather has one instance in each context."""
     drawing = Drawing()
     with drawing.gather("G", 2, app="g"):
         drawing.data("out")
@@ -186,7 +186,7 @@ def test_gathers_that_need_each_other_are_an_error() -> None:
 
 
 def test_an_empty_gather_is_mentioned() -> None:
-    """What enters a gather without application and without content goes nowhere: LG072 says so."""
+    """A gather with an input but without application and content gives LG072."""
     drawing = Drawing().data("d")
     with drawing.gather("G", 1):
         pass

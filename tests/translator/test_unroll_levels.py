@@ -58,7 +58,7 @@ def test_two_levels_that_repeat_one_scatter_are_two(key: str | None, expected: E
 
 
 def test_a_key_that_two_levels_answer_to_is_refused() -> None:
-    """S1 is repeated by K5 and by K7: which of them is meant only its author knows."""
+    """S1 is repeated by K5 and by K7, so that the key is ambiguous."""
     drawing = repeated("S1")
     assert errors(drawing) == ["LG083"]
     (found,) = (found for found in planned(drawing).problems if found.code == "LG083")
@@ -122,7 +122,7 @@ def chained(key: str | None) -> Drawing:
 
 @pytest.mark.parametrize("key", [None, "K2", "K1", "S2"])
 def test_a_level_keeps_its_names_through_a_chain(key: str | None) -> None:
-    """K2 repeats the level of K1 that repeats S2: one level, which answers to all three names."""
+    """K2 repeats the level of K1 that repeats S2: one level, for which all three names are keys."""
     drawing = chained(key)
     assert edges(drawing, "d", "K1") == [((i, j), (i, j)) for i in range(2) for j in range(3)]
     assert edges(drawing, "e", "K2") == [((i, j), (j,)) for i in range(2) for j in range(3)]
@@ -130,14 +130,14 @@ def test_a_level_keeps_its_names_through_a_chain(key: str | None) -> None:
 
 
 def test_a_level_that_was_grouped_away_is_no_key() -> None:
-    """K2 makes no groups of S1, so that K3 cannot group by it; the hint says what there is."""
+    """K2 makes no groups of S1, so that K3 cannot group by it; the hint lists the possible keys."""
     drawing = chained("S1")
     assert errors(drawing) == ["LG080"]
     assert "'K2'" in planned(drawing).problems[-1].hint
 
 
 def test_a_group_by_of_two_keys_has_two_levels() -> None:
-    """Its own name says neither; the scatters that its levels repeat do."""
+    """Its own name is no key for one level; the names of the scatters that its levels repeat are."""
     drawing = Drawing()
     with drawing.scatter("S1", 2), drawing.scatter("S2", 3):
         drawing.data("d")
@@ -209,7 +209,7 @@ def named(*names: str, key: str) -> Drawing:
 
 
 def test_a_name_of_two_nodes_is_refused() -> None:
-    """Two scatters of one name: the hint says their ids, which tell them apart."""
+    """For two scatters of one name the hint has their ids."""
     drawing = named("Scatter", "Scatter", key="Scatter")
     assert errors(drawing) == ["LG083"]
     assert "'S1' or 'S2'" in planned(drawing).problems[-1].hint
@@ -217,7 +217,7 @@ def test_a_name_of_two_nodes_is_refused() -> None:
 
 @pytest.mark.parametrize(("key", "level"), [("S1", 0), ("S2", 1)])
 def test_ids_tell_nodes_of_one_name_apart(key: str, level: int) -> None:
-    """What the hint of LG083 says works."""
+    """The keys in the hint of LG083 are accepted."""
     everything = [(i, j) for i in range(2) for j in range(3)]
     drawing = named("Scatter", "Scatter", key=key)
     assert edges(drawing, "d", "K") == [(index, (index[level],)) for index in everything]
@@ -247,7 +247,7 @@ def test_a_key_around_both_is_told_as_that() -> None:
 
 
 def test_data_from_outside_an_outer_group_by_are_warned_of() -> None:
-    """Each group of K5 gets all groups of K7 over the same data: legal, and seldom meant."""
+    """Each group of K5 gets all groups of K7 over the same data, which is a warning."""
     found: list[Any] = [found for found in planned(unequal(None)).problems if found.code == "LG084"]
     assert [problem.severity.value for problem in found] == ["warning"]
     assert found[0].text == "group-by 'K7' is in group-by 'K5', but its input is outside"
@@ -278,7 +278,7 @@ def test_the_data_of_a_group_weigh_what_is_grouped() -> None:
 
 
 def test_a_wrong_plan_is_refused_before_it_becomes_a_graph() -> None:
-    """An index map that leads into another template is a mistake of ours, told as such, and no graph comes of it."""
+    """An index map that leads into another template raises InternalError."""
     made = planned(Drawing().data("a").app("b").data("c").link("a", "b", "c"))
     stray = msgspec.structs.replace(made.maps[0], target_start=1)
     wrong = dataclasses.replace(made, maps=(stray, *made.maps[1:]))

@@ -97,7 +97,7 @@ def test_loop_awareness_leaves_scatters_alone() -> None:
 
 
 def test_a_loop_in_a_scatter_carries_in_each_copy() -> None:
-    """Carries count once, whatever the number of copies around the loop."""
+    """Carries are found once, for any number of copies around the loop."""
     drawing = Drawing()
     with drawing.scatter("S", 4), drawing.loop("L", 3):
         drawing.app("a", group_start=True).data("y", group_end=True)
@@ -178,7 +178,7 @@ def joined(source: str, target: str, *, aware: bool) -> Drawing:
 def test_how_links_between_loops_and_scatters_join_iterations(
     source: str, target: str, *, aware: bool, expected: list[tuple[tuple[int, ...], ...]]
 ) -> None:
-    """Loop-aware links lead from last to first iterations, whatever the counts; others run in step, collect, repeat."""
+    """Loop-aware links lead from last to first iterations for any counts; others pair, collect or broadcast."""
     assert edges(joined(source, target, aware=aware), "x", "y") == expected
 
 
@@ -187,7 +187,7 @@ def test_how_links_between_loops_and_scatters_join_iterations(
     [("L3", "L4", False), ("L2", "S2", False), ("S2", "L2", False), ("S2", "S2", True), ("L2 S2", "L2 S2", True)],
 )
 def test_links_that_join_nothing_are_refused(source: str, target: str, *, aware: bool) -> None:
-    """Where levels are left at both ends, no rule says which copy belongs to which."""
+    """Unpaired levels at both ends are an error, because their copies cannot be paired."""
     assert errors(joined(source, target, aware=aware)) == ["LG070"]
 
 
@@ -221,7 +221,7 @@ def carried(*, aware: bool = False, own_port: bool = False) -> Drawing:
 
 
 def test_a_port_with_entry_and_carry_takes_the_carry_from_the_second_iteration_on() -> None:
-    """What enters a loop at the port of a carry feeds the first iteration only, as if it were loop-aware; told."""
+    """A link into a loop at the port of a carry is used for the first iteration only, with a warning."""
     assert edges(carried(), "d0", "a") == [((), (s, 0)) for s in range(2)]
     assert edges(carried(), "y", "a") == [((s, i), (s, i + 1)) for s in range(2) for i in range(2)]
     assert codes(carried()) == ["LG063"]
@@ -290,7 +290,7 @@ def test_several_ends_and_starts_pair_by_type_next() -> None:
 
 
 def test_a_loop_without_any_way_back_is_an_error() -> None:
-    """No closes-loop edge, and no start or no end: LG060 says which is lacking."""
+    """Without a closes-loop edge, LG060 names the missing start or end."""
     drawing = Drawing()
     with drawing.loop("L", 2):
         drawing.app("a", group_start=True).data("d")

@@ -32,7 +32,7 @@ def test_fields_become_settings_of_the_template() -> None:
 
 @pytest.mark.parametrize(("values", "persist"), [({}, None), ({"persist": True}, True), ({"precious": "0"}, False)])
 def test_persistence_is_left_open_where_the_graph_is_silent(values: dict[str, object], persist: bool | None) -> None:  # noqa: FBT001 - an expectation
-    """`persist`, or `precious` in old graphs, says whether data outlive their consumers; nothing says nothing."""
+    """`persist`, or `precious` in old graphs, sets `persist` of the template; without both it is None."""
     assert template(Drawing().data("d", **values)).persist is persist
 
 
@@ -49,7 +49,7 @@ def test_persistence_is_left_open_where_the_graph_is_silent(values: dict[str, ob
     ],
 )
 def test_values_that_cannot_be_used_are_replaced_aloud(name: str, value: object, code: str) -> None:
-    """A bad number never stops a translation: the usual one is used, and a warning says so, briefly."""
+    """A bad number gives the default and a short warning, and does not stop the translation."""
     drawing = Drawing().app("a", **{name: value})
     assert codes(drawing) == [code]
     made = template(drawing)

@@ -90,7 +90,7 @@ def keyed(graph: LogicalGraph, groupby: str, key: str) -> LogicalGraph:
 @settings(max_examples=250, deadline=None)
 @given(logical_graphs(), st.data())
 def test_a_key_selects_the_one_level_that_answers_to_it(graph: LogicalGraph, data: st.DataObject) -> None:
-    """A key that no level answers to is LG080, one that several answer to LG083; what their hints offer works."""
+    """An unknown key is LG080, an ambiguous one LG083; the keys in their hints are accepted."""
     oracle = Oracle(graph)
     groupbys = [node for node in graph.nodes if node.category == "GroupBy"]
     if not groupbys:

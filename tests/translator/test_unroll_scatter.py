@@ -61,7 +61,7 @@ def test_collecting_keeps_the_context_apart() -> None:
 
 
 def test_scatters_beside_each_other_cannot_be_linked() -> None:
-    """A link between two scatters has no meaning; the finding says why, and what can be done in every interface."""
+    """A link between two scatters is an error with a reason and a hint."""
     drawing = Drawing()
     with drawing.scatter("S1", 3):
         drawing.data("one")

@@ -1,4 +1,4 @@
-"""Everything that can be said about a graph without its sizes is said, all at once."""
+"""Validation finds all problems that do not depend on sizes, in one pass."""
 
 import pytest
 from msgspec.structs import replace
@@ -23,12 +23,12 @@ def _joined(going: str, coming: str, *, usage: str = "OutputPort") -> LogicalGra
 
 
 def test_a_sound_graph_has_no_findings() -> None:
-    """Nothing is said where nothing is wrong."""
+    """A valid graph has no findings."""
     assert validate(graph_of(small())) == ()
 
 
 def test_a_dangling_edge_is_named_with_what_was_probably_meant() -> None:
-    """An end that is no node gives LG003 with its place and a near id."""
+    """An end that is not a node gives LG003 with its place and a similar id."""
     content = small()
     content["linkDataArray"][1]["to"] = "PP"
     found = validate(graph_of(content))
@@ -99,7 +99,7 @@ def test_an_edge_against_the_direction_of_its_port_is_a_warning() -> None:
     ],
 )
 def test_types_of_ports_should_fit(going: str, coming: str, *, fits: bool) -> None:
-    """Types fit where one is a prefix of the other or says nothing; else LG012 warns."""
+    """Types fit if one is a prefix of the other or unspecific; else LG012 warns."""
     assert codes(validate(_joined(going, coming))) == ([] if fits else ["LG012"])
 
 
@@ -120,7 +120,7 @@ def test_everything_is_found_at_once() -> None:
 
 
 def test_the_list_of_findings_has_an_end() -> None:
-    """A graph with very many faults gives as many findings as were asked for, soon."""
+    """A graph with very many errors gives the maximal number of findings, quickly."""
     links = tuple(LogicalLink(source="x", target="y") for _ in range(10_000))
 
     assert len(validate(LogicalGraph(name="g", family="", links=links), ValidateOptions(max_findings=7))) == 7
