@@ -53,7 +53,7 @@ def drawn(drops: int) -> LogicalGraph:
 
 
 def columns(graph: LogicalGraph) -> tuple[int, int]:
-    """Unroll with dropflow; answers the numbers of drops and edges."""
+    """Unroll with dropflow. Returns the numbers of drops and edges."""
     made = unroll(plan(graph))
     return made.drops, made.edges
 

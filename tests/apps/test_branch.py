@@ -22,7 +22,7 @@ def branch(
 
 
 @pytest.mark.parametrize(("x", "taken"), [(5, 0), (-5, 1)])
-def test_the_input_goes_one_way_and_the_other_is_skipped(tmp_path: Path, x: int, taken: int) -> None:
+def test_the_input_goes_to_one_output_and_the_other_is_skipped(tmp_path: Path, x: int, taken: int) -> None:
     """The input x arrives, byte for byte, at the output that the condition chooses."""
     got = branch(tmp_path, "def condition(x): return x > 0", inputs=[("x", x)])
 
@@ -80,7 +80,7 @@ def test_a_single_way_may_be_connected(tmp_path: Path) -> None:
         ("True", ["a", "b", "c"], "which is true and which is false"),
     ],
 )
-def test_answers_that_choose_nothing(tmp_path: Path, answer: str, outputs: list[str], text: str) -> None:
+def test_return_values_that_choose_nothing(tmp_path: Path, answer: str, outputs: list[str], text: str) -> None:
     """An answer that names no way is an error."""
     got = branch(tmp_path, f"def condition(): return {answer}", outputs=outputs)
 
@@ -89,7 +89,7 @@ def test_answers_that_choose_nothing(tmp_path: Path, answer: str, outputs: list[
 
 @pytest.mark.parametrize(("result", "taken"), [("true", 0), ("False", 1), ("", 0)])
 @pytest.mark.parametrize("ports", [("Y", "N"), ("true", "false"), ("left", "right")])
-def test_the_older_branch_goes_by_a_constant(tmp_path: Path, result: str, taken: int, ports: tuple[str, str]) -> None:
+def test_the_older_branch_uses_a_constant(tmp_path: Path, result: str, taken: int, ports: tuple[str, str]) -> None:
     """SimpleBranch skips one of two outputs, by the names of their ports or by their order."""
     fields = (Argument(name="result", value=result, type="Boolean"),)
 

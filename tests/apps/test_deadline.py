@@ -153,7 +153,7 @@ def _sleeper(code: str, *, tries: int = 1) -> PhysicalGraph:
 
 
 @pytest.mark.parametrize("runner", ["threads", "processes"])
-def test_a_session_goes_on_where_an_attempt_cannot_be_stopped(
+def test_a_session_continues_if_an_attempt_cannot_be_stopped(
     runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Code that computes outside of Python: a thread is given up, a worker process killed; each try counts."""
@@ -179,7 +179,7 @@ def test_a_limit_that_is_none_is_refused(value: object, tmp_path: Path) -> None:
     assert "parameter 'timeout' is" in str(caught.value.problems)
 
 
-def test_an_argument_of_the_application_is_no_limit() -> None:
+def test_an_argument_of_the_application_is_not_a_limit() -> None:
     """A function with an argument `timeout` has it as an application argument or a port."""
 
     def limit(**field: Any) -> float:

@@ -291,7 +291,7 @@ def test_a_content_of_several_producers_is_always_a_list(encoding: str) -> None:
 
 
 @given(st.lists(_VALUES, min_size=2, max_size=4))
-def test_any_values_are_told_apart(values: list[Any]) -> None:
+def test_any_values_are_distinguished(values: list[Any]) -> None:
     """Whatever several producers write, each value comes back."""
     pickled = b"".join(encode("pickle", value) for value in values)
 
@@ -299,7 +299,7 @@ def test_any_values_are_told_apart(values: list[Any]) -> None:
 
 
 @given(st.lists(_JSON, min_size=2, max_size=4))
-def test_json_of_several_producers_is_told_apart(values: list[Any]) -> None:
+def test_json_of_several_producers_is_separated(values: list[Any]) -> None:
     """JSON values on separate lines are separate values."""
     body = b"".join(encode("json", value) + separator("json") for value in values)
 
@@ -324,7 +324,7 @@ def test_what_follows_a_value_and_is_none_is_refused(encoding: str, body: bytes)
         decode(encoding, Content(body))
 
 
-def test_several_values_that_nobody_announced_are_told() -> None:
+def test_several_unexpected_values_are_reported() -> None:
     """A drop with one producer that holds several values (a raw gather) gives a list, with a warning in the log."""
     content = Content(encode("pickle", 1) + encode("pickle", 2))
 
@@ -350,7 +350,7 @@ def test_large_values_are_read_whole() -> None:
     assert content.warnings == []
 
 
-def test_missing_dill_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_dill_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pickle that needs the package dill gives an error with the install command."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "dill"]:
         monkeypatch.delitem(sys.modules, name)

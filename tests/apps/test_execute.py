@@ -128,7 +128,7 @@ def test_values_go_in_and_out(bench: Bench) -> None:
     assert _content(result) == b'["hi"]'
 
 
-def test_a_context_says_who_and_where(bench: Bench) -> None:
+def test_a_context_has_the_identity_of_the_attempt(bench: Bench) -> None:
     """Ids, names, position, attempt, session, ports and directory are what the task says."""
     seen: list[Any] = []
 
@@ -233,7 +233,7 @@ def test_failed_attempts_leave_nothing(bench: Bench) -> None:
     assert not list((bench.directory / "tmp" / "shm").iterdir())
 
 
-def test_a_failure_says_what_and_where(bench: Bench) -> None:
+def test_a_failure_has_text_and_place(bench: Bench) -> None:
     """The failure has the exception, and a traceback that begins in the application's own code; the log has it too."""
 
     def helper() -> None:
@@ -260,7 +260,7 @@ def _import_nothing(_ctx: Context) -> None:
         (lambda _ctx: sys.exit(3), "SystemExit", "return from the function"),
     ],
 )
-def test_failures_say_what_to_do(bench: Bench, function: Callable[[Context], None], kind: str, hint: str) -> None:
+def test_failures_have_hints(bench: Bench, function: Callable[[Context], None], kind: str, hint: str) -> None:
     """Common exceptions come with advice."""
     failure = bench.run(function).failure
 
@@ -288,7 +288,7 @@ def test_our_own_errors_keep_their_words(bench: Bench) -> None:
     assert "about to fail" in failure.detail
 
 
-def test_ctrl_c_is_no_failure_of_the_application(bench: Bench) -> None:
+def test_ctrl_c_is_not_a_failure_of_the_application(bench: Bench) -> None:
     """In the main thread it is raised on, and outputs are removed; in other threads it is a failure."""
 
     def interrupted(ctx: Context) -> None:
@@ -448,7 +448,7 @@ def test_a_program_stream_can_be_a_zip(bench: Bench) -> None:
         assert archive.read("a") == b"hello"
 
 
-def test_reading_a_directory_as_bytes_is_told(bench: Bench, tmp_path: Path) -> None:
+def test_reading_a_directory_as_bytes_is_reported(bench: Bench, tmp_path: Path) -> None:
     """A directory has a path, but no bytes."""
     seen: list[Any] = []
 

@@ -112,7 +112,7 @@ def test_left_over_children_do_not_hold_the_end(tmp_path: Path, soon: Callable[[
     soon(lambda: _gone(int(output.body)))
 
 
-def test_a_command_that_cannot_start_is_told(tmp_path: Path) -> None:
+def test_a_command_that_cannot_start_is_reported(tmp_path: Path) -> None:
     """A missing directory, or a command with a null byte, is an error with its reason."""
     with pytest.raises(AppError, match="cannot be started"):
         _command("true", tmp_path / "nowhere").run()

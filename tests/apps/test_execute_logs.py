@@ -144,7 +144,7 @@ def test_logs_are_bounded(tmp_path_factory: pytest.TempPathFactory, sizes: list[
         assert len(head) + int(number) + len(tail) == len(whole)
 
 
-def test_a_log_that_cannot_be_written_fails_nobody(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_fails_no_attempt(tmp_path: Path) -> None:
     """Writing to a missing directory or a full disk is given up silently."""
     log = _log(tmp_path / "missing")
     log.write("x\n")

@@ -126,7 +126,7 @@ def test_positional_only_arguments(tmp_path: Path) -> None:
     assert got.values == [(1, 5, 3)]
 
 
-def test_what_the_function_cannot_take_is_said(tmp_path: Path) -> None:
+def test_unused_values_are_logged(tmp_path: Path) -> None:
     """A field without an argument is left out, with a warning in the log."""
     got = call(tmp_path, "def f(): return 1", field("wrong", 1, "Integer"))
 
@@ -248,7 +248,7 @@ def test_a_path_output_is_written_by_the_function(tmp_path: Path) -> None:
     assert got.contents == [b"mine"]
 
 
-def test_a_file_is_called_as_the_data_at_its_port_say(tmp_path: Path) -> None:
+def test_a_file_is_named_by_the_data_at_its_port(tmp_path: Path) -> None:
     """For an InputOutput port with path encoding, the input is the name of the file."""
     code = f"{PATHS}def f(filepath): Path(filepath).write_text('mine')"
     ports = (port("filepath", "InputOutput", "path"),)
@@ -399,7 +399,7 @@ def test_text_at_a_typed_port_is_that_type(tmp_path: Path) -> None:
     ]
 
 
-def test_inputs_nobody_is_called_after(tmp_path: Path) -> None:
+def test_inputs_without_a_parameter_of_their_name(tmp_path: Path) -> None:
     """A named input goes to **kwargs, an unnamed one to *args; without these the log has a warning."""
     inputs = [("", 1), ("k", 2)]
 

@@ -73,7 +73,7 @@ def test_what_can_be_wrong_with_the_object(tmp_path: Path, name: str, content: A
         ("Counter", "anything.Counter", COUNTER),
     ],
 )
-def test_base_name_says_which_class_is_made(tmp_path: Path, name: str, base: str, code: str) -> None:
+def test_base_name_is_the_class_that_is_made(tmp_path: Path, name: str, base: str, code: str) -> None:
     """A bare `__init__`, or the bare name of a class, means the class that base_name names."""
     values = {"func_name": name, "base_name": base, "func_code": code}
     fields = tuple(Argument(name=key, value=value) for key, value in values.items())

@@ -69,7 +69,7 @@ def test_spellings_of_graphs(component: str, category: str, name: str) -> None:
     assert app_class(node(component, category)).component.name == name
 
 
-def test_a_function_or_command_says_what_a_placeholder_is() -> None:
+def test_a_function_or_command_decides_the_kind_of_a_placeholder() -> None:
     """A placeholder with a func_name is a Python function, one with a command a shell command."""
     assert app_class(node("PythonApp", "", Argument(name="func_name", value="len"))).component.name == "PyFuncApp"
     assert app_class(node("", "", Argument(name="command", value="ls"))).component.name == "BashShellApp"
@@ -144,7 +144,7 @@ def test_an_application_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     sys.modules.pop("users_own_apps", None)
 
 
-def test_check_finds_everything_at_once() -> None:
+def test_check_finds_all_problems() -> None:
     """All unknown classes and bad parameters, of data and applications, are reported together and in order."""
     nodes = (
         node("dlg.apps.simple.RandomArrayApp", "", Argument(name="size", value="many")),

@@ -45,7 +45,7 @@ def test_files_appear_as_paths(tmp_path: Path) -> None:
     assert got.contents == [b"contentx\n"]
 
 
-def test_ports_say_otherwise_by_their_encoding(tmp_path: Path) -> None:
+def test_encodings_of_ports_have_priority(tmp_path: Path) -> None:
     """With path encoding memory appears as a file; with utf-8 a file appears as its text; with dataurl as a URL."""
     file = tmp_path / "f"
     file.write_text("inside")
@@ -106,7 +106,7 @@ def test_urls_and_ids(tmp_path: Path) -> None:
     assert got.contents == [f"{file.as_uri()}\ncontent".encode()]
 
 
-def test_forms_that_mean_nothing_stay_and_are_told(tmp_path: Path) -> None:
+def test_forms_that_mean_nothing_stay_with_a_warning(tmp_path: Path) -> None:
     """A number without an input stays in the command, with a warning in the log."""
     got = run(tmp_path, "echo %i3 > {out}")
 
@@ -162,7 +162,7 @@ def test_a_value_too_large_for_a_command(tmp_path: Path) -> None:
     assert "path" in failure.hint
 
 
-def test_binary_data_cannot_stand_in_a_command(tmp_path: Path) -> None:
+def test_binary_data_cannot_be_in_a_command(tmp_path: Path) -> None:
     """Bytes that are not text are an error with a hint."""
     assert "is not text" in run(tmp_path, "echo {x}", inputs=[("x", b"\xff\xfe")]).failure.text
 

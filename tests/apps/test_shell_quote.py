@@ -70,7 +70,7 @@ def test_any_text_survives_any_place(value: str) -> None:
     "command",
     ["echo ${x}", "echo {y} {a,b} {1..3}", "awk '{print $1}'", 'echo "${HOME}"', "echo \\{x}", "f() { true; }"],
 )
-def test_what_is_no_placeholder_stays(command: str) -> None:
+def test_what_is_not_a_placeholder_stays(command: str) -> None:
     """Braces of the shell and of other languages are left alone."""
     assert substitute(command, PLACEHOLDER, lambda _: Replacement(("no",))) == command
 
@@ -120,7 +120,7 @@ def test_arithmetic_takes_numbers_only() -> None:
         ('echo "${V:-{x}}"', "it's", "assign the value"),
     ],
 )
-def test_values_that_cannot_stand_there_are_refused(command: str, value: str, text: str) -> None:
+def test_values_that_cannot_be_quoted_are_refused(command: str, value: str, text: str) -> None:
     """What no quoting can protect is an error, not a guess."""
     with pytest.raises(AppError, match=re.escape(text)):
         run(command, value)

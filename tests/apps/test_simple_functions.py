@@ -8,7 +8,7 @@ from dropflow.apps import simple_functions
 from dropflow.testing.attempts import Given, try_app
 
 
-def test_they_do_what_their_names_say(tmp_path: Path) -> None:
+def test_functions_return_what_their_names_promise(tmp_path: Path) -> None:
     """Lines, ranges, maxima and JSON."""
     (tmp_path / "lines").write_text("a\nb\n")
 
@@ -19,7 +19,7 @@ def test_they_do_what_their_names_say(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", " \n"])
-def test_no_text_is_no_json(text: str | None) -> None:
+def test_no_text_is_none(text: str | None) -> None:
     """Real graphs leave the text away: then the answer is None."""
     assert simple_functions.string2json(text) is None
 

@@ -144,7 +144,7 @@ def test_a_source_that_fails_is_the_failure(tmp_path: Path) -> None:
         run("cat", tmp_path, source=Broken(b"123456"))
 
 
-def test_a_stop_reaches_who_waits_for_more(tmp_path: Path) -> None:
+def test_a_stop_wakes_a_waiting_reader(tmp_path: Path) -> None:
     """A command is stopped while its source waits, and if the source is stopped first."""
     stopped = threading.Event()
 

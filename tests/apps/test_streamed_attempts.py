@@ -85,7 +85,7 @@ def bench(make_bench: Make) -> Bench:
     return make_bench()
 
 
-def test_what_is_appended_can_be_read_at_once(bench: Bench) -> None:
+def test_appended_data_can_be_read_before_the_end(bench: Bench) -> None:
     """The stream of an output is announced once, with its first bytes, and has all data before the attempt is over."""
     seen: list[bytes] = []
 
@@ -107,7 +107,7 @@ def test_what_is_appended_can_be_read_at_once(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("how", ["put", "path", "nothing"])
-def test_what_is_not_appended_is_told_at_the_end(bench: Bench, how: str) -> None:
+def test_data_that_are_not_appended_is_visible_at_the_end(bench: Bench, how: str) -> None:
     """A value, a program's own file, or nothing at all: there is nothing to read before it is complete."""
 
     def app(context: Context) -> None:

@@ -38,7 +38,7 @@ def _path(value: str, **environment: str) -> str:
         ("{{uid}}", "/s/files/{uid}"),
     ],
 )
-def test_names_mean_what_the_table_says(value: str, expected: str) -> None:
+def test_names_follow_the_table(value: str, expected: str) -> None:
     """Every row of the table in the module's docstring."""
     assert _path(value, PLACE="/data") == expected
 
@@ -82,7 +82,7 @@ def test_relative_paths_cannot_leave(value: str) -> None:
 
 
 @given(st.text(alphabet="ab./ {}", max_size=12))
-def test_whatever_is_relative_stays_inside(value: str) -> None:
+def test_relative_paths_stay_inside(value: str) -> None:
     """Any relative value gives a normal path below the base, or an error."""
     try:
         path = final_path(value, base=BASE, oid=OID, now=0.0, environment={})

@@ -41,7 +41,7 @@ def test_classes_have_their_components(node: Node, name: str, expected: str) -> 
     ("category", "expected"),
     [("Memory", "Memory"), ("File", "File"), ("SharedMemory", "SharedMemory"), ("null", "NULL"), ("json", "JSON")],
 )
-def test_categories_serve_where_there_is_no_class(node: Node, category: str, expected: str) -> None:
+def test_categories_serve_where_there_is_not_a_class(node: Node, category: str, expected: str) -> None:
     """Graphs without class names mean what their category says."""
     assert component_for(node(category=category)).name == expected
 
@@ -49,7 +49,7 @@ def test_categories_serve_where_there_is_no_class(node: Node, category: str, exp
 @pytest.mark.parametrize(
     "name", ["dlg.data.drops.s3_drop.S3DROP", "dlg.data.drops.ngas.NgasDROP", "dlg.data.drops.rdbms.RDBMSDrop"]
 )
-def test_classes_for_later_are_told_apart(node: Node, name: str) -> None:
+def test_classes_for_later_are_distinguished(node: Node, name: str) -> None:
     """What DALiuGE has and we do not have yet is named as that, with what to use."""
     with pytest.raises(MissingDependencyError, match="does not support") as caught:
         store_for(node(name))
@@ -63,7 +63,7 @@ def test_unknown_classes_are_named(node: Node) -> None:
     assert "InMemoryDROP" in caught.value.hint
 
 
-def test_all_complaints_come_at_once(node: Node) -> None:
+def test_all_errors_are_reported_together(node: Node) -> None:
     """One call finds every node that cannot work: unknown classes and bad parameters alike."""
     nodes = [
         node("no.such.Class"),

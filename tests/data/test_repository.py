@@ -185,7 +185,7 @@ def test_a_fifo_or_device_is_never_replaced(
 
 
 @pytest.mark.parametrize("kind", [FILE, DIRECTORY, MEMORY])
-def test_a_fifo_that_a_program_left_is_no_content(node: Node, slot: Slots, kind: str) -> None:
+def test_a_fifo_that_a_program_left_is_not_a_content(node: Node, slot: Slots, kind: str) -> None:
     """A FIFO without writer does not block: the attempt fails with its kind."""
     part = store_for(node(kind)).part(slot())
     os.mkfifo(part.path())
@@ -324,7 +324,7 @@ def test_nothing_is_assembled_from_nothing(repository: LocalRepository, node: No
     assert repository.assemble(9, node(MEMORY), [EMPTY, EMPTY]).size == 0
 
 
-def test_discarded_parts_are_gone(repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path) -> None:
+def test_discarded_contents_are_removed(repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path) -> None:
     """Late attempts leave nothing, and inputs that were there before stay."""
     for template in (node(MEMORY), node(FILE, filepath="x"), node(FILE, filepath=str(tmp_path / "y"))):
         repository.discard(_part(template, slot(), b"z" * SMALL * 2))
@@ -380,7 +380,7 @@ def test_files_elsewhere_and_inputs_are_not_released(
     assert not repository.release(2, node(FILE, persist=False, expireAfterUse=True), found)
 
 
-def test_the_parent_goes_along(repository: LocalRepository, node: Node, slot: Slots) -> None:
+def test_the_parent_is_removed_too(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """With delete_parent_directory, if it is empty."""
     template = node(FILE, persist=False, filepath="sub/x", delete_parent_directory=True)
     content = repository.commit(1, 1, template, _part(template, slot(), b"x"))
@@ -403,7 +403,7 @@ def test_the_parent_goes_along(repository: LocalRepository, node: Node, slot: Sl
         (b"{not json", ".txt"),
     ],
 )
-def test_results_say_what_they_are(
+def test_results_have_suffixes(
     repository: LocalRepository, node: Node, slot: Slots, content: bytes, suffix: str
 ) -> None:
     """A leaf in memory becomes a file named after the drop, with a suffix that fits its content."""
@@ -504,7 +504,7 @@ def test_a_full_shared_memory_overflows_to_the_disk(tmp_path: Path) -> None:
     verify(handle)
 
 
-def test_a_full_disk_is_told_with_its_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_with_its_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the path and the space that is left."""
     part = FileWriter(str(tmp_path / "full"))
     with io.FileIO("/dev/full", "ab") as full:

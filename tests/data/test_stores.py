@@ -153,7 +153,7 @@ def test_the_producer_names_an_unnamed_file(node: Node, slot: Slots, repository:
 
 
 @pytest.mark.parametrize("value", [None, 0, 0.0, "None"])
-def test_an_empty_number_is_no_name(node: Node, slot: Slots, value: Any) -> None:
+def test_an_empty_number_is_not_a_name(node: Node, slot: Slots, value: Any) -> None:
     """Some graphs type the name of a file as a number: its zero means that there is none."""
     assert FileStore(node(filepath=value)).part(slot()).finish().final.endswith("/files/g_k_0")
 
@@ -229,14 +229,14 @@ def test_root_directories_can_be_made(node: Node, slot: Slots, tmp_path: Path) -
     assert store.initial(slot()).kind == "directory"
 
 
-def test_a_file_is_no_root_directory(node: Node, slot: Slots, tmp_path: Path) -> None:
+def test_a_file_is_not_a_root_directory(node: Node, slot: Slots, tmp_path: Path) -> None:
     """A file where a directory is expected is an error."""
     (tmp_path / "x").touch()
     with pytest.raises(BadFileError, match="is a file"):
         DirectoryStore(node(dirname=str(tmp_path / "x"))).initial(slot())
 
 
-def test_null_drops_forget(node: Node, slot: Slots) -> None:
+def test_null_drops_discard(node: Node, slot: Slots) -> None:
     """They take everything, by any way, and hold nothing."""
     part = NullStore(node()).part(slot())
     assert part.write(b"12345") == 5

@@ -174,7 +174,7 @@ def test_readers_in_other_processes(written: Written) -> None:
     assert [process.communicate("go\n", timeout=SECONDS)[0] for process in processes] == ["x" * 100_000] * 3
 
 
-def test_a_commit_between_two_looks_is_no_matter(tmp_path: Path, readers: ThreadPoolExecutor) -> None:
+def test_a_commit_between_two_reads_is_not_an_error(tmp_path: Path, readers: ThreadPoolExecutor) -> None:
     """Readers that begin at the very moment of the commit find the content under one name or the other."""
     for number in range(40):
         (tmp_path / str(number)).mkdir()
@@ -230,7 +230,7 @@ def test_stopping_is_the_end_of_what_is_there(written: Written, readers: ThreadP
             other.wait_for_end()
 
 
-def test_a_reader_stops_waiting_when_its_check_says_so(written: Written, readers: ThreadPoolExecutor) -> None:
+def test_a_reader_stops_waiting_when_its_check_raises(written: Written, readers: ThreadPoolExecutor) -> None:
     """A reader raises what its check raises, before a wait and when it is woken."""
     asked, stop = threading.Event(), threading.Event()
 
@@ -329,7 +329,7 @@ def test_a_writer_waits_for_a_reader_that_moves(paced: Written, waits: Waits, re
             assert paced.size - got == 1000
 
 
-def test_nobody_is_waited_for_who_has_left(paced: Written, waits: Waits, readers: ThreadPoolExecutor) -> None:
+def test_closed_readers_are_not_waited_for(paced: Written, waits: Waits, readers: ThreadPoolExecutor) -> None:
     """A reader that closes lets the writer go; without readers it never waits."""
     reader = StreamReader(paced.folder)
     writing = readers.submit(paced.write, bytes(5000))
@@ -406,7 +406,7 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
     assert sorted(os.listdir(written.folder)) == ["content", "end"]  # noqa: PTH208 - names
 
 
-def test_a_stream_that_is_gone_cannot_be_read(written: Written) -> None:
+def test_a_removed_stream_cannot_be_read(written: Written) -> None:
     """Without its content, or altogether, a stream is refused, and nothing of the reader is left."""
     before = descriptors()
     written.file.unlink()
@@ -420,7 +420,7 @@ def test_a_stream_that_is_gone_cannot_be_read(written: Written) -> None:
 
 
 @pytest.mark.parametrize("more", [0, 1, 2])
-def test_too_many_open_files_are_told(written: Written, more: int) -> None:
+def test_too_many_open_files_are_reported(written: Written, more: int) -> None:
     """A reader without free descriptors raises an error with a hint at every step, and leaves nothing open."""
     before = descriptors()
     with few_files(more), pytest.raises(StorageError, match="Too many open files") as caught:
@@ -430,7 +430,7 @@ def test_too_many_open_files_are_told(written: Written, more: int) -> None:
     assert descriptors() == before
 
 
-def test_no_reader_is_forgotten_for_want_of_descriptors(written: Written) -> None:
+def test_every_reader_is_woken_without_free_descriptors(written: Written) -> None:
     """A writer that cannot wake its readers fails, for they would wait for ever."""
     with StreamReader(written.folder) as reader:
         with few_files(0), pytest.raises(StorageError, match="Too many open files"):
@@ -438,7 +438,7 @@ def test_no_reader_is_forgotten_for_want_of_descriptors(written: Written) -> Non
         assert not reader.is_ended
 
 
-def test_a_file_system_without_fifos_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_fifos_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no FIFO can be made, that is the error."""
 
     def refuse(path: str, mode: int) -> None:
@@ -450,7 +450,7 @@ def test_a_file_system_without_fifos_is_told(tmp_path: Path, monkeypatch: pytest
         StreamPublisher(str(tmp_path / "stream"), str(tmp_path / "file"), lambda: None)
 
 
-def test_what_nobody_wants_any_more_can_be_written_to_its_end(written: Written) -> None:
+def test_a_removed_stream_can_be_written_to_its_end(written: Written) -> None:
     """The removal of a stream is not an error for its writer."""
     for path in Path(written.folder).iterdir():
         path.unlink()
@@ -494,7 +494,7 @@ def test_a_part_is_open_from_its_first_byte(part: StreamedWriter, opened: list[H
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_text_is_told_from_the_beginning(part: StreamedWriter, opened: list[Handle], *, first: bool) -> None:
+def test_text_is_known_from_the_beginning(part: StreamedWriter, opened: list[Handle], *, first: bool) -> None:
     """A stream says whether its beginning is text, and its end whether the whole content is."""
     part.write(b"a", text=first)
     part.write(b"b", text=False)
@@ -531,7 +531,7 @@ def test_a_program_must_not_replace_what_was_streamed(part: StreamedWriter, open
         assert not reader.is_ended
 
 
-def test_a_full_disk_is_told(tmp_path: Path, opened: list[Handle], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path, opened: list[Handle], monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be written is an error of the writer and opens nothing."""
     growing = FileWriter(str(tmp_path / "part"))
     part = StreamedWriter(growing, str(tmp_path / "part.stream"), opened.append, lambda: None, SystemClock())

@@ -205,7 +205,7 @@ def test_an_edit_that_changes_nothing_is_sound() -> None:
     ("changed", "text"),
     [({"oid_text": b"a\xffbcd"}, "not UTF-8"), ({"oid_ptr": struct.pack("<5q", 0, 2, 1, 4, 5)}, "not ascending")],
 )
-def test_text_ids_that_are_no_text_are_refused(changed: dict[str, bytes], text: str) -> None:
+def test_text_ids_that_are_not_text_are_refused(changed: dict[str, bytes], text: str) -> None:
     """Text ids must be UTF-8, and lie one after the other."""
     content = bytearray(_bytes(replace(scatter(1), oids=("aa", "b", "c", "d"))))
     (name, new), *_ = changed.items()

@@ -36,7 +36,7 @@ def test_a_copy_has_the_same_digest(graph: PhysicalGraph) -> None:
     ],
     ids=["prefix", "links", "part", "places", "oids", "weight", "size"],
 )
-def test_what_a_graph_says_changes_its_digest(changed: PhysicalGraph) -> None:
+def test_changes_of_a_graph_change_its_digest(changed: PhysicalGraph) -> None:
     """Ids, parameters, edges and places count."""
     assert digest(changed) != digest(GRAPH)
 

@@ -151,7 +151,7 @@ def test_places_may_be_given_for_writing() -> None:
     assert {drop["node"] for drop in _written(graph)[:-1]} == {"#0", "#1"}
 
 
-def test_loops_and_ranks_are_told() -> None:
+def test_loops_and_ranks_are_reported() -> None:
     """The context of a drop in loops has the indices of the loops only; a rank of MPI is its last index."""
     axes = tuple(msgspec.structs.replace(scatter(2).templates[0].axes[0], kind=kind) for kind in ("loop", "mpi"))
     whole = [msgspec.structs.replace(one, axes=axes) for one in scatter(2).templates[:1]]
@@ -303,7 +303,7 @@ def _codes(read: Callable[[], object]) -> list[tuple[str, str]]:
     return [(found.code, found.where) for found in caught.value.problems if isinstance(found, Problem)]
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     """Each problem has its code and the place in the document."""
     document = [
         {"oid": "a", **MEMORY, "consumers": ["nobody"], "producers": "b"},
@@ -373,7 +373,7 @@ def test_a_flood_of_problems_is_dammed() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"[", b"[1", b"[{]", b'[{"oid": "\xff"}]', b"[" * 100_000, b"7", b"\x00"])
-def test_what_is_no_list_of_drops_is_a_problem(text: bytes) -> None:
+def test_what_is_not_a_list_of_drops_is_a_problem(text: bytes) -> None:
     """Damaged or foreign documents are PG001, never another exception."""
     assert [code for code, _ in _codes(lambda: read_pg_stream(io.BytesIO(text), name="x"))] == ["PG001"]
 
@@ -392,7 +392,7 @@ def test_a_large_heap_of_brackets_is_refused_cheaply(piece: bytes) -> None:
     assert peak < 2 * len(text)
 
 
-def test_a_byte_order_mark_is_no_obstacle() -> None:
+def test_a_byte_order_mark_is_accepted() -> None:
     """Some editors put one in front."""
     text = "\ufeff" + json.dumps([{"oid": "d", **MEMORY}])
 
@@ -442,7 +442,7 @@ def test_many_adapters_between_two_nodes_share_a_template() -> None:
     assert (graph.drops, graph.edges, len(graph.templates), len(graph.links)) == (300, 200, 3, 2)
 
 
-def test_half_a_placement_is_forgotten_and_said() -> None:
+def test_half_a_placement_is_ignored_with_a_warning() -> None:
     """Where only some drops have a node, none is placed."""
     findings: list[Problem] = []
     graph = read_pg(_pair({"node": "host"}, {}), name="x", findings=findings)

@@ -65,6 +65,6 @@ def test_a_sound_graph_has_no_fault() -> None:
     assert faults(replace(GRAPH, oids=tuple("abcdefg"))) == []
 
 
-def test_several_faults_are_told_at_once() -> None:
+def test_several_faults_are_reported_together() -> None:
     """A graph that breaks two rules gives both texts."""
     assert len(faults(replace(GRAPH, oids=("a",) * 7, part=_column(0, 0, 0, 0, 0, 0, -1)))) == 2

@@ -128,7 +128,7 @@ def test_the_template_palette_offers_what_people_know() -> None:
 @pytest.mark.parametrize(
     "entry", [entry for entry in EMPTY if "does not run" in entry.description], ids=lambda entry: entry.category
 )
-def test_what_the_palette_says_it_cannot_run_is_refused_with_a_hint(entry: ConstructEntry) -> None:
+def test_what_the_palette_cannot_run_is_refused_with_a_hint(entry: ConstructEntry) -> None:
     """A node of a kind that this version does not run gives one error with an alternative."""
     dropclass = next(parameter.default for parameter in entry.parameters if parameter.name == "dropclass")
     template = Template(key="k", name="mine", kind=Kind.APP, component=dropclass, category=entry.category)

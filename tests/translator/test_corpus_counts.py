@@ -82,7 +82,7 @@ COUNTED = [path for path in FILES if daliuge_counts(path) is not None]
 
 @needs_corpus
 @pytest.mark.parametrize("path", COUNTED, ids=lambda path: path.name)
-def test_counts_equal_those_of_daliuge_or_the_table_says_why(path: Path) -> None:
+def test_counts_equal_those_of_daliuge_or_are_in_the_table(path: Path) -> None:
     """Drops and unique edges are DALiuGE's, or the table has both numbers and the reason."""
     assert difference(path) == table().get(path.name)
 

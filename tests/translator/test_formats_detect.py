@@ -39,17 +39,17 @@ def _keyed(**more: Any) -> dict[str, Any]:
     ],
     ids=lambda value: value.value if isinstance(value, Family) else "",
 )
-def test_families_are_told_apart(content: Any, family: Family) -> None:
+def test_families_are_distinguished(content: Any, family: Family) -> None:
     """Each kind of document is recognised by what is in it."""
     assert detect(json.dumps(content).encode()) is family
 
 
-def test_a_dfg_container_is_told_by_its_first_bytes() -> None:
+def test_a_dfg_container_is_recognised_by_its_first_bytes() -> None:
     """The first bytes of a .dfg file are enough."""
     assert detect(b"\x89DFG\r\n\x1a\n" + b"\0" * 100) is Family.DFG
 
 
-def test_a_list_of_drops_is_told_without_parsing_it() -> None:
+def test_a_list_of_drops_is_recognised_without_parsing_it() -> None:
     """A physical graph may be of any size: its first bytes are enough, even where the rest is cut off."""
     assert detect(b'\n [{"oid": "1_a_0", "name": "cut o') is Family.PHYSICAL
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_read_has_no_family(data: bytes) -> None:
     ],
     ids=str,
 )
-def test_files_that_are_no_logical_graph_are_named_for_what_they_are(content: Any, word: str) -> None:
+def test_files_that_are_not_logical_graph_are_named_by_kind(content: Any, word: str) -> None:
     """Reading another kind of file gives one LG001 with its kind and a hint."""
     reading = read(content)
 

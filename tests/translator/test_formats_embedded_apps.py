@@ -26,7 +26,7 @@ def _two(links: list[dict[str, Any]]) -> LogicalGraph:
     return graph_of(document(nodes, links))
 
 
-def test_the_first_application_stands_for_its_construct() -> None:
+def test_the_first_application_has_the_id_of_its_construct() -> None:
     """Its drops are named after the construct; it keeps its own name beside."""
     graph = graph_of(small())
     application = graph.by_id["A"]
@@ -86,7 +86,7 @@ def test_links_find_the_application_they_mean(
 
 
 @pytest.mark.parametrize("category", ["None", "", "Unknown", "UnknownApplication", None])
-def test_what_stands_for_no_application_is_none(category: str | None) -> None:
+def test_placeholders_are_not_applications(category: str | None) -> None:
     """Links stay on a construct without application."""
     gather = node("G", "Gather", inputApplicationType=category, inputApplicationName="x", inputApplicationId="X")
     graph = graph_of(document([gather, node("a", "Memory")], [link("a", "", "G", "")]))

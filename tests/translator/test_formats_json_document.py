@@ -50,7 +50,7 @@ def test_a_syntax_error_is_placed_by_line_and_column() -> None:
     assert "line 3, column 8" in problems[0].text
 
 
-def test_a_byte_order_mark_is_no_fault() -> None:
+def test_a_byte_order_mark_is_accepted() -> None:
     """A document that starts with a UTF-8 byte order mark is read."""
     assert parse(b'\xef\xbb\xbf{"a": 1}', ReadOptions()).value == {"a": 1}
 

@@ -32,7 +32,7 @@ def test_an_unknown_category_is_an_error_with_a_suggestion() -> None:
     assert "did you mean 'Scatter'?" in problems[0].hint
 
 
-def test_all_unknown_categories_are_reported_at_once() -> None:
+def test_all_unknown_categories_are_reported_together() -> None:
     """Each node of unknown category is named."""
     assert errors(read(document([node("a", "Foo"), node("b", "Bar"), node("c", "Memory")])).problems) == ["LG030"] * 2
 
@@ -49,7 +49,7 @@ def test_all_unknown_categories_are_reported_at_once() -> None:
     ],
     ids=["type data", "type app", "class data", "class app", "neighbours"],
 )
-def test_a_category_that_says_nothing_is_guessed_with_a_warning(
+def test_a_undecided_category_is_guessed_with_a_warning(
     category: str, more: dict[str, str], fields: list[dict[str, object]], kind: str
 ) -> None:
     """Type, class and neighbours determine the kind of a node of category Unknown, with a finding."""

@@ -147,7 +147,7 @@ def test_migration_is_reported() -> None:
     assert "identified by 'key'" in reading.problems[0].text
 
 
-def test_sides_of_nodes_are_no_ports() -> None:
+def test_sides_of_nodes_are_not_ports() -> None:
     """The side of a node in the oldest links is not a port."""
     nodes = [node("a", "Memory"), node("b", "DALiuGEApp")]
 
@@ -214,7 +214,7 @@ def test_notes_and_control_nodes_leave_with_their_links() -> None:
     assert codes(reading.problems) == ["LG031", "LG031", "LG003"]
 
 
-def test_flags_that_say_nothing_are_reported() -> None:
+def test_invalid_flags_are_reported() -> None:
     """A flag that is neither true nor false gives a warning with a pointer, and counts as false."""
     reading = read(document([node("a", "File", field("x", positional="perhaps"))]))
 

@@ -55,7 +55,7 @@ def test_a_fault_is_named_with_its_node_and_place(path: tuple[Any, ...], value: 
         ([{"id": "a", "category": "Memory", "fields": [{"value": 1}]}], "has no name"),
     ],
 )
-def test_what_is_missing_is_said(nodes: list[Any], text: str) -> None:
+def test_missing_names_are_reported(nodes: list[Any], text: str) -> None:
     """Identity, category and names of fields are needed."""
     problems = read(document(nodes)).problems
 

@@ -205,7 +205,7 @@ def test_a_setting_that_does_not_fit_its_field_is_an_error(type_: str, given: st
 # --- conversion -----------------------------------------------------------------------------------------------------
 
 
-def test_texts_become_what_their_type_says() -> None:
+def test_texts_are_converted_to_their_type() -> None:
     """Old files store everything as text."""
     fields = [field("i", "5", type="Integer"), field("f", "2.5", type="Float"), field("b", "True", type="Boolean")]
     graph = _filled(document([node("a", "File", *fields)]))
@@ -242,7 +242,7 @@ def test_many_numbers_as_text_are_one_warning() -> None:
 
 
 @pytest.mark.parametrize("given", ["lots", "nan", "inf", "1,5", True, "0x10"])
-def test_a_text_that_is_no_number_is_none(given: object) -> None:
+def test_a_text_that_is_not_a_number_is_none(given: object) -> None:
     """Infinity and NaN are not converted in a field of type Integer."""
     graph, found = fill(graph_of(document([node("a", "PyFuncApp", field("n", given, type="Integer"))])))
 
@@ -258,7 +258,7 @@ def test_a_stored_value_that_does_not_fit_is_a_warning_and_stays() -> None:
     assert _value(graph, "a", "i") == "lots"
 
 
-def test_values_of_ports_are_no_parameters() -> None:
+def test_values_of_ports_are_not_parameters() -> None:
     """The value of a port is not checked, because data replace it."""
     _, found = fill(graph_of(document([node("a", "File", port("p", "io", "InputPort", type="Integer", value="x"))])))
 

@@ -163,7 +163,7 @@ def _problems(graph: PhysicalGraph, **options: Any) -> list[tuple[str, str]]:
     return [(found.code, found.where) for found in check_partition(graph, PartitionOptions(**options))]
 
 
-def test_everything_wrong_with_a_request_is_told_at_once() -> None:
+def test_all_problems_of_a_request_is_reported_together() -> None:
     """Unknown algorithms, impossible numbers and weights each have their code and place."""
     weights = {"in": -1.0, "work": float("nan"), "out": float("inf")}
     templates = [msgspec.structs.replace(one, weight=weights.get(one.key, 1.0)) for one in scatter(2).templates]
@@ -182,7 +182,7 @@ def test_everything_wrong_with_a_request_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["mysarkar", "min_num_parts", "pso"])
-def test_algorithms_of_daliuge_that_we_lack_say_what_there_is(name: str) -> None:
+def test_algorithms_of_daliuge_that_are_missing_list_the_others(name: str) -> None:
     """A partitioner of other systems gives another text than an unknown name; both list the algorithms."""
     found = check_partition(scatter(2), PartitionOptions(algorithm=name))
 

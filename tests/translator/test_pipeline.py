@@ -46,7 +46,7 @@ def cycle() -> bytes:
     return json.dumps(drops).encode()
 
 
-def test_a_logical_graph_goes_the_whole_way(tmp_path: Path) -> None:
+def test_a_logical_graph_passes_all_stages(tmp_path: Path) -> None:
     """A file becomes a physical graph with its name, and the given prefix, parts and places."""
     path = tmp_path / "my graph.graph"
     path.write_bytes(chain())
@@ -115,7 +115,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         translate(tmp_path / "large.graph", read_options=ReadOptions(max_bytes=10))
 
 
-def test_all_stages_report_at_once() -> None:
+def test_all_stages_report_together() -> None:
     """Findings about a reference, a number and a class stand in one answer, each with its place."""
     nodes = [
         {**json.loads(wide(-2))["nodeDataArray"][0]},
@@ -129,7 +129,7 @@ def test_all_stages_report_at_once() -> None:
     assert found["LG020"].startswith("/nodeDataArray/0")
 
 
-def test_a_problem_is_told_once() -> None:
+def test_a_problem_is_reported_once() -> None:
     """Two stages that find the same thing at the same place make one finding."""
     problems = check(wide("many"))[1]
     places = [(finding.code, finding.where) for finding in problems]

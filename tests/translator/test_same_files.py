@@ -23,7 +23,7 @@ def in_scatter(filepath: str, *, copies: int = 3, category: str = "File") -> Dra
     return drawing.link("work", "f")
 
 
-def test_one_file_in_a_scatter_is_told() -> None:
+def test_one_file_in_a_scatter_is_reported() -> None:
     """With how many drops, which file, where it is drawn, and the way out."""
     (problem,) = found(in_scatter("sub/same.txt"))
 
@@ -45,7 +45,7 @@ def test_a_directory_and_an_absolute_name_count_too() -> None:
     assert found(in_scatter("x", copies=1)) == []
 
 
-def test_two_nodes_that_do_not_wait_for_each_other_are_told() -> None:
+def test_two_nodes_that_do_not_wait_for_each_other_are_reported() -> None:
     """One that reads the file and writes it again is fine, and so is one that only reads it."""
     drawing = Drawing().app("A").app("B").data("f", "File", filepath="x").data("g", "File", filepath="./x")
     drawing.link("A", "f").link("B", "g")

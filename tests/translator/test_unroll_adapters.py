@@ -6,7 +6,7 @@ from translator.logical import Field
 from translator.unroll import unroll
 
 
-def test_between_applications_stands_data_of_each_producer() -> None:
+def test_between_applications_each_producer_gets_data() -> None:
     """Four applications feeding one: a memory drop for each of the four, all read by the one."""
     drawing = Drawing()
     with drawing.scatter("S", 4):
@@ -17,7 +17,7 @@ def test_between_applications_stands_data_of_each_producer() -> None:
     assert edges(drawing, "a-to-b", "b") == [((i,), ()) for i in range(4)]
 
 
-def test_between_data_stands_one_copy_for_each_consumer() -> None:
+def test_between_data_each_consumer_gets_a_copy() -> None:
     """Four data into one: one copying application, so that the one has one producer; and the reverse."""
     drawing = Drawing()
     with drawing.scatter("S", 4):

@@ -56,7 +56,7 @@ def wild_graphs(draw: Any) -> LogicalGraph:
 
 @settings(max_examples=500, deadline=None)
 @given(wild_graphs(), st.booleans(), st.booleans(), st.sampled_from(["all", "innermost"]))
-def test_whatever_a_graph_looks_like_there_is_a_plan(
+def test_every_graph_has_a_plan(
     graph: LogicalGraph,
     zip_scatters: bool,  # noqa: FBT001 - drawn
     adapters: bool,  # noqa: FBT001 - drawn

@@ -129,7 +129,7 @@ def test_a_level_keeps_its_names_through_a_chain(key: str | None) -> None:
     assert edges(drawing, "f", "K3") == [((0,), (0,)), ((1,), (1,)), ((2,), (2,))]
 
 
-def test_a_level_that_was_grouped_away_is_no_key() -> None:
+def test_a_level_that_was_grouped_away_is_not_a_key() -> None:
     """K2 makes no groups of S1, so that K3 cannot group by it; the hint lists the possible keys."""
     drawing = chained("S1")
     assert errors(drawing) == ["LG080"]
@@ -231,7 +231,7 @@ def test_a_name_elsewhere_does_not_matter() -> None:
     assert edges(drawing, "d", "K") == [((i, j), (i,)) for i in range(2) for j in range(3)]
 
 
-def test_a_key_around_both_is_told_as_that() -> None:
+def test_a_key_around_both_is_reported_as_such() -> None:
     """S1 is around the input, and around the group-by as well: the reason given is that, and the hint offers S2."""
     drawing = Drawing()
     with drawing.scatter("S1", 2):

@@ -201,7 +201,7 @@ def test_two_loops_in_a_row_inside_a_scatter() -> None:
     assert edges(drawing, "y", "b") == [((i, 2), (i, 0)) for i in range(2)]
 
 
-def test_unequal_loops_are_told_what_would_join_them() -> None:
+def test_unequal_loops_have_a_hint() -> None:
     """The reason is the number of iterations; a loop-aware edge is offered where it would do, and else is not."""
     (found,) = planned(joined("L3", "L4", aware=False)).problems
     assert "equal numbers of iterations" in found.text
@@ -332,7 +332,7 @@ def test_short_loops_carry_nothing(iterations: int) -> None:
     assert counts(drawing) == (3 + 4 * iterations, 1 + 5 * iterations)
 
 
-def test_applications_of_a_loop_stand_outside() -> None:
+def test_applications_of_a_loop_are_outside() -> None:
     """Input and output application of a loop stand before and behind it, once."""
     drawing = Drawing().data("d0").data("d1")
     with drawing.loop("L", 3, app="in", out="out"):

@@ -71,7 +71,7 @@ def test_data_without_class_get_the_one_of_their_category(category: str, compone
     assert template(Drawing().data("d", category=category)).component == component
 
 
-def test_an_application_without_class_sleeps_and_says_so() -> None:
+def test_an_application_without_class_sleeps_with_a_warning() -> None:
     """As in DALiuGE it becomes a SleepApp; unlike there, with a warning."""
     drawing = Drawing().app("a", dropclass="")
     assert template(drawing).component == "dlg.apps.simple.SleepApp"

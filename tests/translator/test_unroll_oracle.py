@@ -89,7 +89,7 @@ def keyed(graph: LogicalGraph, groupby: str, key: str) -> LogicalGraph:
 
 @settings(max_examples=250, deadline=None)
 @given(logical_graphs(), st.data())
-def test_a_key_selects_the_one_level_that_answers_to_it(graph: LogicalGraph, data: st.DataObject) -> None:
+def test_a_key_selects_the_one_level_of_its_name(graph: LogicalGraph, data: st.DataObject) -> None:
     """An unknown key is LG080, an ambiguous one LG083; the keys in their hints are accepted."""
     oracle = Oracle(graph)
     groupbys = [node for node in graph.nodes if node.category == "GroupBy"]

@@ -99,7 +99,7 @@ def test_zero_copies_vanish() -> None:
 
 
 @pytest.mark.parametrize("size", [None, -1, "many", 2.5, "", True, float("nan"), "9" * 5000])
-def test_a_multiplicity_that_is_no_number_is_an_error(size: object) -> None:
+def test_a_multiplicity_that_is_not_a_number_is_an_error(size: object) -> None:
     """Missing, negative, textual, fractional and absurd numbers of copies are LG020."""
     drawing = Drawing()
     with drawing.scatter("S", size):
@@ -116,7 +116,7 @@ def test_a_multiplicity_may_be_spelled_in_every_way(size: object) -> None:
     assert counts(drawing) == (3, 0)
 
 
-def test_applications_stand_before_and_behind_their_construct() -> None:
+def test_applications_are_before_and_after_their_construct() -> None:
     """Input and output application of a scatter stand outside: one each, however many copies there are."""
     drawing = Drawing().data("d0").data("d1")
     with drawing.scatter("S", 4, app="in", out="out"):
@@ -125,7 +125,7 @@ def test_applications_stand_before_and_behind_their_construct() -> None:
     assert counts(drawing) == (8, 10)
 
 
-def test_a_construct_without_application_is_no_end_of_a_link() -> None:
+def test_a_construct_without_application_is_not_an_end_of_a_link() -> None:
     """A link that ends on a scatter without application is LG032."""
     drawing = Drawing().data("d0")
     with drawing.scatter("S", 2):

@@ -27,7 +27,7 @@ def test_a_sound_graph_has_no_findings() -> None:
     assert validate(graph_of(small())) == ()
 
 
-def test_a_dangling_edge_is_named_with_what_was_probably_meant() -> None:
+def test_a_dangling_edge_is_named_with_a_similar_name() -> None:
     """An end that is not a node gives LG003 with its place and a similar id."""
     content = small()
     content["linkDataArray"][1]["to"] = "PP"
@@ -110,7 +110,7 @@ def test_parameters_with_names_of_structural_keys_are_warned_of() -> None:
     assert (codes(found), errors(found)) == (["LG110"], [])
 
 
-def test_everything_is_found_at_once() -> None:
+def test_all_problems_are_found() -> None:
     """One finding hides no other."""
     content = document(
         [node("a", "Memory"), node("a", "Memory"), node("b", "DALiuGEApp", parentId="x")], [link("a", "", "b", "gone")]
