@@ -12,7 +12,8 @@ from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument
 from dropflow.engine.journal import Journal, JournalHeader
 from dropflow.engine.runners.pool import WorkerPool
-from dropflow.engine.session import Session, SessionInput
+from dropflow.engine.session import Session
+from dropflow.engine.session_inputs import SessionInput
 from dropflow.engine.statistics import Statistics
 from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph

@@ -17,19 +17,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dropflow.clock import Clock
-from dropflow.engine.api import (
-    Arrival,
-    AttemptResult,
-    ContentRepository,
-    Exchange,
-    Handle,
-    RemoteEvent,
-    Runner,
-    StreamOpened,
-)
+from dropflow.engine.api import ContentRepository, Exchange, Handle, Runner
 from dropflow.engine.content_table import ContentTable, kept_drops
 from dropflow.engine.core import Core
 from dropflow.engine.events import (
@@ -41,17 +32,12 @@ from dropflow.engine.events import (
     Begin,
     Cancel,
     Event,
-    Failed,
     Finish,
-    Finished,
     Lost,
-    Opened,
     Publish,
     Release,
-    Reported,
     Run,
     Withdraw,
-    Withdrawn,
 )
 from dropflow.engine.failure_table import FailureTable
 from dropflow.engine.inbox import Inbox
@@ -62,6 +48,7 @@ from dropflow.engine.open_streams import OpenStreams
 from dropflow.engine.outgoing_events import OutgoingEvents
 from dropflow.engine.owner_call import OwnerCall
 from dropflow.engine.reports import FailureReport, SessionResult
+from dropflow.engine.session_inputs import SessionInput, SessionInputs
 from dropflow.engine.statistics import Attempts, Statistics, totals
 from dropflow.engine.statistics_publisher import StatisticsPublisher
 from dropflow.engine.tasks import TaskBuilder
@@ -69,9 +56,9 @@ from dropflow.errors import DropflowError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
-from dropflow.states import DropState, SessionState
+from dropflow.states import SessionState
 
-__all__ = ["Session", "SessionInput"]
+__all__ = ["Session"]
 
 T = TypeVar("T")
 
@@ -122,12 +109,11 @@ class Session:
         "_clock",
         "_contents",
         "_directory",
-        "_early_results",
         "_exchange",
         "_failures",
         "_has_aborted",
-        "_in_flight",
         "_inbox",
+        "_inputs",
         "_instruments",
         "_is_owned",
         "_journal",
@@ -135,7 +121,6 @@ class Session:
         "_outgoing",
         "_owner_lock",
         "_ready",
-        "_reason",
         "_repository",
         "_runner",
         "_statistics",
@@ -161,7 +146,7 @@ class Session:
         journal: Journal | None = None,
         instruments: Sequence[Instrument] = (),
         on_statistics: Callable[[Statistics], None] | None = None,
-        inbox: "Inbox[SessionInput] | None" = None,
+        inbox: Inbox[SessionInput] | None = None,
         check_invariants: bool = False,
     ) -> None:
         self.graph = graph
@@ -188,13 +173,11 @@ class Session:
         self._streams = OpenStreams(repository.discard)
         self._outgoing = OutgoingEvents(exchange, self.core, self._contents, self._streams)
         self._failures = FailureTable(graph, self.core, directory, exchange)
+        self._inputs = SessionInputs(self.core, self._contents, self._streams, self._outgoing, self._failures)
         self._statistics = None if on_statistics is None else StatisticsPublisher(clock, on_statistics)
-        self._early_results: dict[int, AttemptResult] = {}
-        self._reason = ""
         self._owner_lock = threading.Lock()
         self._is_owned = False
         self._ready: deque[Run] = deque()
-        self._in_flight = 0
         self._began = 0.0
         self._has_aborted = False
 
@@ -228,7 +211,7 @@ class Session:
 
     def attempts(self) -> Attempts:
         """Return how many attempts are not settled, by where they are. May be called from any thread."""
-        given = self._in_flight
+        given = self._inputs.in_flight
         running = min(self._runner.busy, given)
         return Attempts(running=running, queued=given - running, ready=len(self._ready))
 
@@ -273,7 +256,7 @@ class Session:
             Seconds to wait at most if nothing came in; None to wait until something does.
         """
         if not self.is_over:
-            self._process(self._take(self._inbox.drain(timeout)))
+            self._process(self._inputs.events(self._inbox.drain(timeout), self))
             self._feed()
 
     def deadline(self) -> float:
@@ -342,94 +325,9 @@ class Session:
             events = self._act(actions)
         self._outgoing.send()
         if self.is_over and (self._failures.lost or self.core.status is SessionState.CANCELLED):
-            self._outgoing.give_up(self._reason, self._failures.lost[0] if self._failures.lost else None)
+            self._outgoing.give_up(self._inputs.reason, self._failures.lost[0] if self._failures.lost else None)
         if self._statistics is not None:
             self._statistics.update(self.core, self._began, self.attempts, is_last=self.is_over)
-
-    def _take(self, items: "Sequence[SessionInput]") -> list[Event]:
-        """Return the events for what came in. The core has not seen them yet, so `settled` is remembered here."""
-        events: list[Event] = []
-        settled: set[int] = set()
-        given_up = False
-        for item in items:
-            if isinstance(item, AttemptResult):
-                self._in_flight -= 1
-                if given_up or item.drop in settled or not self.core.drops.is_current(item.drop, item.attempt):
-                    self._contents.discard(item.handles.values())
-                    continue
-                settled.add(item.drop)
-                events += self._on_result(item)
-            elif isinstance(item, StreamOpened):
-                events += self._on_stream_opened(item)
-            elif isinstance(item, OwnerCall):
-                item.carry_out(self)
-            elif isinstance(item, Lost | Cancel):
-                if isinstance(item, Lost):
-                    self._failures.lost.append(item)
-                else:
-                    self._reason = self._reason or item.reason
-                events.append(item)
-                given_up = True
-            else:
-                events += self._on_arrival(item)
-        return events
-
-    def _on_result(self, result: AttemptResult) -> list[Event]:
-        """Commit what an attempt wrote, or note why it failed; what ran ahead of its inputs waits."""
-        drop, failure = result.drop, result.failure
-        if self.core.streaming.is_ahead(drop):
-            self._early_results[drop] = result
-            return []
-        if failure is None:
-            try:
-                self._contents.commit(result)
-            except DropflowError as error:
-                failure = Failure.of(error)
-            else:
-                return [Finished(drop, result.attempt, result.skipped)]
-        self._failures.add(drop, failure)
-        return [Failed(drop, result.attempt, failure)]
-
-    def _on_stream_opened(self, opened: StreamOpened) -> list[Event]:
-        """Add a stream that an attempt here has begun to write: for consumers, or for the node of its drop."""
-        if not self.core.drops.is_current(opened.drop, opened.attempt):
-            self._repository.discard(opened.handle)
-            return []
-        if opened.target in self.core.drops.remote:
-            self._outgoing.add_foreign_stream(opened.target, opened.attempt, opened.handle)
-        else:
-            self._streams.add(opened.target, opened.attempt, opened.handle)
-        return [Opened(opened.target, opened.drop, opened.attempt)]
-
-    def _on_arrival(self, arrival: Arrival) -> list[Event]:
-        try:
-            return [self._on_remote_event(event, found) for event, found in arrival.open()]
-        except DropflowError as error:
-            lost = Lost(arrival.sender, Failure.of(error))
-            self._failures.lost.append(lost)
-            return [lost]
-
-    def _on_remote_event(self, event: RemoteEvent, found: dict[int, Handle] | Failure) -> Event:
-        """Add the contents that came with an event of another node, before the core sees the event."""
-        if isinstance(event, Withdrawn):
-            return event
-        if not isinstance(event, Reported):
-            if isinstance(found, dict):
-                self._streams.add(event.drop, event.attempt, found[event.drop])
-            return event
-        self._outgoing.discard_parts(event.drop)
-        if not isinstance(found, Failure):
-            try:
-                if event.drop in found:
-                    self._contents.add_remote(event.drop, found[event.drop])
-                else:
-                    self._contents.place(event.drop, event.attempt, found)
-            except DropflowError as error:
-                found = Failure.of(error)
-            else:
-                return event
-        self._failures.add_remote(event.drop, found)
-        return Reported(event.drop, DropState.ERROR, event.drop, event.attempt)
 
     # Actions out.
 
@@ -449,8 +347,7 @@ class Session:
                 self._outgoing.withdraw(action.drop, action.attempt)
                 self._streams.remove(action.drop, action.attempt)
             elif isinstance(action, Accept):
-                result = self._early_results.pop(action.drop, None)
-                events += [] if result is None else self._on_result(result)
+                events += self._inputs.accept(action.drop)
             elif isinstance(action, Abort):
                 self._abort(action)
             elif isinstance(action, Finish):
@@ -460,11 +357,8 @@ class Session:
 
     def _abort(self, action: Abort) -> None:
         self._has_aborted = True
-        result = self._early_results.pop(action.drop, None)
-        if result is None:
+        if not self._inputs.discard_early(action.drop):
             self._runner.abort(action.drop, action.attempt)
-        else:
-            self._contents.discard(result.handles.values())
 
     def _assemble(self, drop: int) -> Assembled:
         try:
@@ -489,16 +383,12 @@ class Session:
             # An aborted attempt may want inputs that are gone: its task must not be built.
             self._ready = deque(run for run in self._ready if self.core.drops.is_current(run.drop, run.attempt))
             self._has_aborted = False
-        room = self._runner.window - self._in_flight
+        room = self._runner.window - self._inputs.in_flight
         if room <= 0 or not self._ready:
             return
         batch = [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
         tasks = self._tasks.build(batch, self.core, self._contents.contents, self._streams)
-        self._in_flight += len(tasks)
+        self._inputs.in_flight += len(tasks)
         self._runner.submit(tasks)
         if self._statistics is not None:
             self._statistics.note_change()  # the last ones count these attempts as ready
-
-
-SessionInput = StreamOpened | AttemptResult | Arrival | Lost | Cancel | OwnerCall[Session, Any]
-"""What comes in through the inbox of a session."""

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable
 
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.reports import SessionResult
-from dropflow.engine.session import Session, SessionInput
+from dropflow.engine.session import Session
+from dropflow.engine.session_inputs import SessionInput
 from managers.node.exchange import NodeExchange
 from managers.simulation.virtual_time import SimulatedProcess, Timer
 

@@ -12,7 +12,8 @@ from dropflow.engine.events import Event
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument
 from dropflow.engine.reports import SessionResult
-from dropflow.engine.session import Session, SessionInput
+from dropflow.engine.session import Session
+from dropflow.engine.session_inputs import SessionInput
 from dropflow.engine.statistics import Statistics
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph

@@ -1,0 +1,162 @@
+"""What comes in through the inbox of a session, and the events for the core that follow from it.
+
+Contents are committed here, before the core processes the event: so a consumer never starts on data that are not there.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dropflow.engine.api import Arrival, AttemptResult, Handle, RemoteEvent, StreamOpened
+from dropflow.engine.content_table import ContentTable
+from dropflow.engine.core import Core
+from dropflow.engine.events import Cancel, Event, Failed, Finished, Lost, Opened, Reported, Withdrawn
+from dropflow.engine.failure_table import FailureTable
+from dropflow.engine.open_streams import OpenStreams
+from dropflow.engine.outgoing_events import OutgoingEvents
+from dropflow.engine.owner_call import OwnerCall
+from dropflow.errors import DropflowError
+from dropflow.failure import Failure
+from dropflow.states import DropState
+
+__all__ = ["SessionInput", "SessionInputs"]
+
+SessionInput = StreamOpened | AttemptResult | Arrival | Lost | Cancel | OwnerCall[Any, Any]
+"""Results and open streams of attempts, messages of other nodes, and requests of other threads."""
+
+
+class SessionInputs:
+    """Turns inputs into events. Used by the session's thread.
+
+    Parameters
+    ----------
+    core : Core
+        Which attempts are current.
+    contents : ContentTable
+        Where what attempts wrote is committed.
+    streams : OpenStreams
+        Streams of the drops that live here.
+    outgoing : OutgoingEvents
+        Streams of the drops on other nodes.
+    failures : FailureTable
+        Where failures and lost nodes are recorded.
+    """
+
+    __slots__ = ("_contents", "_core", "_early_results", "_failures", "_outgoing", "_streams", "in_flight", "reason")
+
+    def __init__(
+        self,
+        core: Core,
+        contents: ContentTable,
+        streams: OpenStreams,
+        outgoing: OutgoingEvents,
+        failures: FailureTable,
+    ) -> None:
+        self.in_flight = 0
+        """How many attempts are with the runner."""
+        self.reason = ""
+        """Why the session was cancelled."""
+        self._core = core
+        self._contents = contents
+        self._streams = streams
+        self._outgoing = outgoing
+        self._failures = failures
+        self._early_results: dict[int, AttemptResult] = {}
+        """Results of attempts that ran ahead of their inputs, by drop."""
+
+    def events(self, items: Sequence[SessionInput], owner: object) -> list[Event]:
+        """Return the events for what came in; calls of other threads are carried out with `owner`."""
+        events: list[Event] = []
+        # The core has not processed these events yet, so what they settle is remembered here.
+        settled: set[int] = set()
+        given_up = False
+        for item in items:
+            if isinstance(item, AttemptResult):
+                self.in_flight -= 1
+                if given_up or item.drop in settled or not self._core.drops.is_current(item.drop, item.attempt):
+                    self._contents.discard(item.handles.values())
+                    continue
+                settled.add(item.drop)
+                events += self._on_result(item)
+            elif isinstance(item, StreamOpened):
+                events += self._on_stream_opened(item)
+            elif isinstance(item, OwnerCall):
+                item.carry_out(owner)
+            elif isinstance(item, Lost | Cancel):
+                if isinstance(item, Lost):
+                    self._failures.lost.append(item)
+                else:
+                    self.reason = self.reason or item.reason
+                events.append(item)
+                given_up = True
+            else:
+                events += self._on_arrival(item)
+        return events
+
+    def accept(self, drop: int) -> list[Event]:
+        """Return the events of a result that came before the inputs were complete, which they are now."""
+        result = self._early_results.pop(drop, None)
+        return [] if result is None else self._on_result(result)
+
+    def discard_early(self, drop: int) -> bool:
+        """Discard such a result; return whether there was one."""
+        result = self._early_results.pop(drop, None)
+        if result is not None:
+            self._contents.discard(result.handles.values())
+        return result is not None
+
+    def _on_result(self, result: AttemptResult) -> list[Event]:
+        """Commit what an attempt wrote, or note why it failed; what ran ahead of its inputs waits."""
+        drop, failure = result.drop, result.failure
+        if self._core.streaming.is_ahead(drop):
+            self._early_results[drop] = result
+            return []
+        if failure is None:
+            try:
+                self._contents.commit(result)
+            except DropflowError as error:
+                failure = Failure.of(error)
+            else:
+                return [Finished(drop, result.attempt, result.skipped)]
+        self._failures.add(drop, failure)
+        return [Failed(drop, result.attempt, failure)]
+
+    def _on_stream_opened(self, opened: StreamOpened) -> list[Event]:
+        """Add a stream that an attempt here has begun to write: for consumers, or for the node of its drop."""
+        if not self._core.drops.is_current(opened.drop, opened.attempt):
+            self._contents.discard([opened.handle])
+            return []
+        if opened.target in self._core.drops.remote:
+            self._outgoing.add_foreign_stream(opened.target, opened.attempt, opened.handle)
+        else:
+            self._streams.add(opened.target, opened.attempt, opened.handle)
+        return [Opened(opened.target, opened.drop, opened.attempt)]
+
+    def _on_arrival(self, arrival: Arrival) -> list[Event]:
+        try:
+            return [self._on_remote_event(event, found) for event, found in arrival.open()]
+        except DropflowError as error:
+            lost = Lost(arrival.sender, Failure.of(error))
+            self._failures.lost.append(lost)
+            return [lost]
+
+    def _on_remote_event(self, event: RemoteEvent, found: dict[int, Handle] | Failure) -> Event:
+        """Add the contents that came with an event of another node, before the core sees the event."""
+        if isinstance(event, Withdrawn):
+            return event
+        if not isinstance(event, Reported):
+            if isinstance(found, dict):
+                self._streams.add(event.drop, event.attempt, found[event.drop])
+            return event
+        self._outgoing.discard_parts(event.drop)
+        if not isinstance(found, Failure):
+            try:
+                if event.drop in found:
+                    self._contents.add_remote(event.drop, found[event.drop])
+                else:
+                    self._contents.place(event.drop, event.attempt, found)
+            except DropflowError as error:
+                found = Failure.of(error)
+            else:
+                return event
+        self._failures.add_remote(event.drop, found)
+        return Reported(event.drop, DropState.ERROR, event.drop, event.attempt)
