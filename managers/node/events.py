@@ -1,7 +1,8 @@
 """Events and actions of a node manager's state machine, besides the calls of `managers.calls`.
 
 Sessions are named by their name and epoch: a name that was deleted may be used again. A *hosted* session is the object
-that runs the engine; the machine passes it on to actions and does not look into it.
+that runs the engine, and the *instance* of a session is that object, or the one that reads its directory. The machine
+passes them on to actions and does not look into them.
 """
 
 from collections.abc import Mapping
@@ -195,7 +196,7 @@ class RemoveSession(msgspec.Struct, frozen=True):
 
     session: str
     epoch: int
-    owner: Any
+    instance: Any
 
 
 class RetireSession(msgspec.Struct, frozen=True):

@@ -69,7 +69,7 @@ class Lifecycle:
         """Start a session, unless it was started before."""
         if record.phase is Phase.PREPARED:
             self._move(record, Phase.RUNNING)
-            self._actions.append(StartSession(record.owner))
+            self._actions.append(StartSession(record.instance))
 
     def cancel(self, record: SessionRecord, now: float, reason: str) -> None:
         """Cancel a session. One that is not yet prepared is removed as well; one that is over stays as it is."""
@@ -77,7 +77,7 @@ class Lifecycle:
             self.withdraw(record, now)
         elif record.phase.is_live:
             self._run(record)
-            self._actions.append(CancelSession(record.owner, reason))
+            self._actions.append(CancelSession(record.instance, reason))
 
     def fail(self, record: SessionRecord, now: float, node: str, failure: Failure) -> None:
         """Fail a session because of the loss of a node. One that is not yet prepared is removed."""
@@ -85,7 +85,7 @@ class Lifecycle:
             self.withdraw(record, now, LinkError(failure.text, where=self._node, hint=failure.hint))
         elif record.phase.is_live:
             self._run(record)
-            self._actions.append(LoseNode(record.owner, node, failure))
+            self._actions.append(LoseNode(record.instance, node, failure))
 
     def _run(self, record: SessionRecord) -> None:
         """A session that never ran ends as all others do: in its thread."""
@@ -112,7 +112,7 @@ class Lifecycle:
         ended = [record for record in self._table if record.phase is Phase.ENDED]
         for record in ended[: max(len(ended) - self._kept, 0)]:
             self._move(record, Phase.RETIRING)
-            self._actions.append(RetireSession(record.name, record.epoch, record.owner))
+            self._actions.append(RetireSession(record.name, record.epoch, record.instance))
 
     def retired(self, record: SessionRecord, finished: FinishedRecord | None) -> None:
         """A session was read from its directory; None means that it cannot be read, and stays in memory."""
@@ -121,7 +121,7 @@ class Lifecycle:
         else:
             self._move(record, Phase.FINISHED)
             record.is_hosted = False
-            self._table.set_owner(record, finished)
+            self._table.set_instance(record, finished)
         if record.removing:  # that had to wait
             self._remove(record)
 
@@ -146,7 +146,7 @@ class Lifecycle:
         """Cancel a session, which is removed once its thread has ended."""
         if record.phase is not Phase.STOPPING:
             if record.result is None:
-                self._actions.append(CancelSession(record.owner, ""))
+                self._actions.append(CancelSession(record.instance, ""))
             self._move(record, Phase.STOPPING)
         key = ("session", record.name)
         if key not in self._timers:
@@ -176,7 +176,7 @@ class Lifecycle:
 
     def _remove(self, record: SessionRecord) -> None:
         self._move(record, Phase.REMOVING)
-        self._actions.append(RemoveSession(record.name, record.epoch, record.owner))
+        self._actions.append(RemoveSession(record.name, record.epoch, record.instance))
 
     def _give_up_stopping(self, record: SessionRecord, now: float) -> None:
         del now

@@ -60,7 +60,7 @@ class NodeMachine:
     """The decisions of one node manager.
 
     Its operations are `prepare`, `start`, `undo`, `cancel`, `delete`, `watch` and `close`, as in `managers.api`. They
-    return None; `cancel` returns what answers for the session.
+    return None; `cancel` returns the instance of the session.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ class NodeMachine:
     def _cancel(self, call: int, now: float, *, session: str, reason: str) -> None:
         record = self._visible(session)
         self._sessions.cancel(record, now, reason)
-        self._actions.append(Return(call, record.owner))
+        self._actions.append(Return(call, record.instance))
 
     def _delete(self, call: int, now: float, *, session: str) -> None:
         """Remove a session; answered once it is removed."""
@@ -229,7 +229,7 @@ class NodeMachine:
 
     def _visible(self, session: str) -> SessionRecord:
         record = self.table.get(session)
-        if record is None or record.owner is None:
+        if record is None or record.instance is None:
             raise NotFoundError(f"there is no session {session!r} on node {self._name}")
         return record
 
@@ -261,7 +261,7 @@ class NodeMachine:
 
     def _connect(self, record: SessionRecord, built: Built, now: float) -> None:
         """Wait for the peers of a session that is built."""
-        self.table.set_owner(record, built.hosted)
+        self.table.set_instance(record, built.hosted)
         record.peers = {node: place for node, place in record.peers.items() if node in built.neighbours}
         if record.phase is Phase.ABANDONED:
             self._sessions.stop(record, now)
@@ -310,7 +310,7 @@ class NodeMachine:
         paused = self.peers.paused
         losses = self.peers.hear(event.heard, now)
         if self.peers.needed and self.peers.paused > paused:
-            self._actions.append(Log(f"this process was held up for {self.peers.paused - paused:.1f} s"))
+            self._actions.append(Log(f"this process was paused for {self.peers.paused - paused:.1f} s"))
         self._lose(losses, now)
         for record in self.table:
             if record.phase is not Phase.CONNECTING:

@@ -109,7 +109,7 @@ class SessionHost:
 
     @property
     def sessions(self) -> Mapping[str, Any]:
-        """What answers for each session that can be seen: a hosted or a finished one. A snapshot."""
+        """The instance of each session that can be seen: hosted, finished or damaged. A snapshot."""
         return self._machine.table.visible
 
     def call(self, operation: str, /, **arguments: Any) -> Any:
@@ -187,7 +187,7 @@ class SessionHost:
     def _remove(self, action: RemoveSession) -> None:
         def job() -> Removed:
             try:
-                action.owner.directory.remove()
+                action.instance.directory.remove()
             except Exception as error:  # noqa: BLE001 - `delete` raises it
                 return Removed(action.session, action.epoch, error)
             self.links.close_content(action.session)

@@ -28,7 +28,7 @@ NodeSession = HostedSession | FinishedSession | DamagedSession
 
 
 class SessionQueries(ABC):
-    """The methods of `managers.api.Manager` that read one session. Each asks what answers for the session.
+    """The methods of `managers.api.Manager` that read one session. Each calls the instance of the session.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class SessionQueries(ABC):
 
     @abstractmethod
     def _find(self, session: str) -> NodeSession:
-        """Return what answers for a session.
+        """Return the instance of a session.
 
         Raises
         ------

@@ -1,4 +1,15 @@
-"""The sessions of a node: one table of all of them, hosted and finished, with one explicit phase each."""
+"""The sessions of a node: one table of all of them, hosted and finished, with one explicit phase each.
+
+::
+
+    BUILDING ─▶ CONNECTING ─▶ PREPARED ─▶ RUNNING ─▶ ENDING ─▶ ENDED ◀─▶ RETIRING ─▶ FINISHED
+        │            │            │          │          │        │                      │
+        ▼            ▼            ▼          ▼          ▼        ▼                      ▼
+    ABANDONED ─▶ STOPPING ◀───────┴──────────┴──────────┘     REMOVING ◀────────────────┘
+                     └───────────────────────────────────────────▲
+
+A session that is removed goes down: from where a thread or a job works on it, only when that has ended.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -105,12 +116,12 @@ class SessionRecord:
         How long its peers may take to answer.
     peers : mapping of str to Place
         The other nodes that it needs, by name.
-    owner : object
-        What answers for the session: a hosted or a finished one; None while it is built.
+    instance : object
+        The object that answers queries: a hosted or a finished session; None while it is built.
     is_hosted : bool
         Whether its engine is in memory, or will be.
     version : int
-        The version that its owner reported last.
+        The version that its instance reported last.
     result : SessionState or None
         How it ended.
     preparing : list of int
@@ -126,7 +137,7 @@ class SessionRecord:
     phase: Phase = Phase.BUILDING
     seconds: float = 0.0
     peers: Mapping[str, Place] = field(default_factory=dict)
-    owner: Any = None
+    instance: Any = None
     is_hosted: bool = True
     version: int = 1
     result: SessionState | None = None
@@ -155,12 +166,12 @@ class SessionTable:
     def __init__(self, finished: Mapping[str, FinishedRecord]) -> None:
         self._records = {
             name: SessionRecord(
-                name, session.epoch, Phase.FINISHED, owner=session, is_hosted=False, result=session.state
+                name, session.epoch, Phase.FINISHED, instance=session, is_hosted=False, result=session.state
             )
             for name, session in finished.items()
         }
         self.visible: Mapping[str, Any] = MappingProxyType({})
-        """The owners of all sessions that can be seen. Replaced as a whole, so that any thread may read it."""
+        """The instances of all sessions that can be seen. Replaced as a whole, so that any thread may read it."""
         self._publish()
 
     def __iter__(self) -> Iterator[SessionRecord]:
@@ -193,11 +204,11 @@ class SessionTable:
             raise InternalError(f"session {record.name!r} cannot go from {record.phase.name} to {phase.name}")
         record.phase = phase
 
-    def set_owner(self, record: SessionRecord, owner: Any) -> None:
-        """Set what answers for a session, and make it visible."""
-        record.owner = owner
+    def set_instance(self, record: SessionRecord, instance: Any) -> None:
+        """Set the object that answers for a session, and make the session visible."""
+        record.instance = instance
         self._publish()
 
     def _publish(self) -> None:
-        owners = {name: record.owner for name, record in self._records.items() if record.owner is not None}
-        self.visible = MappingProxyType(owners)
+        instances = {name: record.instance for name, record in self._records.items() if record.instance is not None}
+        self.visible = MappingProxyType(instances)

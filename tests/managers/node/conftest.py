@@ -1,4 +1,4 @@
-"""Real node managers in this process: real sockets, each with a root of its own, blind to the files of the others."""
+"""Real node managers in this process, with real sockets, each with a root of its own that the others do not read."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ SECONDS = 60.0
 
 
 class Cluster:
-    """Node managers ``a``, ``b``..., and what an island would do with them."""
+    """Node managers ``a``, ``b``..., with the steps of a deployment that an island would do."""
 
     def __init__(self, nodes: dict[str, NodeManager]) -> None:
         self.nodes = nodes
@@ -37,12 +37,12 @@ class Cluster:
         return plan_deployment(placed, SubmitQuery(session=session, check=True), told, clock=SystemClock())
 
     def prepare(self, deployment: Deployment, seconds: float = SECONDS) -> None:
-        """On all nodes."""
+        """Prepare a deployment on all nodes."""
         for name in deployment.slices:
             self.nodes[name].prepare(subset(deployment, [name]), seconds=seconds)
 
     def start(self, graph: PhysicalGraph, session: str = "s") -> Deployment:
-        """Prepare and start."""
+        """Prepare and start a session; its deployment."""
         deployment = self.cut(graph, session)
         self.prepare(deployment)
         for name in deployment.slices:
@@ -50,7 +50,7 @@ class Cluster:
         return deployment
 
     def end(self, session: str = "s") -> dict[str, SessionDetail]:
-        """Wait until the session is over on every node that has it; how it ended there."""
+        """Wait until a session is over on every node that has it; its details there."""
         found = {}
         for name, node in self.nodes.items():
             if any(info.session == session for info in node.sessions()):

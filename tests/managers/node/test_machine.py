@@ -453,15 +453,15 @@ class AnyOrder(RuleBasedStateMachine):
                 case Build():
                     self.builds.append(action)
                 case StartSession() | CancelSession() | LoseNode():
-                    assert action.hosted not in {removal.owner for removal in self.removals}
+                    assert action.hosted not in {removal.instance for removal in self.removals}
                     if action.hosted in self.idle:
                         self.idle.remove(action.hosted)
                         self.threads[action.hosted] = "running"
                     else:
                         assert not isinstance(action, StartSession)
                 case RemoveSession():
-                    assert action.owner not in self.threads, "a directory is removed under its thread"
-                    assert action.owner not in self.idle, "a session that never ended leaves its engine open"
+                    assert action.instance not in self.threads, "a directory is removed under its thread"
+                    assert action.instance not in self.idle, "a session that never ended leaves its engine open"
                     self.removals.append(action)
                 case RetireSession():
                     assert action.hosted not in self.threads
@@ -595,7 +595,7 @@ class AnyOrder(RuleBasedStateMachine):
     def sessions_are_in_one_place(self) -> None:
         """What is visible is in the table, and what runs is visible as a hosted session."""
         table, visible = list(self.machine.table), self.machine.table.visible
-        assert {record.name: record.owner for record in table if record.owner is not None} == dict(visible)
+        assert {record.name: record.instance for record in table if record.instance is not None} == dict(visible)
         for hosted in self.threads:
             assert visible[hosted.split("/")[0]] == hosted
 
