@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from math import inf
 from typing import Any, Literal
 
 import msgspec
@@ -183,9 +184,8 @@ class CompositeMachine:
     def deadline(self) -> float:
         """Return the monotonic time of the next `tick`; infinity if none is needed."""
         due = min(self._children.deadline(), self._routines.deadline(), self._sessions.watched.deadline())
-        moment = self._time.until(due)
         # Time between two events counts only if it is short; see `managers.uptime`.
-        return min(moment, self._time.raw + self._period / 2) if self._children.by_url() else moment
+        return inf if due == inf else min(self._time.until(due), self._time.raw + self._period / 2)
 
     # What follows from an event.
 

@@ -202,16 +202,17 @@ class Sessions:
         yield from self._requests.settle()
         unheard = self._cache.unheard(session, self._children.by_url())
         holders = {*self._cache.holders(session), *(view.url for view in unheard)}
-        epochs = {url: self._cache.epoch_of(session, url) or self._cache.epoch_of(session) for url in holders}
+        epoch = self._cache.epoch_of(session)
         yield from self._requests.wait_for_silent(holders, _SILENT_SECONDS)
         replies = yield from self._requests.ask_all("delete", seconds=_DELETE_SECONDS, session=session)
         away = [view for view, _ in replies.missing if view.url in holders]
         if not away:
             replies.raise_unless_answered(f"session {session!r}")
-        for view in away:
-            self._deletions.add(session, view.url, epochs[view.url])
+        for view, _ in replies.missing:
+            self._deletions.add(session, view.url, epoch)
         refused = {view.url: (view.name, error) for view, error in replies.refusals}
-        self._cache.forget(session, [url for url in holders if url not in refused])
+        asked = {*holders, *self._children.by_url()}
+        self._cache.forget(session, [url for url in asked if url not in refused])
         if refused:
             raise merge_errors(dict(refused.values()), f"could not delete session {session!r}")
         lost = {view.url for view in self._children.views() if view.is_lost}

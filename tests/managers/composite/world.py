@@ -4,12 +4,19 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
+
 from dropflow.errors import LinkError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.schema import DropQuery, SubmitQuery
 from dropflow.testing.fake_manager import FakeManager
+from dropflow.testing.shapes import fan
 from managers.composite.manager import Composite
+
+SUBMIT = SubmitQuery(session="s")
 
 
 class RunningClock:
@@ -124,3 +131,26 @@ def until(ready: Callable[[], bool]) -> None:
             return
         pause.wait(0.01)
     raise AssertionError("it never came true")
+
+
+def parts(count: int, drops: int = 40) -> PhysicalGraph:
+    """Return a fan whose drops are in so many parts."""
+    graph = fan(drops)
+    return replace(graph, part=(graph.instance % count).astype("int32"))
+
+
+def silence(island: Composite, node: FakeManager) -> None:
+    """Let a node miss the deadline of one request."""
+    node.refuse("drops", LinkError("no answer within 2 s"))
+    with pytest.raises(LinkError, match="no answer within 2 s"):
+        island.drops("gone", DropQuery())
+    node.allow("drops")
+
+
+def lose(world: World, island: Composite, name: str) -> None:
+    """Let a node be silent until it is lost."""
+    world.managers[f"http://{name}:8000"].refuse("info", LinkError("nothing listens there"))
+    until(lambda: any(child.text for child in island.children() if child.name == name))
+    world.advance(20.0)
+    until(lambda: {child.name: child.state for child in island.children()}[name] == "lost")
+    until(lambda: all(child.state == "alive" for child in island.children() if child.name != name))

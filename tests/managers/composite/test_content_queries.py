@@ -1,0 +1,195 @@
+"""Drops, logs, data, results, journals and graphs of sessions on several nodes."""
+
+import io
+import tarfile
+from dataclasses import replace
+
+import pytest
+
+from dropflow.errors import (
+    AmbiguousError,
+    GoneError,
+    LinkError,
+    NotFoundError,
+)
+from dropflow.rest.content_records import (
+    ContentBegin,
+    ContentError,
+    ContentPiece,
+    ContentRequest,
+    ContentsRequest,
+    read_records,
+)
+from dropflow.rest.schema import DropQuery
+from dropflow.testing.shapes import chain, fan
+from tests.managers.composite.world import SUBMIT, World, parts
+
+
+def test_unknown_sessions_and_drops_are_not_found(world: World) -> None:
+    """Every question about what is not there gets the same answer."""
+    world.node("n1")
+    island = world.composite("n1")
+    island.submit(fan(4), SUBMIT)
+
+    for ask in (island.session, island.cancel, island.delete, island.failures, island.results, island.journal):
+        with pytest.raises(NotFoundError, match="'gone'"):
+            ask("gone")
+    with pytest.raises(NotFoundError, match="'gone'"):
+        island.drops("gone", DropQuery())
+    with pytest.raises(NotFoundError, match="'nothing'"):
+        island.drop("s", "nothing")
+    with pytest.raises(NotFoundError, match="'gone'"):
+        island.watch("gone", version=0, seconds=0.0)
+    with pytest.raises(NotFoundError, match="http://nowhere:1"):
+        island.remove_child("http://nowhere:1")
+
+
+def test_pages_of_drops_run_over_all_nodes(world: World) -> None:
+    """All pages together are all drops, each once, whatever the size of a page."""
+    for name in ("n1", "n2", "n3"):
+        world.node(name)
+    island = world.composite("n1", "n2", "n3")
+    island.submit(parts(3), SUBMIT)
+
+    found: list[str] = []
+    while len(found) < 41:
+        page = island.drops("s", DropQuery(offset=len(found), limit=7))
+        assert page.total == 41
+        assert not page.missing
+        found += [row.oid for row in page.drops]
+
+    assert len(set(found)) == 41
+    assert island.drops("s", DropQuery(node="n2")).total == sum(
+        row.node == "n2" for row in island.drops("s", DropQuery(limit=100)).drops
+    )
+
+
+def test_a_page_says_which_nodes_are_missing(world: World) -> None:
+    """Drops of nodes that do not answer are left out, and the nodes are named."""
+    world.node("n1")
+    two = world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+
+    two.refuse("drops", LinkError("nothing listens there"))
+    page = island.drops("s", DropQuery())
+
+    assert page.missing == ("n2",)
+    assert {row.node for row in page.drops} == {"n1"}
+
+
+def test_logs_and_data_come_from_the_node_that_has_them(world: World) -> None:
+    """One node's 404 is not that of all; what was released says so."""
+    world.node("n1").add(fan(4), "s")
+    two = world.node("n2")
+    two.add(chain(4), "s")
+    two.write("s", 1, b"content")
+    two.fail("s", 0, "broken")
+    island = world.composite("n1", "n2")
+    failed = island.failures("s").failures[0].drop
+    written = two.drops("s", DropQuery(row=1)).drops[0].oid
+
+    assert b"broken" in b"".join(island.log("s", failed).chunks)
+    assert b"".join(island.data("s", written).chunks) == b"content"
+    assert island.drop("s", written).node == "n2"
+    two.advance("s", {1: "EXPIRED"})
+    with pytest.raises(GoneError, match="'chain_d_0-0' was released"):
+        island.data("s", written)
+
+
+def test_results_name_the_nodes_that_do_not_answer(world: World) -> None:
+    """A list of results is not taken for the whole one while a node of the session is away."""
+    world.node("n1")
+    two = world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    assert island.results("s").missing == ()
+
+    two.refuse("results", LinkError("nothing listens there"))
+    assert island.results("s").missing == ("n2",)
+
+
+def test_contents_pass_through_from_the_node_that_has_them(world: World) -> None:
+    """The island asks the child that has the node, and no other."""
+    world.node("n1").add(fan(4), "s", node="n1")
+    two = world.node("n2")
+    two.add(fan(4), "s", node="n2")
+    two.complete("s")
+    two.write("s", 1, b"content")
+    island = world.composite("n1", "n2")
+    wanted = (ContentRequest(row=1), ContentRequest(row=2))
+
+    found = list(read_records(island.contents("s", ContentsRequest(node="n2", wanted=wanted)).chunks))
+    assert found[:2] == [ContentBegin(0), ContentPiece(b"content")]
+    assert isinstance(found[-1], ContentError)
+    with pytest.raises(NotFoundError, match="node n3 is not below"):
+        island.contents("s", ContentsRequest(node="n3", wanted=wanted))
+
+
+def test_an_ending_of_several_ids_is_ambiguous(world: World) -> None:
+    """What means one drop on each of two nodes means none here."""
+    world.node("n1").add(fan(4), "s")
+    world.node("n2").add(chain(4), "s")
+    island = world.composite("n1", "n2")
+
+    with pytest.raises(AmbiguousError, match="2 drops end in 'a_0-1'"):
+        island.drop("s", "a_0-1")
+
+
+def test_an_ending_is_looked_up_on_all_nodes(world: World) -> None:
+    """One node with one such drop does not settle it: another may have two, or may not answer."""
+    world.node("n1").add(replace(fan(2), oids=("a1", "b2", "c3")), "s")
+    two = world.node("n2")
+    two.add(replace(fan(2), oids=("x1", "y1", "z2")), "s")
+    island = world.composite("n1", "n2")
+
+    with pytest.raises(AmbiguousError, match="3 drops end in '1'"):
+        island.data("s", "1")
+    assert island.drop("s", "c3").oid == island.drop("s", "3").oid == "c3"
+    two.refuse("drops", LinkError("nothing listens there"))
+    with pytest.raises(LinkError, match=r"'3' names one drop.*n2 does not answer.*c3"):
+        island.data("s", "3")
+    assert island.drop("s", "c3").oid == "c3"
+
+
+def test_journals_of_several_nodes_are_one_tar_file(world: World) -> None:
+    """Each node's journal is in a directory of its name; who is missing is written beside them."""
+    world.node("n1")
+    two = world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+
+    def names() -> dict[str, bytes]:
+        content = b"".join(island.journal("s").chunks)
+        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+            return {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+
+    assert names() == dict.fromkeys(("n1/s.journal", "n2/s.journal"), b"journal of s" * 1000)
+    two.refuse("journal", LinkError("nothing listens there"))
+    assert set(names()) == {"n1/s.journal", "MISSING.txt"}
+    assert b"n2" in names()["MISSING.txt"]
+
+
+def test_the_journal_of_the_only_node_comes_as_it_is(world: World) -> None:
+    """There is no tar file around one journal."""
+    world.node("n1").add(fan(4), "s")
+    island = world.composite("n1")
+
+    assert island.journal("s").name == "s.journal"
+
+
+def test_the_graph_is_joined_from_its_slices(world: World) -> None:
+    """The graph of a session is the one that was submitted, edges between nodes and all."""
+    for name in ("n1", "n2", "n3"):
+        world.node(name)
+    island = world.composite("n1", "n2", "n3")
+    graph = parts(3)
+    island.submit(graph, SUBMIT)
+
+    found = island.graph("s")
+
+    for column in ("template", "instance", "part"):
+        assert getattr(found, column).tolist() == getattr(graph, column).tolist()
+    for column in ("ptr", "neighbour", "link"):
+        assert getattr(found.successors, column).tolist() == getattr(graph.successors, column).tolist()
+    assert found.places == ("n1", "n2", "n3")

@@ -1,0 +1,273 @@
+"""Children that are lost, slow, restarted, or silent for a moment."""
+
+import threading
+
+import msgspec
+import pytest
+
+from dropflow.errors import (
+    LinkError,
+)
+from dropflow.rest.schema import DropQuery, ManagerInfo, SubmitQuery
+from dropflow.testing.shapes import fan
+from tests.managers.composite.world import SUBMIT, World, lose, parts, silence, until
+
+
+def test_a_restarted_island_finds_its_sessions(world: World) -> None:
+    """It keeps nothing and asks; its versions go on from where those of the one before were."""
+    world.node("n1")
+    world.node("n2")
+    first = world.composite("n1", "n2")
+    first.submit(parts(2), SUBMIT)
+    before = first.session("s").version
+    first.close()
+    world.advance(1.0)
+
+    second = world.composite("n1", "n2")
+
+    assert second.session("s").drops == 41
+    assert second.session("s").version > before
+    assert [row.session for row in second.sessions()] == ["s"]
+
+
+def test_after_a_restart_missing_parts_make_a_session_unknown(world: World) -> None:
+    """While a node is silent that the island has not heard since its start, a session is not FINISHED without its part.
+
+    Its results are incomplete, and a deletion reaches the node when it is back.
+    """
+    one, two = world.node("n1"), world.node("n2")
+    first = world.composite("n1", "n2")
+    first.submit(parts(2), SUBMIT)
+    one.complete("s")
+    two.complete("s")
+    first.close()
+    two.refuse("info", LinkError("nothing listens there"))
+
+    island = world.composite("n1", "n2")
+    found = island.session("s")
+    left = 41 - found.drops
+
+    assert (found.status, found.whole, found.unheard) == ("UNKNOWN", 41, ("http://n2:8000",))
+    assert (
+        f"{left} of its 41 drops are not known: http://n2:8000 did not answer yet; the others: FINISHED" in found.text
+    )
+    assert [info.status for info in island.sessions()] == ["UNKNOWN"]
+    assert island.results("s").missing == ("http://n2:8000",)
+
+    with pytest.raises(LinkError, match="'s' is deleted, but http://n2:8000 did not answer"):
+        island.delete("s")
+    two.allow("info")
+    until(lambda: not two.sessions())
+
+
+def test_a_child_that_never_answered_does_not_hide_the_end_of_a_whole_session(world: World) -> None:
+    """An island that knows half of a session says UNKNOWN, and a master that knows all of it says how it ended."""
+    for name in ("n1", "n2", "n3"):
+        world.node(name)
+    world.managers["http://n3:8000"].refuse("info", LinkError("nothing listens there"))
+    before = world.composite("n1", "n2")
+    before.submit(parts(2), SUBMIT)
+    for name in ("n1", "n2"):
+        world.managers[f"http://{name}:8000"].complete("s")
+    before.close()
+    world.composite("n1", "n3", name="east")
+    world.composite("n2", name="west")
+    master = world.composite("east", "west", role="master", name="top")
+
+    assert world.managers["http://east:8000"].session("s").status == "UNKNOWN"
+    assert world.managers["http://west:8000"].session("s").status == "FINISHED"
+    assert (master.session("s").status, master.session("s").unheard) == ("FINISHED", ())
+
+
+def test_sessions_on_a_lost_node_are_unknown_and_others_go_on(world: World) -> None:
+    """The session names the node and how many drops were not settled; all calls still answer."""
+    world.node("n1")
+    world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    island.submit(fan(4), SubmitQuery(session="other", anew=True))
+    left = island.drops("s", DropQuery(node="n2")).total
+    world.managers["http://n1:8000"].complete("s")
+    island.session("s")
+
+    lose(world, island, "n2")
+
+    found = island.session("s")
+    assert (found.status, found.drops, found.unknown) == ("UNKNOWN", 41, ("n2",))
+    assert "its part was RUNNING at 2027-01-15 08:00:" in found.text
+    assert f" UTC, when 0 of its {left} drops were settled" in found.text
+    assert island.failures("s").failures == ()
+    assert island.watch("s", version=0, seconds=60).status == "UNKNOWN"
+    assert island.session("other").status == "RUNNING"
+    assert island.drops("s", DropQuery()).missing == ("n2",)
+    assert {node.name: node.state for node in island.nodes()} == {"n1": "alive", "n2": "lost"}
+    assert island.submit(fan(4), SubmitQuery(session="third")).nodes == ("n1",)
+
+
+def test_a_node_that_answers_again_updates_the_session(world: World) -> None:
+    """A node that was out of reach shows what it has done meanwhile."""
+    world.node("n1")
+    two = world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    world.managers["http://n1:8000"].complete("s")
+    lose(world, island, "n2")
+    assert island.session("s").status == "UNKNOWN"
+
+    two.complete("s")
+    two.allow("info")
+
+    until(lambda: island.session("s").status == "FINISHED")
+
+
+@pytest.mark.slow
+def test_a_hanging_node_costs_its_deadline_once(world: World) -> None:
+    """The first question waits for it, the next ones do not ask it; the numbers are its last ones."""
+    world.node("n1")
+    two = world.hanging("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    two.hang("session", "sessions", "info")
+
+    assert island.session("s").drops == 41
+    asked = two.calls.count("session")
+    found = island.session("s")
+
+    assert (found.drops, found.status, two.calls.count("session")) == (41, "RUNNING", asked)
+    assert any("n2" in note for note in found.notes)
+
+
+@pytest.mark.slow
+def test_a_slow_node_that_is_alive_is_waited_for(world: World) -> None:
+    """Who answers its heartbeat is not given up because a question takes longer."""
+    world.node("n1")
+    two = world.hanging("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    two.hang("drops")
+    timer = threading.Timer(2.5, two.release)
+    timer.start()
+
+    page = island.drops("s", DropQuery())
+
+    assert (page.total, page.missing) == (41, ())
+    timer.join()
+
+
+def test_a_node_that_lost_its_part_fails_the_session(world: World) -> None:
+    """A node that was started again has lost its part; the session does not look as if it were whole."""
+    world.node("n1")
+    two = world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    world.managers["http://n1:8000"].complete("s")
+    island.session("s")
+    two.delete("s")
+
+    found = island.session("s")
+
+    assert found.status == "FAILED"
+    assert "n2" in found.text
+    assert found.drops == 41
+
+
+def test_without_answers_a_session_is_not_reported_missing(world: World) -> None:
+    """When no child can be asked, whether there is such a session is not known."""
+    world.node("n1").refuse("info", LinkError("nothing listens there"))
+    island = world.composite("n1")
+
+    with pytest.raises(LinkError, match="nothing listens there"):
+        island.session("s")
+
+
+def test_after_a_pause_of_the_island_all_children_are_alive(world: World) -> None:
+    """After a pause of the island itself (SIGSTOP, a suspended host) no child is silent, and no session unknown."""
+    world.node("n1")
+    world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    for name in ("n1", "n2"):
+        world.managers[f"http://{name}:8000"].refuse("info", LinkError("nothing came yet"))
+    until(lambda: all(child.text for child in island.children()))
+
+    world.clock.advance(100.0)
+
+    assert [child.state for child in island.children()] == ["alive", "alive"]
+    assert island.session("s").status == "RUNNING"
+
+
+def test_a_restarted_node_with_an_older_clock_is_alive(world: World) -> None:
+    """Which life of a child is the latest follows from the order of its answers, not from numbers that it tells."""
+    one = world.node("n1")
+    island = world.composite("n1")
+    info, asked = one.info, []
+
+    def answer(incarnation: int, process: int) -> ManagerInfo:
+        asked.append(incarnation)
+        return msgspec.structs.replace(info(), incarnation=incarnation, process=process)
+
+    one.info = lambda: answer(1_000, 2)  # type: ignore[method-assign]
+    until(lambda: asked.count(1_000) > 1)
+    one.info = lambda: answer(40, 3)  # type: ignore[method-assign]
+    until(lambda: asked.count(40) > 1)
+    world.advance(30.0)
+
+    until(lambda: [child.state for child in island.children()] == ["alive"])
+
+
+def test_a_node_that_was_just_started_again_can_be_deployed_to(world: World) -> None:
+    """A child that did not answer is asked again when a graph is submitted, and not only when its time has come."""
+    world.node("n1")
+    two = world.node("n2")
+    island = world.composite("n1", "n2", every=1000.0, suspect_after=3000.0, lost_after=15000.0)
+    silence(island, two)
+    node = msgspec.structs.replace(two.nodes()[0], incarnation=5)
+    two.set_node(node)
+
+    assert {node.name: node.incarnation for node in island.nodes()}["n2"] == 5
+    assert island.submit(parts(2), SUBMIT).nodes == ("n1", "n2")
+
+
+def test_a_session_that_silent_nodes_may_have_is_not_missing(world: World) -> None:
+    """That there is none can be said only when all children have answered."""
+    world.node("n1")
+    world.node("n2").refuse("info", LinkError("nothing listens there"))
+    island = world.composite("n1", "n2")
+
+    with pytest.raises(LinkError, match="'s' cannot be looked for"):
+        island.session("s")
+    assert island.submit(fan(4), SUBMIT).nodes == ("n1",)
+
+
+def test_a_lost_island_does_not_fail_its_sessions(world: World) -> None:
+    """Nodes go on without their island, so how the session is cannot be known; that the island is away is said."""
+    world.node("n1")
+    island = world.composite("n1", name="east")
+    master = world.composite("east", role="master", name="master-1")
+    master.submit(fan(40), SUBMIT)
+    island.close()
+
+    def gone() -> None:
+        raise LinkError("nothing listens there")
+
+    island.info = gone  # type: ignore[assignment,method-assign]
+    until(lambda: bool(master.children()[0].text))
+    world.advance(20.0)
+    until(lambda: master.children()[0].state == "lost")
+
+    found = master.session("s")
+    assert (found.status, found.unknown) == ("UNKNOWN", ("n1",))
+    assert any("east" in note for note in found.notes)
+
+
+def test_a_child_that_was_silent_for_a_moment_is_waited_for(world: World) -> None:
+    """A child that let somebody wait in vain, but is alive, is deployed to and deletes as soon as it answers again."""
+    one, two = world.node("n1"), world.node("n2")
+    island = world.composite("n1", "n2")
+    silence(island, two)
+    info = island.submit(parts(2), SUBMIT)
+    silence(island, one)
+    island.delete("s")
+
+    assert info.nodes == ("n1", "n2")
+    assert [manager.sessions() for manager in world.managers.values()] == [(), (), ()]
