@@ -134,6 +134,13 @@ class LinkDriver:
                 case _:
                     self._carry_out_rare(action)
 
+    def fail_all(self, error: DropflowError) -> None:
+        """Raise `error` in everything that waits, since the links are closed."""
+        for window in list(self.windows.values()):
+            window.fail(error)
+        for receiver in list(self.receivers.values()):
+            receiver(error)
+
     def statistics(self, refused: int = 0) -> LinkStatistics:
         """Return counts of the links; `refused` is what the transport refused. For any thread."""
         manager = self._manager

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from dropflow.errors import DropflowError, LinkError, ProtocolError
+from dropflow.errors import LinkError, ProtocolError
 from managers.links.actions import (
     CloseConnection,
     DataReceived,
@@ -104,11 +104,6 @@ class LinkManager:
             return []
         transfer.consumed()
         return self._request(transfer, now)
-
-    def close(self, error: DropflowError) -> list[LinkAction]:
-        """Fail everything that waits."""
-        senders: list[LinkAction] = [FailSenders(peer, error) for peer in self._outbounds]
-        return senders + self.transfers.fail(error)
 
     # Events of the transport.
 

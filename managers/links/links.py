@@ -1,16 +1,11 @@
-"""`Links`: the links of one process over ZeroMQ. One thread owns all sockets and all state of the links.
+"""`Links`: the links of one process over ZeroMQ.
 
-Other threads queue messages and calls and wake that thread by an eventfd; they wait only while a peer has too much
-unprocessed data (`send_window`). The thread sleeps until a socket, the eventfd or the next deadline wakes it.
+One thread owns all sockets and all state of the links (`link_loop`). Other threads wait only while a peer has too much
+unprocessed data (`send_window`), and for what they fetch.
 """
 
 import itertools
-import logging
-import math
-import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Self
 
@@ -23,6 +18,7 @@ from managers.links.actions import LinkChange, PassChunk, ReceivedMessage
 from managers.links.content_server import ContentServer
 from managers.links.content_source import ContentOpener
 from managers.links.link_driver import LinkDriver
+from managers.links.link_loop import LinkLoop
 from managers.links.link_manager import LinkManager
 from managers.links.outbound import LinkIdentity
 from managers.links.send_window import SendWindow
@@ -30,13 +26,11 @@ from managers.links.settings import LinkSettings
 from managers.links.sockets import check_address
 from managers.links.statistics import LinkStatistics
 from managers.links.transfer import ChunkReader, Sink, Transfer, TransferResult, WantedContent
-from managers.links.wire import Frames, OutgoingMessage, outgoing_message
+from managers.links.wire import Frames, outgoing_message
 from managers.links.zmq_transport import ZmqTransport
 from managers.messages import Message
 
 __all__ = ["Links"]
-
-_log = logging.getLogger(__name__)
 
 
 class Links:
@@ -91,32 +85,27 @@ class Links:
         settings: LinkSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._clock = clock or SystemClock()
+        clock = clock or SystemClock()
         self._settings = settings or LinkSettings()
         self._key = key
-        self._server = ContentServer(name, open_content, self._post_reply, self._settings, self._clock)
+        self._server = ContentServer(name, open_content, self._reply, self._settings, clock)
         self._transport = ZmqTransport(
             bind, advertise=advertise, key=key, timeout=self._settings.receive_timeout, on_fetch=self._server.serve
         )
-        identity = LinkIdentity(name, incarnation or int(self._clock.now() * 1e6), self._transport.address)
+        identity = LinkIdentity(name, incarnation or int(clock.now() * 1e6), self._transport.address)
         self.name, self.incarnation, self.address = identity.name, identity.incarnation, identity.address
         self._manager = LinkManager(identity, self._settings)
+        self._loop = LinkLoop(name, self._manager, self._transport, clock)
         self._driver = LinkDriver(
             self._manager,
             self._settings,
             transport=self._transport,
             on_message=on_message,
             on_change=on_change,
-            on_release=self._post_processed,
+            on_release=lambda message: self._loop.call(lambda now: self._manager.message_processed(message, now)),
         )
-        self._calls: deque[Callable[[float], None]] = deque()
-        self._messages: deque[tuple[str, OutgoingMessage]] = deque()
-        self._replies: deque[tuple[bytes, Frames]] = deque()
-        self._flushes: deque[Future[None]] = deque()
         self._requests = itertools.count(1)
-        self._closing = self._ended = False
-        self._thread = threading.Thread(target=self._run, name=f"links-{name}", daemon=True)
-        self._thread.start()
+        self._loop.start(self._driver)
 
     def __enter__(self) -> Self:
         return self
@@ -134,11 +123,11 @@ class Links:
         """
         check_address(address, self._key, binding=False)
         self._driver.add_window(peer)
-        self._post(lambda now: self._connect(peer, address, now))
+        self._loop.call(lambda now: self._connect(peer, address, now))
 
     def disconnect(self, peer: str) -> None:
         """Close the link to `peer` and discard what it did not acknowledge; senders that wait for room fail."""
-        self._post(lambda now: self._driver.carry_out(self._manager.disconnect(peer), now))
+        self._loop.call(lambda now: self._driver.carry_out(self._manager.disconnect(peer), now))
 
     def send(
         self,
@@ -175,8 +164,7 @@ class Links:
         """
         item = outgoing_message(message, frames)
         self._window(peer).acquire(item.cost, timeout=timeout, give_up=give_up, urgent=urgent)
-        self._messages.append((peer, item))
-        self._wake()
+        self._loop.send(peer, item)
 
     def has_room(self, peer: str) -> bool:
         """Whether `peer` has no more unprocessed data than its window."""
@@ -225,7 +213,7 @@ class Links:
         inbox: SimpleQueue[PassChunk | DropflowError | None] = SimpleQueue()
         self._driver.receivers[request] = inbox.put
         transfer = Transfer(request, peer, wanted, self._settings)
-        self._post(lambda now: self._driver.carry_out(self._manager.start_transfer(transfer, now), now))
+        self._loop.call(lambda now: self._driver.carry_out(self._manager.start_transfer(transfer, now), now))
         try:
             self._check_open()
             reader = ChunkReader(peer, wanted, sink)
@@ -234,10 +222,10 @@ class Links:
                 result = reader.accept(chunk.chunk, chunk.data)
                 if result is not None:
                     return result
-                self._post(lambda now: self._driver.carry_out(self._manager.continue_transfer(request, now), now))
+                self._loop.call(lambda now: self._driver.carry_out(self._manager.continue_transfer(request, now), now))
         finally:
             del self._driver.receivers[request]
-            self._post(lambda _: self._manager.transfers.remove(request))
+            self._loop.call(lambda _: self._manager.transfers.remove(request))
 
     def content_grew(self, session: str, drop: int) -> None:
         """Answer the peers that wait for content that has grown, or ended."""
@@ -256,16 +244,7 @@ class Links:
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all peers have everything that was sent; return whether they do, within `timeout` seconds."""
-        done: Future[None] = Future()
-        self._flushes.append(done)
-        self._wake()
-        if self._ended:
-            return True
-        try:
-            done.result(timeout)
-        except TimeoutError:
-            return False
-        return True
+        return self._loop.flush(timeout)
 
     def last_seen(self) -> dict[str, tuple[int, float]]:
         """Return the incarnation of each peer, and the monotonic time when its last packet came."""
@@ -277,13 +256,8 @@ class Links:
 
     def close(self) -> None:
         """Close all links now; what was not delivered is lost (see `flush`). Idempotent."""
-        self._closing = True
-        self._wake()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        if self._loop.close():
             self._server.close()
-
-    # For other threads.
 
     def _window(self, peer: str) -> SendWindow:
         window = self._driver.windows.get(peer)
@@ -312,81 +286,13 @@ class Links:
             if item is not None:
                 return item
 
-    def _post(self, call: Callable[[float], None]) -> None:
-        self._calls.append(call)
-        self._wake()
-
-    def _post_reply(self, route: bytes, frames: Frames) -> None:
-        self._replies.append((route, frames))
-        self._wake()
-
-    def _post_processed(self, message: ReceivedMessage) -> None:
-        self._post(lambda now: self._manager.message_processed(message, now))
-
-    def _wake(self) -> None:
-        if threading.get_ident() != self._thread.ident:  # that thread looks at the queues before it sleeps
-            self._transport.wake()
+    def _reply(self, route: bytes, frames: Frames) -> None:
+        self._loop.reply(route, frames)
 
     def _check_open(self) -> None:
-        if self._closing:
+        if self._loop.is_closing:
             raise LinkError(f"the links of {self.name!r} are closed")
-
-    # The thread.
-
-    def _run(self) -> None:
-        try:
-            while not self._closing:
-                self._transport.wait(self._patience())
-                now = self._clock.monotonic()
-                self._take(now)  # first: what was sent to a process must not reach a successor that is met now
-                for actions in self._transport.read(self._manager, now):
-                    self._driver.carry_out(actions, now)
-                self._take(now)
-                if now >= self._manager.due:
-                    self._driver.carry_out(self._manager.tick(now), now)
-                flushes = len(self._flushes)  # counted first: messages that are queued later belong to later flushes
-                if flushes and not self._messages and self._manager.is_settled():
-                    self._end_flushes(flushes)
-        except Exception:
-            _log.exception("the links of %s stopped: this is a bug of dropflow", self.name)
-            raise
-        finally:
-            self._end()
-
-    def _patience(self) -> float | None:
-        if self._calls or self._messages:
-            return 0.0
-        due = self._manager.due
-        return None if due == math.inf else max(0.0, due - self._clock.monotonic())
-
-    def _take(self, now: float) -> None:
-        """Handle what other threads queued: calls, messages by peer, replies of the data plane."""
-        while self._calls:
-            self._calls.popleft()(now)
-        if self._messages:
-            by_peer: dict[str, list[OutgoingMessage]] = {}
-            for _ in range(len(self._messages)):
-                peer, item = self._messages.popleft()
-                by_peer.setdefault(peer, []).append(item)
-            for peer, items in by_peer.items():
-                self._driver.carry_out(self._manager.send(peer, items, now), now)
-        for _ in range(len(self._replies)):
-            self._transport.reply(*self._replies.popleft())
 
     def _connect(self, peer: str, address: str, now: float) -> None:
         self._driver.add_window(peer).reset()
         self._driver.carry_out(self._manager.connect(peer, address, now), now)
-
-    def _end_flushes(self, count: int) -> None:
-        for _ in range(count):
-            self._flushes.popleft().set_result(None)
-
-    def _end(self) -> None:
-        self._closing = self._ended = True
-        self._transport.close()
-        error = LinkError(f"the links of {self.name!r} are closed")
-        for window in list(self._driver.windows.values()):
-            window.fail(error)
-        for receiver in list(self._driver.receivers.values()):
-            receiver(error)
-        self._end_flushes(len(self._flushes))

@@ -196,8 +196,7 @@ class SimulatedLinks:
             self._is_closed = True
             self._actions.clear()
             self._network.leave(self)
-            error = LinkError(f"the links of {self.name!r} are closed")
-            self._driver.carry_out(self.manager.close(error), self._simulation.time)
+            self._driver.fail_all(LinkError(f"the links of {self.name!r} are closed"))
 
     # Of the network.
 

@@ -11,8 +11,6 @@ _MOST_METHODS = 25
 _LARGE_CLASSES = {
     "dropflow/engine/runners/pool.py:WorkerPool",
     "managers/composite/manager.py:Composite",
-    "managers/links/links.py:Links",
-    "managers/node/exchange.py:NodeExchange",
 }
 _SHARED_CLASS_NAMES = {
     "_Connection",
