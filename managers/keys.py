@@ -1,12 +1,12 @@
-"""The cluster key: who has it belongs to the cluster, who has not is refused.
+"""The cluster key. Processes that have it belong to the cluster; others are refused.
 
 One CurveZMQ key pair is shared by all processes of a cluster, and both ends of every link use it. The connecting end
 proves with the secret half that it belongs to the cluster, and it demands the same proof of the end it reaches;
-everything between them is encrypted and authenticated. Whoever can read the key file can do what any node can do:
-names inside a cluster are not secrets, and a stolen key means making a new one everywhere.
+everything between them is encrypted and authenticated. A user who can read the key file can do what any node can do:
+names inside a cluster are not secrets, and a stolen key must be replaced on all hosts.
 
-The file holds the secret and is readable by its owner only (mode 0600, in a directory of mode 0700). It is copied to
-the other hosts by whatever already moves secrets there (ssh, a Kubernetes secret); dropflow never sends it.
+The file holds the secret and is readable by its owner only (mode 0600, in a directory of mode 0700). Copy it
+to the other hosts as you copy other secrets (ssh, a Kubernetes secret); dropflow never sends it.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ class ClusterKey(msgspec.Struct, frozen=True):
 
     @property
     def fingerprint(self) -> str:
-        """A few characters by which people compare keys; says nothing about the secret."""
+        """Return a few characters by which people compare keys; they do not reveal the secret."""
         return hashlib.sha256(b"dropflow cluster key " + self.public).hexdigest()[:16]
 
     def __repr__(self) -> str:
@@ -43,12 +43,12 @@ class ClusterKey(msgspec.Struct, frozen=True):
 
 
 def create(path: Path) -> ClusterKey:
-    """Make a new key pair and store it at `path`.
+    """Create a key pair and store it at `path`.
 
     Raises
     ------
     ConflictError
-        There is a file already: a key is never overwritten.
+        The file exists: a key is never overwritten.
     StorageError
         The file could not be written.
     MissingDependencyError
@@ -69,20 +69,20 @@ def create(path: Path) -> ClusterKey:
     except OSError as error:
         raise StorageError(f"the cluster key cannot be stored: {error.strerror}", where=str(path)) from error
     with os.fdopen(handle, "w", encoding="ascii") as file:
-        os.fchmod(file.fileno(), 0o600)  # whatever the umask
+        os.fchmod(file.fileno(), 0o600)  # independent of the umask
         file.write(content)
     return ClusterKey(public, secret)
 
 
 def load(path: Path) -> ClusterKey:
-    """Key pair stored at `path`.
+    """Return the key pair stored at `path`.
 
     Raises
     ------
     StorageError
         The file cannot be read.
     BadFileError
-        It is no cluster key, its halves do not belong together, or others than its owner can read it.
+        It is not a cluster key, its halves do not match, or users other than its owner can read it.
     """
     import zmq  # noqa: PLC0415 - see `create`
 
@@ -109,7 +109,7 @@ def load(path: Path) -> ClusterKey:
 
 
 def _check_private(path: Path, status: os.stat_result) -> None:
-    """Refuse a key that others than its owner could have read or replaced."""
+    """Reject a key that users other than its owner could have read or replaced."""
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         mode = stat.S_IMODE(status.st_mode)
         hint = f"chmod 600 {path}; if others use this machine, make a new key"

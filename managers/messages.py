@@ -76,11 +76,11 @@ class Handshake(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     incarnation : int
         Grows with each start of the process called `name`; a lower one than known is refused.
     to : str
-        Name of the process that the sender means to reach.
+        Name of the process that the sender wants to reach.
     stream : int
-        Grows when the sender throws away what it had to send and numbers from 1 again.
+        Grows when the sender discards what it had to send and numbers from 1 again.
     address : str
-        Where the sender itself listens, so that it can be answered; empty if it does not.
+        Address that the sender listens on, for answers; empty if there is none.
     """
 
     protocol: _Natural
@@ -92,7 +92,7 @@ class Handshake(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
 
 
 class HandshakeReply(msgspec.Struct, frozen=True, array_like=True, tag="welcome"):
-    """Answer to `Handshake`: the sender may go on after packet number `received`, and may forget up to `consumed`."""
+    """Answer to `Handshake`: packets up to number `received` have arrived, those up to `consumed` are processed."""
 
     protocol: _Natural
     name: _Name
@@ -102,10 +102,10 @@ class HandshakeReply(msgspec.Struct, frozen=True, array_like=True, tag="welcome"
 
 
 class Reject(msgspec.Struct, frozen=True, array_like=True, tag="refuse"):
-    """The listening end will not talk to this connection.
+    """The listening end rejects the connection.
 
     `code` is one of ``protocol``, ``name``, ``stale``, ``full``, ``garbage`` and ``hello`` (a packet came before the
-    handshake: start again).
+    handshake; connect again).
     """
 
     code: Annotated[str, Meta(max_length=32)]
@@ -126,8 +126,8 @@ class MessageBatch(msgspec.Struct, frozen=True, array_like=True, tag="carry"):
 class Fragment(msgspec.Struct, frozen=True, array_like=True, tag="part"):
     """One packet of a message too large for `MessageBatch`; raw frames follow this header.
 
-    Body and raw frames of the message, laid end to end, are cut into parts. `sizes`, the bytes of the body and of each
-    raw frame, stands in the first part only, where `start` is 0.
+    The message, body and raw frames end to end, is split into fragments. `sizes`, the bytes of the body and of each raw
+    frame, is in the first fragment only, where `start` is 0.
     """
 
     number: _Natural
@@ -136,9 +136,9 @@ class Fragment(msgspec.Struct, frozen=True, array_like=True, tag="part"):
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
-    """How far the receiver is: all packets up to `received` have arrived, those up to `consumed` are dealt with.
+    """Progress of the receiver: packets up to `received` have arrived, packets up to `consumed` are processed.
 
-    `again` says that a packet after `received` is missing and asks for everything after it.
+    `again` requests everything after `received`, since a packet is missing.
     """
 
     received: _Natural
@@ -147,7 +147,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="beat"):
-    """Sign of life of an idle link, answered by `Ack`; `sent` is the number of the last packet before it."""
+    """Heartbeat of an idle link, answered by `Ack`; `sent` is the number of the last packet before it."""
 
     sent: _Natural
 
@@ -160,10 +160,9 @@ class Fetch(msgspec.Struct, frozen=True, array_like=True, tag="fetch"):
 
     It is answered by `Chunk`, `ContentGone` or `FetchFailed`.
 
-    `request` names the whole transfer; a transfer asks for several ranges ahead, and that is its credit. `check` asks
-    the sender for the CRC-32 of each chunk. `attempt` 0 means whichever attempt was committed, another one what it is
-    writing. With a `producer`, an application of the asked node, what is wanted is its uncommitted part of a drop that
-    lives elsewhere.
+    `request` identifies the transfer; a transfer requests several ranges ahead, and that is its credit. `check`
+    requests the CRC-32 of each chunk. `attempt` 0 means the committed content, another one what that attempt is writing. With a
+    `producer`, an application of the answering node, its uncommitted part of a drop of another node is requested.
     """
 
     request: _Natural
@@ -179,8 +178,8 @@ class Fetch(msgspec.Struct, frozen=True, array_like=True, tag="fetch"):
 class Chunk(msgspec.Struct, frozen=True, array_like=True, tag="chunk"):
     """Bytes from `offset` on, in the raw frame that follows.
 
-    `total` is the size of the whole content, or -1 while it is still growing; `last` says that nothing follows.
-    `checksum` is the CRC-32 of this chunk, or -1 when nobody asked for it.
+    `total` is the size of the whole content, or -1 while it is growing; after the `last` chunk nothing follows.
+    `checksum` is the CRC-32 of this chunk, or -1 when it was not requested.
     """
 
     request: _Natural
@@ -191,14 +190,14 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, tag="chunk"):
 
 
 class ContentGone(msgspec.Struct, frozen=True, array_like=True, tag="gone"):
-    """The content asked for was released, or belongs to another attempt; asking again is no use."""
+    """The requested content was released, or belongs to another attempt; a retry would fail too."""
 
     request: _Natural
     reason: _Text
 
 
 class FetchFailed(msgspec.Struct, frozen=True, array_like=True, tag="fetch-failed"):
-    """The content asked for could not be read."""
+    """The requested content could not be read."""
 
     request: _Natural
     failure: Failure
@@ -224,7 +223,7 @@ Packet = (
 
 
 class Content(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where the content of a drop is that an `Events` message tells of.
+    """Location of the content of a drop in an `Events` message.
 
     Attributes
     ----------
@@ -237,8 +236,8 @@ class Content(msgspec.Struct, frozen=True, array_like=True, gc=False):
         The application of the sender whose part of a drop of the receiver this is; -1 for the content of a data drop
         of the sender.
     stamp : tuple of int
-        Inode, size and time of change (ns) of the file or directory: who finds the same under that path is on the same
-        file system and need not fetch. Empty where there is no file.
+        Inode, size and time of change (ns) of the file or directory: a node that finds the same under that path is on
+        the same file system and need not fetch. Empty where there is no file.
     """
 
     drop: _Natural
@@ -248,18 +247,18 @@ class Content(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class StreamUpdate(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A data drop that is being written and can be fetched while it grows, from the sender; or cannot any more.
+    """A data drop of which a growing content can be fetched from the sender; or, without a handle, cannot any more.
 
     Attributes
     ----------
     drop : int
         Drop of the whole graph.
     attempt : int
-        Of the application that writes it; what is fetched is named by it.
+        Attempt of the application that writes it; fetches name it.
     producer : int
         That application, if it is one of the sender and the drop one of the receiver; -1 for a drop of the sender.
     handle : Handle or None
-        What it is going to be; its path is only known to the sender. None if what was written counts no more.
+        The content that it will be, without its path. None if what was written is discarded.
     """
 
     drop: _Natural
@@ -269,14 +268,14 @@ class StreamUpdate(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
-    """Drops of one node that reached terminal states or are open, for a node that has consumers or producers of theirs.
+    """Drops of one node that are settled or open, for a node that has consumers or producers of them.
 
     Attributes
     ----------
     session : str
         Session id.
     epoch : int
-        Counts the deployments of the session; a receiver ignores epochs other than its own.
+        Counts the deployments of the session; a receiver ignores other epochs.
     sequence : int
         Counts these messages from one node to another within an epoch, from 1.
     drops : bytes
@@ -291,7 +290,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
     contents : tuple of Content
         Of data drops in this message, and parts that applications in this message wrote to drops of the receiver.
     streams : tuple of StreamUpdate
-        Data drops that are open, or not any more; they come before everything else in this message.
+        Data drops that are open, or not any more; to be handled before everything else in this message.
     """
 
     session: _Name
@@ -326,7 +325,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
         contents: tuple[Content, ...] = (),
         streams: tuple[StreamUpdate, ...] = (),
     ) -> "Events":
-        """Message from anything numpy makes arrays of; a value that does not fit its type is an `OverflowError`."""
+        """Return a message from anything numpy makes arrays of; raise `OverflowError` for a value that does not fit."""
         return cls(
             session,
             epoch,
@@ -340,7 +339,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
         )
 
     def columns(self) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.uint16], NDArray[np.int32]]:
-        """Drops, states, attempts and causes: read-only views, shape (len,), of the bytes of this message."""
+        """Return drops, states, attempts and causes: read-only views, shape (len,), of the bytes of this message."""
         return (
             np.frombuffer(self.drops, "<i4"),
             np.frombuffer(self.states, "<u1"),
@@ -350,7 +349,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
 
 
 class StopSession(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
-    """The sender has given up a session: it was cancelled, or, with a `failure`, a node of it is lost.
+    """The session is given up: it was cancelled, or, with a `failure`, a node of it is lost.
 
     `node` is the lost node; `reason` is why it was cancelled.
     """
@@ -363,13 +362,13 @@ class StopSession(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
 
 
 class Shutdown(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
-    """The sender stops of its own will; do not look for it."""
+    """The sender is stopping as intended."""
 
     reason: _Text = ""
 
 
 Message = Events | StopSession | Shutdown
-"""What rides in the numbered stream."""
+"""What the numbered stream carries."""
 
 _CODES = {"<i4": "i", "<u1": "B", "<u2": "H"}
 """Type codes of `array.array` for those of numpy."""
@@ -380,12 +379,12 @@ _messages: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 def encode(record: Packet | Message) -> bytes:
-    """Bytes of a packet or message."""
+    """Encode a packet or message."""
     return _encoder.encode(record)
 
 
 def decode_packet(frame: bytes | bytearray | memoryview) -> Packet:
-    """Packet in a header frame.
+    """Decode a header frame.
 
     Raises
     ------
@@ -399,7 +398,7 @@ def decode_packet(frame: bytes | bytearray | memoryview) -> Packet:
 
 
 def decode_message(body: bytes | bytearray | memoryview) -> Message:
-    """Message of which these bytes are the body.
+    """Decode the body of a message.
 
     Raises
     ------
@@ -413,13 +412,13 @@ def decode_message(body: bytes | bytearray | memoryview) -> Message:
 
 
 def _column(values: ArrayLike, kind: str) -> bytes:
-    """Bytes of `values` as a little-endian array; never wraps a value that does not fit."""
+    """Return `values` as the bytes of a little-endian array; never wrap a value that does not fit."""
     if isinstance(values, list):
-        # Most messages tell of one or two drops, for which this takes a tenth of the time.
+        # Most messages have one or two drops, for which this takes a tenth of the time.
         try:
             column = array(_CODES[kind], values)
         except (OverflowError, TypeError):
-            pass  # what is wrong is said below
+            pass  # the error is raised below
         else:
             if sys.byteorder == "big":
                 column.byteswap()

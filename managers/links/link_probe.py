@@ -31,7 +31,7 @@ _KEY = "copy the same key file to both hosts; compare with 'dropflow keys show'"
 
 
 class LinkProbe(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of knocking at one address.
+    """The result of probing one address.
 
     Attributes
     ----------
@@ -40,9 +40,9 @@ class LinkProbe(msgspec.Struct, frozen=True, kw_only=True):
     is_ours : bool
         Links with our cluster key listen there.
     welcome : HandshakeReply or None
-        How they introduce themselves; None also for those of an older dropflow, which do not know the question.
+        Their answer; None also for links of older versions, which do not know the request.
     trouble, hint : str
-        Why nobody can be talked to there, and what to do; empty if somebody can.
+        Why these links cannot be used, and what to do; empty if they can.
     """
 
     seconds: float = 0.0
@@ -55,23 +55,29 @@ class LinkProbe(msgspec.Struct, frozen=True, kw_only=True):
 class _Stage(IntEnum):
     """How far a connection got."""
 
-    CALLING = 0
+    CONNECTING = 0
     CONNECTED = 1
     TRUSTED = 2
 
 
 _STAGES = {zmq.Event.CONNECTED: _Stage.CONNECTED, zmq.Event.HANDSHAKE_SUCCEEDED: _Stage.TRUSTED}
-_SILENCE = {
-    _Stage.CALLING: ("it does not answer", _FIREWALL),
-    _Stage.CONNECTED: ("something listens there, but does not answer as links do", "is that process stopped, or busy?"),
-    _Stage.TRUSTED: ("its links have the right key, but do not answer", "is that process stopped, or busy?"),
+_NO_ANSWER = {
+    _Stage.CONNECTING: ("it does not answer", _FIREWALL),
+    _Stage.CONNECTED: (
+        "something listens there, but does not answer as links do",
+        "check whether that process is stopped or busy",
+    ),
+    _Stage.TRUSTED: (
+        "its links have the right key, but do not answer",
+        "check whether that process is stopped or busy",
+    ),
 }
 
 
 def probe_links(
     addresses: Iterable[str], *, name: str, key: ClusterKey | None, seconds: float, clock: Clock | None = None
 ) -> dict[str, LinkProbe]:
-    """LinkProbe at all `addresses` at once.
+    """Probe all `addresses` concurrently.
 
     Parameters
     ----------
@@ -88,36 +94,36 @@ def probe_links(
     Returns
     -------
     dict
-        What became of each.
+        The result for each address.
     """
     clock = clock or SystemClock()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     try:
-        calls = [
+        probes = [
             _Probe(context, address, name, key, seconds=seconds, clock=clock) for address in dict.fromkeys(addresses)
         ]
         try:
-            _wait(calls, clock.monotonic() + seconds, clock)
-            return {call.address: call.outcome(seconds) for call in calls}
+            _wait(probes, clock.monotonic() + seconds, clock)
+            return {probe.address: probe.outcome(seconds) for probe in probes}
         finally:
-            for call in calls:
-                call.close()
+            for probe in probes:
+                probe.close()
     finally:
         context.destroy(0)
 
 
-def _wait(calls: Sequence["_Probe"], end: float, clock: Clock) -> None:
-    waiting = [call for call in calls if not call.is_over]
+def _wait(probes: Sequence["_Probe"], end: float, clock: Clock) -> None:
+    waiting = [probe for probe in probes if not probe.is_over]
     while waiting and (left := end - clock.monotonic()) > 0:
         poller = zmq.Poller()
-        for call in waiting:
-            for item, flags in call.items():
+        for probe in waiting:
+            for item, flags in probe.items():
                 poller.register(item, flags)
         ready = {item for item, _ in poller.poll(int(left * 1000) + 1)}
-        for call in waiting:
-            if any(item in ready for item, _ in call.items()):
-                call.look()
-        waiting = [call for call in waiting if not call.is_over]
+        for probe in waiting:
+            if any(item in ready for item, _ in probe.items()):
+                probe.handle_events()
+        waiting = [probe for probe in waiting if not probe.is_over]
 
 
 class _Probe:
@@ -135,7 +141,7 @@ class _Probe:
     ) -> None:
         self.address = address
         self._clock = clock
-        self._stage = _Stage.CALLING
+        self._stage = _Stage.CONNECTING
         self._found: LinkProbe | None = None
         self._plain: network.socket | None = None
         self._began = clock.monotonic()
@@ -147,7 +153,7 @@ class _Probe:
             self._socket.connect(address)
             self._socket.send(encode(Handshake(PROTOCOL, name, 0, ANY_PEER, 0)), zmq.NOBLOCK)
         except (DropflowError, zmq.ZMQError) as error:
-            self._ends(LinkProbe(trouble=getattr(error, "text", str(error)), hint=getattr(error, "hint", "")))
+            self._end(LinkProbe(trouble=getattr(error, "text", str(error)), hint=getattr(error, "hint", "")))
 
     @property
     def is_over(self) -> bool:
@@ -160,35 +166,35 @@ class _Probe:
             return ((self._plain.fileno(), zmq.POLLOUT),)
         return ((self._socket, zmq.POLLIN), (self._watch, zmq.POLLIN))
 
-    def look(self) -> None:
+    def handle_events(self) -> None:
         """Take what has come: first what the other end said, then what became of the connection."""
         if self._plain is not None:
             self._refused(self._plain.getsockopt(network.SOL_SOCKET, network.SO_ERROR))
             return
         if int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-            self._hear(self._socket.recv_multipart(zmq.NOBLOCK)[0])
+            self._on_packet(self._socket.recv_multipart(zmq.NOBLOCK)[0])
         while not self.is_over and self._plain is None:
             try:
                 event = zmq.Event(parse_monitor_message(self._watch.recv_multipart(zmq.NOBLOCK))["event"])
             except zmq.Again:
                 return
-            self._note(event)
+            self._on_event(event)
 
     def close(self) -> None:
         """Close the plain socket, if there is one; the context closes the others."""
         if self._plain is not None:
             self._plain.close()
 
-    def _note(self, event: zmq.Event) -> None:
+    def _on_event(self, event: zmq.Event) -> None:
         if event in _STAGES:
             self._stage = max(self._stage, _STAGES[event])
         elif event is zmq.Event.CLOSED:
             self._try_again()
         elif event is zmq.Event.DISCONNECTED and self._stage is not _Stage.TRUSTED:
             # Whoever listens hangs up without a word on those that hold another key, or none.
-            self._ends(LinkProbe(trouble="it hangs up: its cluster key may be another one", hint=_KEY))
+            self._end(LinkProbe(trouble="it hangs up: its cluster key may be another one", hint=_KEY))
         else:
-            self._ends(LinkProbe(trouble=CONNECTION_FAILURES[event], hint=_KEY))
+            self._end(LinkProbe(trouble=CONNECTION_FAILURES[event], hint=_KEY))
 
     def _try_again(self) -> None:
         """The connection cannot be opened. ZeroMQ does not tell why; the operating system tells whoever asks itself."""
@@ -211,29 +217,29 @@ class _Probe:
         else:
             text = os.strerror(code).lower()
             hint = "check the network between the hosts, or let the node advertise an address that they reach"
-        self._ends(LinkProbe(trouble=text, hint=hint))
+        self._end(LinkProbe(trouble=text, hint=hint))
 
     def outcome(self, seconds: float) -> LinkProbe:
         """What became of it, now that the time is over."""
-        text, hint = _SILENCE[self._stage]
+        text, hint = _NO_ANSWER[self._stage]
         return self._found or LinkProbe(seconds=seconds, trouble=f"{text} within {seconds:.2g} s", hint=hint)
 
-    def _hear(self, frame: bytes) -> None:
+    def _on_packet(self, frame: bytes) -> None:
         try:
             packet = decode_packet(frame)
         except ProtocolError as error:
-            self._ends(LinkProbe(is_ours=True, trouble=error.text, hint="do the two run the same dropflow?"))
+            self._end(LinkProbe(is_ours=True, trouble=error.text, hint="do the two run the same dropflow?"))
             return
         match packet:
             case HandshakeReply():
-                self._ends(LinkProbe(is_ours=True, welcome=packet))
+                self._end(LinkProbe(is_ours=True, welcome=packet))
             case Reject() if packet.code == "name":
-                self._ends(LinkProbe(is_ours=True))
+                self._end(LinkProbe(is_ours=True))
             case Reject():
-                self._ends(LinkProbe(is_ours=True, trouble=packet.text, hint=packet.hint))
+                self._end(LinkProbe(is_ours=True, trouble=packet.text, hint=packet.hint))
             case _:
                 text = f"its links answer with a {type(packet).__name__} packet"
-                self._ends(LinkProbe(is_ours=True, trouble=text, hint="do the two run the same dropflow?"))
+                self._end(LinkProbe(is_ours=True, trouble=text, hint="do the two run the same dropflow?"))
 
-    def _ends(self, found: LinkProbe) -> None:
+    def _end(self, found: LinkProbe) -> None:
         self._found = msgspec.structs.replace(found, seconds=round(self._clock.monotonic() - self._began, 4))

@@ -1,4 +1,4 @@
-"""ZeroMQ sockets as links need them: limits, CURVE at both ends, and the guard that checks who connects."""
+"""ZeroMQ sockets as links need them: limits, CURVE at both ends, and the authenticator of connecting ends."""
 
 import ipaddress
 from urllib.parse import urlsplit
@@ -24,19 +24,19 @@ __all__ = [
 
 _HEADER_LIMIT = FRAME_LIMIT + (64 << 10)
 _REPLIES = 10_000
-"""Replies queued for a peer that does not read them; beyond, the peer is dropped."""
+"""Replies queued for a peer that does not read them; beyond, the peer is disconnected."""
 
 CONNECTION_FAILURES = {
     zmq.Event.HANDSHAKE_FAILED_AUTH: "it does not accept our cluster key",
-    zmq.Event.HANDSHAKE_FAILED_PROTOCOL: "one end has a cluster key and the other has none, or it is no link",
+    zmq.Event.HANDSHAKE_FAILED_PROTOCOL: "only one end has a cluster key, or it does not use the protocol of links",
     zmq.Event.HANDSHAKE_FAILED_NO_DETAIL: "the handshake failed; its cluster key may be another one",
     zmq.Event.DISCONNECTED: "the connection was closed",
-    zmq.Event.CLOSED: "nobody answers there",
+    zmq.Event.CLOSED: "no process answers there",
 }
-"""What can happen to a connection, in words for the connecting end."""
+"""Texts for the connecting end of what can happen to a connection."""
 
 REFUSALS = frozenset(event for event in CONNECTION_FAILURES if event not in (zmq.Event.DISCONNECTED, zmq.Event.CLOSED))
-"""What the listening end counts as refused."""
+"""Events that the listening end counts as refused."""
 
 
 def check_address(address: str, key: ClusterKey | None, *, binding: bool) -> None:
@@ -45,7 +45,7 @@ def check_address(address: str, key: ClusterKey | None, *, binding: bool) -> Non
     Raises
     ------
     UsageError
-        With what to do about it.
+        The address cannot be used.
     """
     parts = urlsplit(address)
     try:
@@ -53,15 +53,15 @@ def check_address(address: str, key: ClusterKey | None, *, binding: bool) -> Non
     except ValueError:
         port = None
     if parts.scheme != "tcp" or not parts.hostname or port is None or parts.path or (port == 0 and not binding):
-        raise UsageError(f"{address!r} is no address for links", hint="it looks like tcp://HOST:PORT")
+        raise UsageError(f"not an address of links: {address!r}", hint="write tcp://HOST:PORT")
     if key is None and not _is_loopback(parts.hostname):
         verb = "listen on" if binding else "connect to"
-        hint = "make one with 'dropflow keys create' and give it to every node"
+        hint = "create one with 'dropflow keys create' and copy it to every node"
         raise UsageError(f"cannot {verb} {address} without a cluster key", hint=hint)
 
 
 def router(context: "zmq.Context[zmq.Socket[bytes]]", bind: str, key: ClusterKey | None) -> "zmq.Socket[bytes]":
-    """Listening socket.
+    """Return a listening socket.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def router(context: "zmq.Context[zmq.Socket[bytes]]", bind: str, key: ClusterKey
 def dealer(
     context: "zmq.Context[zmq.Socket[bytes]]", address: str, key: ClusterKey | None, patience: float
 ) -> "zmq.Socket[bytes]":
-    """Connecting socket, of one connection: when that breaks, the socket is of no more use."""
+    """Return a connecting socket for one connection; when the connection breaks, the socket is closed."""
     socket = _socket(context, zmq.DEALER, address)
     socket.setsockopt(zmq.RECONNECT_IVL, -1)
     socket.setsockopt(zmq.CONNECT_TIMEOUT, max(1, int(patience * 1000)))
@@ -100,14 +100,14 @@ def dealer(
 
 
 def monitor(socket: "zmq.Socket[bytes]") -> "zmq.Socket[bytes]":
-    """Socket on which the troubles of `socket` can be read with `next_event`."""
+    """Return a socket on which `next_event` reads the failures of `socket`."""
     watch: zmq.Socket[bytes] = socket.get_monitor_socket(sum(CONNECTION_FAILURES))
     watch.linger = 0
     return watch
 
 
 def next_event(watch: "zmq.Socket[bytes]") -> zmq.Event | None:
-    """The next trouble; None when there is none."""
+    """Return the next failure; None when there is none."""
     try:
         frames = watch.recv_multipart(zmq.NOBLOCK)
     except zmq.Again:
@@ -116,9 +116,9 @@ def next_event(watch: "zmq.Socket[bytes]") -> zmq.Event | None:
 
 
 class KeyAuthenticator:
-    """Answers ZeroMQ's question who may connect (ZAP, RFC 27): whoever has proved to hold the cluster key.
+    """Answers ZeroMQ's authentication requests (ZAP, RFC 27): ends that hold the cluster key may connect.
 
-    Must stand before any socket of the context listens.
+    Must exist before any socket of the context listens.
     """
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", key: ClusterKey) -> None:
@@ -129,7 +129,7 @@ class KeyAuthenticator:
         self._public = z85.decode(key.public)
 
     def answer(self) -> None:
-        """Answer the questions that are there."""
+        """Answer the requests that have arrived."""
         while True:
             try:
                 frames = self.socket.recv_multipart(zmq.NOBLOCK)

@@ -36,14 +36,14 @@ _OVERHEAD = 64
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True):
-    """A message ready to be packed: its body and raw frames, each a flat buffer of bytes; `cost` in bytes."""
+    """A message ready to be packed: its body and raw frames, each a flat buffer of bytes, and its cost in bytes."""
 
     segments: Frames
     cost: int
 
 
 class NumberedPacket(msgspec.Struct, frozen=True):
-    """A numbered packet: kept until the other end has it. `messages` counts the messages that end in it."""
+    """A numbered packet, kept until the other end has it. `messages` is the number of messages that end in it."""
 
     number: int
     frames: Frames
@@ -52,18 +52,18 @@ class NumberedPacket(msgspec.Struct, frozen=True):
 
 
 def view(buffer: object) -> memoryview:
-    """Flat view of the bytes of anything with the buffer protocol, such as a numpy array."""
+    """Return a flat view of the bytes of anything with the buffer protocol, such as a numpy array."""
     flat = memoryview(buffer)  # type: ignore[arg-type]
     return flat if flat.ndim == 1 and flat.format == "B" else flat.cast("B")
 
 
 def outgoing_message(message: Message, frames: Sequence[object] = ()) -> OutgoingMessage:
-    """`message` with raw `frames` beside it, ready to be packed.
+    """Return `message` with raw `frames` beside it, ready to be packed.
 
     Raises
     ------
     UsageError
-        The message is larger than any message may be.
+        The message is too large.
     """
     segments: Frames = (encode(message), *(view(frame) for frame in frames))
     size = sum(len(segment) for segment in segments)
@@ -77,53 +77,53 @@ def outgoing_message(message: Message, frames: Sequence[object] = ()) -> Outgoin
 
 
 class Packer:
-    """Cuts and bundles messages into numbered packets, in order.
+    """Splits and bundles messages into numbered packets, in order.
 
     Parameters
     ----------
     fragment : int
-        Bytes in one part of a large message.
+        Bytes in one fragment of a large message.
     """
 
     def __init__(self, fragment: int) -> None:
         self._fragment = fragment
         self._outgoing: deque[OutgoingMessage] = deque()
-        self._parts: Iterator[NumberedPacket] | None = None
+        self._fragments: Iterator[NumberedPacket] | None = None
         self.number = 0
 
     @property
     def is_empty(self) -> bool:
         """Whether everything is packed."""
-        return not self._outgoing and self._parts is None
+        return not self._outgoing and self._fragments is None
 
     def put(self, item: OutgoingMessage) -> None:
-        """Add a outgoing_message at the end."""
+        """Add a message at the end."""
         self._outgoing.append(item)
 
     def next_packet(self) -> NumberedPacket | None:
-        """The next packet; None when there is nothing to pack."""
-        if self._parts is not None:
-            packet = next(self._parts, None)
+        """Return the next packet; None when there is nothing to pack."""
+        if self._fragments is not None:
+            packet = next(self._fragments, None)
             if packet is not None:
                 return packet
-            self._parts = None
+            self._fragments = None
         if not self._outgoing:
             return None
         if self._outgoing[0].cost - _OVERHEAD > INLINE:
-            self._parts = self._cut(self._outgoing.popleft())
-            return next(self._parts)
+            self._fragments = self._split(self._outgoing.popleft())
+            return next(self._fragments)
         return self._bundle()
 
     def clear(self) -> tuple[int, int]:
-        """Throw away what is not packed, and number from 1 again.
+        """Discard what is not packed, and number from 1 again.
 
         Returns the number of messages (one begun included) and their cost in bytes.
         """
-        rest = list(self._parts or ())
+        rest = list(self._fragments or ())
         messages = len(self._outgoing) + sum(packet.messages for packet in rest)
         cost = sum(item.cost for item in self._outgoing) + sum(packet.cost for packet in rest)
         self._outgoing.clear()
-        self._parts = None
+        self._fragments = None
         self.number = 0
         return messages, cost
 
@@ -145,8 +145,8 @@ class Packer:
         number = self._next_number()
         return NumberedPacket(number, (encode(MessageBatch(number, messages)),), cost, len(messages))
 
-    def _cut(self, item: OutgoingMessage) -> Iterator[NumberedPacket]:
-        """Packets of one outgoing_message: consecutive slices of its segments, `fragment` bytes to a packet."""
+    def _split(self, item: OutgoingMessage) -> Iterator[NumberedPacket]:
+        """Yield the packets of one message: consecutive slices of its segments, `fragment` bytes in each."""
         sizes = [len(segment) for segment in item.segments]
         total, start, room = sum(sizes), 0, self._fragment
         pieces: list[Buffer] = []
@@ -171,7 +171,7 @@ class Packer:
 
 
 class Reassembler:
-    """Puts the parts of large messages of one peer together again; parts must come in order."""
+    """Reassembles the large messages of one peer from their fragments, which must come in order."""
 
     def __init__(self) -> None:
         self._sizes: list[int] = []
@@ -184,18 +184,18 @@ class Reassembler:
         """Whether a message has begun and not ended."""
         return self._position < self._total
 
-    def add(self, part: Fragment, pieces: Sequence[Buffer]) -> list[Buffer] | None:
-        """Take one part; the segments of the message if this was its last part.
+    def add(self, fragment: Fragment, pieces: Sequence[Buffer]) -> list[Buffer] | None:
+        """Add one fragment; return the segments of the message if this was its last one.
 
         Raises
         ------
         ProtocolError
-            The part does not fit the parts before it, or announces a message larger than any may be.
+            The fragment does not follow the one before it, or announces a message that is too large.
         """
-        if part.start == 0:
-            self._begin(part)
-        if not part.start == self._position < self._total:
-            raise ProtocolError(f"a part from byte {part.start} came where byte {self._position} was due")
+        if fragment.start == 0:
+            self._begin(fragment)
+        if not fragment.start == self._position < self._total:
+            raise ProtocolError(f"a fragment from byte {fragment.start} came where byte {self._position} was due")
         for piece in pieces:
             self._append(piece)
         if self.is_open:
@@ -204,20 +204,20 @@ class Reassembler:
         self._sizes, self._segments, self._position, self._total = [], [], 0, 0
         return segments
 
-    def _begin(self, part: Fragment) -> None:
-        total = sum(part.sizes)
+    def _begin(self, fragment: Fragment) -> None:
+        total = sum(fragment.sizes)
         if self.is_open:
             raise ProtocolError("a message began inside another")
-        if total > MESSAGE_LIMIT or not part.sizes or not total:
+        if total > MESSAGE_LIMIT or not fragment.sizes or not total:
             raise ProtocolError(f"a message of {total:,} bytes was announced (at most {MESSAGE_LIMIT:,})")
-        self._sizes, self._segments, self._position, self._total, self._filled = list(part.sizes), [], 0, total, 0
+        self._sizes, self._segments, self._position, self._total, self._filled = list(fragment.sizes), [], 0, total, 0
 
     def _append(self, piece: Buffer) -> None:
         while len(self._segments) < len(self._sizes) and self._filled == 0 and self._sizes[len(self._segments)] == 0:
             self._segments.append(b"")
         index = len(self._segments) - (1 if self._filled else 0)
         if index >= len(self._sizes) or not piece or self._filled + len(piece) > self._sizes[index]:
-            raise ProtocolError("a part is longer than its message")
+            raise ProtocolError("a fragment is longer than its message")
         size = self._sizes[index]
         if len(piece) == size:
             self._segments.append(piece)
@@ -231,7 +231,7 @@ class Reassembler:
 
 
 def check_frames(packet: Packet, raw: Sequence[Buffer]) -> None:
-    """Raise `ProtocolError` if the raw frames behind a header are not those it must have."""
+    """Raise `ProtocolError` if a packet does not have the raw frames that belong to its header."""
     fits = bool(raw) if isinstance(packet, Fragment) else len(raw) == isinstance(packet, Chunk)
     if not fits or sum(map(len, raw)) > FRAME_LIMIT:
         raise ProtocolError(

@@ -1,6 +1,6 @@
-"""Small files with a checksum, each replaced as a whole: what a later process reads is what was written, or is refused.
+"""Small files with a checksum, each replaced as a whole. A damaged file is an error when it is read.
 
-The name says how they are encoded, ``.json`` or ``.msgpack``.
+The suffix of the name determines the encoding: ``.json`` or ``.msgpack``.
 """
 
 import zlib
@@ -19,14 +19,14 @@ _CODECS: dict[str, Any] = {".json": msgspec.json, ".msgpack": msgspec.msgpack}
 T = TypeVar("T")
 
 
-class _Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Checksummed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     crc32: int
     """Of `content`, as it is encoded."""
     content: msgspec.Raw
 
 
 def write_checksummed(path: Path, content: object) -> None:
-    """Write `content` to `path`, which is either replaced as a whole or not touched.
+    """Write `content` to `path`; on failure, the old file stays.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def write_checksummed(path: Path, content: object) -> None:
     part = path.with_name(f"{path.name}.part")
     with storage_errors("write", path):
         try:
-            part.write_bytes(codec.encode(_Sealed(crc32=zlib.crc32(body), content=msgspec.Raw(body))))
+            part.write_bytes(codec.encode(_Checksummed(crc32=zlib.crc32(body), content=msgspec.Raw(body))))
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
@@ -54,10 +54,10 @@ def read_checksummed(path: Path, kind: type[T]) -> T:
     """
     codec = _CODECS[path.suffix]
     try:
-        sealed = codec.decode(path.read_bytes(), type=_Sealed)
-        if zlib.crc32(sealed.content) != sealed.crc32:
+        stored = codec.decode(path.read_bytes(), type=_Checksummed)
+        if zlib.crc32(stored.content) != stored.crc32:
             raise BadFileError("the file is damaged: a checksum is wrong", where=str(path))
-        found: T = codec.decode(sealed.content, type=kind)
+        found: T = codec.decode(stored.content, type=kind)
     except OSError as error:
         raise BadFileError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
     except (ValueError, RecursionError) as error:  # msgspec raises UnicodeDecodeError, too

@@ -1,4 +1,4 @@
-"""Which nodes have to hear of which drops of a slice."""
+"""The nodes that the events of each drop of a slice go to."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ class NeighbourNodes:
     Parameters
     ----------
     piece : Slice
-        What this node holds.
+        The drops of this node, and their neighbours on others.
     """
 
     def __init__(self, piece: Slice) -> None:
@@ -28,7 +28,7 @@ class NeighbourNodes:
         target = out.neighbour.astype(np.int64)
         down = np.flatnonzero(own[source] & ~own[target])
         up = np.flatnonzero(own[target] & ~own[source])
-        # One key for each drop and node; the lowest bit says whether the node is downstream and wants contents.
+        # One key for each drop and node; the lowest bit is 1 if the node is downstream and needs contents.
         key = np.concatenate(
             [
                 (source[down] * len(names) + home[target[down]]) * 2 + 1,
@@ -36,7 +36,7 @@ class NeighbourNodes:
             ]
         )
         key = np.unique(key)
-        # Where a node is both up- and downstream of a drop, both keys are there: the second one, which wants, counts.
+        # A node that is both up- and downstream of a drop has both keys; the second one, which needs contents, counts.
         pair = key >> 1
         last = np.ones(len(key), dtype=np.bool_)
         last[:-1] = pair[1:] != pair[:-1]
@@ -59,16 +59,16 @@ class NeighbourNodes:
         return tuple(self.nodes[node] for node in sorted(self._near))
 
     def of(self, drop: int) -> Iterator[tuple[int, int]]:
-        """Node (index of `nodes`) of every neighbour elsewhere, and whether it is downstream."""
+        """Yield the node (index of `nodes`) of every neighbour on another node, and whether it is downstream."""
         for at in range(self._ptr[drop], self._ptr[drop + 1]):
             yield self._node[at], self._wants[at]
 
     def home(self, drop: int) -> int:
-        """Node (index of `nodes`) that a drop lives on."""
+        """Return the node (index of `nodes`) that a drop lives on."""
         return self._home[drop]
 
     def ghosts_on(self, node: str) -> list[int]:
-        """Drops of the slice that live on `node`; none for an unknown node or this one."""
+        """Return the drops of the slice that live on `node`; none for an unknown node or this one."""
         if node not in self.nodes or self.nodes.index(node) == self._here:
             return []
         found: list[int] = np.flatnonzero(self._homes == self.nodes.index(node)).tolist()
