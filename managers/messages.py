@@ -161,8 +161,9 @@ class Fetch(msgspec.Struct, frozen=True, array_like=True, tag="fetch"):
     It is answered by `Chunk`, `ContentGone` or `FetchFailed`.
 
     `request` identifies the transfer; a transfer requests several ranges ahead, and that is its credit. `check`
-    requests the CRC-32 of each chunk. `attempt` 0 means the committed content, another one what that attempt is writing. With a
-    `producer`, an application of the answering node, its uncommitted part of a drop of another node is requested.
+    requests the CRC-32 of each chunk. `attempt` 0 means the committed content, another one what that attempt is
+    writing. With a `producer`, an application of the answering node, its uncommitted part of a drop of another node is
+    requested.
     """
 
     request: _Natural

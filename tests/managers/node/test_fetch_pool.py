@@ -1,4 +1,4 @@
-"""Threads that fetch: peers do not stand in each other's way."""
+"""Threads that fetch: no peer delays the fetches from others."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -32,8 +32,8 @@ def fetch_pool() -> Iterator[FetchPool]:
         yield made
 
 
-def test_a_peer_that_does_not_answer_holds_up_nobody_else(fetch_pool: FetchPool) -> None:
-    """However much is to be fetched from it, what others have comes."""
+def test_a_peer_that_does_not_answer_delays_no_other(fetch_pool: FetchPool) -> None:
+    """However many fetches wait for it, fetches from other peers are carried out."""
     stuck, come = threading.Event(), threading.Semaphore(0)
     for _ in range(100):
         fetch_pool.run("stuck", lambda: bool(stuck.wait(30)) and None)
@@ -46,7 +46,7 @@ def test_a_peer_that_does_not_answer_holds_up_nobody_else(fetch_pool: FetchPool)
 
 
 def test_everything_is_fetched_once_and_forgotten(fetch_pool: FetchPool) -> None:
-    """What had to wait for its turn comes too, in its order for each peer; nothing is remembered of it."""
+    """Calls that had to wait are carried out in the order of each peer; the pool keeps no record of them."""
     got: list[int] = []
     done, alone = threading.Semaphore(0), FetchPool(Echo(), 4, 1)
     with closing(alone):
@@ -62,8 +62,8 @@ def test_everything_is_fetched_once_and_forgotten(fetch_pool: FetchPool) -> None
     assert any(not (fetch_pool._busy or fetch_pool._waiting) or pause.wait(0.01) for _ in range(1000))
 
 
-def test_a_job_that_raises_does_not_cost_a_place(fetch_pool: FetchPool) -> None:
-    """The next ones for that peer still have their turn."""
+def test_a_call_that_raises_occupies_no_thread(fetch_pool: FetchPool) -> None:
+    """The next calls for that peer are carried out."""
     done = threading.Event()
     for _ in range(5):
         fetch_pool.run("a", lambda: int("x") and None)
@@ -73,7 +73,7 @@ def test_a_job_that_raises_does_not_cost_a_place(fetch_pool: FetchPool) -> None:
 
 
 def test_after_the_end_nothing_begins(fetch_pool: FetchPool) -> None:
-    """Jobs that come late, or wait for their turn, are left out."""
+    """Calls that are submitted late, or still wait, are not carried out."""
     begun, go, late = threading.Event(), threading.Event(), threading.Event()
     for _ in range(2):
         fetch_pool.run("a", lambda: (begun.set(), go.wait(30))[0])

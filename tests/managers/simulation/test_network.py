@@ -122,8 +122,8 @@ def test_every_message_arrives_once_and_in_order(seed: int, faults: NetworkFault
 
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), FAULTS)
-def test_all_room_comes_back(seed: int, faults: NetworkFaults) -> None:
-    """When all messages have arrived and are dealt with, nothing is left of them at their sender."""
+def test_all_credit_is_returned(seed: int, faults: NetworkFaults) -> None:
+    """When all messages are processed, none counts against the window of its sender."""
     network = _network(seed, faults)
     (a, _), (b, at_b) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
@@ -139,7 +139,7 @@ def test_all_room_comes_back(seed: int, faults: NetworkFaults) -> None:
     assert (peer.pending, peer.state) == (0, "up")
 
 
-def test_what_is_held_holds_the_sender_back() -> None:
+def test_held_messages_stop_the_sender() -> None:
     """A receiver that holds messages stops the sender at its window, and lets it go on by releasing them."""
     network = _network(1)
     held: list[ReceivedMessage] = []
@@ -205,7 +205,7 @@ def test_a_link_that_was_down_goes_on_where_it_was() -> None:
     assert "nothing was received" in at_a.changes[1].text
 
 
-def test_nothing_meant_for_a_dead_process_reaches_its_successor() -> None:
+def test_messages_for_an_ended_process_do_not_reach_its_successor() -> None:
     """After a restart the peer gets what is sent from then on; what was lost with the old process is counted."""
     network = _network(3)
     (a, at_a), (b, _) = _node(network, "a"), _node(network, "b", incarnation=1)
@@ -225,8 +225,8 @@ def test_nothing_meant_for_a_dead_process_reaches_its_successor() -> None:
     assert (change.incarnation, change.undelivered) == (2, 1)
 
 
-def test_a_restart_is_noticed_without_being_told() -> None:
-    """A successor at the same address, which says nothing by itself, is recognised in the handshake."""
+def test_a_restart_is_detected_in_the_handshake() -> None:
+    """A successor at the same address, which does not connect by itself, is recognised in the handshake."""
     network = _network(4)
     (a, at_a), (b, _) = _node(network, "a"), _node(network, "b", incarnation=1)
     a.connect("b", b.address)
@@ -258,8 +258,8 @@ def test_an_old_incarnation_is_refused() -> None:
     assert at_b.texts() == ["new"]
 
 
-def test_the_wrong_process_at_an_address_is_not_talked_to() -> None:
-    """Dialling `b` where `c` listens is refused, and the error names both."""
+def test_the_wrong_process_at_an_address_is_refused() -> None:
+    """Connecting to `b` where `c` listens is refused, and the error names both."""
     network = _network(6)
     (a, at_a), (c, at_c) = _node(network, "a"), _node(network, "c")
     a.connect("b", c.address)
@@ -284,8 +284,8 @@ def test_a_refused_link_can_be_opened_again() -> None:
     assert at_b.texts() == ["at last"]
 
 
-def test_whoever_introduced_itself_can_be_answered() -> None:
-    """A peer that opened a link to us is sent to at the address it gave, without further ado."""
+def test_a_peer_that_introduced_itself_can_be_answered() -> None:
+    """A peer that opened a link to us is sent to at the address it gave, without a connect."""
     network = _network(8)
     (a, at_a), (b, at_b) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
@@ -299,7 +299,7 @@ def test_whoever_introduced_itself_can_be_answered() -> None:
 
 
 def test_a_stranger_cannot_be_sent_to() -> None:
-    """Sending to, or fetching from, a node nobody has heard of is refused at once."""
+    """Sending to a node that was never connected to is a `UsageError`."""
     a, _ = _node(_network(9), "a")
     with pytest.raises(UsageError, match="no link to node 'z'"):
         a.send("z", Shutdown())
@@ -342,8 +342,8 @@ def test_a_receiver_that_raises_breaks_nothing() -> None:
     assert b.statistics().errors == 3  # two messages and the introduction
 
 
-def test_an_idle_link_is_heard() -> None:
-    """Without any message both ends keep hearing from each other."""
+def test_an_idle_link_sends_heartbeats() -> None:
+    """Without any message both ends keep receiving packets."""
     network = _network(12)
     (a, _), (b, _) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
@@ -392,7 +392,7 @@ def test_content_with_another_checksum_is_refused() -> None:
 @pytest.mark.parametrize(
     "error", [GoneError("released long ago"), StorageError("the disk is broken"), UsageError("no such thing")]
 )
-def test_what_the_other_end_met_with_comes_back_as_its_class(error: UsageError | StorageError) -> None:
+def test_an_error_of_the_other_end_is_raised_as_its_class(error: UsageError | StorageError) -> None:
     """An error of reading crosses the wire and is raised here as what it was there."""
     network = _network(1)
 

@@ -1,0 +1,188 @@
+"""Messages over real sockets: order, flow control, restarts of peers."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from dropflow.errors import LinkError
+from managers.links import (
+    LinkEvent,
+    ReceivedMessage,
+)
+from managers.messages import Shutdown, StopSession
+from tests.managers.links.conftest import CONTENT, HASTY, SMALL, Office, wanted_content
+
+pytestmark = pytest.mark.usefixtures("nothing_leaks")
+
+
+def test_messages_go_both_ways(office: Office) -> None:
+    """Two processes that connected to each other exchange messages with their raw frames."""
+    (a, at_a), (b, at_b) = office.open("a"), office.open("b")
+    a.connect("b", b.address)
+    b.connect("a", a.address)
+    a.send("b", Shutdown("small"))
+    a.send("b", Shutdown("large"), [CONTENT, b"", b"tail"])
+    b.send("a", StopSession("s", 1), [bytearray(b"slice")])
+    at_a.wait(lambda: len(at_a.messages) == 1)
+    at_b.wait(lambda: len(at_b.messages) == 2)
+
+    assert at_a.messages == [("b", "", (b"slice",))]
+    assert at_b.messages == [("a", "small", ()), ("a", "large", (CONTENT, b"", b"tail"))]
+
+
+def test_many_senders_share_a_link(office: Office) -> None:
+    """Messages of several threads arrive once each, in the order of each thread."""
+    (a, _), (b, at_b) = office.open("a", settings=SMALL), office.open("b")
+    a.connect("b", b.address)
+
+    def work(worker: int) -> None:
+        for number in range(300):
+            a.send("b", Shutdown(f"{worker}:{number}"))
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    at_b.wait(lambda: len(at_b.messages) == 1200)
+
+    for worker in range(4):
+        mine = [text for text in at_b.texts() if text.startswith(f"{worker}:")]
+        assert mine == [f"{worker}:{number}" for number in range(300)]
+
+
+def test_flush_waits_for_arrival(office: Office) -> None:
+    """After a flush everything sent has arrived; without a peer it returns False in time."""
+    (a, _), (b, at_b) = office.open("a"), office.open("b")
+    a.connect("b", b.address)
+    for number in range(100):
+        a.send("b", Shutdown(str(number)))
+    assert a.flush(30.0)
+    assert len(at_b.messages) == 100
+    a.connect("c", "tcp://127.0.0.1:1")
+    a.send("c", Shutdown())
+
+    assert not a.flush(0.05)
+
+
+def test_a_message_can_be_answered_where_it_arrives(office: Office) -> None:
+    """A receiving function may send, to a peer that introduced itself."""
+    a, at_a = office.open("a")
+    b, _ = office.open("b", on_message=lambda delivery: b.send(delivery.peer, Shutdown("echo"), timeout=0))
+    a.connect("b", b.address)
+    a.send("b", Shutdown("call"))
+    at_a.wait(lambda: at_a.texts() == ["echo"])
+
+
+def test_a_slow_receiver_makes_the_sender_wait(office: Office) -> None:
+    """While the receiver holds messages, the sender waits at its window; then it continues."""
+    held: list[ReceivedMessage] = []
+    full = threading.Event()
+
+    def hold(delivery: ReceivedMessage) -> None:
+        delivery.hold()
+        held.append(delivery)
+        if len(held) == 10:
+            full.set()
+
+    (a, _), (b, _) = office.open("a", settings=SMALL), office.open("b", on_message=hold, settings=SMALL)
+    a.connect("b", b.address)
+    for _ in range(10):
+        a.send("b", Shutdown(), [bytes(19_000)])
+    assert full.wait(30)
+    with pytest.raises(LinkError, match="bytes behind: it processed nothing"):
+        a.send("b", Shutdown(), [bytes(19_000)], timeout=0.05)
+    assert a.statistics().peers[0].pending <= SMALL.window
+    for delivery in held:
+        delivery.release()
+
+    a.send("b", Shutdown(), [bytes(19_000)], timeout=30.0)
+
+
+def test_a_sender_can_stop_waiting(office: Office) -> None:
+    """A sender that waits for room evaluates `give_up` again when it is woken."""
+    a, _ = office.open("a", settings=SMALL)
+    a.connect("b", "tcp://127.0.0.1:1")
+    a.send("b", Shutdown(), [bytes(190_000)])
+    cancelled, errors, asked = threading.Event(), [], threading.Event()
+
+    def give_up() -> bool:
+        asked.set()
+        return cancelled.is_set()
+
+    def work() -> None:
+        try:
+            a.send("b", Shutdown(), [bytes(190_000)], give_up=give_up)
+        except LinkError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert asked.wait(30)
+    cancelled.set()
+    a.wake_waiting()
+    thread.join(30)
+
+    assert "stopped waiting" in str(errors[0])
+
+
+def test_closing_ends_all_waits(office: Office) -> None:
+    """Senders and fetches that wait fail when the links are closed; later calls fail too."""
+    a, _ = office.open("a", settings=SMALL)
+    a.connect("b", "tcp://127.0.0.1:1")
+    a.send("b", Shutdown(), [bytes(190_000)])
+    errors: list[str] = []
+
+    def work(call: Callable[[], object]) -> None:
+        try:
+            call()
+        except LinkError as error:
+            errors.append(error.text)
+
+    calls = (
+        lambda: a.send("b", Shutdown(), [bytes(190_000)]),
+        lambda: a.fetch("b", wanted_content(1), lambda *_: None),
+    )
+    threads = [threading.Thread(target=work, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    a.close()
+    for thread in threads:
+        thread.join(30)
+
+    assert errors == ["the links of 'a' are closed"] * 2
+    with pytest.raises(LinkError, match="closed"):
+        a.send("b", Shutdown())
+    a.close()
+
+
+def test_links_can_be_closed_where_a_message_arrives(office: Office) -> None:
+    """A receiving function may close the links it belongs to."""
+    closed = threading.Event()
+
+    def take(_: ReceivedMessage) -> None:
+        b.close()
+        closed.set()
+
+    (a, _), (b, _) = office.open("a"), office.open("b", on_message=take)
+    a.connect("b", b.address)
+    a.send("b", Shutdown("close yourself"))
+
+    assert closed.wait(30)
+
+
+def test_a_peer_that_starts_again_is_recognised(office: Office) -> None:
+    """A process that was started again at another port is found when it connects; old messages are discarded."""
+    (a, at_a), (b, _) = office.open("a", settings=HASTY), office.open("b", incarnation=1)
+    a.connect("b", b.address)
+    a.send("b", Shutdown("one"))
+    assert a.flush(30.0)
+    b.close()
+    at_a.wait_event(LinkEvent.DOWN)
+    a.send("b", Shutdown("void"))
+    again, at_again = office.open("b", incarnation=2)
+    again.connect("a", a.address)
+    assert at_a.wait_event(LinkEvent.RESTARTED).undelivered == 1
+    a.send("b", Shutdown("two"))
+    at_again.wait(lambda: at_again.texts() == ["two"])

@@ -1,0 +1,119 @@
+"""Links between two processes, which are killed or stopped."""
+
+import logging
+import multiprocessing
+import os
+import threading
+import zlib
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+
+import psutil
+import pytest
+
+from dropflow.errors import LinkError
+from managers.links import (
+    BufferSource,
+    ContentSource,
+    LinkEvent,
+    Links,
+    LinkSettings,
+    ReceivedMessage,
+)
+from managers.messages import Events, Shutdown
+from tests.managers.links.conftest import CONTENT, HASTY, Office, wanted_content
+
+pytestmark = pytest.mark.usefixtures("nothing_leaks")
+
+
+def _echo(pipe: Connection) -> None:
+    """A process that echoes events and serves content until it is told to stop."""
+    logging.disable()
+
+    def read(*_: object) -> ContentSource:
+        return BufferSource(CONTENT)
+
+    def take(delivery: ReceivedMessage) -> None:
+        links.send(delivery.peer, delivery.message, timeout=0)
+
+    links = Links("b", on_message=take, open_content=read)
+    pipe.send(links.address)
+    pipe.recv()
+    links.close()
+
+
+@pytest.fixture
+def other() -> Iterator[tuple[str, multiprocessing.process.BaseProcess]]:
+    """Another process with links: their address, and the process."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_echo, args=(theirs,), daemon=True)
+    process.start()
+    yield ours.recv(), process
+    process.kill()
+    process.join()
+    for end in (ours, theirs):
+        end.close()
+    process.close()
+
+
+@pytest.mark.slow
+def test_processes_talk(office: Office, other: tuple[str, multiprocessing.process.BaseProcess]) -> None:
+    """Events go to another process and come back; content comes with its checksum."""
+    arrived: list[Events] = []
+    done = threading.Event()
+
+    def take(delivery: ReceivedMessage) -> None:
+        assert isinstance(delivery.message, Events)
+        arrived.append(delivery.message)
+        if len(arrived) == 50:
+            done.set()
+
+    a, _ = office.open("a", on_message=take)
+    a.connect("b", other[0])
+    sent = [
+        Events.of("s", 1, number, drops=range(number), states=[2] * number, attempts=[1] * number, causes=[-1] * number)
+        for number in range(50)
+    ]
+    for message in sent:
+        a.send("b", message)
+
+    assert done.wait(30)
+    assert arrived == sent
+    assert a.fetch("b", wanted_content(1, checksum=zlib.crc32(CONTENT)), lambda *_: None).size == len(CONTENT)
+
+
+@pytest.mark.slow
+def test_a_killed_process_is_noticed_and_a_stopped_one_too(
+    office: Office, other: tuple[str, multiprocessing.process.BaseProcess]
+) -> None:
+    """SIGSTOP leads to silence, which is noticed in time; so is the end of the process."""
+    address, process = other
+    a, at_a = office.open("a", settings=HASTY)
+    a.connect("b", address)
+    at_a.wait_event(LinkEvent.UP)
+    psutil.Process(process.pid).suspend()
+    assert "nothing was received" in at_a.wait_event(LinkEvent.DOWN).text
+    at_a.changes.clear()
+    psutil.Process(process.pid).resume()
+    at_a.wait_event(LinkEvent.UP)
+    at_a.changes.clear()
+    process.kill()
+    assert "closed" in at_a.wait_event(LinkEvent.DOWN).text
+
+
+@pytest.mark.slow
+def test_a_sender_to_a_stopped_process_keeps_its_memory(
+    office: Office, other: tuple[str, multiprocessing.process.BaseProcess]
+) -> None:
+    """Whatever is sent to a process that takes nothing, no more than the window is kept; the rest waits."""
+    a, at_a = office.open("a", settings=LinkSettings(window=4 << 20, receive_timeout=0.5, heartbeat=0.1))
+    a.connect("b", other[0])
+    at_a.wait_event(LinkEvent.UP)
+    psutil.Process(other[1].pid).suspend()
+    before = psutil.Process().memory_info().rss
+    with pytest.raises(LinkError, match="bytes behind"):
+        [a.send("b", Shutdown(), [os.urandom(100_000)], timeout=0.3) for _ in range(1000)]
+
+    assert a.statistics().peers[0].pending <= 4 << 20
+    assert psutil.Process().memory_info().rss - before < 40 << 20
