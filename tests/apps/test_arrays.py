@@ -136,7 +136,7 @@ def test_a_scatter_of_elements(tmp_path: Path) -> None:
 
     assert try_app(app, tmp_path, inputs=[Given("in", [4, 5])], outputs=["o"] * 2, fields=fields).values == [4, 5]
     failure = try_app(app, tmp_path, inputs=[Given("in", [4])], outputs=["o"] * 2, fields=fields).failure
-    assert "fewer elements than the 2 outputs" in failure.text
+    assert "fewer elements than there are outputs (2)" in failure.text
 
 
 @pytest.mark.parametrize(("content", "text"), [({"a": 1}, "cannot be split"), (5, "cannot be split")])
