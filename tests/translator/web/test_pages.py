@@ -53,7 +53,7 @@ def test_the_test_button_of_eagle_gives_a_rehearsal(served: Served) -> None:
     assert "DF106" in served.page(served.eagle(graph))
     page = served.page(served.eagle(graph, test="true"))
     assert "Translated" in page
-    assert "this is a rehearsal" in page
+    assert "this is a test run" in page
     assert "dlg.apps.simple.SleepApp" in page
 
 
