@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from dropflow.apps.graph_check import check
-from dropflow.apps.runner_factory import RUNNERS
+from dropflow.apps.runner_factory import RUNNERS, make_runner
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_error
@@ -78,9 +78,8 @@ def run(
         session = make_session(
             graph,
             repository,
+            make_runner(graph, directory, runner, workers),
             clock=time,
-            runner=runner,
-            workers=workers,
             on_statistics=on_statistics,
             check_invariants=check_invariants,
         )

@@ -3,15 +3,13 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dropflow.apps.runner_factory import make_runner
 from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
-from dropflow.engine.api import Exchange
+from dropflow.engine.api import Exchange, Runner
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument
 from dropflow.engine.journal import Journal, JournalHeader
-from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.session import Session
 from dropflow.engine.session_inputs import SessionInput
 from dropflow.engine.statistics import Statistics
@@ -24,11 +22,9 @@ __all__ = ["make_session"]
 def make_session(
     graph: PhysicalGraph,
     repository: LocalRepository,
+    runner: Runner,
     *,
     clock: Clock,
-    runner: str = "processes",
-    workers: int | None = None,
-    pool: WorkerPool | None = None,
     exchange: Exchange | None = None,
     epoch: int = 0,
     instruments: Sequence[Instrument] = (),
@@ -44,14 +40,10 @@ def make_session(
         What is executed: a whole graph, or what one node holds of it.
     repository : LocalRepository
         Owner of the contents; its workspace has the name and the directory of the session.
+    runner : Runner
+        Where attempts run.
     clock : Clock
         Time.
-    runner : str
-        One of `dropflow.apps.runner_factory.RUNNERS`.
-    workers : int, optional
-        Threads or processes; by default one per core that this process may use.
-    pool : WorkerPool, optional
-        Worker processes that are shared with other sessions.
     exchange : Exchange, optional
         Where the other nodes of the session are.
     epoch : int
@@ -68,18 +60,17 @@ def make_session(
     Raises
     ------
     BadGraphError
-        There is no such runner, or the graph has a cycle.
+        The graph has a cycle.
     StorageError
         The journal cannot be written.
     """
     directory, name = Path(repository.workspace.directory), repository.workspace.session
     streams = streaming_links(graph)
-    attempts = make_runner(graph, directory, runner, workers, session=name, pool=pool)
     header = JournalHeader(name, digest(graph), clock.now(), streams, epoch)
     return Session(
         graph,
         repository,
-        attempts,
+        runner,
         session=name,
         directory=str(directory),
         clock=clock,

@@ -1,7 +1,6 @@
-"""A session whose engine is in this process: its engine, its thread, and what people see of it."""
+"""A session whose engine is in this process: its parts, its life, and what people see of it."""
 
 import logging
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,11 @@ import msgspec
 import numpy as np
 
 from dropflow.apps.graph_check import finding, findings
-from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.events import Lost
 from dropflow.engine.reports import SessionResult
-from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import Attempts, snapshot
 from dropflow.errors import InternalError, StorageError
@@ -25,18 +22,14 @@ from dropflow.failure import Failure
 from dropflow.graph.slices import Slice
 from dropflow.problems import Problem, refuse_errors
 from dropflow.rest.schema import SessionDetail, SessionInfo
-from dropflow.session_factory import make_session
 from dropflow.states import SessionState
 from managers.deployment import Deployment
-from managers.links import Links
 from managers.node import session_views
 from managers.node.events import Changed, Ended, Over, SessionEvent
-from managers.node.exchange import NodeExchange
 from managers.node.failure_log import FailureLog
-from managers.node.fetch_pool import FetchPool
-from managers.node.file_watcher import FileWatcher
 from managers.node.session_directory import SessionDirectory, SessionEnd
 from managers.node.session_progress import Progress, ProgressLog
+from managers.node.session_resources import SessionResources
 
 __all__ = ["HostedSession"]
 
@@ -58,20 +51,10 @@ class HostedSession:
         The session; its slices are not kept.
     directory : Path
         Session directory; must not exist.
-    links : Links
-        Links of this process.
-    fetch_pool : FetchPool
-        Threads that fetch contents from other nodes.
-    file_watcher : FileWatcher
-        Watches files that grow while other nodes read them.
+    resources : SessionResources
+        Makes the parts of the session, and executes it.
     clock : Clock
         Time.
-    runner : str
-        Where applications run, one of `dropflow.apps.runner_factory.RUNNERS`.
-    pool : WorkerPool
-        Worker processes, shared by the sessions of this node; with threads, their number for each session.
-    in_place : bool
-        Whether to read files of other nodes where they lie, if they are seen from here.
     report : callable
         Takes the session's events, in the thread in which they happen: `Changed`, then `Over`, and at last `Ended`.
 
@@ -93,13 +76,8 @@ class HostedSession:
         deployment: Deployment,
         directory: Path,
         *,
-        links: Links,
-        fetch_pool: FetchPool,
-        file_watcher: FileWatcher,
+        resources: SessionResources,
         clock: Clock,
-        runner: str = "processes",
-        pool: WorkerPool,
-        in_place: bool = True,
         report: Callable[[SessionEvent], None],
     ) -> None:
         self.piece = piece
@@ -117,48 +95,31 @@ class HostedSession:
         try:
             self._repository = LocalRepository(directory, self.name, clock, piece.graph)
             self.directory.save(piece, deployment)
-            self.exchange = NodeExchange(
-                piece,
-                session=self.name,
-                epoch=self.epoch,
-                links=links,
-                fetch_pool=fetch_pool,
-                fetcher=links,
-                file_watcher=file_watcher,
-                workspace=self._repository.workspace,
-                clock=clock,
-                streams=streaming_links(piece.graph),
-                in_place=in_place,
-            )
-            self.session = make_session(
+            self.exchange = resources.make_exchange(piece, deployment, self._repository.workspace)
+            self.session = resources.make_session(
                 piece.graph,
                 self._repository,
-                clock=clock,
-                runner=runner,
-                workers=pool.size,
-                pool=pool,
-                exchange=self.exchange,
-                epoch=self.epoch,
+                self.exchange,
+                deployment,
                 instruments=(FailureLog(piece.graph, self.name),),
                 on_statistics=self._progress.count,
-                check_invariants=deployment.check,
             )
         except BaseException:
             self.directory.discard()
             raise
-        self._thread = threading.Thread(target=self._run, name=f"session-{self.name}", daemon=True)
+        self._resources = resources
 
     # For the owner of the node's sessions.
 
     def start(self) -> None:
-        """Start the session's thread. Idempotent."""
-        if self._thread.ident is not None or self.state.is_terminal:
+        """Begin to execute the session. Idempotent."""
+        if self.state is not SessionState.DEPLOYING:
             return
         self._progress.start()
         try:
-            self._thread.start()
+            self._resources.execute(self.session, f"{self.name}@{self.piece.node}", self._on_end)
         except RuntimeError as error:  # the system has no thread left
-            self._end(*self._engine_failed(error))
+            self._on_end(error)
 
     def cancel(self, reason: str) -> None:
         """Cancel the session; one that was not started ends in its thread as all others do."""
@@ -179,15 +140,13 @@ class HostedSession:
 
     # In the session's thread.
 
-    def _run(self) -> None:
-        try:
-            result = self.session.run()
-            text = self._cancelled or _why(result)
-        except Exception as error:  # noqa: BLE001 - else the session would be RUNNING for ever
-            _log.exception("session %s stopped: this is a bug of dropflow", self.name)
-            result, text = self._engine_failed(error)
-        finally:
-            self._repository.close()
+    def _on_end(self, outcome: SessionResult | Exception) -> None:
+        if isinstance(outcome, SessionResult):
+            result, text = outcome, self._cancelled or _why(outcome)
+        else:
+            _log.error("session %s stopped: this is a bug of dropflow", self.name, exc_info=outcome)
+            result, text = self._engine_failed(outcome)
+        self._repository.close()
         self._end(result, text)
 
     def _end(self, result: SessionResult, text: str) -> None:

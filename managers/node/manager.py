@@ -4,7 +4,7 @@ import logging
 import os
 import shutil
 import socket
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -12,6 +12,7 @@ import psutil
 from dropflow.clock import Clock, SystemClock
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.errors import (
+    LinkError,
     NotFoundError,
     StorageError,
     UsageError,
@@ -35,11 +36,15 @@ from managers.deployment import Deployment
 from managers.keys import ClusterKey
 from managers.links import Links, LinkSettings
 from managers.messages import PROTOCOL
+from managers.node.fetch_pool import FetchPool
+from managers.node.file_watcher import FileWatcher
 from managers.node.incarnation import next_incarnation
 from managers.node.machine import NodeMachine
 from managers.node.session_host import SessionHost
 from managers.node.session_queries import NodeSession, SessionQueries
 from managers.node.session_recovery import recover_all
+from managers.node.session_resources import ProcessResources
+from managers.owner import Owner
 
 __all__ = ["NodeManager"]
 
@@ -123,31 +128,37 @@ class NodeManager(SessionQueries):
             kept=_KEPT,
             now=self._clock.monotonic(),
         )
-        self._host = SessionHost(
-            machine,
+        self._host = host = SessionHost(name, machine.table, directory=sessions, clock=self._clock)
+        self._owner = Owner(machine, host.effects(), name=name, clock=self._clock)
+        host.owner = self._owner
+        host.links = self._links = Links(
             name,
-            sessions=sessions,
-            open_links=partial(
-                Links,
-                name,
-                bind=links_bind,
-                advertise=links_advertise,
-                key=key,
-                incarnation=incarnation,
-                settings=link_settings,
-                clock=self._clock,
-            ),
-            pool=WorkerPool(self._workers, logs=self._root),
-            runner=runner,
-            in_place=in_place,
+            bind=links_bind,
+            advertise=links_advertise,
+            key=key,
+            on_message=host.on_message,
+            on_change=host.on_change,
+            open_content=host.open_content,
+            incarnation=incarnation,
+            settings=link_settings,
             clock=self._clock,
         )
+        host.resources = self._resources = ProcessResources(
+            links=self._links,
+            fetch_pool=FetchPool(self._links),
+            file_watcher=FileWatcher(),
+            clock=self._clock,
+            runner=runner,
+            pool=WorkerPool(self._workers, logs=self._root),
+            in_place=in_place,
+        )
+        self._owner.start()
         psutil.cpu_percent()  # later calls return the load since this one
 
     @property
     def links_address(self) -> str:
         """Where other nodes reach this one."""
-        return self._host.links.address
+        return self._links.address
 
     def set_url(self, url: str) -> None:
         """Set where the REST server of this manager is."""
@@ -164,7 +175,7 @@ class NodeManager(SessionQueries):
             started=self._started,
             clock=self._clock,
             protocol=PROTOCOL,
-            incarnation=self._host.links.incarnation,
+            incarnation=self._links.incarnation,
             key=self._key.fingerprint if self._key is not None else "",
             root=str(self._root),
             findings=tuple(found.finding for found in self._host.sessions.values() if found.finding),
@@ -181,8 +192,8 @@ class NodeManager(SessionQueries):
             NodeInfo(
                 name=self.name,
                 url=self._url,
-                links=self._host.links.address,
-                incarnation=self._host.links.incarnation,
+                links=self._links.address,
+                incarnation=self._links.incarnation,
                 version=__version__,
                 host=socket.gethostname(),
                 sessions=sum(not found.state.is_terminal for found in sessions),
@@ -213,15 +224,15 @@ class NodeManager(SessionQueries):
 
     def prepare(self, deployment: Deployment, *, seconds: float) -> None:
         """Build the session of the slice for this node, and connect to its neighbours; run nothing."""
-        self._host.call("prepare", deployment=deployment, seconds=seconds)
+        self._owner.call("prepare", deployment=deployment, seconds=seconds)
 
     def start(self, session: str, epoch: int) -> None:
         """Run what was prepared."""
-        self._host.call("start", session=session, epoch=epoch)
+        self._owner.call("start", session=session, epoch=epoch)
 
     def undo(self, session: str, epoch: int, reason: str) -> None:
         """Take back a `prepare`."""
-        self._host.call("undo", session=session, epoch=epoch, reason=reason)
+        self._owner.call("undo", session=session, epoch=epoch, reason=reason)
 
     # Sessions.
 
@@ -236,21 +247,28 @@ class NodeManager(SessionQueries):
 
     def watch(self, session: str, *, version: int, seconds: float) -> SessionDetail:
         """Return one session once it has changed."""
-        self._host.call("watch", session=session, version=version, seconds=seconds)
+        self._owner.call("watch", session=session, version=version, seconds=seconds)
         return self._find(session).detail()
 
     def cancel(self, session: str, reason: str = "") -> SessionInfo:
         """Stop a session."""
-        found: NodeSession = self._host.call("cancel", session=session, reason=reason)
+        found: NodeSession = self._owner.call("cancel", session=session, reason=reason)
         return found.info()
 
     def delete(self, session: str) -> None:
         """Stop a session, and remove everything that it left behind."""
-        self._host.call("delete", session=session)
+        self._owner.call("delete", session=session)
 
     def close(self) -> None:
         """Cancel all sessions, and stop. Idempotent."""
-        self._host.close()
+        with suppress(LinkError):  # when it was closed before
+            self._owner.call("close")
+        self._owner.close()
+        self._resources.pool.close()
+        self._links.flush(2.0)
+        self._links.close()
+        self._resources.fetch_pool.close()
+        self._resources.file_watcher.close()
 
     def _find(self, session: str) -> NodeSession:
         found: NodeSession | None = self._host.sessions.get(session)

@@ -1,19 +1,17 @@
-"""Hosts the sessions of a node: carries out what `NodeMachine` decides."""
+"""Carries out what `NodeMachine` decides about the sessions of a node."""
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dropflow.clock import Clock
-from dropflow.engine.runners.pool import WorkerPool
-from dropflow.errors import DropflowError, GoneError, InternalError, LinkError, UsageError
+from dropflow.errors import DropflowError, GoneError, InternalError, UsageError
 from dropflow.exception_text import summary_of
 from dropflow.graph.slice_codec import parse_slice
 from dropflow.ids import session_directory_name
 from managers.deployment import Deployment
-from managers.links import ContentSource, LinkChange, LinkEvent, Links, ReceivedMessage
+from managers.links import ContentSource, LinkChange, LinkEvent, ReceivedMessage
 from managers.messages import Events, StopSession
 from managers.node.events import (
     Build,
@@ -36,62 +34,79 @@ from managers.node.events import (
     RetireSession,
     StartSession,
 )
-from managers.node.fetch_pool import FetchPool
-from managers.node.file_watcher import FileWatcher
 from managers.node.hosted_session import HostedSession
-from managers.node.machine import NodeMachine
 from managers.node.session_recovery import recover
-from managers.owner import Owner
+from managers.node.session_resources import SessionResources
+from managers.node.session_table import SessionTable
 
-__all__ = ["SessionHost"]
+__all__ = ["HostLinks", "HostOwner", "SessionHost"]
 
 _log = logging.getLogger(__name__)
 
 
+class HostOwner(Protocol):
+    """Owner of the node's machine: `managers.owner.Owner`, or a simulated one."""
+
+    def post(self, event: Any) -> None:
+        """Give an event to the machine. For any thread."""
+        ...
+
+    def work(self, job: Callable[[], Any]) -> None:
+        """Run a job that may block, and give its result to the machine."""
+        ...
+
+
+class HostLinks(Protocol):
+    """Links of the node: `managers.links.Links`, or simulated ones."""
+
+    def connect(self, peer: str, address: str) -> None:
+        """Open the link to a peer."""
+        ...
+
+    def last_seen(self) -> dict[str, tuple[int, float]]:
+        """Return the incarnation of each peer, and when its last packet came."""
+        ...
+
+    def close_content(self, session: str, drop: int | None = None) -> None:
+        """Close content that was released or replaced."""
+        ...
+
+
 class SessionHost:
-    """The machine of a node, the thread that owns it, and what its sessions share.
+    """Builds, starts, stops and removes the sessions of a node, as its machine decides.
+
+    `owner`, `links` and `resources` are set before the first event.
 
     Parameters
     ----------
-    machine : NodeMachine
-        Decides. Belongs to the host from now on.
     name : str
         Name of the node.
-    sessions : Path
+    table : SessionTable
+        The sessions, as the machine knows them.
+    directory : Path
         Directory of the sessions' directories.
-    open_links : callable
-        Opens the links of this process, given `on_message`, `on_change` and `open_content` of `managers.links.Links`.
-    pool : WorkerPool
-        Worker processes, shared by the sessions.
-    runner : str
-        Where applications run, one of `dropflow.apps.runner_factory.RUNNERS`.
-    in_place : bool
-        Whether to read files of other nodes where they lie, if they are seen from here.
     clock : Clock
         Time.
     """
 
-    def __init__(
-        self,
-        machine: NodeMachine,
-        name: str,
-        *,
-        sessions: Path,
-        open_links: Callable[..., Links],
-        pool: WorkerPool,
-        runner: str,
-        in_place: bool,
-        clock: Clock,
-    ) -> None:
-        self._machine = machine
+    owner: HostOwner
+    links: HostLinks
+    resources: SessionResources
+
+    def __init__(self, name: str, table: SessionTable, *, directory: Path, clock: Clock) -> None:
         self._name = name
-        self._directory = sessions
-        self._pool = pool
-        self._runner = runner
-        self._in_place = in_place
+        self._table = table
+        self._directory = directory
         self._clock = clock
-        self._file_watcher = FileWatcher()
-        effects: Mapping[type, Callable[[Any], None]] = {
+
+    @property
+    def sessions(self) -> Mapping[str, Any]:
+        """The instance of each session that can be seen: hosted, finished or damaged. A snapshot."""
+        return self._table.visible
+
+    def effects(self) -> dict[type, Callable[[Any], None]]:
+        """Return what carries out the actions of each type, in the owner's thread."""
+        return {
             Build: self._build,
             ConnectPeers: self._connect_peers,
             ReadPeers: self._read_peers,
@@ -102,36 +117,6 @@ class SessionHost:
             RetireSession: self._retire,
             Log: self._write_log,
         }
-        self._owner = Owner(machine, effects, name=name, clock=clock)
-        self.links = open_links(on_message=self._on_message, on_change=self._on_change, open_content=self._open)
-        self._fetch_pool = FetchPool(self.links)
-        self._owner.start()
-
-    @property
-    def sessions(self) -> Mapping[str, Any]:
-        """The instance of each session that can be seen: hosted, finished or damaged. A snapshot."""
-        return self._machine.table.visible
-
-    def call(self, operation: str, /, **arguments: Any) -> Any:
-        """Call an operation of the machine, and wait for its answer.
-
-        Raises
-        ------
-        DropflowError
-            See the operation.
-        """
-        return self._owner.call(operation, **arguments)
-
-    def close(self) -> None:
-        """Cancel all sessions, wait for their ends, tell the peers, and stop. Idempotent."""
-        with suppress(LinkError):  # when it was closed before
-            self._owner.call("close")
-        self._owner.close()
-        self._pool.close()
-        self.links.flush(2.0)
-        self.links.close()
-        self._fetch_pool.close()
-        self._file_watcher.close()
 
     # Effects, in the owner's thread.
 
@@ -148,7 +133,7 @@ class SessionHost:
                 return NotBuilt(name, epoch, InternalError(f"session {name!r} cannot be built: {summary_of(error)}"))
             return Built(name, epoch, hosted, tuple(hosted.exchange.neighbours))
 
-        self._owner.work(job)
+        self.owner.work(job)
 
     def _hosted(self, deployment: Deployment) -> HostedSession:
         """Build a session, which takes seconds for millions of drops. In the thread of a job."""
@@ -159,14 +144,9 @@ class SessionHost:
             piece,
             deployment,
             self._directory / session_directory_name(deployment.session),
-            links=self.links,
-            fetch_pool=self._fetch_pool,
-            file_watcher=self._file_watcher,
+            resources=self.resources,
             clock=self._clock,
-            runner=self._runner,
-            pool=self._pool,
-            in_place=self._in_place,
-            report=self._owner.post,
+            report=self.owner.post,
         )
 
     def _connect_peers(self, action: ConnectPeers) -> None:
@@ -174,11 +154,11 @@ class SessionHost:
             for peer, address in action.addresses.items():
                 self.links.connect(peer, address)
         except DropflowError as error:
-            self._owner.post(NotConnected(action.session, action.epoch, error))
+            self.owner.post(NotConnected(action.session, action.epoch, error))
 
     def _read_peers(self, action: ReadPeers) -> None:
         del action
-        self._owner.post(PeersHeard(self.links.last_seen()))
+        self.owner.post(PeersHeard(self.links.last_seen()))
 
     def _write_log(self, action: Log) -> None:
         level = logging.WARNING if action.is_warning else logging.INFO
@@ -193,7 +173,7 @@ class SessionHost:
             self.links.close_content(action.session)
             return Removed(action.session, action.epoch)
 
-        self._owner.work(job)
+        self.owner.work(job)
 
     def _retire(self, action: RetireSession) -> None:
         def job() -> Retired:
@@ -205,17 +185,18 @@ class SessionHost:
                 finished = None
             return Retired(action.session, action.epoch, finished)
 
-        self._owner.work(job)
+        self.owner.work(job)
 
     # The links' side, in their threads.
 
-    def _on_message(self, received: ReceivedMessage) -> None:
+    def on_message(self, received: ReceivedMessage) -> None:
+        """Pass on a message of another node."""
         message = received.message
         if isinstance(message, StopSession):
             stopped = PeerStopped(
                 received.peer, message.session, message.epoch, message.reason, message.node, message.failure
             )
-            self._owner.post(stopped)
+            self.owner.post(stopped)
         elif isinstance(message, Events):
             hosted = self.sessions.get(message.session)
             if isinstance(hosted, HostedSession) and hosted.epoch == message.epoch:
@@ -223,18 +204,26 @@ class SessionHost:
             else:
                 _log.debug("node %s sent events of session %s, which is not here", received.peer, message.session)
 
-    def _on_change(self, change: LinkChange) -> None:
+    def on_change(self, change: LinkChange) -> None:
+        """Pass on a change of a link."""
         match change.event:
             case LinkEvent.REFUSED:
-                self._owner.post(LinkRefused(change.peer, change.text))
+                self.owner.post(LinkRefused(change.peer, change.text))
             case LinkEvent.RESTARTED:
-                self._owner.post(PeerRestarted(change.peer, change.incarnation))
+                self.owner.post(PeerRestarted(change.peer, change.incarnation))
             case _:
                 if change.event is LinkEvent.DOWN:
                     _log.info("the link to node %s is down: %s", change.peer, change.text)
-                self._owner.post(PeerChanged(change.peer))
+                self.owner.post(PeerChanged(change.peer))
 
-    def _open(self, session: str, drop: int, attempt: int, producer: int) -> ContentSource:
+    def open_content(self, session: str, drop: int, attempt: int, producer: int) -> ContentSource:
+        """Open a content that another node fetches.
+
+        Raises
+        ------
+        GoneError
+            The session, or the content, is not here any more.
+        """
         hosted = self.sessions.get(session)
         if not isinstance(hosted, HostedSession):
             raise GoneError(f"session {session!r} is not on node {self._name} any more")

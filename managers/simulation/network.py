@@ -139,6 +139,10 @@ class SimulatedNetwork:
         """Undo `block`."""
         self._blocked.discard(frozenset((a, b)))
 
+    def is_blocked(self, a: str, b: str) -> bool:
+        """Whether packets between two processes are dropped."""
+        return frozenset((a, b)) in self._blocked
+
     def is_settled(self) -> bool:
         """Whether all messages have arrived."""
         return all(endpoint.is_settled() for endpoint in self._endpoints.values())
@@ -156,7 +160,7 @@ class SimulatedNetwork:
         connection = self._connections[route] = _Connection(route, client, peer, server, generation)
         self.simulation.record(f"open {client.name} {peer} {generation} {address}")
         if server is None:
-            self.simulation.call_later(self._delay(), lambda: self._break(connection, "no process answers there"))
+            self.simulation.call_later(self.delay(), lambda: self._break(connection, "no process answers there"))
         return route
 
     def close(self, route: bytes) -> None:
@@ -183,26 +187,27 @@ class SimulatedNetwork:
         # What arrives is a copy: another process does not share the sender's memory.
         copies = tuple(bytes(frame) for frame in frames)
         if draw() < faults.cut:
-            self.simulation.call_later(self._delay(), lambda: self._break(connection, "the connection was closed"))
+            self.simulation.call_later(self.delay(), lambda: self._break(connection, "the connection was closed"))
             return
         if draw() < faults.lose and not is_data:
             self.simulation.record(f"lose {connection.route.decode()}")
             return
         for _ in range(2 if draw() < faults.duplicate else 1):
             may_overtake = draw() < faults.reorder and not is_data
-            arrival = self.simulation.time + self._delay()
+            arrival = self.simulation.time + self.delay()
             if not may_overtake:
                 arrival = direction.last = max(arrival, direction.last)
             self.simulation.call_at(arrival, lambda: self._arrive(connection, direction, copies))
 
-    def _delay(self) -> float:
+    def delay(self) -> float:
+        """Draw how many seconds a packet takes."""
         return self.faults.delay + self.simulation.random.random() * self.faults.jitter
 
     def _arrive(self, connection: _Connection, direction: _Direction, frames: Frames) -> None:
         client, server = connection.client, connection.server
         if self._connections.get(connection.route) is not connection or server is None:
             return
-        if frozenset((client.name, server.name)) in self._blocked:
+        if self.is_blocked(client.name, server.name):
             return
         is_forward = direction is connection.forward
         receiver = server if is_forward else client

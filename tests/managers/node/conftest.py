@@ -70,6 +70,11 @@ def hosted(node: NodeManager, session: str = "s") -> HostedSession:
     return found
 
 
+def session_threads(node: NodeManager, session: str = "s") -> list[threading.Thread]:
+    """Return the thread that executes a session on a node, if it has not ended."""
+    return [thread for thread in threading.enumerate() if thread.name == f"session-{session}@{node.name}"]
+
+
 def handled(node: NodeManager, session: str = "s") -> None:
     """Wait until the node has handled all events that were posted to it so far."""
     node.watch(session, version=-1, seconds=0.0)
@@ -77,7 +82,9 @@ def handled(node: NodeManager, session: str = "s") -> None:
 
 def settle(node: NodeManager, session: str = "s") -> None:
     """Wait until a session that is over has written all to its directory, and its node has noticed."""
-    hosted(node, session)._thread.join()
+    assert hosted(node, session).state.is_terminal
+    for thread in session_threads(node, session):
+        thread.join()
     handled(node, session)
 
 

@@ -25,7 +25,7 @@ from managers.messages import Events, StopSession
 from managers.node import lifecycle, session_host
 from managers.node.events import PeerRestarted
 from managers.node.manager import NodeManager
-from tests.managers.node.conftest import Cluster, handled, hosted, soon, until
+from tests.managers.node.conftest import Cluster, handled, hosted, session_threads, soon, until
 
 Make = Callable[..., Cluster]
 
@@ -76,7 +76,7 @@ def test_a_deployment_that_fails_does_not_end_the_watch_for_others(make_cluster:
     for _ in range(3):
         with pytest.raises(RestartedError, match="b was started again"):
             cluster["a"].prepare(failing, seconds=0.1)
-    cluster["b"]._host.links.close()
+    cluster["b"]._links.close()
 
     assert _ended(cluster["a"], "going") == "FAILED"
 
@@ -142,7 +142,7 @@ def test_a_node_lost_between_prepare_and_start_fails_the_session(make_cluster: M
     cluster = make_cluster(2, lost_after=1.0)
     deployment = cluster.cut(_waiting())
     cluster.prepare(deployment)
-    cluster["b"]._host.links.close()
+    cluster["b"]._links.close()
     status = _ended(cluster["a"])
     cluster["a"].start("s", deployment.epoch)
 
@@ -156,10 +156,10 @@ def test_a_restart_of_a_node_spares_sessions_with_its_new_process(make_cluster: 
     deployment = cluster.start(_waiting())
     (now,) = (place.incarnation for place in deployment.places if place.node == "b")
     node = cluster["a"]
-    node._host._owner.post(PeerRestarted("b", now))
+    node._owner.post(PeerRestarted("b", now))
     handled(node)
     is_going = cluster["a"].session("s").status
-    node._host._owner.post(PeerRestarted("b", now + 1))
+    node._owner.post(PeerRestarted("b", now + 1))
 
     assert is_going == "RUNNING"
     assert _ended(cluster["a"]) == "FAILED"
@@ -242,7 +242,7 @@ def stuck(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
             cluster.prepare(deployment)
             proxy.faults = STUCK
             cluster["a"].start("s", deployment.epoch)
-            windows = cluster["a"]._host.links._driver.windows
+            windows = cluster["a"]._links._driver.windows
             assert soon(lambda: windows["b"].waiting > 0)
             return cluster
 
@@ -263,7 +263,7 @@ def test_a_session_is_cancelled_though_a_peer_takes_nothing(stuck: Callable[[], 
 def test_a_session_fails_though_a_peer_takes_nothing(stuck: Callable[[], Cluster]) -> None:
     """A silent peer with a full link is lost like any other."""
     cluster = stuck()
-    cluster["a"]._host._owner.post(PeerRestarted("b", 2**62))
+    cluster["a"]._owner.post(PeerRestarted("b", 2**62))
 
     assert _ended(cluster["a"]) == "FAILED"
     assert "node b is lost" in cluster["a"].session("s").text
@@ -276,13 +276,14 @@ def test_a_session_that_ends_while_it_is_read_is_consistent(
     cluster = make_cluster(1)
     drawing = GraphBuilder("short").app("A", **_function("def f(): return 1")).data("d")
     cluster.start(drawing.connect("A", "d", source_port="out").build())
-    thread = hosted(cluster["a"])._thread
+    threads = session_threads(cluster["a"])
     call = Session.call
 
     def late(live: Session, function: Callable[[object], object]) -> object:
         answer = call(live, function)
-        if threading.current_thread() is not thread:
-            thread.join()
+        for thread in threads:
+            if threading.current_thread() is not thread:
+                thread.join()
         return answer
 
     monkeypatch.setattr(Session, "call", late)
@@ -318,7 +319,7 @@ def test_messages_for_sessions_that_are_not_here_are_ignored(make_cluster: Make)
     cluster = make_cluster(2)
     deployment = cluster.start(_waiting())
     known, other = deployment.epoch, deployment.epoch + 1
-    links = cluster["b"]._host.links
+    links = cluster["b"]._links
     for session, epoch in (("unknown", 1), ("s", other), ("s", known - 1)):
         links.send("a", StopSession(session, epoch, "a test"))
         links.send("a", Events.of(session, epoch, 1, drops=[99], states=[2], attempts=[1], causes=[-1]))

@@ -193,7 +193,7 @@ def test_a_lost_node_fails_its_sessions_only(make_cluster: Make) -> None:
     cluster = make_cluster(3, lost_after=1.0)
     cluster.start(_endless())
     cluster.start(GraphBuilder("alone").app("WAIT", **_bash("sleep 60")).build(), session="other")
-    cluster["b"]._host.links.close()  # its links are dead, whatever else it does
+    cluster["b"]._links.close()  # its links are dead, whatever else it does
     detail = until(cluster["a"], "s", lambda detail: bool(detail.finished))
 
     assert detail.status == "FAILED"

@@ -48,8 +48,8 @@ def _begun(make_cluster: Make, folder: Path) -> tuple[Cluster, int]:
 
 def _tell(cluster: Cluster, epoch: int, liar: str, peer: str, *told: StreamUpdate) -> None:
     events = Events.of("s", epoch, 9, drops=[], states=[], attempts=[], causes=[], streams=told)
-    cluster[liar]._host.links.send(peer, events)
-    assert cluster[liar]._host.links.flush(10.0)
+    cluster[liar]._links.send(peer, events)
+    assert cluster[liar]._links.flush(10.0)
 
 
 @pytest.mark.parametrize("what", NONSENSE)
@@ -92,7 +92,7 @@ def test_a_peer_gets_nothing_that_is_not_offered(
     cluster, _ = _begun(make_cluster, tmp_path)
     wanted = WantedContent(session="s", drop=drop, attempt=attempt, producer=producer)
     with pytest.raises(GoneError, match=f"drop {drop} of session s"):
-        cluster["b"]._host.links.fetch("a", wanted, lambda *_: None, timeout=10.0)
+        cluster["b"]._links.fetch("a", wanted, lambda *_: None, timeout=10.0)
     (tmp_path / "go").touch()
 
     assert {detail.status for detail in cluster.end().values()} == {"FINISHED"}

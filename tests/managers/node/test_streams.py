@@ -318,7 +318,7 @@ def test_a_session_ends_in_mid_stream(
     for name, node in cluster.nodes.items():
         assert not list((tmp_path / name).glob("sessions/s/tmp/*"))
         assert (how == "delete" and name == where) != (tmp_path / name / "sessions" / "s").exists()
-        waiting = node._host.links._server._server._waiting
+        waiting = node._links._server._server._waiting
         assert settled(waiting.__len__, threading.Event().wait, least=0) == 0
     assert {detail.status for detail in again.values()} == {"FINISHED"}
 
@@ -352,7 +352,7 @@ def test_a_node_that_leaves_ends_the_session_in_mid_stream(make_cluster: Make, t
     cluster = make_cluster(2, lost_after=1.0)
     cluster.start(line(ENDLESS, f"read word; touch {sign}; cat", (0, 0, 1)))
     assert settled(lambda: int(sign.exists()), threading.Event().wait, least=1)
-    cluster["b"]._host.links.close()
+    cluster["b"]._links.close()
     detail = until(cluster["a"], "s", lambda detail: bool(detail.finished))
 
     assert detail.status == "FAILED"
