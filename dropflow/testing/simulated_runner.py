@@ -35,7 +35,7 @@ class SimulatedRunner:
     def __init__(
         self,
         clock: Clock,
-        call_at: Callable[[float, Callable[[], None]], None],
+        call_at: Callable[[float, Callable[[], None]], object],
         *,
         duration: Callable[[Task], float] = lambda _: 1.0,
         failure: Callable[[int, int], Failure | None] = lambda _drop, _attempt: None,

@@ -127,9 +127,9 @@ class NodeExchange:
         self._sent_to.update(self._sender.flush())
 
     def has_room(self) -> bool:
-        """Whether no node that was sent to is too far behind; else the session must not take its next step yet."""
+        """Whether no node is too far behind, or the session is to end; else it must not take its next step yet."""
         self._sent_to = {node for node in self._sent_to if not self._links.has_room(node)}
-        return not self._sent_to
+        return self._is_stopping or not self._sent_to
 
     def wait_for_room(self) -> None:
         """Wait until `has_room`, or until `stop_waiting`."""

@@ -71,7 +71,7 @@ class SimulatedLinks:
     process : SimulatedProcess or None
         The process that these links belong to; a new one by default.
     on_room : callable
-        Takes the name of a peer that has returned credit, see `has_room`.
+        Called when a peer may have returned credit, see `has_room`.
     address : str
         Address to listen on; a new one by default.
     """
@@ -176,7 +176,8 @@ class SimulatedLinks:
         self._transport.server.close_content(session, drop)
 
     def wake_waiting(self) -> None:
-        """Do nothing: there is one thread."""
+        """Make the owner look at `has_room` again."""
+        self._on_room()
 
     def last_seen(self) -> dict[str, tuple[int, float]]:
         """Return the incarnation of each peer, and when its last packet came."""

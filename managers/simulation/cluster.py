@@ -1,0 +1,184 @@
+"""A whole cluster on virtual time: a master, islands and nodes, and a client that submits graphs to them."""
+
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.schema import SessionDetail, SubmitQuery
+from managers.calls import Answered, Ask, Unanswered
+from managers.simulation.disturbances import DisturbanceRates, Disturbances
+from managers.simulation.manager_calls import ManagerCalls
+from managers.simulation.network import NetworkFaults, SimulatedNetwork
+from managers.simulation.simulated_composite import SimulatedComposite
+from managers.simulation.simulated_node import SimulatedNode, Workload
+from managers.simulation.virtual_time import SimulatedProcess, Simulation
+
+__all__ = ["SimulatedCluster"]
+
+_MASTER = "http://master:8002"
+
+
+class SimulatedCluster:
+    """A master, its islands and their nodes, in one thread. The same seed gives the same run.
+
+    Parameters
+    ----------
+    seed : int
+        Everything that happens by chance is drawn from it.
+    directory : Path
+        Where nodes keep their sessions.
+    islands, nodes : int
+        Number of islands, and of nodes in each.
+    faults : NetworkFaults
+        Delays and faults of the network.
+    workload : Workload
+        What attempts do.
+    keep_trace : bool
+        Whether to keep every line of the trace, and not only its digest.
+
+    Attributes
+    ----------
+    nodes : dict of str to SimulatedNode
+        The nodes by name: the present process of each.
+    islands : dict of str to SimulatedComposite
+        The islands by name.
+    master : SimulatedComposite
+        The master.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        directory: Path,
+        *,
+        islands: int = 2,
+        nodes: int = 3,
+        faults: NetworkFaults | None = None,
+        workload: Workload | None = None,
+        keep_trace: bool = False,
+    ) -> None:
+        self.simulation = Simulation(seed, keep_trace=keep_trace)
+        self.network = SimulatedNetwork(self.simulation, faults)
+        self.calls = ManagerCalls(self.network)
+        self._directory = directory
+        self._workload = workload or Workload()
+        self._islands = {
+            f"i{island}": [f"n{island}-{node}" for node in range(1, nodes + 1)] for island in range(1, islands + 1)
+        }
+        self._incarnations: dict[str, int] = {}
+        self._numbers = count(1)
+        self.processes: list[SimulatedProcess] = []
+        """All managers' processes, of which disturbances choose; the dead ones, too."""
+        self.nodes: dict[str, SimulatedNode] = {}
+        self.islands: dict[str, SimulatedComposite] = {}
+        for island, names in self._islands.items():
+            for name in names:
+                self.start_node(name)
+            self.start_island(island)
+        self.start_master()
+        self._client = SimulatedProcess(self.simulation, "client")
+
+    def start_node(self, name: str) -> SimulatedNode:
+        """Start the process of a node, again after a crash."""
+        directory = self._directory / name
+        directory.mkdir(exist_ok=True)
+        self._incarnations[name] = incarnation = self._incarnations.get(name, 0) + 1
+        node = self.nodes[name] = SimulatedNode(
+            name, _url(name), self.network, directory=directory, workload=self._workload, incarnation=incarnation
+        )
+        self.calls.listen(node.url, node)
+        self.processes.append(node.process)
+        return node
+
+    def start_island(self, name: str) -> SimulatedComposite:
+        """Start the process of an island, again after a crash."""
+        island = self.islands[name] = SimulatedComposite(
+            name,
+            "island",
+            _url(name),
+            simulation=self.simulation,
+            calls=self.calls,
+            children=[_url(node) for node in self._islands[name]],
+        )
+        self.calls.listen(island.url, island)
+        self.processes.append(island.process)
+        return island
+
+    def start_master(self) -> SimulatedComposite:
+        """Start the process of the master, again after a crash."""
+        self.master = SimulatedComposite(
+            "master",
+            "master",
+            _MASTER,
+            simulation=self.simulation,
+            calls=self.calls,
+            children=[_url(name) for name in self._islands],
+        )
+        self.calls.listen(_MASTER, self.master)
+        self.processes.append(self.master.process)
+        return self.master
+
+    def restart(self, process: SimulatedProcess) -> None:
+        """Start a manager again whose process has crashed."""
+        if process.name in self.nodes:
+            self.start_node(process.name)
+        elif process.name in self.islands:
+            self.start_island(process.name)
+        else:
+            self.start_master()
+
+    def disturb(self, rates: DisturbanceRates, *, restart_after: float = 1.0) -> Disturbances:
+        """Begin to disturb the managers; those that crash are started again after a while."""
+
+        def on_crash(process: SimulatedProcess) -> bool:
+            self.simulation.call_later(restart_after, partial(self.restart, process))
+            return True
+
+        return Disturbances(self.network, self.processes, rates, may_crash=on_crash)
+
+    # What people do.
+
+    def call(
+        self, operation: str, *, url: str = _MASTER, timeout: float = 60.0, **arguments: Any
+    ) -> Answered | Unanswered:
+        """Call an operation of a manager, and let everything happen until it is answered."""
+        found: list[Answered | Unanswered] = []
+        deadline = self.simulation.time + timeout
+        ask = Ask(next(self._numbers), url, operation, arguments, deadline)
+        self.calls.ask(self._client, ask, found.append)
+        self.simulation.run(lambda: bool(found))
+        return found[0]
+
+    def submit(self, graph: PhysicalGraph, session: str, *, url: str = _MASTER) -> Answered | Unanswered:
+        """Submit a graph."""
+        return self.call("submit", url=url, graph=graph, options=SubmitQuery(session=session))
+
+    def finish(self, session: str, *, url: str = _MASTER, seconds: float = 600.0) -> SessionDetail | None:
+        """Watch a session until it is over; return None if it is not over after `seconds`."""
+        end, version = self.simulation.time + seconds, -1
+        while self.simulation.time < end:
+            answer = self.call("watch", url=url, timeout=20.0, session=session, version=version, seconds=10.0)
+            if isinstance(answer, Answered):
+                detail: SessionDetail = answer.value
+                if detail.is_over:
+                    return detail
+                version = detail.version
+            else:
+                self.simulation.wait(0.5)
+        return None
+
+    def wait_for_nodes(self, seconds: float = 30.0) -> bool:
+        """Let everything happen until the master has all nodes alive; return whether that is so in time."""
+        end = self.simulation.time + seconds
+        while self.simulation.time < end:
+            answer = self.call("nodes", timeout=5.0)
+            if isinstance(answer, Answered) and len(answer.value) == len(self.nodes):
+                return True
+            self.simulation.wait(0.2)
+        return False
+
+
+def _url(name: str) -> str:
+    return f"http://{name}:8000"

@@ -1,0 +1,109 @@
+"""An island or master on virtual time: the state machine of the product, with simulated calls."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Literal
+
+from dropflow.errors import DropflowError
+from dropflow.rest.manager_info import manager_info
+from dropflow.rest.schema import ManagerInfo, ManagerStatus
+from managers.calls import Answered, Ask, Unanswered
+from managers.composite.deployment_plan import plan_deployment
+from managers.composite.machine import ChildConfigured, CompositeMachine, Disconnect, LogWarning
+from managers.composite.routines import Discard, PlanDeployment
+from managers.messages import PROTOCOL
+from managers.simulation.manager_calls import ManagerCalls
+from managers.simulation.simulated_owner import OnReturn, SimulatedOwner
+from managers.simulation.virtual_time import SimulatedProcess, Simulation
+
+__all__ = ["SimulatedComposite"]
+
+
+class SimulatedComposite:
+    """One process of an island or master. It keeps nothing: after a crash, a new one asks its children.
+
+    Parameters
+    ----------
+    name, role : str
+        Of the manager.
+    url : str
+        URL at which it is called.
+    simulation : Simulation
+        Time.
+    calls : ManagerCalls
+        Carries calls to the children.
+    children : iterable of str
+        URLs of its children.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        role: Literal["island", "master"],
+        url: str,
+        *,
+        simulation: Simulation,
+        calls: ManagerCalls,
+        children: Iterable[str],
+    ) -> None:
+        self.name = name
+        self.url = url
+        self.process = SimulatedProcess(simulation, name)
+        self._role: Literal["island", "master"] = role
+        self._simulation = simulation
+        self._calls = calls
+        self._started = simulation.now()
+        effects: dict[type, Callable[[Any], None]] = {
+            Ask: self._ask,
+            PlanDeployment: self._plan,
+            Disconnect: _ignore,
+            Discard: _ignore,
+            LogWarning: _ignore,
+        }
+        self.owner = SimulatedOwner(CompositeMachine(name, role), effects, process=self.process)
+        for child in children:
+            self.owner.post(ChildConfigured(child))
+
+    def answer(self, operation: str, arguments: Mapping[str, Any], on_return: OnReturn) -> None:
+        """Call an operation of `managers.api.Manager`."""
+        if operation == "status":
+            self.owner.submit("status", partial(self._return_status, on_return))
+        else:
+            self.owner.submit(operation, on_return, **arguments)
+
+    def _return_status(self, on_return: OnReturn, value: Any, error: Exception | None) -> None:
+        if error is not None:
+            on_return(None, error)
+        else:
+            nodes, sessions = value
+            on_return(ManagerStatus.of(self._info(), nodes, sessions), None)
+
+    def _info(self) -> ManagerInfo:
+        return manager_info(
+            self.name,
+            self._role,
+            url=self.url,
+            started=self._started,
+            clock=self._simulation,
+            protocol=PROTOCOL,
+        )
+
+    def _ask(self, ask: Ask) -> None:
+        self._calls.ask(self.process, ask, self.owner.post)
+
+    def _plan(self, plan: PlanDeployment) -> None:
+        def job() -> Answered | Unanswered:
+            try:
+                deployment = plan_deployment(
+                    plan.graph, plan.options, plan.nodes, clock=self._simulation, after=plan.after
+                )
+            except DropflowError as error:
+                return Unanswered(plan.id, error)
+            return Answered(plan.id, deployment)
+
+        self.owner.work(job)
+
+
+def _ignore(action: object) -> None:
+    """Do nothing: there are no connections and downloads to close, and the trace has every action."""
+    del action

@@ -1,0 +1,307 @@
+"""A node manager on virtual time: the machine, sessions, exchange and recovery of the product, on simulated links."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dropflow.apps.streaming_links import streaming_links
+from dropflow.data.repository import LocalRepository
+from dropflow.data.workspace import Workspace
+from dropflow.engine.api import Handle, Task
+from dropflow.engine.inbox import Inbox
+from dropflow.engine.instruments import Instrument
+from dropflow.engine.session import Session, SessionInput
+from dropflow.engine.statistics import Statistics
+from dropflow.errors import DropflowError, NotFoundError
+from dropflow.failure import Failure
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import Slice
+from dropflow.rest.manager_info import manager_info
+from dropflow.rest.schema import Load, ManagerInfo, ManagerStatus, NodeInfo, SessionInfo
+from dropflow.session_factory import make_session
+from dropflow.testing.simulated_runner import SimulatedRunner
+from dropflow.version import __version__
+from managers.deployment import Deployment
+from managers.messages import PROTOCOL
+from managers.node.exchange import NodeExchange
+from managers.node.machine import NodeMachine
+from managers.node.session_host import SessionHost
+from managers.node.session_queries import NodeSession
+from managers.node.session_recovery import recover_all
+from managers.node.session_resources import OnSessionEnd
+from managers.simulation.network import SimulatedNetwork
+from managers.simulation.simulated_links import SimulatedFetchPool, SimulatedLinks
+from managers.simulation.simulated_owner import OnReturn, SimulatedOwner
+from managers.simulation.virtual_time import SimulatedProcess
+
+__all__ = ["SimulatedNode", "Workload"]
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """What attempts do.
+
+    Attributes
+    ----------
+    seconds : float
+        Mean virtual time of an attempt; each takes between nothing and twice as long.
+    fails : callable
+        Whether an attempt of a drop fails, given the drop's row in its slice, the attempt and the name of the node.
+    content : callable
+        Returns the bytes that a task writes to an output.
+    """
+
+    seconds: float = 0.05
+    fails: Callable[[int, int, str], bool] = lambda _drop, _attempt, _node: False
+    content: Callable[[Task, int], bytes] = lambda _task, _drop: b"content"
+
+
+class SimulatedNode:
+    """One process of a node manager; after a crash, a new one is made with the same directory.
+
+    Parameters
+    ----------
+    name : str
+        Name of the node.
+    url : str
+        URL at which the manager is called.
+    network : SimulatedNetwork
+        Carries packets and calls.
+    directory : Path
+        Directory of the sessions' directories; exists.
+    workload : Workload
+        What attempts do.
+    incarnation : int
+        Incarnation of the process.
+    """
+
+    def __init__(
+        self, name: str, url: str, network: SimulatedNetwork, *, directory: Path, workload: Workload, incarnation: int
+    ) -> None:
+        self.name = name
+        self.url = url
+        self.simulation = network.simulation
+        self.process = SimulatedProcess(self.simulation, name)
+        self._incarnation = incarnation
+        self._started = self.simulation.now()
+        machine = NodeMachine(
+            name, incarnation, recover_all(directory, name, self.simulation), now=self.simulation.monotonic()
+        )
+        self._host = SessionHost(name, machine.table, directory=directory, clock=self.simulation)
+        self.owner = SimulatedOwner(machine, self._host.effects(), process=self.process)
+        self._host.owner = self.owner
+        self.links = SimulatedLinks(
+            name,
+            network,
+            on_message=self._host.on_message,
+            on_change=self._host.on_change,
+            on_room=self._on_room,
+            open_content=self._host.open_content,
+            incarnation=incarnation,
+            process=self.process,
+        )
+        self._host.links = self.links
+        self._resources = _SimulatedResources(self.links, self.process, workload)
+        self._host.resources = self._resources
+
+    @property
+    def sessions(self) -> Mapping[str, NodeSession]:
+        """Sessions by name."""
+        return self._host.sessions
+
+    def answer(self, operation: str, arguments: Mapping[str, Any], on_return: OnReturn) -> None:
+        """Call an operation of `managers.api.Manager`."""
+        match operation:
+            case "status":
+                on_return(ManagerStatus.of(self._info(), self._nodes(), self._infos()), None)
+            case "nodes":
+                on_return(self._nodes(), None)
+            case "sessions":
+                on_return(self._infos(), None)
+            case "session":
+                on_return(self._find(arguments["session"]).detail(), None)
+            case "watch" | "cancel":
+                show = partial(self._show, on_return, arguments["session"], is_whole=operation == "watch")
+                self.owner.submit(operation, show, **arguments)
+            case _:
+                self.owner.submit(operation, on_return, **arguments)
+
+    def _show(
+        self, on_return: OnReturn, session: str, value: object, error: Exception | None, *, is_whole: bool
+    ) -> None:
+        """Answer an operation with the session as it is now."""
+        del value
+        if error is not None:
+            on_return(None, error)
+            return
+        try:
+            found = self._find(session)
+            on_return(found.detail() if is_whole else found.info(), None)
+        except DropflowError as gone:
+            on_return(None, gone)
+
+    def _find(self, session: str) -> NodeSession:
+        found = self.sessions.get(session)
+        if found is None:
+            raise NotFoundError(f"there is no session {session!r} on node {self.name}")
+        return found
+
+    def _infos(self) -> tuple[SessionInfo, ...]:
+        found = [session.info() for session in self.sessions.values()]
+        return tuple(sorted(found, key=lambda info: (-info.created, info.session)))
+
+    def _info(self) -> ManagerInfo:
+        return manager_info(
+            self.name,
+            "node",
+            url=self.url,
+            started=self._started,
+            clock=self.simulation,
+            protocol=PROTOCOL,
+            incarnation=self._incarnation,
+        )
+
+    def _nodes(self) -> tuple[NodeInfo, ...]:
+        running = sum(not session.state.is_terminal for session in self.sessions.values())
+        return (
+            NodeInfo(
+                name=self.name,
+                url=self.url,
+                links=self.links.address,
+                incarnation=self._incarnation,
+                version=__version__,
+                host=self.name,
+                sessions=running,
+                load=Load(cores=1, workers=1),
+            ),
+        )
+
+    def _on_room(self) -> None:
+        for stepper in self._resources.steppers:
+            stepper.wake()
+
+
+class _SimulatedResources:
+    """`managers.node.session_resources.SessionResources` on virtual time."""
+
+    def __init__(self, links: SimulatedLinks, process: SimulatedProcess, workload: Workload) -> None:
+        self.steppers: list[_Stepper] = []
+        self._links = links
+        self._process = process
+        self._workload = workload
+
+    def make_exchange(self, piece: Slice, deployment: Deployment, workspace: Workspace) -> NodeExchange:
+        """Return an exchange over the simulated links."""
+        return NodeExchange(
+            piece,
+            session=deployment.session,
+            epoch=deployment.epoch,
+            links=self._links,
+            fetch_pool=SimulatedFetchPool(self._links),
+            workspace=workspace,
+            clock=self._process.simulation,
+            streams=streaming_links(piece.graph),
+            in_place=False,
+        )
+
+    def make_session(
+        self,
+        graph: PhysicalGraph,
+        repository: LocalRepository,
+        exchange: NodeExchange,
+        deployment: Deployment,
+        *,
+        instruments: Sequence[Instrument],
+        on_statistics: Callable[[Statistics], None],
+    ) -> Session:
+        """Return a session whose attempts take virtual time."""
+        stepper = _Stepper(self._process, exchange)
+        self.steppers.append(stepper)
+        work, simulation, node = self._workload, self._process.simulation, self._process.name
+
+        def failure(drop: int, attempt: int) -> Failure | None:
+            if not work.fails(drop, attempt, node):
+                return None
+            return Failure(code="DF", kind="SimulatedError", text=f"attempt {attempt} fails", hint="")
+
+        runner = SimulatedRunner(
+            simulation,
+            self._process.call_at,
+            duration=lambda _: 2 * work.seconds * simulation.random.random(),
+            failure=failure,
+            content=lambda task, drop: Handle(body=(body := work.content(task, drop)), size=len(body)),
+        )
+        stepper.session = make_session(
+            graph,
+            repository,
+            runner,
+            clock=simulation,
+            inbox=stepper.inbox,
+            exchange=exchange,
+            epoch=deployment.epoch,
+            instruments=instruments,
+            on_statistics=on_statistics,
+            check_invariants=True,
+        )
+        return stepper.session
+
+    def execute(self, session: Session, name: str, on_end: OnSessionEnd) -> None:
+        """Step a session when something came in."""
+        del name
+        stepper = next(one for one in self.steppers if one.session is session)
+        stepper.begin(on_end, partial(self.steppers.remove, stepper))
+
+
+class _Stepper:
+    """Drives one session: what its thread does in the product."""
+
+    session: Session
+
+    def __init__(self, process: SimulatedProcess, exchange: NodeExchange) -> None:
+        self.inbox = _WakingInbox(self.wake)
+        self._process = process
+        self._exchange = exchange
+        self._on_end: OnSessionEnd | None = None
+        self._forget: Callable[[], None] = lambda: None
+        self._is_awake = False
+
+    def begin(self, on_end: OnSessionEnd, forget: Callable[[], None]) -> None:
+        """Begin the session in an event of its own."""
+        self._on_end, self._forget = on_end, forget
+        self._process.call_later(0.0, self._begin)
+
+    def wake(self) -> None:
+        """Step the session soon, if it has begun."""
+        if self._on_end is not None and not self._is_awake:
+            self._is_awake = True
+            self._process.call_later(0.0, self._step)
+
+    def _begin(self) -> None:
+        self.session.begin()
+        self.wake()
+
+    def _step(self) -> None:
+        self._is_awake = False
+        if self._on_end is None or not self._exchange.has_room():
+            return
+        self.session.step()
+        if self.session.is_over:
+            on_end, self._on_end = self._on_end, None
+            self.session.close()
+            self._forget()
+            on_end(self.session.result())
+
+
+class _WakingInbox(Inbox[SessionInput]):
+    """An inbox that wakes the driver of its session."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        super().__init__()
+        self._wake = wake
+
+    def put(self, items: Iterable[SessionInput]) -> None:
+        """Add items."""
+        super().put(items)
+        self._wake()
