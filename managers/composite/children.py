@@ -221,6 +221,12 @@ class Children:
             found.append(StatusRequest(child.url, child.key, child.asked, seconds))
         return found
 
+    def update_nodes(self, url: str, nodes: tuple[NodeInfo, ...]) -> None:
+        """Take in the nodes that a child has now, before its next status."""
+        child = self._children.get(url)
+        if child is not None and not child.unfit:
+            child.nodes = nodes
+
     def answered(self, request: StatusRequest, status: ManagerStatus) -> ChildView | None:
         """Take in the status of a child; return the child if requests go to it."""
         child = self._settled(request)

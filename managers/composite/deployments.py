@@ -5,7 +5,7 @@ misses the deadline, the deployment is undone on all of them, also on the one th
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dropflow.errors import (
@@ -177,9 +177,9 @@ class Deployments:
         yield from self._requests.settle()
         yield from self._requests.ask_again(_AGAIN_SECONDS)
         replies = yield from self._requests.ask_all("nodes")
-        fresh = {view.url: nodes for view, nodes in replies.values}
-        views = [replace(view, nodes=fresh[view.url]) if view.url in fresh else view for view in self._children.views()]
-        return nodes_of(views, role=self._role)
+        for view, nodes in replies.values:
+            self._children.update_nodes(view.url, nodes)
+        return nodes_of(self._children.views(), role=self._role)
 
     def _deploy(self, deployment: Deployment) -> Routine[None]:
         """Prepare all children, then start all.
