@@ -1,5 +1,7 @@
 """The time of a composite's state machine."""
 
+from math import inf, nextafter
+
 from managers.uptime import Uptime
 
 __all__ = ["MachineTime"]
@@ -41,4 +43,6 @@ class MachineTime:
 
     def until(self, deadline: float) -> float:
         """Return the monotonic time at which `now` will be `deadline` if this process does not pause."""
-        return self.raw + (deadline - self.now)
+        moment = self.raw + (deadline - self.now)
+        # Rounding must not make it due now: then `now` would never reach the deadline on a clock that does not move.
+        return moment if deadline <= self.now else max(moment, nextafter(self.raw, inf))

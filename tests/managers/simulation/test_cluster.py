@@ -1,0 +1,140 @@
+"""Whole clusters on virtual time: a master, two islands, six nodes, their links and sessions, in one thread."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from managers.calls import Answered, Unanswered
+from managers.simulation.cluster import SimulatedCluster
+from managers.simulation.disturbances import DisturbanceRates
+from managers.simulation.network import NetworkFaults
+from managers.simulation.simulated_node import Workload
+
+_BAD_NETWORK = NetworkFaults(lose=0.02, duplicate=0.02, reorder=0.05, cut=0.005)
+_DISTURBED = DisturbanceRates(cuts=0.5, blocks=0.3, pauses=0.3, longest=1.0)
+_CRASHING = DisturbanceRates(cuts=0.5, blocks=0.3, pauses=0.3, crashes=0.2, longest=1.0)
+
+
+def _fan(width: int, parts: int = 6) -> PhysicalGraph:
+    """A graph whose drops are on all nodes in turn, so that nearly every edge is between two nodes."""
+    builder = GraphBuilder("fan").app("root").data("start").app("join").data("end")
+    builder.connect("root", "start").connect("join", "end")
+    for number in range(width):
+        first, second, third, fourth = (f"{letter}{number}" for letter in "abcd")
+        builder.app(first).data(second).app(third).data(fourth)
+        builder.connect("start", first).connect(first, second).connect(second, third)
+        builder.connect(third, fourth).connect(fourth, "join")
+    graph = builder.build()
+    part = np.arange(graph.drops, dtype=np.int32) % parts
+    return replace(graph, part=part, places=tuple(f"#{number}" for number in range(parts)))
+
+
+def _run(seed: int, directory: Path) -> str:
+    """Run one session in a disturbed cluster, and return what happened in one line."""
+    cluster = SimulatedCluster(seed, directory, faults=_BAD_NETWORK)
+    cluster.wait_for_nodes()
+    cluster.disturb(_CRASHING)
+    answer = cluster.submit(_fan(4), "s")
+    ended = cluster.finish("s", seconds=60.0)
+    return f"{answer!r} {ended!r} {cluster.simulation.events} {cluster.simulation.digest:08x}"
+
+
+def test_a_session_finishes_on_all_nodes(tmp_path: Path) -> None:
+    """Without faults, a graph over six nodes of two islands finishes, with every drop completed."""
+    cluster = SimulatedCluster(1, tmp_path)
+    assert cluster.wait_for_nodes()
+
+    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    ended = cluster.finish("s")
+
+    assert ended is not None
+    assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 36})
+    assert len(ended.nodes) == 6
+
+
+def test_a_failure_on_one_node_fails_the_session_everywhere(tmp_path: Path) -> None:
+    """An application that fails puts what depends on it in ERROR on all nodes, with one root cause."""
+    failing = Workload(fails=lambda drop, _attempt, node: node == "n1-1" and drop == 0)
+    cluster = SimulatedCluster(2, tmp_path, workload=failing)
+    assert cluster.wait_for_nodes()
+    cluster.submit(_fan(2), "s")
+
+    ended = cluster.finish("s")
+
+    assert ended is not None
+    assert ended.status == "FAILED"
+    assert [failure.kind for failure in ended.failures] == ["SimulatedError"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_cuts_blocks_and_pauses_lose_nothing(seed: int, tmp_path: Path) -> None:
+    """While no process ends, every session that was accepted finishes, whatever the network does."""
+    cluster = SimulatedCluster(seed, tmp_path, faults=_BAD_NETWORK)
+    cluster.wait_for_nodes()
+    disturbances = cluster.disturb(_DISTURBED)
+
+    answer = cluster.submit(_fan(4), "s")
+    ended = cluster.finish("s", seconds=120.0)
+
+    if isinstance(answer, Unanswered):
+        assert getattr(answer.error, "retryable", False), answer.error
+    else:
+        assert ended is not None
+        assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 20})
+    disturbances.stop()
+    _check_nothing_runs(cluster)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_session_ends_though_managers_crash(seed: int, tmp_path: Path) -> None:
+    """Nodes, islands and the master crash and start again: a session ends on every node, and the master agrees."""
+    cluster = SimulatedCluster(seed, tmp_path, faults=_BAD_NETWORK)
+    cluster.wait_for_nodes()
+    disturbances = cluster.disturb(_CRASHING)
+
+    cluster.submit(_fan(4), "s")
+    cluster.simulation.wait(20.0)
+    disturbances.stop()
+    cluster.network.faults = NetworkFaults()
+
+    _check_nothing_runs(cluster)
+
+
+def _check_nothing_runs(cluster: SimulatedCluster) -> None:
+    """Check that within a minute no node has a session that is not over, and that the master says the same."""
+    cluster.simulation.wait(60.0)
+    running = {
+        node.name: session.state.name
+        for node in cluster.nodes.values()
+        for session in node.sessions.values()
+        if not session.state.is_terminal
+    }
+    assert running == {}
+    listed = cluster.call("sessions")
+    assert isinstance(listed, Answered), listed
+    assert all(info.is_over for info in listed.value), listed.value
+
+
+def test_the_same_seed_gives_the_same_run(tmp_path: Path) -> None:
+    """Two processes with other hash seeds and directories do the same to the byte; another seed does not."""
+
+    def run(seed: int, hash_seed: str) -> str:
+        directory = tmp_path / f"{seed}-{hash_seed}"
+        directory.mkdir()
+        code = "import sys, pathlib; from tests.managers.simulation.test_cluster import _run; "
+        code += "print(_run(int(sys.argv[1]), pathlib.Path(sys.argv[2])))"
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(__file__).parents[3])}
+        command = [sys.executable, "-c", code, str(seed), str(directory)]
+        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+    first = run(3, "1")
+
+    assert run(3, "22") == first
+    assert run(4, "1") != first
