@@ -1,6 +1,6 @@
 """A node manager on virtual time: the machine, sessions, exchange and recovery of the product, on simulated links."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ from dropflow.apps.streaming_links import streaming_links
 from dropflow.data.repository import LocalRepository
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle, Task
-from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument
-from dropflow.engine.session import Session, SessionInput
+from dropflow.engine.reports import SessionResult
+from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import DropflowError, NotFoundError
 from dropflow.failure import Failure
@@ -33,6 +33,7 @@ from managers.node.session_queries import NodeSession
 from managers.node.session_recovery import recover_all
 from managers.node.session_resources import OnSessionEnd
 from managers.simulation.network import SimulatedNetwork
+from managers.simulation.session_driver import SessionDriver, SessionInbox
 from managers.simulation.simulated_links import SimulatedFetchPool, SimulatedLinks
 from managers.simulation.simulated_owner import OnReturn, SimulatedOwner
 from managers.simulation.virtual_time import SimulatedProcess
@@ -179,15 +180,16 @@ class SimulatedNode:
         )
 
     def _on_room(self) -> None:
-        for stepper in self._resources.steppers:
-            stepper.wake()
+        for driver in self._resources.drivers:
+            driver.wake()
 
 
 class _SimulatedResources:
     """`managers.node.session_resources.SessionResources` on virtual time."""
 
     def __init__(self, links: SimulatedLinks, process: SimulatedProcess, workload: Workload) -> None:
-        self.steppers: list[_Stepper] = []
+        self.drivers: list[SessionDriver] = []
+        self._parts: list[tuple[Session, SessionInbox, NodeExchange]] = []
         self._links = links
         self._process = process
         self._workload = workload
@@ -217,8 +219,7 @@ class _SimulatedResources:
         on_statistics: Callable[[Statistics], None],
     ) -> Session:
         """Return a session whose attempts take virtual time."""
-        stepper = _Stepper(self._process, exchange)
-        self.steppers.append(stepper)
+        inbox = SessionInbox()
         work, simulation, node = self._workload, self._process.simulation, self._process.name
 
         def failure(drop: int, attempt: int) -> Failure | None:
@@ -233,75 +234,32 @@ class _SimulatedResources:
             failure=failure,
             content=lambda task, drop: Handle(body=(body := work.content(task, drop)), size=len(body)),
         )
-        stepper.session = make_session(
+        session = make_session(
             graph,
             repository,
             runner,
             clock=simulation,
-            inbox=stepper.inbox,
+            inbox=inbox,
             exchange=exchange,
             epoch=deployment.epoch,
             instruments=instruments,
             on_statistics=on_statistics,
             check_invariants=True,
         )
-        return stepper.session
+        self._parts.append((session, inbox, exchange))
+        return session
 
     def execute(self, session: Session, name: str, on_end: OnSessionEnd) -> None:
         """Step a session when something came in."""
         del name
-        stepper = next(one for one in self.steppers if one.session is session)
-        stepper.begin(on_end, partial(self.steppers.remove, stepper))
+        parts = next(parts for parts in self._parts if parts[0] is session)
+        self._parts.remove(parts)
+        _, inbox, exchange = parts
 
+        def end(result: SessionResult) -> None:
+            self.drivers.remove(driver)
+            on_end(result)
 
-class _Stepper:
-    """Drives one session: what its thread does in the product."""
-
-    session: Session
-
-    def __init__(self, process: SimulatedProcess, exchange: NodeExchange) -> None:
-        self.inbox = _WakingInbox(self.wake)
-        self._process = process
-        self._exchange = exchange
-        self._on_end: OnSessionEnd | None = None
-        self._forget: Callable[[], None] = lambda: None
-        self._is_awake = False
-
-    def begin(self, on_end: OnSessionEnd, forget: Callable[[], None]) -> None:
-        """Begin the session in an event of its own."""
-        self._on_end, self._forget = on_end, forget
-        self._process.call_later(0.0, self._begin)
-
-    def wake(self) -> None:
-        """Step the session soon, if it has begun."""
-        if self._on_end is not None and not self._is_awake:
-            self._is_awake = True
-            self._process.call_later(0.0, self._step)
-
-    def _begin(self) -> None:
-        self.session.begin()
-        self.wake()
-
-    def _step(self) -> None:
-        self._is_awake = False
-        if self._on_end is None or not self._exchange.has_room():
-            return
-        self.session.step()
-        if self.session.is_over:
-            on_end, self._on_end = self._on_end, None
-            self.session.close()
-            self._forget()
-            on_end(self.session.result())
-
-
-class _WakingInbox(Inbox[SessionInput]):
-    """An inbox that wakes the driver of its session."""
-
-    def __init__(self, wake: Callable[[], None]) -> None:
-        super().__init__()
-        self._wake = wake
-
-    def put(self, items: Iterable[SessionInput]) -> None:
-        """Add items."""
-        super().put(items)
-        self._wake()
+        driver = SessionDriver(self._process, session, inbox, exchange, end)
+        self.drivers.append(driver)
+        self._process.call_later(0.0, driver.start)

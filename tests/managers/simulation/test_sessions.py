@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.apps.runner_factory import make_runner
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.reports import SessionResult
 from dropflow.graph.physical import PhysicalGraph
@@ -59,8 +60,8 @@ class Node:
         session = make_session(
             piece.graph,
             repository,
+            make_runner(piece.graph, directory / name, "inline"),
             clock=simulation,
-            runner="inline",
             exchange=self.exchange,
             inbox=inbox,
             check_invariants=True,
