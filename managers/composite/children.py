@@ -182,7 +182,7 @@ class Children:
         """
         address = canonical(url)
         if self._children.pop(address, None) is None:
-            raise self._not_a_child(url)
+            raise _not_a_child(url, self._name)
         member = self._membership.members[address]
         self._membership.handle(Leave(address, member.incarnation, "removed"), self._time.now)
         self._membership.forget(address)
@@ -343,10 +343,7 @@ class Children:
         for view in self.views():
             if view.url == address:
                 return view
-        raise self._not_a_child(url)
-
-    def _not_a_child(self, url: str) -> NotFoundError:
-        return NotFoundError(f"{url} is not a child of {self._name}", hint="see its list of children")
+        raise _not_a_child(url, self._name)
 
     def _view(self, child: _ChildState, double: str) -> ChildView:
         member = self._membership.members[child.url]
@@ -426,3 +423,7 @@ def canonical(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or parts.username or parts.query:
         raise UsageError(f"{url!r} is not a manager URL", hint="such as http://host:8000")
     return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
+
+
+def _not_a_child(url: str, parent: str) -> NotFoundError:
+    return NotFoundError(f"{url} is not a child of {parent}", hint="see its list of children")

@@ -70,7 +70,7 @@ class SimulatedCluster:
         self._incarnations: dict[str, int] = {}
         self._numbers = count(1)
         self.processes: list[SimulatedProcess] = []
-        """All managers' processes, of which disturbances choose; the dead ones, too."""
+        """Processes of all managers, including those that have ended. Disturbances choose from them."""
         self.nodes: dict[str, SimulatedNode] = {}
         self.islands: dict[str, SimulatedComposite] = {}
         for island, names in self._islands.items():
