@@ -1,7 +1,7 @@
 """Static files of the pages: style sheets, scripts and pictures of a folder inside a package.
 
-Every file is a route of its own, read once: no path of a request ever meets the file system. Browsers ask again each
-time with the digest that they know, so a new version is seen at once and an old one costs no bytes.
+Every file is a route of its own and is read once, so that no path of a request reaches the file system. Browsers
+revalidate each file with the digest that they have: a new version is loaded immediately, an unchanged one is not sent.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from dropflow.rest.kit import Request, Response, Route
 __all__ = ["STATIC", "asset_routes"]
 
 STATIC = Path(__file__).with_name("static")
-"""The folder of what all pages share: ``dropflow.css`` and ``favicon.svg``."""
+"""The folder of the files that all pages use: ``dropflow.css`` and ``favicon.svg``."""
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -23,14 +23,14 @@ _TYPES = {
 
 
 def asset_routes(*folders: Path, prefix: str = "/static") -> list[Route]:
-    """A public route for each style sheet, script and picture of `folders`.
+    """Return a public route for each style sheet, script and picture in `folders`.
 
     Parameters
     ----------
     folders : Path
-        Such as `STATIC`. A later folder's file hides one of the same name.
+        Such as `STATIC`. A file of a later folder replaces one of the same name.
     prefix : str
-        Where they are served: ``/static/dropflow.css``.
+        First part of the paths, as in ``/static/dropflow.css``.
     """
     files = {path.name: path for folder in folders for path in sorted(folder.iterdir()) if path.suffix in _TYPES}
     return [

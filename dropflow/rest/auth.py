@@ -1,17 +1,17 @@
-"""Who may enter: a token or a signature, and the right Host and Origin, on every verb.
+"""Access control: a token or a signature, and an allowed Host and Origin, for every method.
 
-Three independent guards, because each stops what the others do not:
+Three independent checks, because each stops what the others do not:
 
 * the **token** stops other users and hosts. It travels as ``Authorization: Bearer``, and is compared in constant time.
-  A browser gets a cookie and a key instead (`dropflow.rest.login`), from which the token cannot be told, and managers
-  sign their requests with the cluster key (`dropflow.rest.signing`), so that no token ever leaves its host;
+  A browser gets a cookie and a key instead (`dropflow.rest.login`), from which the token cannot be computed. Managers
+  sign their requests with the cluster key (`dropflow.rest.signing`), so that no token leaves its host;
 * the **Host** allow-list stops DNS rebinding, where a foreign name resolves to our address;
-* the **Origin** check stops pages of other origins, on every verb (an allow-list of verbs forgets one some day). Only
-  opening an address in a tab is allowed from everywhere, since GET changes nothing.
+* the **Origin** check stops pages of other origins, for every method (an allow-list of methods would
+  miss one some day). Only opening an address in a tab is allowed from everywhere, since GET changes nothing.
 
-The cookie only reads. Browsers send it to every port of the host, so that servers of other users on this host may have
-it. A form that changes something also carries the **page key**, which the browser keeps where only pages of this
-origin, port included, can read it. So neither another page nor a server that has the cookie can change anything.
+The cookie only reads. Browsers send it to every port of the host, so servers of other users on this host may get it. A
+form that changes something also carries the **page key**, which the browser keeps where only pages of this origin, port
+included, can read it. So neither another page nor a server that got the cookie can change anything.
 """
 
 import hashlib
@@ -55,12 +55,12 @@ _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s\[\]:/?#@,]+)(?P<port>
 
 
 def make_token() -> str:
-    """A fresh secret with 256 random bits, safe in URLs and headers."""
+    """Return a new secret with 256 random bits, safe in URLs and headers."""
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 def store_token(path: Path, token: str) -> None:
-    """Write `token` where only its owner can read it (mode 0600, replaced atomically).
+    """Write `token` to a file that only its owner can read (mode 0600, replaced atomically).
 
     Raises
     ------
@@ -81,12 +81,12 @@ def store_token(path: Path, token: str) -> None:
 
 
 def load_token(path: Path) -> str | None:
-    """The token in a file that only its owner can read, or None if there is no such file.
+    """Return the token in a file that only its owner can read, or None if there is no such file.
 
     Raises
     ------
     UsageError
-        Other users can read the file, and may have read it; or it holds no ASCII text.
+        Other users can read the file, and may have read it; or it is not ASCII text.
     """
     try:
         with path.open(encoding="ascii") as stream:
@@ -101,14 +101,14 @@ def load_token(path: Path) -> str | None:
         return None
     except UnicodeDecodeError as error:
         raise UsageError(
-            "the token file holds bytes that no token has",
+            "the token file holds bytes that are not ASCII",
             where=str(path),
             hint="delete it and start the manager again: it makes a new token",
         ) from error
 
 
 def cookie_name(authority: str) -> str:
-    """Name of the cookie of the server at `authority` (``host:port``).
+    """Return the name of the cookie of the server at `authority` (``host:port``).
 
     Browsers send the cookies of a host to all its ports; with the port in the name, the servers of one host do not
     overwrite each other's.
@@ -117,23 +117,23 @@ def cookie_name(authority: str) -> str:
 
 
 def cookie_value(token: str) -> str:
-    """What a browser keeps instead of the token: lets in, but does not tell the token."""
+    """Return the value of the cookie, from which the token cannot be computed."""
     return hmac.new(token.encode(), b"dropflow cookie, version 1", hashlib.sha256).hexdigest()
 
 
 def page_key(token: str) -> str:
-    """What the forms of our pages send beside the cookie. The token cannot be told from it, nor it from the cookie."""
+    """Return the key that forms of our pages send beside the cookie; it cannot be computed from the cookie."""
     return hmac.new(token.encode(), b"dropflow page key, version 1", hashlib.sha256).hexdigest()
 
 
 def _host_of(authority: str) -> str:
-    """The host of ``host:port``; empty for anything else, such as two hosts in one header."""
+    """Return the host of ``host:port``; empty for anything else, such as two hosts in one header."""
     found = _AUTHORITY.fullmatch(authority)
     return found["host"].strip("[]").lower() if found else ""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host` is this machine's own loopback, by name or by address."""
+    """Return whether `host` is the loopback interface, by name or by address."""
     if host.lower() == "localhost":
         return True
     try:
@@ -143,27 +143,27 @@ def is_loopback(host: str) -> bool:
 
 
 class Proof(Enum):
-    """What a request showed of its right to enter."""
+    """The credential of a request."""
 
     NONE = "nothing"
     OPEN = "nothing, at a server that has no token"
     COOKIE = "the cookie, which browsers also send on behalf of other pages"
-    TOKEN = "the token"  # noqa: S105 - no token, but the word
+    TOKEN = "the token"  # noqa: S105 - the word, not a token
     SIGNATURE = "a signature with the cluster key"
 
     @property
     def is_deliberate(self) -> bool:
-        """Whether the caller itself showed a secret: no page of another origin can make a browser do that."""
+        """Whether the caller itself sent a secret: no page of another origin can make a browser do that."""
         return self in (Proof.TOKEN, Proof.SIGNATURE)
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """How a request was let in.
+    """A request that may enter, and how.
 
     Attributes
     ----------
     proof : Proof
-        What it showed.
+        Its credential.
     digest : str or None
         The hash that the body of a signed request must have (`dropflow.rest.signing.digest`).
     """
@@ -178,13 +178,13 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     token : str or None
-        The token; None lets everybody in, and is only for servers on loopback.
+        The token; without one every request may enter, which is only for servers on loopback.
     secret : bytes or None
-        Secret half of the cluster key, whose signatures enter without the token; None refuses all signatures.
+        Secret half of the cluster key: requests that it signed need no token. Without it all signatures are refused.
     hosts : frozenset of str
         Host names (lower case, no port) under which the server may be addressed, besides loopback.
     origins : frozenset of str
-        Origins of other sites whose pages may call, such as ``https://eagle.example.org``.
+        Origins of other sites whose pages may send requests, such as ``https://eagle.example.org``.
     """
 
     token: str | None
@@ -201,12 +201,12 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
         cross_site: bool = False,
         form: bool = False,
     ) -> Proof:
-        """Refuse a request that may not enter; signatures are the business of `AccessControl`.
+        """Refuse a request that may not enter; `AccessControl` checks signatures.
 
         Parameters
         ----------
         headers : mapping
-            ``Host``, ``Origin``, ``Sec-Fetch-*``, ``Authorization`` and ``Cookie``, as far as there are any.
+            ``Host``, ``Origin``, ``Sec-Fetch-*``, ``Authorization`` and ``Cookie``, if the request has them.
         method : str
             Of the request.
         public : bool
@@ -214,13 +214,13 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
         cross_site : bool
             Whether forms of other sites may post to the route (EAGLE's form, which only translates).
         form : bool
-            Whether a form of our pages posts to the route: then the cookie is enough here, and the caller must hold
-            the form against `is_own_form`.
+            Whether a form of our pages posts to the route: then the cookie is enough here, and the caller must check
+            the form with `is_own_form`.
 
         Returns
         -------
         Proof
-            What the request showed.
+            The credential of the request.
 
         Raises
         ------
@@ -248,7 +248,7 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
         return proof
 
     def is_own_form(self, fields: Mapping[str, str]) -> bool:
-        """Whether a posted form has the page key, or the token that a person typed into it."""
+        """Return whether a posted form has the page key, or the token that a person typed into it."""
         if self.token is None:
             return True
         by_key = hmac.compare_digest(fields.get("key", "").encode(), page_key(self.token).encode())
@@ -265,14 +265,14 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def _check_origin(self, headers: Mapping[str, str], *, opens: bool) -> None:
-        """Refuse pages of other origins, unless they lead a person here and the route `opens` to that."""
+        """Refuse pages of other origins, unless they open this page in a tab and the route `opens` to that."""
         if not is_foreign(headers, allowed=self.origins):
             return
-        # Browsers without Sec-Fetch-Mode cannot say how they call; their forms say the Origin.
+        # Browsers without Sec-Fetch-Mode do not send how they make a request; with their forms they send the Origin.
         if opens and (is_top_level(headers) or ("Sec-Fetch-Mode" not in headers and "Sec-Fetch-Site" not in headers)):
             return
-        whose = headers.get("Origin", "other sites")
-        raise HttpError(403, f"pages of {whose} may not call this server", hint="open the address in a tab of its own")
+        origin = headers.get("Origin", "other sites")
+        raise HttpError(403, f"pages of {origin} may not call this server", hint="open the address in a tab of its own")
 
     def _proof(self, headers: Mapping[str, str]) -> Proof:
         if self.token is None:
@@ -282,7 +282,7 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
             given, expected, proof = [bearer.strip()], self.token, Proof.TOKEN
         else:
             given, expected, proof = _cookies(headers), cookie_value(self.token), Proof.COOKIE
-        # All are compared, so that the time tells nothing about which of them was right.
+        # All are compared, so that the time does not depend on which of them was right.
         right = [hmac.compare_digest(each.encode(), expected.encode()) for each in given]
         return proof if any(right) else Proof.NONE
 
@@ -293,9 +293,9 @@ class AccessControl:
     Parameters
     ----------
     rules : AccessRules
-        What may enter.
+        Which requests may enter.
     clock : Clock, optional
-        By which signatures are judged; the system's unless given.
+        For the time of signatures; the system's unless given.
     """
 
     def __init__(self, rules: AccessRules, *, clock: Clock | None = None) -> None:
@@ -312,7 +312,7 @@ class AccessControl:
         cross_site: bool = False,
         form: bool = False,
     ) -> Admission:
-        """Let a request in, or refuse it.
+        """Admit a request, or refuse it.
 
         Parameters
         ----------
@@ -324,12 +324,12 @@ class AccessControl:
         Returns
         -------
         Admission
-            How it was let in.
+            How it may enter.
 
         Raises
         ------
         HttpError
-            See `AccessRules.check`; 401 also for a signature that is wrong or was here before.
+            See `AccessRules.check`; 401 also for a signature that is wrong or was used before.
         ClockSkewError
             See `Verifier.check`.
         """
@@ -341,16 +341,16 @@ class AccessControl:
         self.rules.check(headers, method, public=True, cross_site=cross_site)
         if self._verifier is None:
             raise HttpError(
-                401, "this server takes no signatures: it has no cluster key", hint="send Authorization: Bearer TOKEN"
+                401, "this server has no cluster key and accepts no signatures", hint="send Authorization: Bearer TOKEN"
             )
         digest = self._verifier.check(authorization, method, headers.get("Host", ""), target)
         return Admission(proof=Proof.SIGNATURE, digest=digest)
 
 
 def _cookies(headers: Mapping[str, str]) -> list[str]:
-    """What the browser keeps for the servers of this host, whatever their ports.
+    """Return the values of all cookies of dropflow servers on this host, of any port.
 
-    Who has logged in at one of the servers that share a token (``dropflow up``) is let in by the others, too.
+    A browser that logged in at one of the servers that share a token (``dropflow up``) may enter the others, too.
     """
     try:
         found = SimpleCookie(headers.get("Cookie", ""))

@@ -1,8 +1,8 @@
-"""Bytes that the bodies of all requests together may take, so that many small requests cannot fill the memory.
+"""A limit on the memory of the bodies of all requests together, so that many small requests cannot exhaust it.
 
-A compressed body of 245 kB can unpack to 256 MB, and many may be under way at a time. Each request has an account; what
-it takes is given back when the account is closed. Requests without a credential share half of the budget, so that they
-cannot keep out those with one.
+A compressed body of 245 kB can unpack to 256 MB, and many may arrive at the same time. Each request has an account,
+whose bytes are freed when it is closed. Requests without a credential share half of the budget, so that they cannot
+block those with one.
 """
 
 import threading
@@ -24,7 +24,7 @@ class Budget:
     """
 
     def __init__(self, total: int) -> None:
-        # Guards the sums: threads of the server take and give back bytes, and each must get its answer immediately.
+        # Guards the sums: threads of the server take and free bytes, and each needs the answer immediately.
         self._lock = threading.Lock()
         self._total = total
         self._taken = {True: 0, False: 0}
@@ -35,12 +35,12 @@ class Budget:
         return sum(self._taken.values())
 
     def open(self, *, stranger: bool) -> "Account":
-        """An account, to be closed at the end; a `stranger` showed no credential."""
+        """Return an account, to be closed at the end; a `stranger` has no credential."""
         return Account(self, stranger=stranger)
 
     @contextmanager
     def account(self, *, stranger: bool) -> "Generator[Account]":
-        """An account that is closed at the end of the block."""
+        """Return an account that is closed at the end of the block."""
         found = self.open(stranger=stranger)
         try:
             yield found
@@ -48,7 +48,7 @@ class Budget:
             found.close()
 
     def move(self, size: int, *, stranger: bool) -> bool:
-        """Take `size` bytes, or give them back where it is negative; whether there was room."""
+        """Take `size` bytes, or free them if it is negative; return whether there was room."""
         with self._lock:
             full = self.taken + size > self._total
             crowded = stranger and self._taken[True] + size > self._total // 2
@@ -59,7 +59,7 @@ class Budget:
 
 
 class Account:
-    """What one request has taken from a budget. Used by one thread at a time."""
+    """The bytes that one request has taken from a budget. Used by one thread at a time."""
 
     def __init__(self, budget: Budget, *, stranger: bool) -> None:
         self._budget = budget
@@ -72,15 +72,13 @@ class Account:
         Raises
         ------
         HttpError
-            503: other requests have taken them.
+            503: other requests have taken all there are.
         """
         if not self._budget.move(size, stranger=self._stranger):
-            raise HttpError(
-                503, "the bodies of other requests take all the memory there is for them", hint="try again soon"
-            )
+            raise HttpError(503, "the bodies of other requests use all the memory for bodies", hint="try again soon")
         self.taken += size
 
     def close(self) -> None:
-        """Give everything back. Idempotent."""
+        """Free all bytes. Idempotent."""
         self._budget.move(-self.taken, stranger=self._stranger)
         self.taken = 0

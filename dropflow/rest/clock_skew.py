@@ -1,4 +1,4 @@
-"""Visiting a manager to see how it is: what it says about itself, how quickly, and how its clock stands."""
+"""Measures how far the clock of a manager is ahead of the clock here."""
 
 import msgspec
 
@@ -10,12 +10,12 @@ __all__ = ["ClockSkew", "measure_clock_skew"]
 
 
 class ClockSkew(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of a manager.
+    """A manager, and the measurement of its clock.
 
     Attributes
     ----------
     delay : float
-        Seconds that it took to answer.
+        Seconds until its answer.
     skew : float
         Seconds by which its clock is ahead of the clock here, give or take half of `delay`.
     """
@@ -26,16 +26,16 @@ class ClockSkew(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure_clock_skew(client: Client, clock: Clock) -> ClockSkew:
-    """Ask a manager about itself, twice: the first time pays for the connection, the second is measured.
+    """Measure the clock of a manager with two requests: the first opens the connection, the second is timed.
 
     Raises
     ------
     DropflowError
-        It does not answer, or refuses to.
+        It does not answer, or refuses the request.
     """
     client.info()
     before, began = clock.now(), clock.monotonic()
     info = client.info()
     delay = clock.monotonic() - began
-    # The clock was read somewhere between the two ends of the request: half-way is the best guess.
+    # The manager read its clock at some time during the request: the middle is the best estimate.
     return ClockSkew(info=info, delay=round(delay, 4), skew=round(info.time - (before + delay / 2), 3))

@@ -1,7 +1,7 @@
-"""The page that asks for the token before a form changes something, where the browser has only the cookie.
+"""The page that asks for the token before a form changes something, if the browser has only the cookie.
 
 It repeats the form with all its fields. Its script (``key.js``) exchanges the token for the page key, which the browser
-keeps, so that the next form needs no question. Without a script, the form is posted with the token.
+keeps, so that it is not asked again. Without a script, the form is posted with the token.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ CONFIRM_POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; o
 
 _ASKED = ("key", "token")
 
-# One template that is used here alone; everything that `{{...}}` shows is escaped.
+# Everything that `{{...}}` shows is escaped.
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -51,14 +51,14 @@ once.</p>
 
 
 def confirm_page(target: str, fields: Sequence[tuple[str, str]]) -> str:
-    """A page of HTML that asks for the token, and posts `fields` to `target` again.
+    """Return a page of HTML that asks for the token, and posts `fields` to `target` again.
 
     Parameters
     ----------
     target : str
         Path and query that the form was posted to.
     fields : sequence of (str, str)
-        What was posted. A token among them was wrong.
+        The posted form. A token in it was wrong.
     """
     kept = [(name, value) for name, value in fields if name not in _ASKED]
     wrong = any(name == "token" for name, _ in fields)

@@ -1,7 +1,7 @@
-"""Which connections a server closes: those that take too long, and those that are too many.
+"""Decides which connections a server closes because they take too long, or because there are too many.
 
-Decided from plain records, without sockets and clocks. A connection counts as idle while no request of it runs and no
-answer is on its way: it waits for a request, or has sent part of one.
+Works on records, without sockets and clocks. A connection is idle while no request of it runs and no answer is being
+sent: it waits for a request, or has sent part of one.
 """
 
 from collections import Counter
@@ -13,20 +13,20 @@ __all__ = ["ConnectionLimits", "ConnectionState", "is_overdue", "surplus"]
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How many connections there may be, and how long they may take.
+    """Limits on the number of connections and on their time.
 
     Attributes
     ----------
     most, per_address : int
         Connections at a time, in all and from one address.
     head : float
-        Seconds for the head of a request; for the first one they begin with the connection.
+        Seconds for the head of a request; for the first one counted from the start of the connection.
     body : float
-        Seconds for the whole body of a request that showed no credential.
+        Seconds for the whole body of a request without a credential.
     still : float
-        Seconds for which nothing may move while a body comes in or an answer goes out.
+        Seconds without a byte while a body is received or an answer is sent.
     kept : float
-        Seconds for which a connection is kept after an answer.
+        Seconds until a connection is closed after an answer.
     """
 
     most: int = 1000
@@ -38,14 +38,14 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConnectionState(msgspec.Struct, frozen=True, kw_only=True):
-    """One connection.
+    """The state of one connection.
 
     Attributes
     ----------
     address : str
         Of the other end.
     is_known : bool
-        Whether a request of it showed a credential.
+        Whether a request of it had a credential.
     is_running : bool
         Whether a request runs.
     has_output : bool
@@ -55,7 +55,7 @@ class ConnectionState(msgspec.Struct, frozen=True, kw_only=True):
     since : float
         When that began.
     moved : float
-        When bytes came or went last.
+        When bytes were last received or sent.
     """
 
     address: str
@@ -68,7 +68,7 @@ class ConnectionState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_overdue(connection: ConnectionState, now: float, limits: ConnectionLimits) -> bool:
-    """Whether a connection takes too long."""
+    """Return whether a connection takes too long."""
     if connection.has_output:
         return now - connection.moved > limits.still
     if connection.is_running:
@@ -100,14 +100,14 @@ def surplus(connections: Sequence[ConnectionState], limits: ConnectionLimits) ->
 
 
 def _first(connections: Sequence[ConnectionState], places: Sequence[int], number: int) -> Sequence[int]:
-    """The `number` of `places` that are closed first."""
+    """Return the `number` of `places` to close first."""
     newest = len(connections) - 1
 
     def rank(place: int) -> tuple[bool, bool, float]:
         connection = connections[place]
         if (
             connection.is_running or connection.has_output or place == newest
-        ):  # the newest had no time to ask for anything
+        ):  # the newest had no time to send a request
             return True, False, -place
         return False, connection.is_known, connection.since
 

@@ -1,4 +1,4 @@
-"""Names of downloads: offered so that no browser or shell can be tricked by them (RFC 6266)."""
+"""Names of downloads in the header Content-Disposition (RFC 6266), safe for browsers and shells."""
 
 import re
 from email.message import Message
@@ -12,7 +12,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9._ -]+")
 
 
 def attachment(name: str) -> tuple[str, str]:
-    """The header that offers a download under this name: a plain one, and the whole one for those who understand it."""
+    """Return the header of a download with this name: a plain name, and the full one as ``filename*``."""
     last = name.replace("\\", "/").rpartition("/")[2]
     clean = "".join(character for character in last if character.isprintable()).lstrip(".") or "download"
     clean = clean.encode("utf-8", errors="replace").decode()
@@ -22,7 +22,7 @@ def attachment(name: str) -> tuple[str, str]:
 
 
 def file_name(header: str) -> str:
-    """The name that such a header offers, as one safe path segment."""
+    """Return the name in such a header, as one safe path segment."""
     message = Message()
     message["Content-Disposition"] = header or "attachment"
     found = message.get_filename(failobj="download")

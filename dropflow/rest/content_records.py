@@ -41,12 +41,12 @@ _CHUNK = 1 << 16
 
 
 class ContentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One content: that of the drop in this row of the whole graph.
+    """The request for one content, of the drop in this row of the whole graph.
 
     Attributes
     ----------
     digest : str
-        See `dropflow.data.fingerprint.fingerprint`, of what the client has already; empty if it has nothing.
+        Of the content that the client has already (`dropflow.data.fingerprint.fingerprint`); empty if it has none.
     """
 
     row: Annotated[int, Meta(ge=0, le=2**53)]
@@ -54,14 +54,14 @@ class ContentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ContentsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Contents that are on one node."""
+    """The request for contents that are on one node."""
 
     node: Annotated[str, Meta(min_length=1, max_length=255)]
     wanted: Annotated[tuple[ContentRequest, ...], Meta(min_length=1, max_length=MAX_CONTENTS)]
 
 
 class ContentBegin(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """A content begins: that of `ContentsRequest.wanted` with this index."""
+    """Start of the content of `ContentsRequest.wanted` with this index."""
 
     index: int
     is_directory: bool = False
@@ -74,19 +74,19 @@ class ContentPiece(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class ContentEnd(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The content is complete; `digest` is that of its bytes."""
+    """End of a complete content; `digest` is that of its bytes."""
 
     digest: str
 
 
 class ContentUnchanged(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """The client has this content already."""
+    """The client already has this content."""
 
     index: int
 
 
 class ContentError(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """A content cannot be had, or not to its end."""
+    """A content is not available, or ends early."""
 
     index: int
     error: ErrorBody
@@ -96,7 +96,7 @@ ContentRecord = ContentBegin | ContentPiece | ContentEnd | ContentUnchanged | Co
 
 
 def write_records(records: Iterable[ContentRecord]) -> Iterator[bytes]:
-    """Yield records as bytes, many small ones at a time."""
+    """Yield records as bytes; small ones are joined into chunks."""
     encoder, waiting = msgspec.msgpack.Encoder(), bytearray()
     for record in records:
         message = encoder.encode(record)
@@ -110,12 +110,12 @@ def write_records(records: Iterable[ContentRecord]) -> Iterator[bytes]:
 
 
 def read_records(chunks: Iterable[bytes]) -> Iterator[ContentRecord]:
-    """Yield the records that `chunks` of any size hold.
+    """Yield the records in `chunks` of any size.
 
     Raises
     ------
     ProtocolError
-        The bytes are no records, or end within one.
+        The bytes are not records, or end within one.
     """
     decoder, waiting = msgspec.msgpack.Decoder(ContentRecord), bytearray()
     for chunk in chunks:
@@ -124,7 +124,7 @@ def read_records(chunks: Iterable[bytes]) -> Iterator[ContentRecord]:
         while len(waiting) - start >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(waiting, start)
             if size > _LONGEST:
-                raise ProtocolError(f"a record of {size:,} bytes is not one of contents")
+                raise ProtocolError(f"a record of {size:,} bytes is larger than any of a content")
             end = start + _LENGTH.size + size
             if len(waiting) < end:
                 break

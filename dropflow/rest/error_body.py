@@ -1,4 +1,4 @@
-"""Errors over HTTP: a status and a body on the way out, the same class on the way in."""
+"""Errors as JSON: a status and a body when they are sent, an error of the same class when they are received."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ __all__ = ["ErrorBody", "HttpError", "from_body", "status_of", "status_of_class"
 
 
 class ErrorBody(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """The one shape of an error in an answer, under the key ``error``.
+    """An error in an answer, under the key ``error``.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class ErrorBody(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     retryable : bool
         Whether the same request may succeed later.
     problems : tuple of Problem
-        Every finding, for graphs that cannot be used.
+        All findings about a graph that cannot be used.
     """
 
     code: str
@@ -37,7 +37,7 @@ class ErrorBody(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     problems: tuple[Problem, ...] = ()
 
 
-# Looked up along the method resolution order, so that every class has an answer.
+# Looked up along the method resolution order, so that every class has a status.
 _STATUS: dict[type[DropflowError], int] = {
     errors.UsageError: 400,
     errors.BadGraphError: 422,
@@ -66,7 +66,7 @@ def status_of_class(kind: type[DropflowError]) -> int:
 
 
 def to_body(error: DropflowError) -> ErrorBody:
-    """`error` as it goes over the wire."""
+    """Return the body of an error."""
     found = getattr(error, "problems", ())
     return ErrorBody(
         code=error.code,
@@ -87,9 +87,9 @@ def _classes(root: type[DropflowError]) -> dict[str, type[DropflowError]]:
 
 
 def from_body(status: int, body: Any) -> DropflowError:
-    """The error that an answer carries, as its own class.
+    """Return the error in an answer, as its own class.
 
-    An answer in another shape (from a proxy, say) becomes an `HttpError` with its status.
+    An answer of another form, for example of a proxy, becomes an `HttpError` with its status.
     """
     try:
         wire = msgspec.convert(body["error"], ErrorBody)

@@ -1,4 +1,4 @@
-"""A refusal as a page, for people whose browser asked for one; programs get the same error as JSON."""
+"""An error as an HTML page, for browsers; programs get the same error as JSON."""
 
 import bottle
 
@@ -10,17 +10,17 @@ __all__ = ["error_page", "wants_page"]
 _TITLES = {
     400: "This request cannot be used",
     401: "Please log in",
-    403: "Not from there",
+    403: "Not allowed from there",
     404: "There is no such page",
-    405: "Not in this way",
-    409: "Not in its present state",
+    405: "Another method is needed",
+    409: "Not possible in its state",
     413: "Too large",
-    421: "Not under this name",
+    421: "Wrong host name",
     422: "This graph cannot be used",
-    503: "Not now",
+    503: "Not available now",
 }
 
-# One template that is nobody else's; everything that `{{...}}` shows is escaped.
+# Everything that `{{...}}` shows is escaped.
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -56,15 +56,15 @@ _PAGE = """<!DOCTYPE html>
 
 
 def wants_page(accept: str) -> bool:
-    """Whether a request with this ``Accept`` header comes from somebody who looks at pages.
+    """Return whether a request with this ``Accept`` header comes from the navigation of a browser.
 
-    Only navigation of a browser asks for HTML by name; scripts and programs take anything.
+    Only navigation names HTML; scripts and programs accept anything.
     """
     return "text/html" in accept.lower()
 
 
 def error_page(error: DropflowError) -> str:
-    """`error` as an HTML page: what is wrong, and where to go from there; a missing token leads to the login."""
+    """Return an error as an HTML page, with a link to the login if the token is missing."""
     status = status_of(error)
     title = _TITLES.get(status, "The server could not answer")
     page: str = bottle.SimpleTemplate(_PAGE).render(

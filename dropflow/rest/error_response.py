@@ -1,4 +1,4 @@
-"""How a request is refused: JSON for programs, a small page for people, DALiuGE's shape for its clients."""
+"""Answers to requests that fail: JSON for programs, a page for browsers, DALiuGE's fields for its clients."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -24,7 +24,7 @@ _MORE: Mapping[int, tuple[tuple[str, str], ...]] = MappingProxyType(
 
 
 class ErrorResponse(msgspec.Struct, frozen=True):
-    """An answer that refuses: its status, media type, headers and body."""
+    """Status, media type, headers and body of an answer with an error."""
 
     status: int
     content_type: str
@@ -35,7 +35,7 @@ class ErrorResponse(msgspec.Struct, frozen=True):
 def error_response(
     error: DropflowError, headers: Mapping[str, str], *, target: str, daliuge: bool = False, login: bool = False
 ) -> ErrorResponse:
-    """The answer that tells `error` to whoever asked.
+    """Return the answer for an error.
 
     Parameters
     ----------
@@ -44,11 +44,11 @@ def error_response(
     headers : mapping
         ``Accept`` decides between JSON and a page.
     target : str
-        What was asked for, to come back to after the login.
+        Path and query of the request, to return to after the login.
     daliuge : bool
         Whether DALiuGE's fields are in the body too.
     login : bool
-        Whether the server has a login page, which is where people without a token are sent.
+        Whether the server has a login page, to which browsers without a token are redirected.
     """
     status = status_of(error)
     more = _MORE.get(status, ())
@@ -68,6 +68,6 @@ def _encoded(body: dict[str, object]) -> bytes:
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
-        # Half a surrogate pair, out of somebody's file name.
+        # Half of a surrogate pair, from the name of a file.
         text = str(msgspec.to_builtins(body["error"])).encode(errors="replace").decode()
         return msgspec.json.encode({"ok": False, "error": {"code": "DF000", "kind": "DropflowError", "text": text}})

@@ -1,6 +1,6 @@
-"""Which drop of a session a person means: by its whole id, or by the end of an id that no other drop has.
+"""Finds a drop of a session by its whole id, or by the end of an id that no other drop has.
 
-A row number is never taken for an id: rows are asked for as `DropQuery.row`.
+A row number is never an id: rows are found with `DropQuery.row`.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _SHOWN = 3
 
 
 def find_drop(find: Callable[[DropQuery], DropPage], text: str, *, session: str) -> DropInfo:
-    """Return the drop that `text` names.
+    """Return the drop with this id.
 
     Parameters
     ----------
@@ -31,10 +31,10 @@ def find_drop(find: Callable[[DropQuery], DropPage], text: str, *, session: str)
     NotFoundError
         There is no such drop.
     AmbiguousError
-        It is no whole id, and several drops end in it, or may: not all drops of the session are at or below the
+        It is not a whole id, and several ids end in it, or may: some drops of the session are not at or below the
         manager.
     LinkError
-        A node does not answer that may hold the drop, or another one that ends so.
+        A node does not answer that may hold the drop, or another one whose id ends in it.
     """
     if not text:
         raise NotFoundError("no drop has an empty id", where=session)

@@ -1,8 +1,8 @@
 """A bottle application from a table of routes.
 
-Each `Route` says what it takes and what it answers, as msgspec structs; from the same table come the application, the
-checks of every request and the OpenAPI document (`dropflow.rest.openapi`). Answers have one envelope,
-``{"ok": true, ...}``, and errors one shape, ``{"ok": false, "error": {...}}`` (`dropflow.rest.error_response`).
+Each `Route` names the types of its query, body and answer, as msgspec structs. The application, the checks of every
+request and the OpenAPI document (`dropflow.rest.openapi`) come from the same table. Answers have one envelope,
+``{"ok": true, ...}``, and errors one form, ``{"ok": false, "error": {...}}`` (`dropflow.rest.error_response`).
 """
 
 import logging
@@ -34,7 +34,7 @@ __all__ = ["Limits", "Request", "Response", "RestApp", "Route", "StreamSlots", "
 _LOG = logging.getLogger("dropflow.rest")
 _JSON = "application/json"
 _DALIUGE_CLIENT = "http://dlg-tm.localhost"
-"""What DALiuGE's own client calls its origin, though it is no page. A browser would say more (``Sec-Fetch-Site``)."""
+"""The Origin that DALiuGE's own client sends, though it is not a page. A browser would also send ``Sec-Fetch-Site``."""
 _BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
 _IGNORED = 64 * 1024
 """Bytes of a body that is ignored, where a request should have none."""
@@ -51,7 +51,7 @@ _SECURITY_HEADERS = (
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request, or all clients together, may cost.
+    """Limits on the cost of one request, and of all requests together.
 
     Attributes
     ----------
@@ -66,8 +66,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     streams : int
         Server-sent event streams and long polls open at a time.
     together : int
-        Bytes of the bodies of all requests that are under way, as sent and unpacked. Half of it is for requests without
-        a credential. The server in front may hold as much again of what it has received.
+        Bytes of the bodies of all requests that run, as sent and unpacked. Half of it is for requests without a
+        credential. The server in front may hold as much again of received bytes.
     """
 
     body: int = 16 * 1024 * 1024
@@ -90,9 +90,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     headers : mapping
         Request headers, with every word of their names capitalised.
     proof : Proof
-        What the caller showed of its right to enter.
+        The credential of the request.
     is_gone : callable
-        Whether the client went away in the meantime: for handlers that wait.
+        Returns whether the client has closed the connection: for handlers that wait.
     """
 
     path: Mapping[str, str]
@@ -104,7 +104,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that is not a struct in the envelope: a page, a download, a stream, or one of DALiuGE's shapes."""
+    """An answer that is not a struct in the envelope: a page, a download, a stream, or the JSON of DALiuGE."""
 
     body: bytes | str | BinaryIO | Iterator[bytes] | Any = b""
     content_type: str = _JSON
@@ -121,22 +121,22 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         As in OpenAPI, with variables in braces: ``/api/v1/sessions/{session}``. A variable may hold any character,
         slashes too, if the caller quotes them.
     handler : callable
-        Takes a `Request`; answers a struct (put into the envelope) or an `Response`.
+        Takes a `Request`; returns a struct, which is put into the envelope, or a `Response`.
     query, body, answer : type or None
         Structs of the query string, the JSON body and the answer.
     limit : int
         Bytes of the body, decompressed; 0 for the server's own limit.
     json : bool
-        The body is JSON that the handler reads by itself: it comes as bytes, but not deeper than the limit.
+        The body is JSON that the handler decodes: it is passed as bytes, after a check of its depth.
     public : bool
         Needs no token.
     cross_site : bool
         Forms on pages of other sites may post here.
     form : bool
         A form of our own pages posts here and changes something, ``application/x-www-form-urlencoded``. With the
-        cookie it must bring the page key (`dropflow.rest.auth`); a browser without the key is asked for the token.
+        cookie it must send the page key (`dropflow.rest.auth`); a browser without the key is asked for the token.
     daliuge : bool
-        One of DALiuGE's paths: errors carry its shape (``type``, ``args``) too.
+        One of DALiuGE's paths: errors have its fields (``type``, ``args``) too.
     takes, gives : str
         Media types of a body and of an answer that are not JSON, for the OpenAPI document.
     errors : tuple of types
@@ -164,9 +164,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamSlots:
-    """How many server-sent event streams are open, and the signal that ends them all.
+    """A limit on open event streams and long polls, and the signal that ends them all.
 
-    A stream holds a thread of the server, so their number is bounded; who finds none free asks again later.
+    Each holds a thread of the server. A request that finds no free slot is refused.
     """
 
     def __init__(self, limit: int) -> None:
@@ -176,7 +176,7 @@ class StreamSlots:
 
     @contextmanager
     def slot(self) -> Generator[None]:
-        """Hold a place for as long as a long poll waits.
+        """Hold a slot while a long poll waits.
 
         Raises
         ------
@@ -190,9 +190,9 @@ class StreamSlots:
             self._free.release()
 
     def hold(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """`chunks`, counted as an open stream until they end or the client goes away.
+        """Return `chunks`, which hold a slot until they end or the client closes the connection.
 
-        The answer has to be iterated or closed once begun, which the kit does.
+        The result must be iterated or closed, which the kit does.
 
         Raises
         ------
@@ -206,11 +206,13 @@ class StreamSlots:
 
     def _acquire(self) -> None:
         if not self._free.acquire(blocking=False):
-            raise HttpError(503, "too many requests wait, or follow events", hint="ask again later, or poll less often")
+            raise HttpError(
+                503, "too many long polls and event streams are open", hint="ask again later, or poll less often"
+            )
 
     def _held(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         try:
-            yield b""  # taken by `hold`: a generator that has not begun would not release its place when closed
+            yield b""  # taken by `hold`: a generator that has not started would not release its slot when closed
             for chunk in chunks:
                 if self.closing.is_set():
                     return
@@ -220,7 +222,7 @@ class StreamSlots:
 
 
 class RestApp(bottle.Bottle):  # type: ignore[misc] # bottle has no types
-    """The WSGI application that `make_app` makes. A server may ask it about a request before it reads the body."""
+    """The WSGI application that `make_app` makes. A server may let it check a request before it reads the body."""
 
     def __init__(self, dispatcher: "_Dispatcher") -> None:
         super().__init__(catchall=True)
@@ -234,7 +236,7 @@ class RestApp(bottle.Bottle):  # type: ignore[misc] # bottle has no types
         self.route(route.path.replace("{", "<").replace("}", ">"), method=route.method, callback=callback)
 
     def check_head(self, environ: dict[str, Any]) -> HeadCheck:
-        """What is decided about a request from its head, which stands in `environ`. Never raises.
+        """Return what is decided about a request from its head, which is in `environ`. Never raises.
 
         A server that calls this puts the result into the environment of the request, under
         `dropflow.rest.request_head.HEAD_CHECK`.
@@ -243,29 +245,29 @@ class RestApp(bottle.Bottle):  # type: ignore[misc] # bottle has no types
             found, _ = self.router.match(environ | {"PATH_INFO": path_of(target_of(environ))})
         except DropflowError as error:
             return HeadCheck(refused=error)
-        except bottle.HTTPError as error:  # told in words, and to whom it may be told, when the request is answered
+        except bottle.HTTPError as error:  # the answer to the request has the text, if the caller may see it
             return HeadCheck(refused=HttpError(error.status_code, "there is no such page or method"))
         return self._dispatcher.check_head(self._routes[found.callback], environ)
 
 
 def make_app(routes: Sequence[Route], access: AccessRules, limits: Limits, *, clock: Clock | None = None) -> RestApp:
-    """The application that serves `routes` behind `access`.
+    """Return the application that serves `routes` to requests that `access` admits.
 
     Parameters
     ----------
     routes : sequence of Route
         The table.
     access : AccessRules
-        Who may enter.
+        Which requests may enter.
     limits : Limits
         What a request may cost.
     clock : Clock, optional
-        By which signatures are judged; the system's unless given.
+        For the time of signatures; the system's unless given.
 
     Returns
     -------
     RestApp
-        A WSGI application. Whatever happens inside a handler, the client gets an answer in one of the two shapes.
+        A WSGI application. Every exception of a handler becomes an answer with an error.
     """
     dispatcher = _Dispatcher(
         AccessControl(access, clock=clock), limits, login=any(route.path == "/login" for route in routes)
@@ -285,7 +287,7 @@ def make_app(routes: Sequence[Route], access: AccessRules, limits: Limits, *, cl
 
 
 def _keep_quotes() -> None:
-    """Let bottle match the quoted path."""
+    """Make bottle match the quoted path."""
     environ = bottle.request.environ
     try:
         environ["PATH_INFO"] = path_of(target_of(environ))
@@ -308,11 +310,11 @@ def _options(path: str, methods: Sequence[str]) -> Route:
         ("Access-Control-Allow-Headers", "Authorization, Content-Type, Content-Encoding, Last-Event-ID"),
     )
     answer = Response(content_type="text/plain", status=204, headers=headers)
-    return Route(method="OPTIONS", path=path, handler=lambda _: answer, summary="What may be asked", public=True)
+    return Route(method="OPTIONS", path=path, handler=lambda _: answer, summary="Allowed methods", public=True)
 
 
 class _Dispatcher:
-    """Where requests are received: checked, handed to their handlers, and answered."""
+    """Checks requests, calls their handlers and answers."""
 
     def __init__(self, access: AccessControl, limits: Limits, *, login: bool) -> None:
         self._access = access
@@ -321,7 +323,7 @@ class _Dispatcher:
         self._received, self._memory = Budget(limits.together), Budget(limits.together)
 
     def callback(self, route: Route) -> Callable[..., object]:
-        """What bottle calls for a request on this route."""
+        """Return the function that bottle calls for a request on this route."""
 
         def serve(**path: str) -> object:
             environ = bottle.request.environ
@@ -334,7 +336,7 @@ class _Dispatcher:
                     return _respond(route, route.handler(call) if question is None else question)
             except DropflowError as error:
                 return self._refuse(error, daliuge=route.daliuge)
-            except Exception:  # noqa: BLE001 - the last resort: whatever happens, the client gets an answer
+            except Exception:  # noqa: BLE001 - every exception becomes an answer
                 return self._refuse(_our_fault(route), daliuge=route.daliuge)
 
         return serve
@@ -346,7 +348,7 @@ class _Dispatcher:
         return check
 
     def check_head(self, route: Route, environ: Mapping[str, Any]) -> HeadCheck:
-        """What is decided about a request on this route from its head. Never raises."""
+        """Return what is decided about a request on this route from its head. Never raises."""
         headers = headers_of(environ)
         if route.daliuge and headers.get("Origin") == _DALIUGE_CLIENT and "Sec-Fetch-Site" not in headers:
             del headers["Origin"]
@@ -362,7 +364,7 @@ class _Dispatcher:
         return HeadCheck(admission=admission, limit=limit, account=account)
 
     def outside(self, error: bottle.HTTPError) -> bytes:
-        """What bottle itself refuses: unknown pages and methods. Guarded too: strangers shall not map the server."""
+        """Answer unknown paths and methods, only to callers that may enter: others must not learn which paths exist."""
         request = bottle.request
         status = error.status_code
         text = f"{request.method} {request.path} is not served here"
@@ -389,7 +391,7 @@ class _Dispatcher:
         )
 
     def _unconfirmed(self, route: Route, call: Request) -> Response | None:
-        """The question for the token, where a form came with the cookie and without the page key."""
+        """Return the page that asks for the token, if a form has the cookie but not the page key."""
         if not route.form or call.proof is not Proof.COOKIE or bottle.request.method in SAFE_METHODS:
             return None
         fields = posted_fields(call.body, call.headers.get("Content-Type", ""))
@@ -471,7 +473,7 @@ def _respond(route: Route, answer: object) -> object:
 
 
 class _Begun:
-    """An iterator whose first chunk is here already, so that what fails at its beginning is still refused properly."""
+    """An iterator whose first chunk is read already, so that an early failure still becomes an answer with an error."""
 
     def __init__(self, first: Sequence[bytes], rest: Iterator[bytes]) -> None:
         self._chunks = chain(first, rest)
@@ -481,7 +483,7 @@ class _Begun:
         return self._chunks
 
     def close(self) -> None:
-        """End whatever the chunks come from."""
+        """Close the source of the chunks."""
         close = getattr(self._rest, "close", None)
         if close is not None:
             close()

@@ -1,11 +1,11 @@
-"""How a browser gets in: the URL with the token in its fragment becomes a cookie and a page key.
+"""The login of browsers: a URL with the token in its fragment is exchanged for a cookie and a page key.
 
-A fragment (``/login#TOKEN``) never leaves the browser: no log, no proxy and no other site sees it. The page's script
-posts it once, to this server, and is given a cookie to read with and the page key to change something with. The token
-cannot be told from either. Without a script, the token can be pasted into the page's form, which gives the cookie only.
+A fragment (``/login#TOKEN``) never leaves the browser: no log, no proxy and no other site sees it. The script of the
+page posts it once, to this server, and gets a cookie for reading and the page key for changes. The token cannot be
+computed from either. Without a script, the token can be pasted into the form of the page, which sets the cookie only.
 
-The cookie is HttpOnly and SameSite=Lax. With Strict, who follows a link from a mail or from another manager would
-appear to be logged out. Lax sends the cookie when an address is opened in a tab, which only reads.
+The cookie is HttpOnly and SameSite=Lax. With Strict, a link in a mail or on another manager would lead to the login.
+Lax sends the cookie when an address is opened in a tab, which only reads.
 """
 
 import hmac
@@ -29,7 +29,7 @@ _HTML = "text/html; charset=utf-8"
 
 
 class LoginQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The page to go on to."""
+    """The page to open after the login."""
 
     next: str = "/"
 
@@ -40,7 +40,7 @@ class _Login(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page's script gets: the page key, and the address to go on to."""
+    """The answer to the script of the page: the page key, and the address to open."""
 
     key: str
     next: str
@@ -48,11 +48,11 @@ class _LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def login_routes(access: AccessRules) -> list[Route]:
-    """The pages ``/login`` and ``/logout`` of a server that `access` guards."""
+    """Return the routes ``/login`` and ``/logout`` of a server."""
 
     def page(call: Request) -> Response:
         text = _text("login.html").replace("{{next}}", _inside(call.query.next))
-        # Browsers tell a form's origin only where they may tell the referrer; without it the guard refuses.
+        # Browsers send the origin of a form only to sites that may get the referrer; without it the form is refused.
         return Response(body=text, content_type=_HTML, headers=(("Referrer-Policy", "same-origin"),))
 
     def script(_: Request) -> Response:
@@ -109,7 +109,7 @@ def _go_on(call: Request, target: str, access: AccessRules) -> Response:
 
 
 def _path(target: str) -> str:
-    """`target` if it is a page of this server, else the start: a login must lead nowhere else."""
+    """Return `target` if it is a page of this server, else the start page, so that a login never leads elsewhere."""
     try:
         parts = urlsplit(target)
     except ValueError:
@@ -120,7 +120,7 @@ def _path(target: str) -> str:
 
 
 def _inside(target: str) -> str:
-    """A path as the value of an attribute."""
+    """Return a path as the value of an attribute in HTML."""
     found = _path(target)
     for character, entity in (("&", "&amp;"), ('"', "&quot;"), ("<", "&lt;"), (">", "&gt;")):
         found = found.replace(character, entity)

@@ -1,4 +1,4 @@
-"""What every process that stays says about itself."""
+"""The record with which managers, daemons and translators describe themselves."""
 
 import os
 import socket
@@ -23,7 +23,7 @@ def manager_info(
     root: str = "",
     findings: tuple[str, ...] = (),
 ) -> ManagerInfo:
-    """About this process, as of now. Without an `incarnation` that is the time of its start, in microseconds."""
+    """Return the record of this process. Its incarnation is by default the time of its start, in microseconds."""
     return ManagerInfo(
         name=name,
         role=role,

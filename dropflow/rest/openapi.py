@@ -17,14 +17,14 @@ _REF = "#/components/schemas/{name}"
 
 
 class ErrorEnvelope(msgspec.Struct, frozen=True, kw_only=True):
-    """The one shape of every error."""
+    """An answer with an error."""
 
     ok: bool
     error: ErrorBody
 
 
 def openapi_document(routes: Sequence[Route], *, title: str, version: str) -> dict[str, Any]:
-    """Describe `routes`.
+    """Return the description of `routes`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Where a request comes from: a program, a page of this server, or a page of another origin.
+"""Tells requests of programs, of pages of this server and of pages of other origins apart.
 
 Browsers send the cookies of a host to all its ports, and call two ports of one host the same *site*. Only the same
 *origin* (scheme, host and port) is this server: ``Sec-Fetch-Site: same-site`` means a page of another server.
@@ -16,16 +16,16 @@ _OWN_SITES = ("same-origin", "none")  # "none": the person typed the address or 
 
 
 def is_foreign(headers: Mapping[str, str], *, allowed: Collection[str] = ()) -> bool:
-    """Whether a page of another origin made the browser send this request.
+    """Return whether a page of another origin made the browser send this request.
 
     A request without ``Origin`` and ``Sec-Fetch-Site`` comes from a program, or from a browser that predates them.
 
     Parameters
     ----------
     headers : mapping
-        ``Host``, ``Origin`` and ``Sec-Fetch-Site``, as far as they were sent.
+        ``Host``, ``Origin`` and ``Sec-Fetch-Site``, if they were sent.
     allowed : collection of str
-        Origins whose pages count as our own.
+        Origins whose pages are treated as our own.
     """
     origin = headers.get("Origin")
     if origin is not None and origin in allowed:
@@ -36,7 +36,7 @@ def is_foreign(headers: Mapping[str, str], *, allowed: Collection[str] = ()) -> 
 
 
 def is_top_level(headers: Mapping[str, str]) -> bool:
-    """Whether the browser opens the answer as a page in a tab: a link, a form or the address bar.
+    """Return whether the browser opens the answer as a page in a tab: a link, a form or the address bar.
 
     The answer is then shown to the person, and the page that led there cannot read it.
     """

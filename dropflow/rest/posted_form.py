@@ -11,7 +11,7 @@ _MOST_FIELDS = 100
 
 
 def posted_fields(body: bytes, content_type: str) -> tuple[tuple[str, str], ...]:
-    """Names and values in the order in which they were sent; none for a body of another type.
+    """Return names and values in the order in which they were sent; nothing for a body of another type.
 
     Raises
     ------

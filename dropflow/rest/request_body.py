@@ -1,4 +1,4 @@
-"""Request bodies: read within limits of size and depth, unpacked, and compared with what was signed."""
+"""Reads request bodies: limits their size and depth, decompresses them, and checks the hash that was signed."""
 
 import hmac
 import zlib
@@ -19,9 +19,9 @@ _STEP = 16 * 1024 * 1024
 
 
 def read_body(limit: int, *, signed: str | None = None, account: Account) -> bytes:
-    """The body of the current request, decompressed.
+    """Return the body of the current request, decompressed.
 
-    Both gzip and zlib streams are taken under either name of the encoding: DALiuGE's client sends zlib as ``gzip``.
+    Both gzip and zlib streams are accepted under either name of the encoding: DALiuGE's client sends zlib as ``gzip``.
 
     Parameters
     ----------
@@ -30,13 +30,13 @@ def read_body(limit: int, *, signed: str | None = None, account: Account) -> byt
     signed : str, optional
         The hash that the body as it was sent must have.
     account : Account
-        Pays for the memory.
+        Counts the memory.
 
     Raises
     ------
     HttpError
-        413 above `limit`, 400 for a damaged stream, 401 for another body than was signed, 415 for another encoding, 503
-        while other requests take the memory.
+        413 above `limit`, 400 for a damaged stream, 401 for another body than the signed one, 415 for another
+        encoding, 503 while other requests use the memory.
     """
     data = _sent(limit, account)
     if signed is not None and not hmac.compare_digest(digest((data,)), signed):
@@ -45,7 +45,7 @@ def read_body(limit: int, *, signed: str | None = None, account: Account) -> byt
     if encoding == "identity":
         return data
     if encoding not in ("gzip", "x-gzip", "deflate", "zlib"):
-        raise HttpError(415, f"content encoding {encoding!r} is not understood", hint="send gzip, zlib or nothing")
+        raise HttpError(415, f"content encoding {encoding!r} is not supported", hint="send gzip, zlib or nothing")
     return _unpacked(data, encoding, limit, account)
 
 
@@ -55,11 +55,11 @@ def check_depth(data: bytes, limit: int, *, what: str = "the body") -> None:
     Parameters
     ----------
     data : bytes
-        The text, decompressed; any other bytes are left to whoever reads them.
+        The text, decompressed. Bytes that are not JSON pass the check.
     limit : int
         Levels of lists and objects that it may have.
     what : str
-        How to call it.
+        Its name in the error.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def check_depth(data: bytes, limit: int, *, what: str = "the body") -> None:
         raise HttpError(
             400,
             f"lists and objects in {what} are nested {found:,} levels deep or more; this server takes {limit:,}",
-            hint="nothing that a graph or a request has to say needs that: is it damaged? if not, send it flatter",
+            hint="graphs and requests need only a few levels: is the file damaged?",
         )
 
 
@@ -80,7 +80,7 @@ def _sent(limit: int, account: Account) -> bytes:
     length: int = bottle.request.content_length
     if length > limit:
         raise too_large(limit)
-    # A length of -1 says nothing: the server in front knows where a chunked body ends.
+    # A length of -1 is not known: the server in front finds the end of a chunked body.
     account.take(length if length >= 0 else limit + 1)
     data = stream.read(limit + 1 if length < 0 else length)
     if len(data) > limit:
@@ -91,7 +91,7 @@ def _sent(limit: int, account: Account) -> bytes:
 
 
 def _unpacked(data: bytes, encoding: str, limit: int, account: Account) -> bytes:
-    """The content of a gzip stream (of several members too) or a zlib stream, never more than `limit` bytes of it."""
+    """Return the content of a gzip stream of any number of members, or of a zlib stream; at most `limit` bytes."""
     found, size = BytesIO(), 0
     while True:
         unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # 32: tell gzip from zlib by the header
@@ -101,7 +101,7 @@ def _unpacked(data: bytes, encoding: str, limit: int, account: Account) -> bytes
             try:
                 piece = unpack.decompress(data, step)
             except zlib.error as error:
-                raise HttpError(400, f"the body is no {encoding} stream: {error}") from error
+                raise HttpError(400, f"the body is not a {encoding} stream: {error}") from error
             account.take(len(piece) - step)
             size += found.write(piece)
             if size > limit:
@@ -115,5 +115,5 @@ def _unpacked(data: bytes, encoding: str, limit: int, account: Account) -> bytes
 
 
 def too_large(limit: int) -> HttpError:
-    """The refusal of a body with more bytes than `limit`."""
+    """Return the error for a body with more bytes than `limit`."""
     return HttpError(413, f"the body is larger than {limit} bytes", hint="send less, or start the server with a limit")

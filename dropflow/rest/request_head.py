@@ -1,4 +1,4 @@
-"""The head of a request as a WSGI server gives it, and what is decided from it before the body is read."""
+"""The head of a request in the WSGI environment, and what is decided from it before the body is read."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +13,10 @@ from dropflow.rest.budget import Account
 __all__ = ["HAS_CREDENTIAL", "HEAD_CHECK", "HeadCheck", "headers_of", "path_of", "target_of"]
 
 HEAD_CHECK = "dropflow.head_check"
-"""Where a server that judged a request before its body puts the `HeadCheck` into the WSGI environment."""
+"""Key in the WSGI environment of the `HeadCheck`, if the server checked the head before it read the body."""
 
 HAS_CREDENTIAL = "dropflow.known"
-"""Where the application notes, for the server, that the request showed a credential."""
+"""Key in the WSGI environment with which the application tells the server that the request had a credential."""
 
 
 class HeadCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,11 +25,11 @@ class HeadCheck(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     admission : Admission
-        How it is let in.
+        How it may enter.
     limit : int
-        Bytes that its body may have as it is sent.
+        Bytes that its body may have, as it is sent.
     account : Account or None
-        Where the server counts the bytes of the body that it receives.
+        Counts the bytes of the body that the server receives.
     refused : DropflowError or None
         Why the request is refused; its body is not read.
     """
@@ -41,14 +41,14 @@ class HeadCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def headers_of(environ: Mapping[str, Any]) -> dict[str, str]:
-    """All headers, with every word of their names capitalised; bytes that are no ASCII stand as Latin-1."""
+    """Return all headers, with every word of their names capitalised and their values as Latin-1."""
     found = {name[5:]: value for name, value in environ.items() if name.startswith("HTTP_")}
     found |= {name: environ[name] for name in ("CONTENT_TYPE", "CONTENT_LENGTH") if environ.get(name)}
     return {name.replace("_", "-").title(): value for name, value in found.items()}
 
 
 def target_of(environ: Mapping[str, Any]) -> str:
-    """Path and query as they were sent, as far as the server in front tells.
+    """Return path and query as they were sent, if the server in front passes them on.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def target_of(environ: Mapping[str, Any]) -> str:
 
 
 def path_of(target: str) -> str:
-    """The path of a target, quoted anew, so that a quoted slash is part of a name and not the end of it.
+    """Return the path of a target, quoted again, so that a quoted slash stays part of a name.
 
     Raises
     ------

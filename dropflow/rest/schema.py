@@ -1,7 +1,7 @@
-"""What managers tell about themselves, their nodes and their sessions: the records of ``/api/v1``.
+"""The records of ``/api/v1``: managers, nodes, sessions and drops.
 
-Frozen msgspec structs, keyword-only; the same records are what a manager answers inside one process, what goes over the
-wire as JSON, and what `dropflow.rest.client` hands out. States are the names of `dropflow.states`; times are seconds
+Frozen msgspec structs, keyword-only. A manager returns them inside a process, they are sent as JSON, and
+`dropflow.rest.client` returns them again. States are the names of `dropflow.states`; times are seconds
 since the epoch (UTC); sizes are bytes.
 """
 
@@ -43,13 +43,13 @@ __all__ = [
 ]
 
 Role = Literal["node", "island", "master", "daemon", "translator"]
-"""What kind of process answers."""
+"""The kind of a process."""
 
 _Natural = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host has, and how much of it is in use.
+    """The resources of a host, and how much of them is in use.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     workers : int
         Worker processes that run applications.
     busy : int
-        Attempts that are with workers or threads now.
+        Attempts that run in workers or threads now.
     processor : float
         Use of all processors, per cent.
     memory, memory_free : int
@@ -78,12 +78,12 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One manager, about itself.
+    """One manager, as it describes itself.
 
     Attributes
     ----------
     incarnation : int
-        Tells this process from others of its name. That of a node grows with each start.
+        Distinguishes this process from others with its name. That of a node grows with each start.
     time : float
         Its clock now, to measure clock skew.
     protocol : int
@@ -91,7 +91,7 @@ class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
     key : str
         Fingerprint of its cluster key; empty without one.
     findings : tuple of str
-        What is wrong with what it keeps, such as sessions that cannot be read.
+        Problems of its stored data, such as sessions that cannot be read.
     """
 
     name: str
@@ -115,15 +115,15 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     url : str
-        Of its REST server; empty when it was never reached.
+        Of its REST server; empty if it was never reached.
     links : str
-        Where its links listen, ``tcp://host:port``.
+        Address of its links, ``tcp://host:port``.
     state : str
-        ``alive``, ``suspect`` (silent for longer than it should be) or ``lost``.
+        ``alive``, ``suspect`` (silent for longer than expected) or ``lost``.
     sessions : int
         Sessions that run on it.
     island : str
-        The island it belongs to, seen from a master.
+        Its island, in the answer of a master.
     text : str
         Why it is not alive.
     """
@@ -152,20 +152,20 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChildRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Take the manager at this address as a child."""
+    """The manager to add as a child."""
 
     url: Annotated[str, Meta(min_length=8, max_length=1024)]
 
 
 class ProbeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which addresses a manager shall try, to tell what it reaches of others.
+    """The addresses that a manager probes.
 
     Attributes
     ----------
     addresses : tuple of str
-        Where they are: ``tcp://host:port`` of a node's links, ``http://host:port`` of a manager.
+        ``tcp://host:port`` of a node's links, ``http://host:port`` of a manager.
     seconds : float
-        How long all of it may take.
+        How long the whole probe may take.
     """
 
     addresses: Annotated[
@@ -187,26 +187,26 @@ class ProbeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How one manager reaches another, as it found by trying.
+    """Whether one manager can reach another.
 
     Attributes
     ----------
     ok : bool
-        It answered: links with the handshake of the cluster key, a manager with what it says about itself.
+        It answered: links with the handshake of the cluster key, a manager with its `ManagerInfo`.
     name : str
-        Who answered, which may be another one than was expected; empty if it did not say.
+        Name in the answer, which may be another one than expected; empty if there is none.
     seconds : float
-        How long the answer took.
+        Seconds until the answer.
     skew : float or None
-        Seconds by which its clock is ahead of that of whoever tried; None for links, and when nothing answered.
+        Seconds by which its clock is ahead of that of the manager that probes; None for links, and without an answer.
     version : str
-        Of its dropflow; empty if it did not say.
+        Of its dropflow; empty if it is not known.
     protocol, incarnation : int
-        See `ManagerInfo`; 0 if it did not say.
+        See `ManagerInfo`; 0 if it is not known.
     key : str
-        Fingerprint of its cluster key; empty if it has none, or if that is not known.
+        Fingerprint of its cluster key; empty if it has none, or if it is not known.
     code, trouble, hint : str
-        Stable code of the error, why it does not answer, and what to do; empty when it does.
+        Stable code and text of the error, and what to do; empty if it answered.
     """
 
     address: str
@@ -224,9 +224,9 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogicalNodeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The drops of one logical node: how many of them are in each state (only states that occur).
+    """The drops of one logical node, with their number in each state that occurs.
 
-    `order` is its place among the logical nodes of the graph, from 0.
+    `order` is its index among the logical nodes of the graph.
     """
 
     key: str
@@ -240,13 +240,12 @@ class LogicalNodeInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One root cause: the drop that failed by itself, and how many ended in ERROR because of it, itself included.
+    """One root cause: the drop that failed by itself, and the number of drops in ERROR because of it, itself included.
 
-    The counts of all causes add up to the drops in ERROR. A lost node is a root cause too; then `drop` is empty, `name`
-    is the node's, `count` are the drops on all nodes that were not settled when they were given up because of it, and
-    `drops` are the first of its own among them. `row` is the drop's row in the whole graph, by which nodes speak of the
-    same cause; -1 for a lost node. A node that was harmed by the cause of another knows no more of it; `node` is empty
-    then.
+    The counts of all causes add up to the drops in ERROR. A lost node is a root cause too: then `drop` is empty, `name`
+    is the name of the node, `count` the number of drops on all nodes that were given up because of it, and `drops` the
+    first of those on the node itself. `row` is the drop's row in the whole graph, which identifies the cause on all
+    nodes; -1 for a lost node. `node` is empty in the report of a node that only knows the row of a cause elsewhere.
     """
 
     drop: str
@@ -274,35 +273,34 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     status : str
         Name of a `dropflow.states.SessionState`, or UNKNOWN (`dropflow.rest.status`).
     epoch : int
-        Its deployment; grows when it is deployed again.
+        Number of its deployment; grows when it is deployed again.
     version : int
         Grows with every change that `SessionDetail` shows.
     drops, settled : int
         All drops, and those in a terminal state.
     running, queued, ready : int
-        Attempts that are with a worker process or thread, those that wait for one, and those that wait for room in that
-        queue.
+        Attempts that run in a worker, that wait for one, and that wait for room in the queue of workers.
     states : dict
         Number of drops by the name of their state (only states that occur).
     created, started, finished : float
         Seconds since the epoch; 0 when it has not happened.
     seconds : float
-        How long it has been running, or ran.
+        How long it has run.
     rate : float
-        Drops settled per second, lately.
+        Drops settled per second, recently.
     remaining : float or None
-        Seconds until the end at that rate; None when nobody can tell.
+        Seconds until the end at that rate; None if it cannot be estimated.
     nodes : tuple of str
         The nodes that hold its drops.
     text : str
-        Why it failed, was cancelled or is not known, in one sentence.
+        Why it failed, was cancelled or is UNKNOWN, in one sentence.
     unknown : tuple of str
-        The nodes that do not answer, or whose island does not, and whose drops were not all settled when they did.
+        The nodes that do not answer, or whose island does not, and that had open drops in their last answer.
     whole : int
-        Drops of the session on all nodes, also on those that are not below the manager; 0 where it is not told.
+        Drops of the session on all nodes, also on those that are not below the manager; 0 if it is not known.
     unheard : tuple of str
-        The children that have not answered since the manager was started and may have the rest of `whole`. Only where
-        the session is UNKNOWN.
+        The children that have not answered since the manager was started and may have the rest of `whole`. Only if the
+        session is UNKNOWN.
     """
 
     session: str
@@ -330,14 +328,14 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more happens in it."""
+        """Whether the session has ended."""
         return is_over(self.status)
 
 
 class SessionDetail(SessionInfo, frozen=True, kw_only=True):
-    """A session with its logical nodes and the root causes of its failures, the most harmful first (at most 100).
+    """A session with its logical nodes and at most 100 root causes, the most harmful first.
 
-    Of a session on several nodes, each node lists its first 100 here, and the list of failures has all.
+    Each node lists at most 100 here; the operation `failures` lists all.
     """
 
     logical: tuple[LogicalNodeInfo, ...] = ()
@@ -392,7 +390,7 @@ class ManagerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which part of a long list: so many of it, from this place on."""
+    """A page of a long list: `limit` entries from `offset` on."""
 
     offset: _Natural = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
@@ -402,7 +400,7 @@ FIRST_PAGE = PageQuery()
 
 
 class DropQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which drops of a session: all that match every filter that is not empty, in the order of the graph.
+    """Filters on the drops of a session: a drop must match all that are not empty.
 
     Attributes
     ----------
@@ -413,11 +411,11 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     node : str
         Name of a node manager.
     text : str
-        Part of the drop's id or of its logical node's name, whatever the case.
+        Part of the drop's id or of its logical node's name, ignoring case.
     oid : str
         The whole id of a drop.
     ending : str
-        How the drop's id ends.
+        End of the drop's id.
     row : int
         Row of a drop in the whole graph; -1 for any.
     """
@@ -454,11 +452,11 @@ class DropPage(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     total : int
-        How many drops match in all.
+        Number of all drops that match.
     missing : tuple of str
-        Nodes that could not be asked.
+        Nodes that did not answer.
     held, whole : int
-        Drops of the session on the nodes that were asked, and on all its nodes. A manager below others may hold fewer.
+        Drops of the session on the nodes that answered, and on all its nodes. A manager below others may hold fewer.
     """
 
     drops: tuple[DropInfo, ...]
@@ -471,7 +469,7 @@ class DropPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
-    """A drop at the other end of an edge. `port` is the name of the port, as far as the graph knows it."""
+    """A drop at the other end of an edge. `port` is the name of the port, if the graph has one."""
 
     drop: int
     oid: str
@@ -489,9 +487,9 @@ class DropDetail(DropInfo, frozen=True, kw_only=True):
     inputs, outputs : tuple of Neighbour
         A page of its predecessors, and of its successors.
     input_count, output_count : int
-        How many it has in all.
+        Number of all of them.
     reasons : tuple of str
-        Why it is where it is, in words.
+        Why it is in its state, in words.
     has_log, has_data : bool
         Whether there is a log, and content that can be downloaded.
     parameters : dict of str to str
@@ -510,7 +508,7 @@ class DropDetail(DropInfo, frozen=True, kw_only=True):
 
 
 class ResultInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session left for people: the content of a leaf, or of a drop that is to persist.
+    """A result of a session: the content of a leaf, or of a drop that is to persist.
 
     `path` is relative to the session's directory (``results/x.txt``, ``files/out/y.fits``), or absolute outside of it.
     """
@@ -533,9 +531,9 @@ class SubmitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Name of the session: at most 100 printable characters without slashes, a letter, digit or underscore first;
         made from the graph's name when empty.
     anew : bool
-        Put the parts on the nodes that there are, whatever nodes the graph names.
+        Ignore the nodes that the graph names and place the parts again.
     check : bool
-        Walk the whole state of the engine after each step; slow.
+        Check the whole state of the engine after each step; slow.
     """
 
     session: Annotated[str, Meta(pattern=f"^$|{SESSION_NAME}")] = ""
@@ -545,7 +543,7 @@ class SubmitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @dataclass(frozen=True)
 class Download:
-    """Content on its way to somebody.
+    """A download.
 
     Attributes
     ----------

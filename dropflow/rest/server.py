@@ -1,4 +1,4 @@
-"""Serving an application: waitress, so that event streams and slow clients do not block other requests.
+"""Serves an application with waitress, so that event streams and slow clients do not block other requests.
 
 Each open event stream holds a thread, so there are more threads than streams. Threads start when they are needed.
 waitress reads requests in its own loop, so half-open requests hold no thread; `waitress_channel` and
@@ -34,13 +34,13 @@ class RestServer:
     app : RestApp
         What `dropflow.rest.kit.make_app` makes.
     host : str
-        Address to bind; loopback unless somebody says otherwise.
+        Address to bind; loopback unless given.
     port : int
-        0 lets the system choose; see `port` afterwards.
+        0 lets the system choose; `port` has the result.
     streams : StreamSlots
         Ended when the server closes.
     open_to_all : bool
-        Whether there is no token. Refused off loopback.
+        Whether there is no token. Allowed on loopback only.
 
     Raises
     ------
@@ -81,7 +81,7 @@ class RestServer:
         return f"http://{host}:{self.port}"
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to answer requests."""
         with self._starting:
             if self._thread.ident is None and not self._streams.closing.is_set():
                 self._thread.start()
@@ -91,7 +91,7 @@ class RestServer:
         with self._starting:
             self._streams.closing.set()
             if self._thread.ident is None:
-                self._thread.start()  # only to tidy up
+                self._thread.start()  # only to close the socket
         self._server.pull_trigger()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -99,19 +99,19 @@ class RestServer:
     def _run(self) -> None:
         closing, server = self._streams.closing, self._server
         while not closing.is_set():
-            server.turn(timeout=30.0)
+            server.step(timeout=30.0)
         server.stop_listening()
         clock = SystemClock()
         end = clock.monotonic() + _GRACE
         while server.is_busy() and clock.monotonic() < end:
-            server.turn(timeout=0.05)
+            server.step(timeout=0.05)
         server.abandon()
 
 
 class _WaitressServer(Protocol):
-    """What this module needs of waitress."""
+    """The methods of `dropflow.rest.waitress_server.WaitressServer`, which is imported late."""
 
-    def turn(self, *, timeout: float) -> None: ...
+    def step(self, *, timeout: float) -> None: ...
 
     def stop_listening(self) -> None: ...
 
@@ -123,7 +123,7 @@ class _WaitressServer(Protocol):
 
 
 def _closable(app: Callable[..., Any], streams: StreamSlots) -> Callable[..., Any]:
-    """`app`, which answers 503 once the server is closing."""
+    """Return `app`, answering 503 once the server is closing."""
 
     def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if not streams.closing.is_set():
@@ -154,7 +154,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _waitress(app: RestApp, streams: StreamSlots, listening: socket.socket, *, most: int) -> _WaitressServer:
-    from dropflow.rest.waitress_server import WaitressServer  # noqa: PLC0415 - only servers pay for the import of waitress
+    from dropflow.rest.waitress_server import WaitressServer  # noqa: PLC0415 - only servers need waitress
 
     found: _WaitressServer = WaitressServer.on(listening, _closable(app, streams), check_head=app.check_head, most=most)
     return found

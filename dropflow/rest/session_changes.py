@@ -1,7 +1,7 @@
-"""A session as it changes: a full picture, then only what differs from the picture before.
+"""Differences between two records of a session, so that an event stream sends only what changed.
 
-A change is a JSON object with the fields that are new. ``logical`` holds only the logical nodes that differ, told apart
-by their ``key``; every other field is replaced as a whole.
+A change is a JSON object with the fields that differ. ``logical`` has only the logical nodes that differ, identified by
+their ``key``; every other field is replaced as a whole.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _FIELDS = SessionDetail.__struct_fields__
 
 
 def change_between(before: SessionDetail, after: SessionDetail) -> dict[str, Any] | None:
-    """What to tell somebody who knows `before`; None when only a full picture will do."""
+    """Return the change from `before` to `after`; None if the whole record must be sent."""
     change = {name: value for name in _FIELDS if (value := getattr(after, name)) != getattr(before, name)}
     if "logical" in change:
         if [node.key for node in before.logical] != [node.key for node in after.logical]:
@@ -28,12 +28,12 @@ def change_between(before: SessionDetail, after: SessionDetail) -> dict[str, Any
 
 
 def apply_change(before: SessionDetail, change: Mapping[str, Any]) -> SessionDetail:
-    """The picture that `change` makes of `before`.
+    """Return the record after a change.
 
     Raises
     ------
     msgspec.ValidationError
-        It is no change of a session.
+        It is not a change of a session.
     """
     merged = {name: getattr(before, name) for name in _FIELDS} | dict(change)
     if "logical" in change:

@@ -1,20 +1,22 @@
-r"""Requests signed with the cluster key: how managers call each other without telling anybody a secret.
+r"""Signatures of requests with the cluster key: managers call each other without sending a secret.
 
 A token would have to travel from host to host; a signature does not. The header is ::
 
     Authorization: Dropflow time=SECONDS, nonce=HEX, body=SHA256, signature=HMAC
 
-where the HMAC-SHA256, with a key derived from the secret half of the cluster key, covers the method, the host that is
-meant, the path with its query, the hash of the body as it is sent, the time and the nonce. So nobody without the key
-can make one, change what it allows, send it to another manager, or send it twice.
+where the HMAC-SHA256, with a key derived from the secret half of the cluster key, covers the method, the host,
+the path with its query, the hash of the body as it is sent, the time and the nonce. So a signature cannot be made
+without the key, used for another request, sent to another manager, or sent twice.
 
-The time is that of the manager that is asked, so that the clocks of two hosts need not agree. A manager that gets
-another time refuses, and answers with its own ::
+The time is that of the manager that is called, so that the clocks of two hosts need not agree. A manager that gets
+another time refuses the request, and answers with its own time ::
 
     WWW-Authenticate: Dropflow time=SECONDS, proof=HMAC
 
 where the HMAC covers that time and the nonce of the refused request. So only holders of the key can make a caller sign
-for another time. The caller signs again, and keeps the difference in mind.
+for another time. The caller signs again, and stores the difference.
+
+ADR 0010 says why this is not RFC 9421.
 """
 
 import hashlib
@@ -33,16 +35,16 @@ __all__ = ["SCHEME", "WINDOW", "Signer", "Verifier", "digest"]
 
 SCHEME = "Dropflow"
 WINDOW = 60.0
-"""Seconds by which the time of a signature may differ from the manager's clock, and a nonce is remembered."""
+"""Seconds by which the time of a signature may differ from the manager's clock; nonces are kept for twice as long."""
 
 _NONCES = 100_000
 _PURPOSE = b"dropflow rest request, version 1"
 _CHALLENGE = "time"
-"""Begins what a proof covers; no request has three parts."""
+"""First part of what a proof covers; a request has six parts."""
 
 
 def digest(buffers: Iterable[bytes | memoryview]) -> str:
-    """SHA-256 of a body in pieces, as hexadecimal digits."""
+    """Return the SHA-256 of a body in pieces, as hexadecimal digits."""
     found = hashlib.sha256()
     for buffer in buffers:
         found.update(buffer)
@@ -57,18 +59,18 @@ class _Signature(msgspec.Struct, frozen=True):
 
 
 class _Key:
-    """The derived key: knowing it is of no use on the links."""
+    """The derived key, which is of no use on the links."""
 
     def __init__(self, secret: bytes) -> None:
         self._key = hmac.new(secret, _PURPOSE, hashlib.sha256).digest()
 
     def signature(self, request: tuple[str, ...]) -> str:
-        # Lengths in front, so that no two requests read the same.
+        # Each part has its length in front, so that no two requests have the same text.
         text = "".join(f"{len(piece)}:{piece}" for piece in request)
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
     def proof(self, nonce: str, time: str) -> str:
-        """What goes with a time that is told to the sender of a request."""
+        """Return the proof of a time that is sent to the caller."""
         return self.signature((_CHALLENGE, nonce, time))
 
 
@@ -90,7 +92,7 @@ class Signer:
         """Seconds by which the clock of the manager is ahead of the clock here."""
 
     def learn(self, challenge: str, refused: str) -> bool:
-        """Sign by the clock of the manager from now on; whether that is another time.
+        """Sign by the clock of the manager from now on; return whether the challenge was valid.
 
         Parameters
         ----------
@@ -110,7 +112,7 @@ class Signer:
         return True
 
     def sign(self, method: str, host: str, target: str, body: str) -> str:
-        """The ``Authorization`` header of a request.
+        """Return the ``Authorization`` header of a request.
 
         Parameters
         ----------
@@ -125,7 +127,7 @@ class Signer:
 
 
 class Verifier:
-    """Judges signed requests, and remembers their nonces for as long as they could be sent again.
+    """Checks signed requests, and keeps their nonces for as long as they could be sent again.
 
     Parameters
     ----------
@@ -144,14 +146,14 @@ class Verifier:
         self._seen: OrderedDict[str, float] = OrderedDict()
 
     def check(self, header: str, method: str, host: str, target: str) -> str:
-        """The hash that the body must have; to be compared by whoever reads it.
+        """Check a signature; return the hash that the body must have, which is compared when the body is read.
 
         Raises
         ------
         HttpError
-            401: the header is malformed, signed with another key or for another request, or was here before.
+            401: the header is malformed, signed with another key or for another request, or was used before.
         ClockSkewError
-            It was signed at another time than it is here.
+            It was signed for another time.
         """
         found = _parse(header)
         time = header.partition("time=")[2].partition(",")[0]
@@ -163,8 +165,8 @@ class Verifier:
                 hint="is it the same cluster key on both hosts? compare the fingerprints with 'dropflow keys show'",
             )
         now = self._clock.now()
-        # Judged after the signature, so that strangers learn nothing of the clock.
-        if not abs(now - found.time) <= WINDOW:  # so put, NaN is refused too
+        # Checked after the signature, so that only holders of the key learn the time of this clock.
+        if not abs(now - found.time) <= WINDOW:  # in this form, NaN is refused too
             way = "behind" if found.time < now else "ahead of"
             told = f"{now:.3f}"
             raise ClockSkewError(
@@ -181,7 +183,7 @@ class Verifier:
             while self._seen and next(iter(self._seen.values())) < now - 2 * WINDOW:
                 self._seen.popitem(last=False)
             if nonce in self._seen:
-                raise HttpError(401, "this signed request was here before", hint="sign each request anew")
+                raise HttpError(401, "this signed request was received before", hint="sign each request anew")
             if len(self._seen) >= _NONCES:
                 raise HttpError(503, "too many signed requests in two minutes", hint="ask again later")
             self._seen[nonce] = now
@@ -196,7 +198,7 @@ def _parse(header: str) -> _Signature:
     pieces = _fields(rest)
     try:
         if scheme.lower() != SCHEME.lower():
-            raise HttpError(401, f"the authorization is no {SCHEME} signature")
+            raise HttpError(401, f"the authorization is not a {SCHEME} signature")
         return msgspec.convert(pieces, _Signature, strict=False)
     except msgspec.ValidationError as error:
         raise HttpError(401, f"the signature cannot be read: {error}") from error

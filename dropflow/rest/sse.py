@@ -1,4 +1,4 @@
-"""Server-sent events as bytes: written by servers, read by clients (HTML standard, 9.2)."""
+"""Server-sent events: formats and parses them (HTML standard, 9.2)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,22 +18,22 @@ class ServerSentEvent(msgspec.Struct, frozen=True):
 
 
 def format_event(event: ServerSentEvent) -> bytes:
-    """The event as it goes over the wire. Its data has no line ends, as JSON has none."""
+    """Return the bytes of an event, whose data must have no line ends; JSON has none."""
     return b"event: %b\nid: %b\ndata: %b\n\n" % (event.name.encode(), event.id.encode(), event.data)
 
 
 def heartbeat() -> bytes:
-    """A comment, by which both ends see that the other is there."""
+    """Return a comment, which shows both ends that the connection is open."""
     return b": still here\n\n"
 
 
 def read_events(chunks: Iterable[bytes]) -> Iterator[ServerSentEvent]:
-    """The events in a stream; one that is not complete at its end is none.
+    """Yield the events in a stream, without an incomplete one at its end.
 
     Raises
     ------
     ValueError
-        A line is longer than any of ours.
+        A line is longer than 64 MiB.
     """
     name, number, rest = "", "", b""
     data: list[bytes] = []

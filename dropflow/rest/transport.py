@@ -1,4 +1,4 @@
-"""HTTP requests to one server: connections that are kept, a time limit on everything, errors as their class."""
+"""HTTP requests to one server: kept connections, a time limit on every wait, errors as their class (ADR 0010)."""
 
 import http.client
 import socket
@@ -34,7 +34,7 @@ _Buffers = Sequence[bytes | memoryview]
 
 @dataclass(frozen=True)
 class ClientRequest:
-    """What is asked.
+    """One request.
 
     Attributes
     ----------
@@ -45,11 +45,11 @@ class ClientRequest:
     content_type : str
         Media type of the body.
     seconds : float
-        How long the server may take to begin its answer, beyond the usual.
+        How long the answer may take to begin, beyond the timeout.
     again : bool
-        Whether it may be sent a second time when a kept connection turns out to be dead.
+        Whether it may be sent again if a kept connection turns out to be closed.
     accept : str
-        Media type wanted.
+        Media type of the answer.
     """
 
     method: str
@@ -68,11 +68,11 @@ class HttpTransport:
     Parameters
     ----------
     url : str
-        ``http://host:port``, perhaps with a path in front of all paths.
+        ``http://host:port``, optionally with a prefix of all paths.
     token : str, optional
-        Sent as it is.
+        Sent with each request.
     secret : bytes, optional
-        Secret half of the cluster key: signs what is sent, when there is no token.
+        Secret half of the cluster key, which signs requests if there is no token.
     timeout : float
         Seconds to connect, and for each wait for bytes.
     clock : Clock, optional
@@ -102,7 +102,7 @@ class HttpTransport:
         except ValueError as error:
             raise UsageError(f"the URL cannot be read: {error}", where=url) from error
         if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.query or parts.username:
-            raise UsageError("this is no address of a manager", where=url, hint="give http://HOST:PORT")
+            raise UsageError("not a manager URL", where=url, hint="give http://HOST:PORT")
         self.url = url.rstrip("/")
         self._host = parts.hostname
         self._port = port or _DEFAULT_PORTS[parts.scheme]
@@ -129,7 +129,7 @@ class HttpTransport:
         ProtocolError
             The answer is larger than it may be.
         DropflowError
-            What the server refused, as its own class.
+            The error of the server, as its own class.
         """
         connection, kept = self._taken()
         try:
@@ -158,14 +158,14 @@ class HttpTransport:
         return data
 
     def stream(self, request: ClientRequest) -> tuple[http.client.HTTPResponse, Iterator[bytes]]:
-        """Send a request over a connection of its own and read its answer as it comes.
+        """Send a request over a connection of its own, and return the answer as it arrives.
 
         Returns
         -------
         response : http.client.HTTPResponse
             Its status and headers.
         chunks : iterator of bytes
-            The body; the connection ends with it, or when it is closed.
+            The body; the connection is closed at its end, or when the iterator is closed.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class HttpTransport:
         return response, self._chunks(connection, response)
 
     def close(self) -> None:
-        """End the connections that nobody uses now. Idempotent."""
+        """Close the connections that are not in use. Idempotent."""
         with self._lock:
             free = [*self._free]
             self._free.clear()
@@ -204,14 +204,14 @@ class HttpTransport:
         return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
 
     def _taken(self) -> tuple[http.client.HTTPConnection, bool]:
-        """A connection for one request, and whether it was used before; the one used last is taken first."""
+        """Return a connection for one request, the one used last, and whether it was used before."""
         with self._lock:
             connection, used = self._free.pop() if self._free else (None, 0.0)
         if connection is None:
             return self._connection(), False
         if self._clock.monotonic() - used < _IDLE:
             return connection, True
-        # Servers close what is idle, and the others have been so for longer: asking anew needs no second attempt.
+        # The server has closed it, and all others, which are idle for longer. A new connection avoids a second attempt.
         connection.close()
         self.close()
         return self._connection(), False
@@ -235,7 +235,7 @@ class HttpTransport:
             return self._attempt(connection, request)
 
     def _attempt(self, connection: http.client.HTTPConnection, request: ClientRequest) -> http.client.HTTPResponse:
-        """Send a request; again, if the server refused it because its clock differs from the clock here."""
+        """Send a request, and again if the server refused it because its clock differs from the clock here."""
         authorization, response = self._sent(connection, request)
         challenge = response.getheader("WWW-Authenticate", "")
         if response.status != HTTPStatus.UNAUTHORIZED or self._signer is None:
@@ -243,13 +243,13 @@ class HttpTransport:
         if not self._signer.learn(challenge, authorization):
             return response
         response.close()
-        connection.close()  # a server that refused from the head alone may have read no body
+        connection.close()  # a server that refused the head may not have read the body
         return self._sent(connection, request)[1]
 
     def _sent(
         self, connection: http.client.HTTPConnection, request: ClientRequest
     ) -> tuple[str, http.client.HTTPResponse]:
-        """Send a request; its ``Authorization`` and the answer."""
+        """Send a request; return its ``Authorization`` and the answer."""
         body, headers = self._packed(request)
         target = self._prefix + request.target
         if self._token is not None:
@@ -261,7 +261,7 @@ class HttpTransport:
             connection.connect()
         wire: socket.socket = connection.sock
         wire.settimeout(self._timeout + request.seconds)
-        # A list of buffers is sent as it lies, without a copy of the whole.
+        # The buffers are sent one by one, without a copy of the whole body.
         authorization = headers.get("Authorization", "")
         try:
             connection.request(request.method, target, body=iter(body) if body else None, headers=headers)
@@ -275,7 +275,7 @@ class HttpTransport:
             headers["Last-Event-ID"] = request.last_event
         body = request.body
         if request.method in ("POST", "PUT"):
-            # Packing costs more than it saves on the way to the same machine.
+            # Compression costs more than it saves within one machine.
             if _size(body) > _WORTH_PACKING and not is_loopback(self._host):
                 pack = zlib.compressobj(level=1, wbits=zlib.MAX_WBITS | 16)
                 body = [*(pack.compress(buffer) for buffer in body), pack.flush()]
@@ -311,7 +311,7 @@ class HttpTransport:
         if isinstance(error, UnicodeError):
             return HttpError(400, "the address or the request is not ASCII", where=self.url)
         if isinstance(error, TimeoutError):
-            text, hint = "it does not answer in time", "is it busy, or is a firewall in between?"
+            text, hint = "it does not answer in time", "is it busy, or does a firewall drop the packets?"
         elif isinstance(error, ConnectionRefusedError):
             text, hint = "nothing listens there", "is the manager running, and is this its port?"
         elif isinstance(error, socket.gaierror):
@@ -324,7 +324,7 @@ class HttpTransport:
 
 
 def _early(connection: http.client.HTTPConnection, broken: OSError) -> http.client.HTTPResponse:
-    """The refusal that a server sent before it had read the body, which it then stopped reading.
+    """Return the answer of a server that refused a request before it had read the whole body.
 
     Raises
     ------
@@ -345,5 +345,5 @@ def _size(body: _Buffers) -> int:
 
 
 def joined(chunks: Iterable[bytes]) -> bytes:
-    """All chunks at once."""
+    """Return all chunks as one."""
     return b"".join(chunks)

@@ -34,7 +34,7 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
 
     completed: bool
     error: Any
-    path = ""  # waitress logs it, also of a request whose head it could not read
+    path = ""  # waitress logs it, also if it could not parse the head
 
     def __init__(self, adj: Any, channel: "WaitressChannel") -> None:
         super().__init__(adj)
@@ -44,14 +44,14 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
 
     @property
     def is_known(self) -> bool:
-        """Whether its head showed a credential, as far as that was looked at."""
+        """Whether its head had a credential; False until it is checked."""
         return self.check is not None and self.check.admission.proof is not Proof.NONE
 
     def received(self, data: bytes) -> int:
-        """Take bytes; how many of them belong to this request."""
+        """Receive bytes; return how many of them belong to this request."""
         consumed: int = super().received(data)
         if self.completed and self.body_rcv is None:
-            self.expect_continue = False  # there is no body to go on with
+            self.expect_continue = False  # there is no body to wait for
         elif self.headers_finished and not self.error:
             try:
                 self._check()
@@ -60,20 +60,20 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
         return consumed
 
     def parse_header(self, header_plus: bytes) -> None:
-        """Read the head, whose target may be no URL."""
+        """Parse the head; its target may not be a URL."""
         try:
             super().parse_header(header_plus)
         except ValueError as error:
             raise ParsingError("Bad URI") from error
 
     def close(self) -> None:
-        """Give back what its body took."""
+        """Free the memory that its body took from the budget."""
         super().close()
         if self.check is not None and self.check.account is not None:
             self.check.account.close()
 
     def _check(self) -> None:
-        """Judge the head when it is there, and count the body after that."""
+        """Check the head when it is complete, then count the bytes of the body."""
         if self.check is None:
             if not (self.chunked or self.expect_continue or self.content_length > _SMALL):
                 return
@@ -95,22 +95,22 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
         self.check = HeadCheck(refused=error)
         self.expect_continue = False
         self.headers["CONNECTION"] = "close"
-        self.completed = self._channel.is_deaf = True
-        return len(data)  # what follows is the body, and no other request
+        self.completed = self._channel.ignores_input = True
+        return len(data)  # the rest is the body, not another request
 
 
 class _Task(WSGITask):  # type: ignore[misc] # waitress has no types
     """One request that is answered."""
 
     def get_environment(self) -> dict[str, Any]:
-        """The WSGI environment, with the check where there is one."""
+        """Return the WSGI environment, with the result of the check if there is one."""
         environ: dict[str, Any] = super().get_environment()
         if self.request.check is not None:
             environ[HEAD_CHECK] = self.request.check
         return environ
 
     def finish(self) -> None:
-        """End the answer, and remember who asked."""
+        """End the answer; note whether the request had a credential."""
         super().finish()
         self.channel.is_known |= self.environ is not None and self.environ.get(HAS_CREDENTIAL, False)
 
@@ -120,19 +120,19 @@ class WaitressChannel(HTTPChannel):  # type: ignore[misc] # waitress has no type
 
     task_class = _Task
     is_known = False
-    """Whether a request of it showed a credential."""
-    is_deaf = False
-    """Whether what comes is the body of a request that was refused."""
+    """Whether a request of it had a credential."""
+    ignores_input = False
+    """Whether the bytes that arrive are the body of a refused request."""
     _was_asked = False
 
     def __init__(self, server: Any, *given: Any, **more: Any) -> None:
-        self.server = server  # whose clock is needed at once
+        self.server = server  # the parent's __init__ sets last_activity, which needs its clock
         super().__init__(server, *given, **more)
         self.parser_class = partial(_Request, channel=self)
 
     @property
     def last_activity(self) -> float:
-        """When bytes came or went last, by a clock that never jumps."""
+        """When bytes were last received or sent, by a monotonic clock."""
         return self._moved
 
     @last_activity.setter
@@ -141,7 +141,7 @@ class WaitressChannel(HTTPChannel):  # type: ignore[misc] # waitress has no type
 
     @property
     def connection(self) -> ConnectionState:
-        """The connection, as it is now."""
+        """The state of the connection now."""
         request = self.request
         if request is not None:
             stage, since = ("body" if request.headers_finished else "head"), request.began
@@ -158,8 +158,8 @@ class WaitressChannel(HTTPChannel):  # type: ignore[misc] # waitress has no type
         )
 
     def readable(self) -> bool:
-        """Whether to read on: nothing of a body that was refused."""
-        return not self.is_deaf and super().readable()
+        """Return whether to read: nothing of the body of a refused request."""
+        return not self.ignores_input and super().readable()
 
     def service(self) -> None:
         """Answer one request, in a thread."""
@@ -167,8 +167,8 @@ class WaitressChannel(HTTPChannel):  # type: ignore[misc] # waitress has no type
         super().service()
 
     def handle_close(self) -> None:
-        """End the connection, and give back what requests took that will not be answered."""
-        if self.is_deaf and self.connected:
+        """Close the connection, and free the memory of requests that will not be answered."""
+        if self.ignores_input and self.connected:
             self._drain()
         for request in (self.request, *self.requests[1:]):
             if request is not None:
@@ -176,7 +176,7 @@ class WaitressChannel(HTTPChannel):  # type: ignore[misc] # waitress has no type
         super().handle_close()
 
     def _drain(self) -> None:
-        """Drop what has arrived, so that closing sends no reset, which could overtake the answer."""
+        """Drop bytes that have arrived: closing with unread bytes sends a reset, which could discard the answer."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
             left = _DRAINED
@@ -185,7 +185,7 @@ class WaitressChannel(HTTPChannel):  # type: ignore[misc] # waitress has no type
 
 
 def _head(request: _Request) -> dict[str, Any]:
-    """The WSGI environment of a request whose body is still to come, as far as a check needs it."""
+    """Return the part of the WSGI environment that `check_head` needs, before the body is received."""
     environ = {f"HTTP_{name}": value for name, value in request.headers.items()}
     length = environ.pop("HTTP_CONTENT_LENGTH", "")
     return environ | {

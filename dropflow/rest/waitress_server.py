@@ -1,8 +1,8 @@
-"""waitress with a loop that is turned from outside, and with threads that start when they are needed.
+"""waitress with a loop that its caller runs step by step, and with threads that start when they are needed.
 
-waitress starts all its threads at once and ends its loop only when every connection is gone; a server of which hundreds
-live in one test run, and which has to end while clients still hang on, needs both otherwise. It also stops accepting
-when there are many connections, idle ones too; here those that are too many or too slow are closed (`limits`).
+waitress itself starts all threads in advance and ends its loop only when every connection is closed. Hundreds of our
+servers live in one test run, and a server must close while clients are connected. waitress also stops accepting when
+there are many connections, even idle ones; here the surplus and the slow ones are closed (`connection_limits`).
 """
 
 import resource
@@ -28,14 +28,15 @@ __all__ = ["WaitressServer"]
 _ACCEPTED_AT_ONCE = 64
 _TIDY = 1.0
 _LOOK = 5.0
-"""Seconds between looks at connections, while there are any: at least, where something happens, and at most."""
+"""Longest wait of the loop while there are connections, in seconds; `_TIDY` is the shortest time between two checks of
+them."""
 _LONGEST_HEAD = 64 * 1024
 _NO_LIMIT = 2**62
-"""For limits of waitress whose work is done elsewhere."""
+"""For limits of waitress that other code enforces."""
 
 
 class _Threads(ThreadedTaskDispatcher):  # type: ignore[misc] # waitress has no types
-    """Starts a thread when a request finds none idle, up to a limit."""
+    """Starts a thread for a request if none is idle, up to a limit."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -55,7 +56,7 @@ class _Threads(ThreadedTaskDispatcher):  # type: ignore[misc] # waitress has no 
 
 
 class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
-    """A server whose loop is turned from outside, by one thread."""
+    """A server whose loop is run by its caller, in one thread."""
 
     channel_class = WaitressChannel
 
@@ -88,7 +89,7 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
         limits: ConnectionLimits | None = None,
         clock: Clock | None = None,
     ) -> Self:
-        """A server on a socket that listens already.
+        """Return a server on a socket that listens already.
 
         Parameters
         ----------
@@ -96,20 +97,20 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
             Closed by `stop_listening`.
         app : WSGI application
         check_head : callable
-            Answers what is decided about a request from its head (`dropflow.rest.kit.RestApp.check_head`).
+            Decides about a request from its head (`dropflow.rest.kit.RestApp.check_head`).
         most : int
             Threads that may run requests.
         limits : ConnectionLimits, optional
             How many connections there may be, and how long they may take; by default as many as this process has file
             descriptors for, up to `ConnectionLimits.most`.
         clock : Clock, optional
-            By which connections are timed; the system's unless given.
+            For the times of connections; the system's unless given.
         """
         settings = Adjustments(
             sockets=[listening],
             connection_limit=_NO_LIMIT,
             backlog=1024,
-            channel_request_lookahead=1,  # a client that goes away is seen while its request runs
+            channel_request_lookahead=1,  # so that a closed connection is noticed while its request runs
             ident="dropflow",
             clear_untrusted_proxy_headers=True,
             max_request_header_size=_LONGEST_HEAD,
@@ -120,13 +121,13 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
         limits, clock = limits or _default_limits(), clock or SystemClock()
         return cls(app, {}, True, listening, check_head=check_head, limits=limits, clock=clock, **more)
 
-    def turn(self, *, timeout: float) -> None:
-        """Wait for something to happen for `timeout` seconds at most, and deal with it."""
+    def step(self, *, timeout: float) -> None:
+        """Wait at most `timeout` seconds for input, and handle it."""
         timeout = min(timeout, _LOOK) if self.active_channels else timeout
         self.asyncore.loop(timeout=timeout, map=self._map, use_poll=True, count=1)
 
     def readable(self) -> bool:
-        """Whether to accept connections; asked in each turn, so that slow ones are looked for here."""
+        """Return whether to accept connections. Called in each step, so slow ones are closed here."""
         now = self.clock.monotonic()
         if now >= self._tidy_at:
             self._tidy_at = now + _TIDY
@@ -138,7 +139,7 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
         return bool(self.accepting)
 
     def handle_accept(self) -> None:
-        """Accept the connections that wait, and close others where there are too many."""
+        """Accept the connections that wait, and close others if there are too many."""
         before = len(self.active_channels)
         for _ in range(_ACCEPTED_AT_ONCE):
             known = len(self.active_channels)
@@ -154,17 +155,17 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
             channel.handle_close()
 
     def stop_listening(self) -> None:
-        """Free the port. To be called by the thread that turns."""
+        """Free the port. Must be called by the thread that runs the loop."""
         self.accepting = False
         wasyncore.dispatcher.close(self)
 
     def is_busy(self) -> bool:
-        """Whether requests run, or answers are on their way."""
+        """Return whether requests run or answers are being sent."""
         channels = list(self.active_channels.values())
         return any(channel.requests or channel.total_outbufs_len for channel in channels)
 
     def abandon(self) -> None:
-        """End all connections and idle threads. To be called by the thread that turns."""
+        """Close all connections and idle threads. Must be called by the thread that runs the loop."""
         for channel in list(self.active_channels.values()):
             channel.handle_close()
         self.task_dispatcher.set_thread_count(0)
@@ -173,15 +174,15 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
             self.trigger.close()
 
     def pull_trigger(self) -> None:
-        """Wake the loop. A request that outlives the server has nobody to wake."""
+        """Wake the loop, unless the server is closed already."""
         with self._waking:
-            # The number of a closed pipe may be that of another file by now.
+            # The descriptor of a closed pipe may belong to another file by now.
             if not self._silent:
                 super().pull_trigger()
 
 
 def _default_limits() -> ConnectionLimits:
-    """Half of the file descriptors, so that files and other sockets always find one."""
+    """Return limits of half of the file descriptors, so that some are left for files and other sockets."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     usual = ConnectionLimits()
     most = usual.most if descriptors == resource.RLIM_INFINITY else min(usual.most, max(descriptors // 2, 8))

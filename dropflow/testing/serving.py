@@ -1,4 +1,4 @@
-"""Routes served for real, and requests made of nothing but bytes: for tests of servers and clients."""
+"""Serves routes on a real port, and sends requests as bytes: for tests of servers and clients."""
 
 import http.client
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ _SECONDS = 20.0
 
 
 class ReceivedResponse(NamedTuple):
-    """What a server answered."""
+    """The answer of a server."""
 
     status: int
     headers: Mapping[str, str]
@@ -40,7 +40,7 @@ def serve(
     streams: StreamSlots | None = None,
     clock: Clock | None = None,
 ) -> Iterator[RestServer]:
-    """A server on a free port of loopback, closed at the end; without a guard it lets everybody in."""
+    """Yield a server on a free port of loopback, closed at the end; without access rules it admits all requests."""
     bounds = limits or Limits(streams=8)
     open_streams = streams or StreamSlots(bounds.streams)
     app = make_app(routes, access or AccessRules(token=None), bounds, clock=clock)

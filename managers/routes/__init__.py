@@ -1,1 +1,4 @@
-"""The routes of a manager, written once against `managers.api.Manager`: our own API, DALiuGE's, metrics."""
+"""The routes of a manager, written once against `managers.api.Manager`.
+
+`api_v1` is our own API, `daliuge` has DALiuGE's paths, `metrics` answers Prometheus.
+"""

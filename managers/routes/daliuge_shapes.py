@@ -1,4 +1,4 @@
-"""DALiuGE's shapes: addresses of nodes, states as integers, drops as dictionaries, and its exceptions by name."""
+"""Conversions to DALiuGE's JSON: addresses of nodes, states as integers, drops as dictionaries, exceptions by name."""
 
 import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,21 +48,21 @@ _APP_STATES = {
 
 
 def expanded(node: str) -> tuple[str, int]:
-    """Host and REST port of a node in DALiuGE's spelling ``host[:rest[:events[:rpc]]]``.
+    """Return host and REST port of a node in DALiuGE's spelling ``host[:rest[:events[:rpc]]]``.
 
     Raises
     ------
     UsageError
-        It is no such spelling.
+        The text has another form.
     """
     host, *ports = node.split(":")
     if not host or len(ports) > len(_PORTS) or not all(port.isdecimal() and len(port) < 6 for port in ports):  # noqa: PLR2004 - digits of a port
-        raise UsageError(f"{node!r} is no node", hint="spell it HOST or HOST:PORT")
+        raise UsageError(f"{node!r} is not the address of a node", hint="give HOST or HOST:PORT")
     return host, int(ports[0] if ports else _PORTS[0])
 
 
 def url_of(node: str, *, port: int = 8000) -> str:
-    """Address of the REST server of a node or island; `port` is the one that is meant when none is given."""
+    """Return the address of the REST server of a node or island; `port` is used if `node` has none."""
     host, given = expanded(node)
     return f"http://{host}:{given if ':' in node else port}"
 
@@ -80,7 +80,7 @@ def find_node(nodes: Sequence[NodeInfo], spelled: str) -> NodeInfo | None:
 
 
 def node_string(node: NodeInfo) -> str:
-    """A node in DALiuGE's full spelling. dropflow has one port for events and data, which therefore comes twice."""
+    """Return a node in DALiuGE's full spelling. Our port for events and data is one, and therefore given twice."""
     rest, links = urlsplit(node.url), urlsplit(node.links)
     if not rest.hostname:
         return node.name
@@ -89,7 +89,7 @@ def node_string(node: NodeInfo) -> str:
 
 
 def drop_status(row: DropInfo) -> dict[str, int]:
-    """The state of a drop: DALiuGE knows no application that is WRITING, but one that runs."""
+    """Return the state of a drop. DALiuGE has no application that is WRITING; it has an application state, RUNNING."""
     state = DropState[row.state]
     if not row.is_app:
         return {"status": int(state)}
@@ -98,13 +98,13 @@ def drop_status(row: DropInfo) -> dict[str, int]:
 
 
 def specifications(graph: PhysicalGraph) -> dict[str, Any]:
-    """Every drop's dictionary by its id."""
+    """Return the dictionary of every drop by its id."""
     items = msgspec.json.decode(b"".join(pg_json(graph)))
     return {item["oid"]: item for item in items if "oid" in item}
 
 
 def log_records(lines: Iterable[str]) -> Iterator[Mapping[str, object]]:
-    """Lines of a log as rows of the table that DALiuGE shows. Escaped: its page shows them as they come."""
+    """Yield lines of a log as rows of DALiuGE's table, escaped, because its page does not escape them."""
     for line in lines:
         yield {
             "time": "",
@@ -117,9 +117,9 @@ def log_records(lines: Iterable[str]) -> Iterator[Mapping[str, object]]:
 
 
 def refused(error: DropflowError, session: str, *, creating: bool = False) -> Response:
-    """`error` as DALiuGE's clients know it, and as ours do.
+    """Return the answer for an error, with DALiuGE's fields and ours.
 
-    What conflicts with a session that is created is another one of its name; later it is the session's own state.
+    A conflict while a session is created is another session of its name; later it is the state of the session.
     """
     name, arguments, status = _exception(error, session, creating=creating)
     body = {"ok": False, "error": msgspec.to_builtins(to_body(error)), "type": name, "args": arguments}

@@ -1,7 +1,6 @@
-"""Sessions that DALiuGE's clients are still building: created, appended to, and not yet deployed.
+"""Drafts: sessions that clients of DALiuGE have created and not yet deployed.
 
-DALiuGE builds a session in three calls and dropflow in one, so what comes before the deployment is kept here, in
-memory: a manager that restarts has forgotten its drafts, as DALiuGE's does.
+They are kept in memory, so a manager that restarts loses its drafts, as DALiuGE's does.
 """
 
 import threading
@@ -25,7 +24,7 @@ _LONGEST = 255
 
 
 class _Head(msgspec.Struct):
-    """What every drop has to say."""
+    """The fields that every drop must have."""
 
     oid: str
     categoryType: str = ""  # noqa: N815 - the spelling of the format
@@ -34,7 +33,7 @@ class _Head(msgspec.Struct):
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that is being built.
+    """A session that is not deployed yet.
 
     Attributes
     ----------
@@ -43,7 +42,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     status : SessionState
         PRISTINE, BUILDING, DEPLOYING, or FINISHED for one that was deployed without a drop.
     drops : mapping of str to bytes
-        Each drop by its id, as it came.
+        The JSON of each drop by its id.
     """
 
     name: str
@@ -51,7 +50,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     drops: Mapping[str, bytes] = {}
 
     def graph(self) -> PhysicalGraph:
-        """The physical graph of all drops.
+        """Return the physical graph of all drops.
 
         Raises
         ------
@@ -62,14 +61,14 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def session_name(name: str) -> str:
-    """The name that dropflow gives to a session that a client of DALiuGE calls so: the same where it is a safe one."""
+    """Return our name of a session that a client of DALiuGE calls `name`: the same if it is a safe name."""
     if is_session_name(name):
         return name
     return f"{safe_name(name, fallback='session')[:90]}-{zlib.crc32(name.encode(errors='replace')):08x}"
 
 
 class Drafts:
-    """All sessions that are being built. May be used by several threads."""
+    """All drafts. May be used from any thread."""
 
     def __init__(self) -> None:
         # Guards the dictionaries: threads of the server append to a draft while others create, take or delete one.
@@ -78,30 +77,30 @@ class Drafts:
         self._spelled: dict[str, str] = {}
 
     def all(self) -> tuple[Draft, ...]:
-        """Every draft."""
+        """Return all drafts."""
         with self._lock:
             return tuple(self._drafts.values())
 
     def spelled(self, session: str) -> str:
-        """How a client calls the session that dropflow calls `session`."""
+        """Return the client's spelling of the name of a session."""
         return self._spelled.get(session, session)
 
     def find(self, name: str) -> Draft | None:
-        """The draft of that name."""
+        """Return the draft of that name, or None."""
         return self._drafts.get(name)
 
     def create(self, name: str, taken: Iterable[str]) -> None:
-        """Begin one.
+        """Create an empty draft.
 
         Raises
         ------
         ConflictError
-            There is a draft of that name, or it is among the names that are `taken`.
+            There is a draft of that name, or the name is in `taken`.
         UsageError
             The name cannot be used, or there are too many drafts.
         """
         if not name or len(name) > _LONGEST or not name.isprintable():
-            raise UsageError("this cannot be the name of a session", where=ascii(name[:80]))
+            raise UsageError(f"{name[:80]!a} cannot be the name of a session")
         with self._lock:
             if name in self._drafts or session_name(name) in taken:
                 raise ConflictError(f"there is a session {name!r} already", hint="choose another name, or delete it")
@@ -111,12 +110,12 @@ class Drafts:
             self._spelled[session_name(name)] = name
 
     def append(self, name: str, body: bytes) -> None:
-        """Add drops: a list of them in JSON, perhaps ended by a reproducibility record.
+        """Add drops: a JSON list, which may end with a reproducibility record.
 
         Raises
         ------
         BadGraphError
-            It is no such list, or has a drop that is there already.
+            It is not such a list, or has a drop that is in the draft already.
         NotFoundError, ConflictError
             There is no such draft, or it is being deployed.
         """
@@ -131,7 +130,7 @@ class Drafts:
             )
 
     def take(self, name: str) -> Draft:
-        """The draft, which from now on is being deployed; end that with `forget` or `give_back`.
+        """Mark a draft as being deployed and return it; call `forget` or `give_back` afterwards.
 
         Raises
         ------
@@ -145,13 +144,13 @@ class Drafts:
             return draft
 
     def give_back(self, draft: Draft) -> None:
-        """The deployment failed: let it be built again."""
+        """Return a draft to its state before `take`, after a deployment that failed."""
         with self._lock:
             if draft.name in self._drafts:
                 self._drafts[draft.name] = draft
 
     def forget(self, name: str) -> None:
-        """Remove a draft, if there is one; its spelling stays known."""
+        """Remove a draft, if there is one; the spelling of its name is kept."""
         with self._lock:
             self._drafts.pop(name, None)
 
@@ -169,7 +168,7 @@ def _drops(body: bytes, where: str) -> dict[str, bytes]:
         items = msgspec.json.decode(body, type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         hint = "send a JSON list of drops"
-        raise BadGraphError(f"the graph is no list of drops: {error}", where=where, hint=hint) from error
+        raise BadGraphError(f"the graph is not a list of drops: {error}", where=where, hint=hint) from error
     if items and _is_record(items[-1]):
         items.pop()
     drops: dict[str, bytes] = {}
@@ -177,7 +176,7 @@ def _drops(body: bytes, where: str) -> dict[str, bytes]:
         try:
             head = msgspec.json.decode(item, type=_Head)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadGraphError(f"item {number} is no drop: {error}", where=f"{where}/{number}") from error
+            raise BadGraphError(f"item {number} is not a drop: {error}", where=f"{where}/{number}") from error
         if head.oid in drops:
             raise BadGraphError(f"two drops have the id {head.oid!r}", where=f"{where}/{number}")
         if not (head.categoryType or head.type):
@@ -187,7 +186,7 @@ def _drops(body: bytes, where: str) -> dict[str, bytes]:
 
 
 def _is_record(item: msgspec.Raw) -> bool:
-    """Whether the last item is a reproducibility record: an empty object, or one with a mode."""
+    """Return whether an item is a reproducibility record: an empty object, or one with a mode."""
     try:
         found = msgspec.json.decode(item)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

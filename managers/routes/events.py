@@ -1,15 +1,15 @@
-"""A session as server-sent events: one full picture, then what changes, then the end.
+"""A session as server-sent events: the whole session first, then each change, then the end.
 
 ========= ================================================================================================
 event     data
 ========= ================================================================================================
-session   a whole `SessionDetail`: the first event, and again when a difference would not do
-change    only the fields that are new; ``logical`` has only the logical nodes that differ, told by ``key``
+session   a whole `SessionDetail`: the first event, and again if a change cannot describe the difference
+change    only the fields that differ; ``logical`` has only the logical nodes that differ, by their ``key``
 end       empty: the session is over; close the stream
 ========= ================================================================================================
 
-The id of each is the version of the session. Whoever comes back with ``Last-Event-ID`` gets a full picture, or nothing
-before the next change where the version is still that one.
+The id of an event is the version of the session. A client that reconnects with ``Last-Event-ID`` gets the whole
+session, or nothing until the next change if it has the present version.
 """
 
 from collections.abc import Callable, Generator
@@ -29,7 +29,7 @@ __all__ = ["session_events"]
 
 _WAIT = 1.0
 _PACE = 0.1
-"""Seconds between events at least: eyes are not faster."""
+"""Shortest time between events, in seconds: people do not read faster."""
 _HEARTBEAT = 15.0
 
 
@@ -42,12 +42,12 @@ def session_events(
     is_gone: Callable[[], bool] = bool,
     clock: Clock | None = None,
 ) -> Generator[bytes] | None:
-    """The events of a session, until it is over or the server closes.
+    """Return the events of a session, until it is over or the server closes.
 
     Parameters
     ----------
     manager : Manager
-        Who knows the session.
+        Where the session is.
     session : str
         Its name.
     closing : threading.Event
@@ -55,14 +55,14 @@ def session_events(
     last : str
         ``Last-Event-ID`` of the request.
     is_gone : callable
-        Whether the client went away, which ends the events within a second or so.
+        Returns whether the client has closed the connection, which ends the events within about a second.
     clock : Clock, optional
-        By which heartbeats are sent.
+        For the times of heartbeats.
 
     Returns
     -------
     generator of bytes or None
-        None when the caller has seen the end already, which is to be answered with 204: browsers come back otherwise.
+        None if the client has seen the end already. The answer is then 204, because browsers reconnect otherwise.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def session_events(
 def _events(
     manager: Manager, detail: SessionDetail, closing: Signal, *, seen: bool, is_gone: Callable[[], bool], clock: Clock
 ) -> Generator[bytes]:
-    # A comment at once where there is nothing to tell: it opens the stream.
+    # Without an event, a comment opens the stream.
     yield heartbeat() if seen else _event("session", detail, detail)
     told = clock.monotonic()
     while not detail.is_over:
@@ -91,7 +91,7 @@ def _events(
             yield _event("gone", detail, to_body(error))
             break
         except DropflowError as error:
-            # A child that cannot be reached now may be reached later; who watches learns why nothing moves.
+            # A child that cannot be reached now may be reached later; the client shows why nothing changes.
             yield _event("trouble", detail, to_body(error))
             if closing.wait(_WAIT):
                 return

@@ -1,4 +1,4 @@
-"""Graphs as bodies: in whatever form they come, and DALiuGE's JSON on the way out."""
+"""Reads graphs from bodies, in any form, and writes DALiuGE's JSON."""
 
 import io
 import tempfile
@@ -22,7 +22,7 @@ _CHUNK = 256 * 1024
 
 
 def read_graph(body: bytes, *, most: int, depth: int) -> PhysicalGraph:
-    """The physical graph in a body: a ``.dfg`` container or DALiuGE's JSON, plain or in a gzip file.
+    """Return the physical graph in a body: a ``.dfg`` container or DALiuGE's JSON, plain or in a gzip file.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def read_graph(body: bytes, *, most: int, depth: int) -> PhysicalGraph:
     else:
         if body.lstrip()[:1] not in (b"[", b"{"):
             raise BadFileError(
-                f"the body is no physical graph: it begins with {body[:_PROBE]!a}",
+                f"the body is not a physical graph: it begins with {body[:_PROBE]!a}",
                 hint="send a .dfg file, or a physical graph in DALiuGE's JSON",
             )
         check_depth(body, depth, what="the graph")
@@ -53,7 +53,7 @@ def read_graph(body: bytes, *, most: int, depth: int) -> PhysicalGraph:
 
 
 def pg_json(graph: PhysicalGraph) -> Iterator[bytes]:
-    """DALiuGE's JSON of a graph in chunks; a large one waits on disk, not in memory."""
+    """Yield DALiuGE's JSON of a graph in chunks; a large one is buffered on disk."""
     with tempfile.SpooledTemporaryFile(max_size=_SPOOL) as file:
         write_pg(graph, file)
         file.seek(0)

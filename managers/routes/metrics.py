@@ -1,7 +1,7 @@
-"""``/metrics`` for Prometheus: what a manager's nodes and sessions do now.
+"""``/metrics`` for Prometheus: nodes and sessions of a manager.
 
-Everything is asked of the manager when somebody scrapes: there is no registry beside the truth. An island or master
-tells the sums over its nodes, so scrape either the nodes or what stands above them.
+The values are read from the manager at each scrape. An island or master reports the sums over its nodes, so scrape
+either the nodes or the manager above them.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ __all__ = ["metrics_routes"]
 
 
 def metrics_routes(manager: Manager) -> list[Route]:
-    """The route ``/metrics`` of a manager."""
+    """Return the route ``/metrics`` of a manager."""
 
     def metrics(_: Request) -> Response:
         registry = CollectorRegistry(auto_describe=False)
@@ -42,13 +42,13 @@ def metrics_routes(manager: Manager) -> list[Route]:
 
 
 class _Manager(Collector):
-    """Asks a manager once, and tells it in Prometheus' terms."""
+    """Collects the metrics of a manager at one time."""
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
 
     def collect(self) -> Iterator[Metric]:
-        """All families of metrics, each with a value for every state there is, so that none comes and goes."""
+        """Yield all families of metrics, each with a value for every state, so that no series appears or disappears."""
         info, sessions, nodes = self._manager.info(), self._manager.sessions(), self._manager.nodes()
         about = GaugeMetricFamily("dropflow_info", "The manager.", labels=["name", "role", "version"])
         about.add_metric([info.name, info.role, info.version], 1)
@@ -67,14 +67,14 @@ class _Manager(Collector):
         yield _counted("dropflow_drops", "Drops of all sessions by state.", "state", drops, DropState.__members__)
         running = float(sum(session.running for session in sessions))
         rate = sum(session.rate for session in sessions if session.status == "RUNNING")
-        yield GaugeMetricFamily("dropflow_attempts_running", "Attempts that are with a worker.", running)
+        yield GaugeMetricFamily("dropflow_attempts_running", "Attempts that run in a worker.", running)
         waiting = (
             ("queued", "Attempts that wait for a worker.", sum(session.queued for session in sessions)),
             ("ready", "Attempts that wait for room in the queue of the workers.", sum(one.ready for one in sessions)),
         )
         for name, text, number in waiting:
             yield GaugeMetricFamily(f"dropflow_attempts_{name}", text, float(number))
-        yield GaugeMetricFamily("dropflow_settled_per_second", "Drops settled per second, lately.", rate)
+        yield GaugeMetricFamily("dropflow_settled_per_second", "Drops settled per second, recently.", rate)
         states: Counter[str] = Counter(node.state for node in nodes)
         yield _counted("dropflow_nodes", "Node managers by state.", "state", states, ("alive", "suspect", "lost"))
         for name, text, field, scale in _LOADS:
@@ -87,7 +87,7 @@ class _Manager(Collector):
 _LOADS = (
     ("dropflow_node_cores", "Processors that a node may use.", "cores", 1.0),
     ("dropflow_node_workers", "Worker processes of a node.", "workers", 1.0),
-    ("dropflow_node_busy", "Attempts that are with workers or threads of a node now.", "busy", 1.0),
+    ("dropflow_node_busy", "Attempts that run in workers or threads of a node now.", "busy", 1.0),
     ("dropflow_node_processor_ratio", "Use of all processors of a node, 0 to 1.", "processor", 0.01),
     ("dropflow_node_memory_bytes", "Main memory of a node.", "memory", 1.0),
     ("dropflow_node_memory_free_bytes", "Main memory of a node that is available.", "memory_free", 1.0),

@@ -1,1 +1,1 @@
-"""The web pages of a manager, right without JavaScript and live with it."""
+"""The web pages of a manager: complete without JavaScript, updated live with it."""

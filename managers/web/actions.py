@@ -1,7 +1,7 @@
-"""What people can do to a session from its page: cancel it, delete it.
+"""Pages that cancel or delete a session.
 
-Each is a page that asks first and posts to itself, so no link can do harm. The guard of the server lets only pages of
-the same origin post, with the page key (`dropflow.rest.auth`).
+Each page asks first and posts to itself, so a link changes nothing. Only pages of the same origin can post, with the
+page key (`dropflow.rest.auth`).
 """
 
 from functools import partial
@@ -29,19 +29,19 @@ class _Question(msgspec.Struct, frozen=True):
 
 _CANCEL = _Question(
     "Cancel this session?",
-    "Everything that is not settled becomes cancelled; attempts that run are stopped. Results that exist are kept.",
+    "Drops that are not settled become cancelled, and running attempts are stopped. Results are kept.",
     "Cancel the session",
     asks_reason=True,
 )
 _DELETE = _Question(
     "Delete this session?",
-    "It is stopped if it runs, and its results, logs and journal are removed from all nodes. There is no way back.",
+    "It is stopped if it runs, and its results, logs and journal are removed from all nodes. This cannot be undone.",
     "Delete the session",
 )
 
 
 def action_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
-    """The two questions, and what their answers do."""
+    """Return the routes that ask, and those that cancel or delete."""
 
     def ask(call: Request, question: _Question) -> Response:
         info, session = manager.info(), manager.session(call.path["session"])

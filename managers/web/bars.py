@@ -1,6 +1,6 @@
-"""The states of many drops as a stacked bar: six groups, in the order in which a drop passes them.
+"""The states of many drops as a stacked bar of six groups, in the order in which a drop passes them.
 
-``static/bars.js`` does the same in the browser; `tests/managers/web` holds the two together.
+``static/bars.js`` does the same in the browser; a test compares the two.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from dropflow.states import DropState, SessionState
 __all__ = ["GROUPS", "Group", "Segment", "grouped", "segments", "session_style", "state_style", "state_word"]
 
 _LEAST = 0.8
-"""Per cent of the bar that even one drop among a million gets: one failure must be seen."""
+"""Smallest width of a group that is not empty, in per cent: one failure among a million drops must be visible."""
 
 
 class Group(msgspec.Struct, frozen=True):
-    """States that count as one thing for people: its style, its word, and their names."""
+    """States that are shown as one: style, word, and names of the states."""
 
     style: str
     word: str
@@ -24,17 +24,17 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def query(self) -> str:
-        """The filter of drops that finds its drops."""
+        """The filter that finds its drops."""
         return ",".join(self.states)
 
 
 GROUPS = (
-    # Content that was released or removed later was completed all the same.
+    # Content that was released or removed was completed before.
     Group("completed", "completed", ("COMPLETED", "EXPIRED", "DELETED")),
     Group("error", "error", ("ERROR",)),
     Group("skipped", "skipped", ("SKIPPED",)),
     Group("cancelled", "cancelled", ("CANCELLED",)),
-    # An attempt may still wait for a worker: what runs is a figure of its own.
+    # An attempt may still wait for a worker; running attempts are counted separately.
     Group("running", "active", ("WRITING",)),
     Group("waiting", "waiting", ("INITIALIZED",)),
 )
@@ -51,7 +51,7 @@ _SESSION_STYLES = {
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """One part of a bar: its style, where it begins and how wide it is, in per cent of the bar."""
+    """One part of a bar: its style, and its start and width in per cent of the bar."""
 
     style: str
     start: float
@@ -59,12 +59,12 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 def grouped(states: Mapping[str, int]) -> dict[str, int]:
-    """Drops by the style of their group, all six of them, zeros too."""
+    """Return the number of drops in each of the six groups, by the style of the group."""
     return {group.style: sum(states.get(state, 0) for state in group.states) for group in GROUPS}
 
 
 def segments(states: Mapping[str, int]) -> tuple[Segment, ...]:
-    """The bar of these counts: one segment for each group, of no width when the group is empty."""
+    """Return a segment for each group, of width 0 if the group is empty."""
     numbers = grouped(states)
     total = sum(numbers.values())
     if total <= 0:
@@ -80,17 +80,17 @@ def segments(states: Mapping[str, int]) -> tuple[Segment, ...]:
 
 
 def state_style(state: str) -> str:
-    """Style of a drop's state; of nothing in particular for one that this version does not know."""
+    """Return the style of a state; ``unknown`` for one that this version does not know."""
     return next((group.style for group in GROUPS if state in group.states), "unknown")
 
 
 def state_word(state: str) -> str:
-    """Word of a drop's state."""
+    """Return the word for a state."""
     group = next((group for group in GROUPS if group.states == (state,)), None)
     known = group.word if group else state.lower()
     return known if state in DropState.__members__ else state
 
 
 def session_style(status: str) -> str:
-    """Style of a session's status."""
+    """Return the style of the status of a session."""
     return _SESSION_STYLES[SessionState[status]] if status in SessionState.__members__ else "unknown"

@@ -1,4 +1,4 @@
-"""Root causes that read the same, as one: what forty instances of one node say is one thing to know."""
+"""Groups root causes with the same text: the same failure of forty instances is shown once."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ __all__ = ["Cause", "causes"]
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Failures of one logical node with the same words.
+    """Failures of one logical node with the same text.
 
     Attributes
     ----------
     first : FailureInfo
-        The most harmful of them; it stands for all.
+        The most harmful of them, which is shown.
     rest : tuple of FailureInfo
         The others.
     count : int
@@ -29,12 +29,12 @@ class Cause(msgspec.Struct, frozen=True):
 
     @property
     def row(self) -> str:
-        """What tells it from other causes on a page, and stays when more failures join it."""
+        """Identifies the cause on a page, and does not change when more failures are added."""
         return hashlib.blake2b(repr(_words(self.first)).encode(errors="replace"), digest_size=8).hexdigest()
 
 
 def causes(failures: Sequence[FailureInfo]) -> tuple[Cause, ...]:
-    """`failures` by what they say, the most harmful first; within a cause their order is kept."""
+    """Return `failures` grouped by their text, the most harmful group first; within a group their order is kept."""
     alike: dict[tuple[str, ...], list[FailureInfo]] = {}
     for failure in failures:
         alike.setdefault(_words(failure), []).append(failure)
@@ -46,6 +46,6 @@ def causes(failures: Sequence[FailureInfo]) -> tuple[Cause, ...]:
 
 
 def _words(failure: FailureInfo) -> tuple[str, ...]:
-    # A lost node is a cause of its own, whatever it says.
+    # Each lost node is a cause of its own, even with the same text.
     place = failure.node if not failure.drop else ""
     return (failure.name, failure.code, failure.kind, failure.text, failure.hint, place)

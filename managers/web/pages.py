@@ -1,7 +1,7 @@
 """The pages of a manager and their ``.json`` twins, written against `managers.api.Manager` only.
 
-Right without JavaScript; the scripts in ``static/`` only keep open pages fresh. What changes a session is a form of its
-own page (`managers.web.actions`).
+Complete without JavaScript; the scripts in ``static/`` only update open pages. Forms that change a session are on pages
+of their own (`managers.web.actions`).
 """
 
 from collections.abc import Callable
@@ -51,12 +51,12 @@ _OWN = Path(__file__).with_name("static")
 
 
 def page_routes(manager: Manager, streams: StreamSlots) -> list[Route]:  # noqa: ARG001 - pages open streams by the API
-    """Routes of all pages of `manager`, with their static files.
+    """Return the routes of all pages of a manager, and of their static files.
 
     Parameters
     ----------
     manager : Manager
-        Whose pages they are.
+        What the pages show.
     streams : StreamSlots
         Event streams of the same server; pages use those of ``/api/v1``.
     """
@@ -108,7 +108,7 @@ def _details(manager: Manager, templates: PageTemplates) -> list[Route]:
         view, is_twin = _either(find, find, call.path["session"])
         if is_twin:
             return view
-        # What the stream of changes has told already is not told again: most of a page of many logical nodes.
+        # The logical nodes, most of the page, are left out if the client has them from the event stream.
         return page_response(_session_page(templates, view, is_brief=_BRIEF in call.headers), call)
 
     def drop(call: Request) -> object:
@@ -163,7 +163,7 @@ def _page(
 
 
 def _either(find: Callable[[str], _T], find_twin: Callable[[str], _T], name: str) -> tuple[_T, bool]:
-    """What `name` names, and whether its twin was asked for: names may themselves end like a twin's."""
+    """Return the page or twin of a name, and whether it is the twin: names may themselves end in ``.json``."""
     if name.endswith(_TWIN):
         with suppress(NotFoundError, AmbiguousError):
             return find_twin(name.removesuffix(_TWIN)), True
@@ -200,5 +200,5 @@ def _picture(manager: Manager, call: Request) -> Response:
     content = read_start(manager.data(call.path["session"], call.path["drop"]), PICTURE_LIMIT)
     kind = picture_type(content)
     if not kind:
-        raise NotFoundError(f"the content of drop {call.path['drop']!r} is no picture that a page can show")
+        raise NotFoundError(f"the content of drop {call.path['drop']!r} is not a picture that a page can show")
     return Response(body=content, content_type=kind)

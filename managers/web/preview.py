@@ -1,7 +1,7 @@
-"""The end of a log and the beginning of a drop's content, as much of them as fits on a page.
+"""The end of a log and the beginning of the content of a drop, as much as fits on a page.
 
-Content is bytes of somebody else. It is looked at, never executed or unpickled; what is neither text nor a picture that
-browsers draw safely is shown as a dump of bytes.
+Content is never executed or unpickled. If it is neither text nor a picture that browsers draw safely, it is shown as a
+hexadecimal dump.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _LOG_READ = 16 * 1024 * 1024
 _FITS_CARD = 80
 _FITS_CARDS = 72
 
-# SVG is no picture here: it is a document that can hold scripts.
+# SVG is not in the list: it is a document that can contain scripts.
 _PICTURES = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
@@ -37,7 +37,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 
 
 class LogTail(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a log. `is_cut` tells that there is more before it; `is_open`, that there is more behind it."""
+    """The end of a log. `is_cut`: there is more before it. `is_open`: there is more after it."""
 
     text: str
     is_cut: bool = False
@@ -45,7 +45,7 @@ class LogTail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """What the content of a drop looks like.
+    """The beginning of the content of a drop.
 
     Attributes
     ----------
@@ -54,9 +54,9 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     text : str
         What to show; empty for a picture.
     size : int or None
-        Bytes in all, when they are known.
+        Bytes of the whole content, if known.
     is_cut : bool
-        Whether there is more than is shown.
+        Whether there is more.
     """
 
     kind: Literal["text", "header", "picture", "dump", "nothing"]
@@ -66,7 +66,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tail_of(download: Download) -> LogTail:
-    """The last 64 KiB of a log, from the beginning of a line; no more than the first 16 MiB of it are read."""
+    """Return the last 64 KiB of a log, from the start of a line. At most 16 MiB of the log are read."""
     kept, read, is_open = bytearray(), 0, False
     with _closing(download.chunks) as chunks:
         for chunk in chunks:
@@ -85,7 +85,7 @@ def tail_of(download: Download) -> LogTail:
 
 
 def preview_of(download: Download) -> Preview:
-    """What the beginning of some content shows."""
+    """Return a preview of a content."""
     start = read_start(download, _TEXT_LIMIT + 1)
     is_cut = len(start) > _TEXT_LIMIT
     total = download.size if download.size is not None else None if is_cut else len(start)
@@ -103,7 +103,7 @@ def preview_of(download: Download) -> Preview:
 
 
 def read_start(download: Download, limit: int) -> bytes:
-    """At most the first `limit` bytes; the rest is not fetched."""
+    """Return at most the first `limit` bytes, without fetching the rest."""
     found = bytearray()
     with _closing(download.chunks) as chunks:
         for chunk in chunks:
@@ -114,7 +114,7 @@ def read_start(download: Download, limit: int) -> bytes:
 
 
 def picture_type(start: bytes) -> str:
-    """Media type of a picture that browsers draw and that can hold no script; empty for anything else."""
+    """Return the media type of a picture that browsers draw and that contains no scripts, or nothing."""
     return next((name for pattern, name in _PICTURES if pattern.match(start)), "")
 
 
@@ -132,7 +132,7 @@ def _as_text(start: bytes) -> str | None:
     try:
         text = start.decode("utf-8")
     except UnicodeDecodeError as error:
-        # The cut may have gone through a character; anywhere else it is not text.
+        # The cut may be inside a character; any other error means that it is not text.
         if error.start < len(start) - 3 or error.reason != "unexpected end of data":
             return None
         text = start[: error.start].decode("utf-8")
@@ -140,7 +140,10 @@ def _as_text(start: bytes) -> str | None:
 
 
 def _fits_header(start: bytes) -> str:
-    """Cards of the primary header of a FITS file (standard 4.0, section 4.1: 80 ASCII characters each, up to END)."""
+    """Return the cards of the primary header of a FITS file.
+
+    They have 80 ASCII characters each, up to END (standard 4.0, section 4.1).
+    """
     cards = [start[at : at + _FITS_CARD] for at in range(0, min(len(start), _FITS_CARD * _FITS_CARDS), _FITS_CARD)]
     lines = [card.decode("ascii", "replace").rstrip() for card in cards]
     return "\n".join(lines[: lines.index("END") + 1] if "END" in lines else lines)

@@ -1,7 +1,7 @@
-"""What each page shows, as records: the page and its ``.json`` twin are two forms of the same one.
+"""The content of each page as a record, which is rendered as HTML and, for its ``.json`` twin, as JSON.
 
-What a page is about must be there, or its error is the answer; what stands around it may be missing for a while (a node
-that does not answer): then the page says so under `warnings` and shows the rest.
+If the subject of a page is missing, its error is the answer. If anything else on the page is missing, because a node
+does not answer, the page lists it under `warnings` and shows the rest.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ _YOUNGEST = 10
 
 
 class SessionQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which sessions: with this status (when one is named), and this text in their name or their graph's."""
+    """Filters on sessions: their status, and a text in their name or in the name of their graph."""
 
     status: Annotated[str, Meta(max_length=20)] = ""
     text: Annotated[str, Meta(max_length=200)] = ""
@@ -58,7 +58,7 @@ class SessionQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class OverviewView(msgspec.Struct, frozen=True, kw_only=True):
-    """The manager, what is below it, and its youngest sessions."""
+    """The manager, its children and nodes, and its youngest sessions."""
 
     manager: ManagerInfo
     children: tuple[Child, ...] = ()
@@ -77,7 +77,7 @@ class NodesView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionsView(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the sessions that match, and how many match in all."""
+    """A page of the sessions that match, and the number of all that match."""
 
     manager: ManagerInfo
     sessions: tuple[SessionInfo, ...]
@@ -97,7 +97,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will happen in it."""
+        """Whether the session has ended."""
         return self.session.is_over
 
 
@@ -122,28 +122,28 @@ class DropView(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class _Around:
-    """Asks for what may be missing, and keeps the reasons why it is."""
+class _OptionalParts:
+    """Reads what may be missing, and collects the errors as warnings."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
-    def ask(self, question: Callable[[], _T], otherwise: _T) -> _T:
+    def read(self, source: Callable[[], _T], default: _T) -> _T:
         try:
-            return question()
+            return source()
         except DropflowError as error:
             self.warnings.append(str(error))
-            return otherwise
+            return default
 
 
 def overview_view(manager: Manager) -> OverviewView:
-    """The first page of a manager."""
-    info, around = manager.info(), _Around()
+    """Return the first page of a manager."""
+    info, optional = manager.info(), _OptionalParts()
     children: tuple[Child, ...] = ()
     if info.role in ("island", "master"):
-        children = around.ask(manager.children, ())
-    nodes: tuple[NodeInfo, ...] = around.ask(manager.nodes, ())
-    sessions: tuple[SessionInfo, ...] = around.ask(manager.sessions, ())
+        children = optional.read(manager.children, ())
+    nodes: tuple[NodeInfo, ...] = optional.read(manager.nodes, ())
+    sessions: tuple[SessionInfo, ...] = optional.read(manager.sessions, ())
     return OverviewView(
         manager=info,
         children=children,
@@ -151,17 +151,17 @@ def overview_view(manager: Manager) -> OverviewView:
         sessions=sessions[:_YOUNGEST],
         total=len(sessions),
         running=sum(not session.is_over for session in sessions),
-        warnings=tuple(around.warnings),
+        warnings=tuple(optional.warnings),
     )
 
 
 def nodes_view(manager: Manager) -> NodesView:
-    """All node managers with their load."""
+    """Return all node managers with their load."""
     return NodesView(manager=manager.info(), nodes=manager.nodes())
 
 
 def sessions_view(manager: Manager, query: SessionQuery) -> SessionsView:
-    """The sessions that match `query`, the youngest first."""
+    """Return the sessions that match `query`, the youngest first."""
     text = query.text.casefold()
     found = [
         session
@@ -178,7 +178,7 @@ def sessions_view(manager: Manager, query: SessionQuery) -> SessionsView:
 
 
 def session_view(manager: Manager, session: str, query: DropQuery) -> SessionView:
-    """One session.
+    """Return the page of a session.
 
     Raises
     ------
@@ -187,23 +187,23 @@ def session_view(manager: Manager, session: str, query: DropQuery) -> SessionVie
     UsageError
         The query names a state that does not exist.
     """
-    detail, around = manager.session(session), _Around()
+    detail, optional = manager.session(session), _OptionalParts()
     page = manager.drops(session, query)
-    missing = tuple(f"Node {node} could not be asked for its drops." for node in page.missing)
-    results = around.ask(lambda: manager.results(session), ResultList(results=()))
-    missing += tuple(f"Node {node} could not be asked for its results." for node in results.missing)
+    missing = tuple(f"Node {node} did not answer: its drops are missing." for node in page.missing)
+    results = optional.read(lambda: manager.results(session), ResultList(results=()))
+    missing += tuple(f"Node {node} did not answer: its results are missing." for node in results.missing)
     return SessionView(
         manager=manager.info(),
         session=detail,
         drops=page,
         query=query,
         results=results.results,
-        warnings=(*missing, *around.warnings),
+        warnings=(*missing, *optional.warnings),
     )
 
 
 def causes_view(manager: Manager, session: str, query: PageQuery) -> CausesView:
-    """A page of the root causes of a session.
+    """Return a page of the root causes of a session.
 
     Raises
     ------
@@ -212,22 +212,22 @@ def causes_view(manager: Manager, session: str, query: PageQuery) -> CausesView:
     """
     found = manager.failures(session, query)
     missing = tuple(
-        f"Node {node} could not be asked: its causes are those that it told last." for node in found.missing
+        f"Node {node} did not answer: its causes are those that it reported last." for node in found.missing
     )
     return CausesView(manager=manager.info(), session=manager.session(session), causes=found, warnings=missing)
 
 
 def drop_view(manager: Manager, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropView:
-    """One drop of a session.
+    """Return the page of a drop.
 
     Raises
     ------
     NotFoundError
         There is no such session, or no such drop in it.
     """
-    detail, around = manager.drop(session, drop, query), _Around()
-    log = around.ask(lambda: tail_of(manager.log(session, detail.oid)), None) if detail.has_log else None
-    data = around.ask(lambda: preview_of(manager.data(session, detail.oid)), None) if detail.has_data else None
+    detail, optional = manager.drop(session, drop, query), _OptionalParts()
+    log = optional.read(lambda: tail_of(manager.log(session, detail.oid)), None) if detail.has_log else None
+    data = optional.read(lambda: preview_of(manager.data(session, detail.oid)), None) if detail.has_data else None
     return DropView(
         manager=manager.info(),
         session=msgspec.convert(manager.session(session), SessionInfo, from_attributes=True),
@@ -235,5 +235,5 @@ def drop_view(manager: Manager, session: str, drop: str, query: PageQuery = FIRS
         query=query,
         log=log,
         data=data,
-        warnings=tuple(around.warnings),
+        warnings=tuple(optional.warnings),
     )

@@ -13,7 +13,7 @@ from managers.node.manager import NodeManager
 from managers.service import Service
 from tests.cli.graph_documents import document, link, node
 from translator.web.records import TranslationOrder
-from translator.web.worker import SOURCE, carry_out
+from translator.web.worker import SOURCE, translate
 
 PYFUNC = "dlg.apps.pyfunc.PyFuncApp"
 Command = Callable[..., tuple[int, dict[str, Any]]]
@@ -142,7 +142,7 @@ def translated(content: bytes, folder: Path) -> tuple[str, dict[str, Any]]:
     """Return state and report of a translation by the worker of the service."""
     folder.mkdir()
     (folder / SOURCE).write_bytes(content)
-    report = carry_out(TranslationOrder(name="g", created=0.0), folder, lambda _: None)
+    report = translate(TranslationOrder(name="g", created=0.0), folder, lambda _: None)
     return report.state, {
         "problems": [{"code": one.code, "text": one.text, "severity": one.severity} for one in report.problems]
     }

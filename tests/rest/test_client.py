@@ -254,7 +254,7 @@ def test_refusals_of_the_routes(client: Client) -> None:
     """What is wrong with a name, a graph or a conflict is told by its class."""
     with pytest.raises(NotFoundError, match="no session 'nope'"):
         client.session("nope")
-    with pytest.raises(BadFileError, match="no physical graph"):
+    with pytest.raises(BadFileError, match="not a physical graph"):
         client.submit(b"nonsense")
     with pytest.raises(BadGraphError, match="no drops"):
         client.submit(b"[]")

@@ -335,8 +335,8 @@ class _Turned:
         """A connection that the server has accepted, and bytes over it."""
         connection = self._stack.enter_context(closing(socket.create_connection(("127.0.0.1", self.port), timeout=20)))
         connection.sendall(sent)
-        self.serving.turn(timeout=1)
-        self.serving.turn(timeout=0)
+        self.serving.step(timeout=1)
+        self.serving.step(timeout=0)
         return connection
 
     def is_open(self, connection: socket.socket) -> bool:
@@ -347,7 +347,7 @@ class _Turned:
     def wait(self, seconds: float) -> None:
         """Let time go by."""
         self.clock.advance(seconds)
-        self.serving.turn(timeout=0)
+        self.serving.step(timeout=0)
 
     def _end(self) -> None:
         self.serving.stop_listening()
@@ -370,9 +370,9 @@ def test_idle_connections_beyond_the_bound_are_closed_oldest_first(stack: ExitSt
         turned.clock.advance(0.1)
     connection = turned.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
     while not turned.serving.is_busy() and not _arrived(connection):
-        turned.serving.turn(timeout=1)
+        turned.serving.step(timeout=1)
     while not _arrived(connection):
-        turned.serving.turn(timeout=1)
+        turned.serving.step(timeout=1)
 
     assert connection.recv(65536).startswith(b"HTTP/1.1 200")
     assert [turned.is_open(each) for each in idle] == [False] * 23 + [True] * 7
@@ -385,7 +385,7 @@ def test_a_head_has_a_time_limit(stack: ExitStack) -> None:
     silent, slow = turned.connect(), turned.connect(b"GET /thing HTTP/1.1\r\n")
     for _ in range(14):
         slow.sendall(b"X")
-        turned.serving.turn(timeout=1)
+        turned.serving.step(timeout=1)
         turned.wait(1)
     assert turned.is_open(silent)
     assert turned.is_open(slow)
@@ -410,9 +410,9 @@ def test_a_request_that_runs_has_none(stack: ExitStack) -> None:
     assert turned.is_open(connection)
     end.set()
     while not _arrived(connection):
-        turned.serving.turn(timeout=1)
+        turned.serving.step(timeout=1)
     while turned.serving.is_busy():
-        turned.serving.turn(timeout=1)
+        turned.serving.step(timeout=1)
     turned.wait(100)
     assert turned.is_open(connection)
     turned.wait(30)
@@ -438,9 +438,9 @@ def test_an_answer_that_is_not_read_is_not_kept_for_ever(stack: ExitStack) -> No
     connection = turned.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
     channel = next(iter(turned.serving.active_channels.values()))
     while channel.total_outbufs_len < 2 * MEGABYTE:
-        turned.serving.turn(timeout=0.1)
+        turned.serving.step(timeout=0.1)
     for _ in range(50):
-        turned.serving.turn(timeout=0)
+        turned.serving.step(timeout=0)
     turned.wait(61)
 
     assert not turned.is_open(connection)

@@ -1,7 +1,7 @@
-"""The translator as a web service: the form that EAGLE posts, an upload, and a page that answers.
+"""The translator as a web service: the form of EAGLE, an upload, and pages with the result.
 
-A server that many people reach and that reads what strangers send, hence three rules. Graphs are read, unrolled and
-partitioned in processes of their own (`worker`), with limits on time and memory, killed when they overstep. Results
-lie on disk under ids that nobody guesses (`store`), and the oldest go. Only known managers are ever called, and only
-for who has the token (`deploying`). Read `service` first, then `routes`.
+Requests without a credential may translate graphs, hence three rules. Graphs are read, unrolled and partitioned in
+processes of their own (`worker`), which are killed when they exceed a limit of time or memory. Results are stored on
+disk under random ids (`store`), and the oldest are deleted. Only configured managers are called, and only for requests
+with the token (`deployer`). Read `service` first, then `routes`.
 """

@@ -22,7 +22,7 @@ _ONE = "/api/v1/translations/{translation}"
 
 
 def api_v1_routes(service: TranslatorService) -> list[Route]:
-    """The routes of `service` for programs. All need the token, and none can be called by pages of other sites."""
+    """Return the routes for programs. All need the token, and none accepts requests of pages of other sites."""
     handlers = _ApiHandlers(service)
     route = partial(Route, tag="translator")
     graph = partial(route, answer=TranslationInfo, status=202)
@@ -81,7 +81,7 @@ def api_v1_routes(service: TranslatorService) -> list[Route]:
 
 
 class _ApiHandlers:
-    """The handlers, and the service that they share."""
+    """The handlers of the routes."""
 
     def __init__(self, service: TranslatorService) -> None:
         self._service = service

@@ -1,4 +1,4 @@
-"""A translator put together: service, routes and access become an application that any WSGI server can serve."""
+"""Makes the application of a translator from its service, its routes and its access rules."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,7 +24,7 @@ STREAMS = 16
 
 _DEPLOY_SECONDS = 120.0
 _BODIES = 3
-"""Largest bodies that may be in memory at a time: one of them from strangers, with what it was unpacked from."""
+"""Largest bodies in memory at a time: one of them without a credential, with its compressed form."""
 
 
 def make_translator(
@@ -41,7 +41,7 @@ def make_translator(
     connect: Callable[[str], ManagerClient] | None = None,
     clock: Clock | None = None,
 ) -> tuple[bottle.Bottle, StreamSlots, TranslatorService]:
-    """A translator, ready to be served by `dropflow.rest.server.RestServer`.
+    """Return a translator, ready to be served by `dropflow.rest.server.RestServer`.
 
     Parameters
     ----------
@@ -50,11 +50,11 @@ def make_translator(
     managers : sequence of str
         Addresses of the managers that graphs may be deployed to.
     access : AccessRules
-        Who may enter.
+        Which requests may enter.
     secret : bytes, optional
         Secret half of the cluster key, with which calls to the managers are signed.
     token : str, optional
-        Token of the managers, where there is no key.
+        Token of the managers, if there is no key.
     limits : TranslatorLimits, optional
         What translations may cost.
     name : str
@@ -82,7 +82,7 @@ def make_translator(
     ConflictError
         Another translator uses the folder.
     UsageError
-        The address of a manager is none.
+        The address of a manager is not a URL.
     """
     limits = limits or TranslatorLimits()
     clock = clock or SystemClock()

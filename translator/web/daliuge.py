@@ -1,10 +1,10 @@
-"""DALiuGE's own paths of a translator, for tools that speak to it; EAGLE's `gen_pgt` is among the pages.
+"""DALiuGE's own paths of a translator, for its tools; EAGLE's `gen_pgt` is among the pages.
 
-Same paths, fields and shapes of success as DALiuGE 6.7; errors have statuses and words. A graph is always sent along:
-this translator keeps no library of graphs, so ``lg_name`` and ``pgt_name`` alone are refused.
+Paths, fields and successful answers are those of DALiuGE 6.7; errors have correct statuses and texts. A request must
+contain its graph: this translator has no library of graphs, so ``lg_name`` and ``pgt_name`` alone are refused.
 
 DALiuGE deploys with ``GET /gen_pg``. A link on any page could do that with a person's cookie, so it deploys only for a
-program that shows the token. A browser is led to the form that deploys; other programs use ``POST /gen_pg``.
+program that sends the token. A browser is redirected to the form that deploys; other programs use ``POST /gen_pg``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ _SMALL = 64 * 1024
 
 
 class _GenPg(msgspec.Struct, frozen=True, kw_only=True):
-    """The query of ``gen_pg``; `dlg_mgr_deploy` asks for a deployment, whatever its value."""
+    """The query of ``gen_pg``; any value of `dlg_mgr_deploy` asks for a deployment."""
 
     pgt_id: str
     dlg_mgr_deploy: str | None = None
@@ -114,7 +114,7 @@ def daliuge_routes(service: TranslatorService, streams: StreamSlots) -> list[Rou
 
 
 class _DaliugeHandlers:
-    """The handlers, and the service that they share."""
+    """The handlers of the routes."""
 
     def __init__(self, service: TranslatorService, streams: StreamSlots) -> None:
         self._service = service
@@ -177,7 +177,7 @@ class _DaliugeHandlers:
         return redirect(self._deployed(call.query))
 
     def _deployed(self, query: _GenPg) -> str:
-        """Start a session, in one part for each node unless the graph was partitioned; the address of its page."""
+        """Start a session, in one part for each node unless the graph is partitioned; return its page."""
         spread = self._service.get(query.pgt_id).parts == 1
         return self._service.deploy(query.pgt_id, DeployRequest(manager=query.manager, spread=spread)).url
 
@@ -206,19 +206,19 @@ class _DaliugeHandlers:
         )
         info = self._translated(content, query)
         made = info.report.measures.parts if info.report and info.report.measures else 1
-        # Placeholders, as DALiuGE numbers them: islands first, then nodes.
+        # Placeholders are numbered as DALiuGE does: islands first, then nodes.
         names = _placeholders(islands + made)
         return Response(body=self._service.export(info.id, nodes=names[islands:], islands=names[:islands]))
 
     def _drops(
         self, content: bytes, query: TranslateQuery, nodes: Sequence[str] = (), islands: Sequence[str] = ()
     ) -> Response:
-        """The list of drops of a graph that is translated while the client waits."""
+        """Return the list of drops of a graph, which is translated while the client waits."""
         info = self._translated(content, query)
         return Response(body=self._service.export(info.id, nodes=nodes, islands=islands))
 
     def _translated(self, content: bytes, query: TranslateQuery) -> TranslationInfo:
-        """Wait for the translation of a graph."""
+        """Translate a graph and wait for the result."""
         with self._streams.slot():
             return self._service.result(self._service.submit(content, query).id)
 
@@ -250,7 +250,7 @@ def _unroll_findings(form: Form) -> list[Problem]:
 
 
 def _balance(form: Form, found: list[Problem]) -> int:
-    """What `algo_params` says about the balance, in DALiuGE's percentage."""
+    """Return the balance in `algo_params`, as DALiuGE's percentage."""
     try:
         given = msgspec.json.decode(form.fields.get("algo_params") or b"{}", type=dict[str, Any])
         return int(given.get("max_load_imb", 90))
@@ -271,7 +271,7 @@ def _fill(form: Form, depth: int) -> Response:
         values = msgspec.json.decode(parameters, type=dict[str, Any])
         graph = msgspec.json.decode(content)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise HttpError(400, f"the form holds no JSON where it should: {error}") from error
+        raise HttpError(400, f"the form has a field that is not JSON: {error}") from error
     try:
         return Response(body=substitute(graph, dict(_flat(values, "", 0)), set(), tilde=True))
     except RecursionError as error:
@@ -279,7 +279,7 @@ def _fill(form: Form, depth: int) -> Response:
 
 
 def _flat(values: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """Every value under its name; those inside objects with the names around them and dots between."""
+    """Yield every value with its name; values in objects have names such as ``outer.inner``."""
     for name, value in values.items():
         yield f"{before}{name}", value
         if isinstance(value, dict) and depth < _DEPTH:

@@ -1,7 +1,7 @@
-"""Deploying a translated graph: only to managers that the translator was started with, and never by the browser.
+"""Deploys translated graphs to managers that are configured.
 
-The server calls the manager itself, signed with the cluster key, so that no page needs rights at two servers and
-nobody can make the server call an address of their choice.
+The server calls the manager itself, with a signature of the cluster key. So the browser needs no credential of the
+manager, and a request cannot make the server call another address.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,10 +20,10 @@ __all__ = ["Deployer", "ManagerClient"]
 
 
 class ManagerClient(Protocol):
-    """What is needed of `dropflow.rest.client.Client`."""
+    """The methods of `dropflow.rest.client.Client` that are used."""
 
     def nodes(self) -> tuple[NodeInfo, ...]:
-        """All node managers at or below the manager."""
+        """Return all node managers at or below the manager."""
         ...
 
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
@@ -31,7 +31,7 @@ class ManagerClient(Protocol):
         ...
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         ...
 
 
@@ -48,7 +48,7 @@ class Deployer:
     Raises
     ------
     UsageError
-        An address is no ``http://host:port``.
+        An address is not a URL such as ``http://host:port``.
     """
 
     def __init__(self, managers: Sequence[str], connect: Callable[[str], ManagerClient]) -> None:
@@ -56,12 +56,12 @@ class Deployer:
         self._connect = connect
 
     def known(self, manager: str) -> str:
-        """The address of `manager` as it was configured.
+        """Return the configured address of a manager.
 
         Raises
         ------
         UsageError
-            It is none of those.
+            It is not configured.
         """
         wanted = manager.rstrip("/")
         if wanted in self.managers:
@@ -74,12 +74,12 @@ class Deployer:
         )
 
     def alive(self, manager: str) -> tuple[str, ...]:
-        """Names of the nodes at or below `manager` that are alive, sorted.
+        """Return the sorted names of the nodes at or below a manager that are alive.
 
         Raises
         ------
         UsageError
-            It is no manager that may be called.
+            The manager is not configured.
         WorldError
             It cannot be reached, or no node is alive.
         """
@@ -88,14 +88,14 @@ class Deployer:
             found = client.nodes()
         names = tuple(sorted(node.name for node in found if node.state == "alive"))
         if not names:
-            hint = "start a node manager, or see what became of those that there were"
-            raise WorldError("no node manager is alive there", where=address, hint=hint)
+            hint = "start a node manager, or see the state of its nodes"
+            raise WorldError("no node manager is alive at this manager", where=address, hint=hint)
         return names
 
     def deploy(self, graph: Path, manager: str, session: str) -> Deployed:
         """Start a session with the graph in a ``.dfg`` file.
 
-        Its parts go to the nodes that there are, whatever places the graph names.
+        Its parts are placed on the nodes of the manager, even if the graph names others.
 
         Raises
         ------
@@ -120,7 +120,7 @@ def _address(manager: str) -> str:
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or True)
     except ValueError:
         usable = False
-    # Addresses stand in a header of every page (its content security policy), where these would end a rule.
+    # Addresses are in the Content-Security-Policy of every page, where these characters would end a rule.
     if not usable or parts.query or parts.fragment or any(sign in manager for sign in " ;,'\"<>\r\n"):
-        raise UsageError(f"{manager!r} is no address of a manager", hint="give http://HOST:PORT")
+        raise UsageError(f"{manager!r} is not a manager URL", hint="give http://HOST:PORT")
     return manager.rstrip("/")

@@ -1,4 +1,4 @@
-"""Files of a translation, as answers that browsers save under a safe name."""
+"""Downloads of a translation, with names that are safe for browsers."""
 
 from pathlib import Path
 from typing import BinaryIO
@@ -12,7 +12,7 @@ __all__ = ["dfg_file", "pg_json", "source_file"]
 
 
 def dfg_file(service: TranslatorService, identity: str) -> Response:
-    """The physical graph as a ``.dfg`` container. Raises as `TranslatorService.graph`."""
+    """Return the physical graph as a ``.dfg`` container. Raises as `TranslatorService.graph`."""
     path = service.graph(identity)
     name = service.get(identity).name
     return Response(
@@ -23,16 +23,16 @@ def dfg_file(service: TranslatorService, identity: str) -> Response:
 
 
 def pg_json(service: TranslatorService, identity: str) -> Response:
-    """The physical graph in DALiuGE's JSON, streamed. Raises as `TranslatorService.export`."""
+    """Return the physical graph in DALiuGE's JSON, streamed. Raises as `TranslatorService.export`."""
     name = service.get(identity).name
     return Response(body=service.export(identity), headers=(attachment(f"{name}.pg.json"),))
 
 
 def source_file(service: TranslatorService, identity: str) -> Response:
-    """What was translated, byte for byte. Raises as `TranslatorService.source`."""
+    """Return the source, byte for byte. Raises as `TranslatorService.source`."""
     path = service.source(identity)
     name = service.get(identity).name
-    # Never a type that a browser would show: the content is anybody's.
+    # Never a type that a browser would show: the content comes from an unknown client.
     return Response(body=_opened(path), content_type="application/octet-stream", headers=(attachment(f"{name}.graph"),))
 
 

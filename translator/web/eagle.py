@@ -1,4 +1,4 @@
-"""The fields that EAGLE posts, as a query of ours; what cannot be used is said in words, all of it at once."""
+"""Reads the form of EAGLE. Fields that cannot be used become findings, all of them at once."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -30,16 +30,16 @@ _UNUSED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "swarm_size": ("", "40"),
     }
 )
-"""Fields that steer nothing here, with the values that EAGLE or DALiuGE send unless somebody chose otherwise."""
+"""Fields that have no effect here, with the default values of EAGLE and DALiuGE."""
 
 _NO_ALGORITHM = "agl-1"
-"""What EAGLE sends when it cannot find out which algorithm is chosen."""
+"""What EAGLE sends when it does not know which algorithm is chosen."""
 
 _MOST_PARTS = 2**31 - 1
 
 
 def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
-    """The graph of the form, how to translate it, and what is to be said about the other fields.
+    """Return the graph in a form, how to translate it, and findings about its other fields.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
     TranslateQuery
         How to translate it.
     tuple of Problem
-        PT002 (error) for each field that cannot be used, LG092 (a note) for each that nothing uses.
+        PT002 (error) for each field that cannot be used, LG092 (a note) for each that has no effect.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
     balance = whole_number(form, "max_load_imb", 90, least=-(10**6), most=10**6, found=found)
     algorithm = form.text("algo") or "metis"
     if algorithm == _NO_ALGORITHM:
-        text = f"EAGLE did not say which algorithm was chosen (it sent {_NO_ALGORITHM}): metis partitions the graph"
+        text = f"EAGLE did not send which algorithm was chosen (it sent {_NO_ALGORITHM}): metis partitions the graph"
         found.append(problem("LG092", text, where="algo", severity=Severity.INFO))
         algorithm = "metis"
     test = form.text("test").lower()
@@ -94,12 +94,15 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
 
 
 def imbalance_of(balance: int) -> float:
-    """DALiuGE's ``max_load_imb`` in per cent: METIS may exceed the mean by ``max(1, 101 - balance)`` thousandths."""
+    """Return DALiuGE's ``max_load_imb`` in per cent.
+
+    METIS may exceed the mean by ``max(1, 101 - balance)`` thousandths.
+    """
     return min(max(1, 101 - balance) / 10, 1000.0)
 
 
 def whole_number(form: Form, name: str, default: int, *, least: int, most: int, found: list[Problem]) -> int:
-    """A field as a number; what is none adds PT002 to `found`, and the default stands in until the graph is refused."""
+    """Return a field as a number, or add PT002 to `found` and return the default."""
     text = form.text(name)
     if text in ("", "null", "None"):
         return default

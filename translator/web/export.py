@@ -1,8 +1,8 @@
-"""The process that writes a graph as DALiuGE's JSON to standard output, a block of drops at a time.
+"""The process that writes a graph as DALiuGE's JSON to standard output, in blocks of drops.
 
 Started as ``python -m translator.web.export FOLDER`` by `translator.web.jobs`, with an `ExportOrder` as JSON on the
-first line of standard input. A process, because a million drops keep an interpreter busy for seconds, in which a
-server could not answer anybody else.
+first line of standard input. It is a process, because writing a million drops takes an interpreter seconds,
+during which the server could not answer other requests.
 """
 
 import sys
@@ -31,11 +31,11 @@ class ExportOrder(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     nodes : tuple of str
-        Names for the parts: part k is on the k-th node, from the start again when there are more parts.
+        Names for the parts: part k is on node k modulo the number of nodes.
     islands : tuple of str
         Names of islands, which share the nodes in blocks.
     form : str
-        ``list`` for the list of drops; ``spec`` for what DALiuGE's ``gen_pg_spec`` answers: a JSON text that contains
+        ``list`` for the list of drops; ``spec`` for the answer of DALiuGE's ``gen_pg_spec``: a JSON text that contains
         another, with the keys ``pg_spec`` and ``root_uids``.
     memory, seconds
         Limits of the process.
@@ -49,13 +49,13 @@ class ExportOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Quoted:
-    """Writes JSON as it stands inside a JSON text. What it gets is valid JSON, with no other control characters."""
+    """Writes JSON as a string inside JSON. The input is valid JSON without other control characters."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
 
     def write(self, data: bytes, /) -> object:
-        """Take these bytes."""
+        """Write bytes."""
         for plain, escaped in _ESCAPES:
             data = data.replace(plain, escaped)
         return self._stream.write(data)

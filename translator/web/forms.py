@@ -1,7 +1,7 @@
-"""Posted forms as bytes by field: ``application/x-www-form-urlencoded`` and ``multipart/form-data``.
+"""Parses posted forms into bytes by field: ``application/x-www-form-urlencoded`` and ``multipart/form-data``.
 
 EAGLE posts graphs of many megabytes in a form, and percent-encoded text is up to three times as long. The decoder works
-on arrays and in pieces, so that a form costs little more memory than its bytes, whatever is in it.
+on arrays and in pieces, so that a form needs little more memory than its bytes.
 """
 
 import re
@@ -47,7 +47,7 @@ class Form(msgspec.Struct, frozen=True):
     files: Mapping[str, str] = MappingProxyType({})
 
     def text(self, name: str, default: str = "") -> str:
-        """A field as text, without white space around it.
+        """Return a field as text, without white space around it.
 
         Raises
         ------
@@ -61,12 +61,12 @@ class Form(msgspec.Struct, frozen=True):
 
 
 def read_form(body: bytes, content_type: str) -> Form:
-    """The fields of a form.
+    """Return the fields of a form.
 
     Raises
     ------
     HttpError
-        415 for a body that is no form, 400 for a damaged one, or one with too many fields, or a field given twice.
+        415 for a body that is not a form, 400 for a damaged one, or one with too many fields, or a field given twice.
     """
     header = Message()
     header["Content-Type"] = content_type
@@ -79,17 +79,17 @@ def read_form(body: bytes, content_type: str) -> Form:
             raise HttpError(400, "the multipart form names no boundary")
         return _multipart(body, boundary.encode(errors="replace"))
     hint = "send application/x-www-form-urlencoded or multipart/form-data"
-    raise HttpError(415, f"{content_type[:100]!r} is no form", hint=hint)
+    raise HttpError(415, f"{content_type[:100]!r} is not a form", hint=hint)
 
 
 def decode_percent(data: bytes | memoryview) -> bytes:
-    """Bytes with ``%XX`` and ``+`` resolved; a percent sign without two hexadecimal digits stays as it is."""
+    """Return bytes with ``%XX`` and ``+`` decoded; a percent sign without two hexadecimal digits is kept."""
     if len(data) <= _PIECE:
         return _decoded(data)
     found, start = BytesIO(), 0
     while start < len(data):
         end = min(start + _PIECE, len(data))
-        # No piece ends inside an escape.
+        # Do not cut an escape.
         cut = bytes(data[end - 2 : end]).rfind(b"%")
         end = end - 2 + cut if cut >= 0 and end < len(data) else end
         found.write(_decoded(data[start:end]))
@@ -115,7 +115,7 @@ def _urlencoded(body: bytes) -> Form:
     fields: dict[str, bytes] = {}
     if body.count(b"&") >= _MOST_FIELDS:
         raise HttpError(400, f"the form has more than {_MOST_FIELDS} fields")
-    view, start = memoryview(body), 0  # whose slices are no copies
+    view, start = memoryview(body), 0  # slices of a memoryview are not copies
     while start < len(body):
         mark = body.find(b"&", start)
         end = mark if mark >= 0 else len(body)
@@ -129,7 +129,7 @@ def _urlencoded(body: bytes) -> Form:
 
 
 def _multipart(body: bytes, boundary: bytes) -> Form:
-    """RFC 7578: parts between delimiter lines, each with a few header lines."""
+    """Parse RFC 7578: parts between delimiter lines, each with a few header lines."""
     fields: dict[str, bytes] = {}
     files: dict[str, str] = {}
     delimiter = b"\r\n--" + boundary
@@ -151,7 +151,7 @@ def _multipart(body: bytes, boundary: bytes) -> Form:
 
 
 def _names(head: bytes) -> tuple[str, str]:
-    """Name of the field and of its file."""
+    """Return the names of the field and of its file."""
     found = _DISPOSITION.search(head.replace(b"\r\n", b"\n"))
     if found is None:
         raise HttpError(400, "a part of the multipart form has no name")

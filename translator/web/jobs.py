@@ -1,4 +1,4 @@
-"""Worker processes of the translator: a bounded queue, a few processes at a time, each killed when its time is over."""
+"""Worker processes of the translator: a bounded queue, a few processes at a time, each with a time limit."""
 
 import contextlib
 import logging
@@ -31,11 +31,11 @@ class TranslationQueue:
     workers, waiting : int
         Processes at a time, and folders that may wait for one.
     seconds : float
-        After which a process is killed.
+        Time limit of a process, which is then killed.
     told : callable
-        Told an id and what its process says it is doing.
+        Called with an id and the stage that its process reports.
     ended : callable
-        Told an id and None, or the error for want of which there is no report.
+        Called with an id and None, or the error because of which there is no report.
     """
 
     def __init__(
@@ -84,17 +84,17 @@ class TranslationQueue:
             self._change.notify()
 
     def cancel(self, identity: str) -> None:
-        """Take it out of the queue, or kill its process."""
+        """Remove an id from the queue, or kill its process."""
         with self._change:
             self._queue = deque(entry for entry in self._queue if entry[0] != identity)
             process = self._running.get(identity)
             if process is not None:
                 process.kill()
             elif identity in self._running:
-                self._cancelled.add(identity)  # its process is just being started
+                self._cancelled.add(identity)  # its process is being started
 
     def export(self, folder: Path, order: ExportOrder) -> Iterator[bytes]:
-        """A graph as JSON, written by a process of its own, in pieces.
+        """Return a graph as JSON in pieces, written by a process of its own.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class TranslationQueue:
         GoneError
             The folder has been removed.
         WorkerDiedError
-            While iterating: the process was killed or failed, and the JSON is not whole.
+            While iterating: the process was killed or failed, and the JSON is incomplete.
         """
         if not self._exports.acquire(blocking=False):
             raise HttpError(503, "too many graphs are being written already", hint="try again in a moment")
@@ -115,7 +115,7 @@ class TranslationQueue:
         return _Export(process, order, self._exports.release)
 
     def close(self) -> None:
-        """Kill what runs, forget what waits, and wait for the threads. Idempotent."""
+        """Kill all processes, drop the queue, and wait for the threads. Idempotent."""
         with self._change:
             self._closing.set()
             self._queue.clear()
@@ -134,17 +134,17 @@ class TranslationQueue:
                     return
                 identity, folder = self._queue.popleft()
                 self._running[identity] = None
-            failure = self._carry_out(identity, folder)
+            failure = self._translate(identity, folder)
             with self._change:
                 del self._running[identity]
                 if self._closing.is_set():
-                    return  # killed for that: nothing is to be said of it, and the next service drops it
+                    return  # killed by `close`: no report; the next service deletes the folder
             self._ended(identity, failure)
 
-    def _carry_out(self, identity: str, folder: Path) -> WorldError | None:
+    def _translate(self, identity: str, folder: Path) -> WorldError | None:
         try:
             process = _start("translator.web.worker", folder)
-        except OSError as error:  # the folder is gone, or the system has no more processes to give
+        except OSError as error:  # the folder is deleted, or the system cannot start more processes
             return WorldError(f"the translation cannot be started: {error.strerror}", hint="try again in a moment")
         with self._change:
             if self._closing.is_set() or identity in self._cancelled:
@@ -163,7 +163,7 @@ class TranslationQueue:
                 self._told(identity, line.decode(errors="replace").strip())
         timer.cancel()
         if late.is_set():
-            text = f"the translation took longer than the {self._seconds:g} seconds that one may take here"
+            text = f"the translation took longer than the {self._seconds:g} seconds that this translator allows"
             return WorldError(text, hint="make the graph smaller, or start the translator with a higher limit")
         if process.returncode:
             _LOG.warning("translation %s: status %s: %s", identity, process.returncode, _tail(folder))
@@ -172,9 +172,9 @@ class TranslationQueue:
 
 
 class _Export:
-    """What a process writes, in pieces; the process ends with the last of them, or when this is closed.
+    """The output of a process, in pieces; the process ends with the last of them, or when this is closed.
 
-    No clock runs: a slow reader makes the process wait, which costs nothing, and its processor time is limited.
+    There is no time limit: a slow reader makes the process wait, and its processor time is limited.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]", order: ExportOrder, release: Callable[[], None]) -> None:
@@ -183,7 +183,7 @@ class _Export:
             _pipe(process.stdin).write(msgspec.json.encode(order) + b"\n")
             _pipe(process.stdin).flush()
         except OSError:
-            pass  # it has ended already, which is told where its output is read
+            pass  # it has ended already; the reader of its output reports that
 
     def __iter__(self) -> "_Export":
         return self
@@ -200,7 +200,7 @@ class _Export:
         raise StopIteration
 
     def close(self) -> None:
-        """End the process and give its place back. Idempotent."""
+        """Kill the process and free its slot. Idempotent."""
         if self._open:
             self._open = False
             self._process.kill()
@@ -210,7 +210,7 @@ class _Export:
 
 
 def _start(module: str, folder: Path) -> "subprocess.Popen[bytes]":
-    # One thread for linear algebra: each of its threads would take a share of the process's address space.
+    # One thread for linear algebra: each thread would use part of the limited address space.
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(  # noqa: S603 - our own interpreter and module; the folder's name is ours too

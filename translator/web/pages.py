@@ -1,9 +1,9 @@
-"""The translator's pages, right without JavaScript: the form, what became of a graph, and the way to a session.
+"""The translator's pages, complete without JavaScript: the form, the result of a translation, and its deployment.
 
-`gen_pgt` is what EAGLE posts to, from a page of another site, and like the upload it needs no token: it reads a graph
-and translates it, nothing else. It answers with the address of the translation, which nobody guesses, so that loading
-the page again posts nothing again; who knows that address may look. Deploying and deleting need the login and a form
-of our own page; the list of all translations needs the login.
+EAGLE posts to `gen_pgt` from a page of another site. Like the upload it needs no token, because it only translates a
+graph. It redirects to the page of the translation, so that reloading the page does not post again. The address of that
+page has a random id, and needs no token either. Deploying and deleting need the login and a form of our own page; the
+list of all translations needs the login.
 """
 
 from functools import partial
@@ -28,7 +28,7 @@ from translator.web.templates import translator_templates
 __all__ = ["page_routes"]
 
 _PATIENCE = 0.8
-"""Seconds that a page waits for the end of a translation; most are over by then, and nobody sees a page of waiting."""
+"""Seconds that a page waits for the end of a translation, which is enough for most."""
 
 _ROWS = 200
 _LONGEST_FORM = 64 * 1024
@@ -36,13 +36,13 @@ _MOST = 2**31 - 1
 
 
 class _ShowQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The manager that the form of deployment is to name."""
+    """The manager that is selected in the form of deployment."""
 
     manager: str = ""
 
 
 def page_routes(service: TranslatorService) -> list[Route]:
-    """The pages of `service`."""
+    """Return the routes of the pages."""
     handlers = _PageHandlers(service)
     one = "/translations/{translation}"
 
@@ -78,7 +78,7 @@ def _address(info: TranslationInfo) -> str:
 
 
 class _PageHandlers:
-    """The handlers, and what they share."""
+    """The handlers of the pages."""
 
     def __init__(self, service: TranslatorService) -> None:
         self._service = service
@@ -199,4 +199,4 @@ def _percentage(form: Form) -> float:
         return msgspec.convert({"imbalance": text}, RepartitionRequest, strict=False).imbalance
     except msgspec.ValidationError as error:
         hint = "give a percentage from 0 to 1000"
-        raise HttpError(400, f"an imbalance of {text[:40]!r} makes no sense", where="imbalance", hint=hint) from error
+        raise HttpError(400, f"{text[:40]!r} is not an imbalance", where="imbalance", hint=hint) from error

@@ -1,4 +1,4 @@
-"""What the translator service keeps and tells about a translation: frozen records, the same on disk and as JSON."""
+"""The records of translations, the same on disk and in answers."""
 
 from typing import Annotated, Literal
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 State = Literal["waiting", "running", "done", "refused", "failed"]
-"""A translation waits, runs, and ends: with a graph, refused for what is wrong with the graph, or failed."""
+"""A translation waits, runs and ends: with a graph, refused because of errors in its source, or failed."""
 
 TOO_LARGE = "LG120"
 """Code of the error of a graph that is larger than allowed (`translator.problems`)."""
@@ -45,7 +45,7 @@ _Name = Annotated[str, Meta(max_length=200)]
 
 
 class TranslatorLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one translation, or all of them together, may cost.
+    """Limits on the cost of one translation, and of all together.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class TranslatorLimits(msgspec.Struct, frozen=True, kw_only=True):
     workers, waiting : int
         Translations that run at a time, and those that wait; more are refused.
     kept, kept_bytes : int
-        Translations that are kept on disk, and their size; the oldest go.
+        Translations that are kept on disk, and their size; the oldest are deleted.
     """
 
     body: Annotated[int, Meta(ge=1)] = 256 * _MEGABYTE
@@ -93,9 +93,9 @@ class TranslateQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     prefix : str
         First part of the drops' text ids; from the graph's name when empty.
     rehearsal : bool
-        Put placeholders in the place of all applications and data, to try out the graph.
+        Replace all applications and data by placeholders, to try out the graph.
     seconds : float
-        Wait for the end, for so long at most, before answering.
+        Longest time to wait for the end before the answer.
     """
 
     name: _Name = ""
@@ -117,7 +117,7 @@ class WaitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class RepartitionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to partition the graph of a translation anew; see `translator.options.PartitionOptions`."""
+    """How to partition the graph of a translation again; see `translator.options.PartitionOptions`."""
 
     algorithm: Annotated[str, Meta(max_length=40)] = "metis"
     parts: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
@@ -134,7 +134,7 @@ class DeployRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     session : str
         Name of the session; made from the graph's name when empty.
     spread : bool
-        Partition the graph anew, into one part for each node that is alive, unless it has as many already.
+        Partition the graph again, into one part for each node that is alive, unless it has as many parts.
     """
 
     manager: Annotated[str, Meta(max_length=1024)]
@@ -143,7 +143,7 @@ class DeployRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Deployed(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that was started, and the page where it can be watched."""
+    """A session that was started, and its page."""
 
     session: str
     manager: str
@@ -152,14 +152,14 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TranslationOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is asked to do with the source beside this record.
+    """How a worker translates the source in the same folder.
 
     Attributes
     ----------
     created : float
         Seconds since the epoch.
     notes : tuple of Problem
-        What was found in the form already; an error among them refuses the graph, after its own are found.
+        Findings about the form. After an error among them the graph is refused, with its own findings too.
     """
 
     name: str
@@ -177,7 +177,7 @@ class TranslationOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TranslatedNode(msgspec.Struct, frozen=True, kw_only=True):
-    """One logical node and how many drops it became; `shape` is that of its index space."""
+    """One logical node and the number of its drops; `shape` is that of its index space."""
 
     key: str
     name: str
@@ -189,7 +189,7 @@ class TranslatedNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TranslatedLink(msgspec.Struct, frozen=True, kw_only=True):
-    """One link between two logical nodes and how many edges it became."""
+    """One link between two logical nodes and the number of its edges."""
 
     source: str
     target: str
@@ -199,7 +199,7 @@ class TranslatedLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionMeasures(msgspec.Struct, frozen=True, kw_only=True):
-    """How good the partition is; see `translator.partition.quality.Quality`."""
+    """The quality of the partition; see `translator.partition.quality.Quality`."""
 
     algorithm: str
     parts: int
@@ -213,20 +213,20 @@ class PartitionMeasures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TranslationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a source.
+    """The result of a translation.
 
     Attributes
     ----------
     state : str
         ``done``, ``refused`` or ``failed``.
     family : str
-        What the source is (`translator.formats.Family`).
+        The format of the source (`translator.formats.Family`).
     problems : tuple of Problem
         All findings, the worst first; `omitted` more are not listed.
     error : ErrorBody or None
         Why there is no graph.
     drops, data_drops, app_drops, edges, connections : int
-        Sizes; of a graph that is refused for its size, those that it would have had.
+        Sizes; for a graph that is refused as too large, those that it would have.
     levels : int
         Length of the longest chain of drops.
     critical_path : float
@@ -236,7 +236,7 @@ class TranslationReport(msgspec.Struct, frozen=True, kw_only=True):
     digest : str
         Fingerprint of the graph.
     seconds : dict of str to float
-        What each stage took.
+        Seconds of each stage.
     """
 
     state: Literal["done", "refused", "failed"]
@@ -265,15 +265,15 @@ class TranslationInfo(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     id : str
-        Nobody guesses it: who knows it may see the translation.
+        Random; a request with it may read the translation.
     stage : str
-        What is being done, in words.
+        The present stage, as text.
     created, finished : float
         Seconds since the epoch; 0 when it has not happened.
     algorithm, parts, imbalance
         As they were asked for.
     report : TranslationReport or None
-        There once it has ended.
+        None until it has ended.
     """
 
     id: str

@@ -21,16 +21,16 @@ _STATIC = Path(__file__).with_name("static")
 def translator_routes(
     service: TranslatorService, streams: StreamSlots, *, info: Callable[[], ManagerInfo]
 ) -> list[Route]:
-    """The route table of a translator.
+    """Return the routes of a translator.
 
     Parameters
     ----------
     service : TranslatorService
-        What does the work.
+        What the routes call.
     streams : StreamSlots
-        Places for requests that wait.
+        Limits requests that wait.
     info : callable
-        What the translator says about itself.
+        Returns the record of the translator.
     """
     routes = [
         *asset_routes(STATIC, _STATIC),

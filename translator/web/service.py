@@ -1,4 +1,4 @@
-"""The translator service: takes sources, has them translated in worker processes, and keeps what became of them."""
+"""The translator service: queues sources for worker processes and keeps the results."""
 
 import logging
 import threading
@@ -50,14 +50,14 @@ class TranslatorService:
     limits : TranslatorLimits, optional
         What translations may cost.
     clock : Clock, optional
-        For the times that are told.
+        For the times of translations.
 
     Raises
     ------
     ConflictError
         Another translator uses the folder.
     UsageError
-        The address of a manager is none.
+        The address of a manager is not a URL.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class TranslatorService:
         query : TranslateQuery
             How to translate it.
         notes : sequence of Problem
-            Findings about the form that it came in; an error among them refuses the graph.
+            Findings about the form. After an error among them the graph is refused.
 
         Raises
         ------
         HttpError
             503: too many are waiting.
         UsageError
-            There is nothing in the source.
+            The source is empty.
         StorageError
             It cannot be stored.
         """
@@ -131,9 +131,9 @@ class TranslatorService:
         Raises
         ------
         NotFoundError
-            Nobody knows it.
+            There is none of this id.
         GoneError
-            It is being removed at this moment.
+            It is being deleted.
         HttpError
             503: too many are waiting.
         """
@@ -156,33 +156,35 @@ class TranslatorService:
         return self._enqueue(folder / SOURCE, changed)
 
     def get(self, identity: str, *, seconds: float = 0.0) -> TranslationInfo:
-        """A translation as it is now, or when it ends, if that is within `seconds`.
+        """Return a translation at its end, or after `seconds`.
 
         Raises
         ------
         NotFoundError
-            Nobody knows it.
+            There is none of this id.
         """
         with self._change:
             self._change.wait_for(lambda: identity not in self._known or self._known[identity].is_over, seconds)
             info = self._known.get(identity)
         if info is None:
             raise NotFoundError(
-                "there is no such translation", where=identity[:64], hint="translate the graph again: old ones go"
+                "there is no such translation",
+                where=identity[:64],
+                hint="translate the graph again: old ones are deleted",
             )
         return info
 
     def result(self, identity: str, *, seconds: float | None = None) -> TranslationInfo:
-        """A translation that has a graph, waiting for it where needed.
+        """Return a translation that has a graph, waiting for its end.
 
         Raises
         ------
         NotFoundError
-            Nobody knows it.
+            There is none of this id.
         ConflictError
             It has not ended yet.
         DropflowError
-            It ended without a graph: the reason, as it was.
+            It ended without a graph: its error.
         """
         info = self.get(identity, seconds=self.limits.seconds if seconds is None else seconds)
         if info.report is None:
@@ -193,25 +195,25 @@ class TranslatorService:
         return info
 
     def all(self) -> tuple[TranslationInfo, ...]:
-        """All translations, the youngest first, without their reports."""
+        """Return all translations, the youngest first, without their reports."""
         with self._change:
             found = list(self._known.values())
         return tuple(msgspec.structs.replace(info, report=None) for info in reversed(found))
 
     def source(self, identity: str) -> Path:
-        """The file that was translated, as it was sent."""
+        """Return the file with the source, as it was sent."""
         self.get(identity)
         return self._store.path(identity) / SOURCE
 
     def graph(self, identity: str) -> Path:
-        """The physical graph as a ``.dfg`` file. Raises as `result`, without waiting."""
+        """Return the physical graph as a ``.dfg`` file. Raises as `result`, without waiting."""
         self.result(identity, seconds=0)
         return self._store.path(identity) / GRAPH
 
     def export(
         self, identity: str, *, nodes: Sequence[str] = (), islands: Sequence[str] = (), spec: bool = False
     ) -> Iterator[bytes]:
-        """The physical graph as DALiuGE's JSON, in pieces, to be exhausted or closed.
+        """Return the physical graph as DALiuGE's JSON in pieces, to be exhausted or closed.
 
         Parameters
         ----------
@@ -241,7 +243,7 @@ class TranslatorService:
         Raises
         ------
         UsageError
-            The manager is none that may be called.
+            The manager is not configured.
         DropflowError
             As `result`, without waiting; as the manager refuses; or it cannot be reached.
         """
@@ -257,12 +259,12 @@ class TranslatorService:
         return self.deployer.deploy(self.graph(identity), manager, request.session)
 
     def delete(self, identity: str) -> None:
-        """Stop a translation if it runs, and forget it.
+        """Stop a translation if it runs, and delete it.
 
         Raises
         ------
         NotFoundError
-            Nobody knows it.
+            There is none of this id.
         """
         self.get(identity)
         with self._change:
@@ -272,7 +274,7 @@ class TranslatorService:
         self._store.remove(identity)
 
     def close(self) -> None:
-        """Stop the workers and let others use the folder. What is finished stays on disk. Idempotent."""
+        """Stop the workers and unlock the folder. Results stay on disk. Idempotent."""
         self._jobs.close()
         self._store.close()
 
@@ -301,7 +303,7 @@ class TranslatorService:
         report = _report(self._store.path(identity), failure)
         with self._change:
             info = self._known.get(identity)
-            if info is None:  # deleted meanwhile; what its process still wrote goes too
+            if info is None:  # deleted meanwhile, with everything that its process has written
                 self._store.remove(identity)
                 return
         if failure is not None:
@@ -316,7 +318,7 @@ class TranslatorService:
         self._forget_removed()
 
     def _forget_removed(self) -> None:
-        """Know no more than the store keeps."""
+        """Drop translations that the store has deleted."""
         with self._change:
             kept = frozenset(self._store.ids())
             for name in [name for name in self._known if name not in kept]:
@@ -324,7 +326,7 @@ class TranslatorService:
             self._change.notify_all()
 
     def _note(self, identity: str, report: TranslationReport) -> None:
-        """Write down a report that no worker wrote; where that is impossible, it lasts as long as this process."""
+        """Store a report that no worker wrote; if that fails, the report is lost with this process."""
         unfinished = self._store.path(identity) / f"{REPORT}.part"
         try:
             unfinished.write_bytes(msgspec.json.encode(report))
@@ -333,7 +335,7 @@ class TranslatorService:
             _LOG.warning("the report of translation %s cannot be stored: %s", identity, error)
 
     def _restored(self, identity: str) -> TranslationInfo | None:
-        """A translation of an earlier life; what had not ended then is dropped, and what is damaged has failed."""
+        """Return a translation of an earlier process. One that had not ended is deleted; a damaged one has failed."""
         folder = self._store.path(identity)
         try:
             finished = (folder / REPORT).stat().st_mtime
@@ -373,7 +375,7 @@ def _report(folder: Path, failure: WorldError | None) -> TranslationReport:
 
 
 def _tidy(name: str) -> str:
-    """A graph's name from that of its file: without folders and ending, without characters that are none."""
+    """Return the name of a graph from that of its file: without folders, ending and unprintable characters."""
     last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
     shown = "".join(sign if sign.isprintable() else " " for sign in last).strip()
     for ending in (".graph", ".json", ".dfg"):

@@ -1,11 +1,11 @@
-"""Translations on disk: one folder each, under an id that nobody guesses, within limits of number and size.
+"""Translations on disk: one folder each, under a random id, within limits of number and size.
 
 ::
 
     <root>/lock                  held by the one process that uses the folder
     <root>/translations/<id>/    order.json, source, report.json, graph.dfg, log
 
-The store knows sizes and ages, not what the files mean. All methods may be called from any thread.
+The store reads sizes and ages of the files, not their content. All methods may be called from any thread.
 """
 
 import contextlib
@@ -30,16 +30,16 @@ class TranslationStore:
     Parameters
     ----------
     root : Path
-        Made if it does not exist, for its owner only: graphs may hold what others should not read.
+        Created if it does not exist, readable by its owner only: graphs may be private.
     kept, kept_bytes : int
-        Folders that are kept, and their size; the oldest finished ones go.
+        Folders that are kept, and their size; the oldest finished ones are deleted.
 
     Raises
     ------
     ConflictError
         Another process uses the folder.
     StorageError
-        It cannot be made or written.
+        It cannot be created or written.
     """
 
     def __init__(self, root: Path, *, kept: int, kept_bytes: int) -> None:
@@ -64,23 +64,23 @@ class TranslationStore:
         self._sizes = {path.name: _size(path) for path in found}
 
     def ids(self) -> tuple[str, ...]:
-        """Everything that is kept, the oldest first."""
+        """Return the ids of all translations, the oldest first."""
         with self._mutex:
             return tuple(self._sizes)
 
     def path(self, identity: str) -> Path:
-        """The folder of `identity`, which must be one that this store made."""
+        """Return the folder of an id of this store."""
         return self._folder / identity
 
     def add(self, source: bytes | Path, order: bytes, *, busy: Iterable[str] = ()) -> str:
-        """Keep a source and its order, and make room for them.
+        """Store a source and its order, and make room for them.
 
         Parameters
         ----------
         source : bytes or Path
             Contents, or a file, which is linked.
         busy : iterable of str
-            Ids that must not go.
+            Ids that must not be deleted.
 
         Returns
         -------
@@ -94,7 +94,7 @@ class TranslationStore:
         StorageError
             The disk is full, or not writable.
         UsageError
-            The source alone is larger than everything that is kept.
+            The source is larger than `kept_bytes`.
         """
         try:
             size = len(source) if isinstance(source, bytes) else source.stat().st_size
@@ -103,7 +103,7 @@ class TranslationStore:
         if size > self._kept_bytes:
             raise UsageError(f"the graph has {size:,} bytes, more than this translator keeps in all")
         identity = secrets.token_hex(16)
-        # The folder of a source that is linked must not be what makes room for it.
+        # The folder of a source that is linked must not be deleted to make room for it.
         self._make_room(size, frozenset([*busy, *([source.parent.name] if isinstance(source, Path) else [])]))
         folder = self.path(identity)
         try:
@@ -121,24 +121,24 @@ class TranslationStore:
         return identity
 
     def measure(self, identity: str) -> None:
-        """Take note of what has been written into a folder."""
+        """Update the size of a folder."""
         size = _size(self.path(identity))
         with self._mutex:
             if identity in self._sizes:
                 self._sizes[identity] = size
 
     def remove(self, identity: str) -> None:
-        """Forget a folder; again is no error. Files that are being read stay readable until they are closed."""
+        """Delete a folder. Idempotent. Open files stay readable until they are closed."""
         with self._mutex:
             self._sizes.pop(identity, None)
         shutil.rmtree(self.path(identity), ignore_errors=True)
 
     def trim(self, *, busy: Iterable[str] = ()) -> None:
-        """Let the oldest go until the limits hold."""
+        """Delete the oldest folders until the limits hold."""
         self._make_room(0, frozenset(busy), more=0)
 
     def close(self) -> None:
-        """Let others use the folder. Idempotent."""
+        """Unlock the folder. Idempotent."""
         with contextlib.suppress(ValueError):
             self._lock.close()
 

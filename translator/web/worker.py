@@ -1,8 +1,8 @@
-"""The process that translates one source: reads, checks, unrolls, partitions, and writes a report. Never a server.
+"""The process that translates one source: reads, checks, unrolls, partitions, and writes a report.
 
 Started as ``python -m translator.web.worker FOLDER`` by `translator.web.jobs`. In the folder it finds ``order.json``
-and ``source``, and leaves ``report.json`` and, if all went well, ``graph.dfg``. What it does goes to standard output, a
-line a stage; when its standard input ends, its parent is gone, and it leaves.
+and ``source``, and writes ``report.json`` and, without errors, ``graph.dfg``. It reports each stage as a line on
+standard output. When its standard input ends, its parent has ended, and it exits.
 """
 
 import os
@@ -40,7 +40,7 @@ from translator.web.records import (
     TranslationReport,
 )
 
-__all__ = ["GRAPH", "ORDER", "REPORT", "SOURCE", "carry_out", "leave_with_parent", "main", "restrict"]
+__all__ = ["GRAPH", "ORDER", "REPORT", "SOURCE", "leave_with_parent", "main", "restrict", "translate"]
 
 ORDER, SOURCE, REPORT, GRAPH = "order.json", "source", "report.json", "graph.dfg"
 _LISTED = 1000
@@ -48,17 +48,17 @@ _SHOWN_PARTS = 10_000
 
 
 def main(folder: Path) -> int:
-    """Carry out the order in `folder`; 0 whenever there is a report, whatever it says."""
+    """Translate by the order in `folder`; return 0 if there is a report, of success or failure."""
     reserve()  # before there are threads
     leave_with_parent()
     order = msgspec.json.decode((folder / ORDER).read_bytes(), type=TranslationOrder)
     restrict(order.limits.memory, order.limits.seconds)
     stages = _Stages()
     try:
-        report = carry_out(order, folder, stages)
+        report = translate(order, folder, stages)
     except MemoryError:
         limit = order.limits.memory // (1024 * 1024)
-        text = f"the translation needs more than the {limit:,} MB of memory that one may take here"
+        text = f"the translation needs more than {limit:,} MB of memory, the limit of this translator"
         hint = "make the graph smaller, or start the translator with a higher limit"
         report = TranslationReport(state="failed", error=to_body(WorldError(text, where=order.name, hint=hint)))
     report = msgspec.structs.replace(report, seconds=stages.seconds())
@@ -68,7 +68,7 @@ def main(folder: Path) -> int:
     return 0
 
 
-def carry_out(order: TranslationOrder, folder: Path, tell: Callable[[str], object]) -> TranslationReport:
+def translate(order: TranslationOrder, folder: Path, tell: Callable[[str], object]) -> TranslationReport:
     """Translate the source in `folder`, and write its graph there.
 
     Parameters
@@ -78,7 +78,7 @@ def carry_out(order: TranslationOrder, folder: Path, tell: Callable[[str], objec
     folder : Path
         Where ``source`` is, and where ``graph.dfg`` goes.
     tell : callable
-        Is told, in words, what is being done.
+        Called with the text of each stage.
     """
     tell("reading and checking the graph")
     options = PartitionOptions(algorithm=order.algorithm, parts=order.parts, imbalance=order.imbalance, seed=order.seed)
@@ -122,7 +122,7 @@ def carry_out(order: TranslationOrder, folder: Path, tell: Callable[[str], objec
 
 
 def _expected(found: Checked) -> TranslationReport:
-    """The report so far: what is known of the graph before anything of its size exists."""
+    """Return the report with the sizes that are known before the graph is unrolled."""
     if found.plan is None:
         return TranslationReport(state="refused", family=found.family, drops=found.graph.drops if found.graph else 0)
     size = estimate(found.plan)
@@ -199,7 +199,7 @@ def _counts(templates: tuple[Template, ...], sizes: list[int]) -> tuple[Translat
 
 
 def _impossible(options: PartitionOptions) -> list[Problem]:
-    """What is wrong with the options whatever the graph, found before a large one is unrolled for nothing."""
+    """Return errors of the options that do not depend on the graph, before a large one is unrolled."""
     none = np.zeros(0, dtype=np.int32)
     empty = PhysicalGraph(
         name="",
@@ -215,7 +215,7 @@ def _impossible(options: PartitionOptions) -> list[Problem]:
 
 
 def _too_large(found: Checked, order: TranslationOrder) -> list[Problem]:
-    """The limit for graphs that came unrolled; those that did not carry the same finding in their plan."""
+    """Check the limit for graphs that were sent unrolled; the plan of others has the same finding."""
     if found.graph is None or found.graph.drops <= order.limits.drops:
         return []
     text = f"the graph has {found.graph.drops:,} drops, at most {order.limits.drops:,} are allowed"
@@ -223,7 +223,7 @@ def _too_large(found: Checked, order: TranslationOrder) -> list[Problem]:
 
 
 def _renamed(error: DropflowError, name: str) -> DropflowError:
-    """The same error; files of the server are none of the reader's business."""
+    """Return the error without the path of a file of the server."""
     if os.sep in error.where and SOURCE in error.where:
         error.where = name
     return error
@@ -248,7 +248,7 @@ def _with_problems(report: TranslationReport, problems: list[Problem]) -> Transl
 
 
 class _Stages:
-    """Says each stage on standard output, and remembers what it took."""
+    """Reports each stage on standard output, and measures its time."""
 
     def __init__(self) -> None:
         self._begun: list[tuple[str, float]] = []
@@ -264,9 +264,9 @@ class _Stages:
 
 
 def restrict(memory: int, seconds: float) -> None:
-    """Take no more than so many bytes of address space and seconds of each processor, and leave no core file.
+    """Limit address space and processor time of this process, and disable core files.
 
-    The parent watches the clock; the limit on processor time is for a parent that was killed.
+    The parent enforces the time limit; the limit on processor time is for the case that the parent is killed.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     processor = int(seconds * (os.cpu_count() or 1)) + 10
@@ -277,7 +277,7 @@ def restrict(memory: int, seconds: float) -> None:
 
 
 def leave_with_parent() -> None:
-    """End this process as soon as its standard input does."""
+    """Exit as soon as standard input ends."""
 
     def wait() -> None:
         while os.read(0, 4096):

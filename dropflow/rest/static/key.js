@@ -1,6 +1,6 @@
 // Completes the forms that change something (form[data-key]) with the page key.
 //
-// The cookie is not enough for them: browsers send it to every port of this host, and so to servers of other people.
+// The cookie is not enough for them: browsers send it to every port of this host, and so to servers of other users.
 // The key is kept in localStorage, which only pages of this origin can read, port included.
 "use strict";
 
@@ -18,7 +18,7 @@ function store(key) {
   try {
     localStorage.setItem(NAME, key);
   } catch {
-    // The key serves this form alone.
+    // The key is used for this form only.
   }
 }
 
@@ -52,7 +52,7 @@ async function confirmed(form, field) {
   if (key) {
     store(key);
     complete(form, key);
-    field.disabled = true; // the token itself goes nowhere else
+    field.disabled = true; // the token is sent to the login only
   }
   form.submit(); // with a wrong token, the server asks again
 }

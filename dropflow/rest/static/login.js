@@ -1,4 +1,4 @@
-// Takes the token out of the address, where the server cannot see it, and exchanges it for a cookie and the page key.
+// Reads the token from the fragment of the address, which is not sent to the server, and exchanges it for a cookie and the page key.
 "use strict";
 
 const form = document.getElementById("form");
@@ -25,11 +25,11 @@ async function login(asked) {
       body: JSON.stringify(asked),
     });
     if (answer.ok) {
-      const { key, next } = await answer.json(); // the server lets `next` lead to its own pages only
+      const { key, next } = await answer.json(); // always a page of this server
       try {
         localStorage.setItem("dropflow-key", key); // see key.js
       } catch {
-        // Storage is blocked: pages ask for the token before they change something.
+        // Storage is blocked: pages ask for the token before a change.
       }
       location.replace(next);
       return;
@@ -46,7 +46,7 @@ async function login(asked) {
 function start() {
   const asked = fromFragment();
   if (!asked.token) return;
-  // Out of the address bar and the history at once.
+  // Remove it from the address bar and the history.
   history.replaceState(null, "", location.pathname + location.search);
   login(asked);
 }

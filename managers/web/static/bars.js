@@ -1,10 +1,10 @@
-// Stacked bars: the same sums as managers/web/bars.py, for pages that are open while drops move.
+// Stacked bars: the same as managers/web/bars.py, for open pages whose drops change state.
 
-/** Per cent of a bar that even one drop among a million gets. */
+/** Smallest width of a group that is not empty, in per cent. */
 const LEAST = 0.8;
 
 /**
- * Where each part of a bar begins and how wide it is, in per cent.
+ * Start and width of each part of a bar, in per cent.
  *
  * @param {number[]} numbers drops of each group, in the order of the bar
  * @returns {{start: number, width: number}[]}
@@ -24,11 +24,11 @@ export function segments(numbers) {
 }
 
 /**
- * Draw numbers into a bar that the server made; its parts are in the same order.
+ * Update a bar that the server rendered; its parts are in the same order.
  *
  * @param {SVGElement} bar
  * @param {number[]} numbers
- * @param {string} label what somebody hears who does not see it
+ * @param {string} label text for screen readers
  */
 export function draw(bar, numbers, label) {
   const parts = bar.querySelectorAll("rect");

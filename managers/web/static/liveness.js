@@ -1,4 +1,4 @@
-// The small sign that says whether what the page shows is of now.
+// The indicator that shows whether the page is up to date.
 
 const WORDS = {
   live: "live",
@@ -11,7 +11,7 @@ const WORDS = {
 
 /**
  * @param {keyof typeof WORDS} state
- * @param {string} [words] instead of the usual ones
+ * @param {string} [words] text instead of the default
  */
 export function tell(state, words) {
   const sign = document.getElementById("live");

@@ -1,4 +1,4 @@
-// Lists and drops: asks for the page again every few seconds while somebody looks at it.
+// Lists and drops: fetches the page again every few seconds while it is visible.
 
 import { tell } from "./liveness.js";
 import { refresh } from "./refresh.js";
@@ -13,7 +13,7 @@ async function again() {
   const outcome = await refresh();
   tell(outcome === "fresh" ? "polling" : outcome, outcome === "fresh" ? "live" : undefined);
   if (outcome === "gone") return;
-  // A server that does not answer is asked less and less often.
+  // If the server does not answer, wait longer each time.
   pace = outcome === "fresh" ? PACE : Math.min(pace * 1.6, SLOWEST);
   plan();
 }

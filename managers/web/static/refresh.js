@@ -1,18 +1,18 @@
-// Brings the parts of an open page up to date with the page as the server makes it now.
+// Updates the parts of an open page from the page that the server renders now.
 //
-// The server's templates stay the only ones: a part is fetched as HTML and only what differs is changed in place, so
+// There are no templates here: a part is fetched as HTML and only the differences are changed in place, so
 // that focus, scrolling and opened details stay as they are.
 
 /**
  * @typedef {"fresh" | "gone" | "locked" | "lost"} Outcome
- *   fresh: done. gone: there is no such page any more. locked: the token is needed again. lost: nobody answers.
+ *   fresh: done. gone: the page does not exist any more. locked: the token is needed again. lost: no answer.
  */
 
 /**
- * Fetch this page again and renew the parts with these names; all parts when none is named.
+ * Fetch this page again and update the parts with these names; all parts if there are none.
  *
  * @param {string[]} [names]
- * @param {boolean} [isBrief] leave out what the stream of changes tells: then only parts that are named may be renewed
+ * @param {boolean} [isBrief] leave out what the event stream sends; then only named parts may be updated
  * @returns {Promise<Outcome>}
  */
 export async function refresh(names, isBrief = false) {
@@ -42,7 +42,7 @@ export async function refresh(names, isBrief = false) {
 }
 
 /**
- * Make `live` like `fresh`, changing as little as can be.
+ * Make `live` equal to `fresh` with as few changes as possible.
  *
  * @param {Element} live
  * @param {Element} fresh
@@ -50,7 +50,7 @@ export async function refresh(names, isBrief = false) {
 export function become(live, fresh) {
   if (live.isEqualNode(fresh)) return;
   for (const { name } of [...live.attributes]) {
-    // Whether details are open is for the reader to say.
+    // The reader decides whether details are open.
     if (!fresh.hasAttribute(name) && name !== "open") live.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {

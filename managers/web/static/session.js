@@ -1,5 +1,5 @@
-// The page of a session while it runs: numbers and bars move with the stream of changes, at most five times a second
-// and only where they differ; what has another shape now (failures, results, the table of drops) is fetched again.
+// The page of a session while it runs: numbers and bars are updated from the event stream, at most five times a second
+// and only where they differ. Failures, results and the table of drops are fetched again.
 
 import { draw } from "./bars.js";
 import { tell } from "./liveness.js";
@@ -19,7 +19,7 @@ const groups = [...root.querySelectorAll("#legend [data-group]")].map((item) => 
   number: item.querySelector("b"),
 }));
 
-/** The session as far as the stream has told. */
+/** The session after the last event of the stream. */
 let session = null;
 let arrived = 0;
 let painted = new Map();
@@ -123,7 +123,7 @@ function renewSoon() {
 
 async function renew() {
   if (isRenewing) {
-    // One at a time; the one that is under way may be too old.
+    // One request at a time; the answer to the one that runs may be too old.
     renewTimer = 0;
     renewSoon();
     return;
@@ -158,7 +158,7 @@ function sum(states, names) {
 }
 
 if (root.dataset.over === "no") {
-  // A stream holds a connection, and browsers have six for a host: who does not look needs none.
+  // A stream holds a connection, and browsers have six for a host: a hidden page closes its stream.
   document.addEventListener("visibilitychange", () => {
     if (isOver) return;
     if (document.hidden) following.close();

@@ -1,12 +1,12 @@
-// Follows one session: by server-sent events, or by asking for its JSON twin where no stream can be had.
+// Follows one session by server-sent events, or by polling its JSON twin if there is no stream.
 
 const ASKING = 2_000;
 const ASKS_BEFORE_STREAM = 10;
 
 /**
  * @typedef {object} Listener
- * @property {(whole: object) => void} onWhole a full picture of the session
- * @property {(change: object) => void} onChange fields that are new; `logical` has only the nodes that differ
+ * @property {(whole: object) => void} onWhole the whole session
+ * @property {(change: object) => void} onChange fields that differ; `logical` has only the nodes that differ
  * @property {() => void} onEnd the session is over
  * @property {(state: "live" | "polling" | "lost" | "gone" | "locked", words?: string) => void} onState
  */
@@ -27,14 +27,14 @@ export class Following {
     this.isOpen = false;
   }
 
-  /** Begin; again is no error. */
+  /** Start. Idempotent. */
   open() {
     if (this.isOpen) return;
     this.isOpen = true;
     this.#stream();
   }
 
-  /** End, for now or for good. */
+  /** Stop; `start` may follow. */
   close() {
     this.isOpen = false;
     clearTimeout(this.timer);
@@ -60,7 +60,7 @@ export class Following {
     source.addEventListener("error", () => {
       if (source !== this.source) return;
       if (source.readyState === EventSource.CLOSED) {
-        // Refused: too many streams, or something on the way that lets none through. The browser will not try again.
+        // Refused: too many streams, or a proxy that allows none. The browser does not try again.
         this.source = null;
         this.asked = 0;
         this.#ask();

@@ -6,7 +6,7 @@
 </div>
 <div data-part="overview">
 % include("warnings.tpl", warnings=view.warnings)
-<section class="block" aria-label="In short">
+<section class="block" aria-label="Summary">
 <dl class="figures">
 <div><dt>Nodes</dt><dd>{{format_count(len(view.nodes))}}\\
 % lost = sum(node.state != "alive" for node in view.nodes)

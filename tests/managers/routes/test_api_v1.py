@@ -313,7 +313,7 @@ def test_a_viewer_that_goes_away_gives_its_place_back(manager: FakeManager) -> N
         with Client(server.url) as client:
             pictures = client.events("running")
             next(pictures)
-            with pytest.raises(HttpError, match="too many requests wait"):
+            with pytest.raises(HttpError, match="too many long polls"):
                 client.watch("running", version=99, seconds=1)
             pictures.close()  # type: ignore[attr-defined] # it is a generator
         for _ in range(500):

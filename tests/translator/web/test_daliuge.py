@@ -164,7 +164,7 @@ def test_the_ways_to_deploy_are_told(served: Served) -> None:
         ("/partition", {"pgt_content": '[{"oid": "a", "type": "data"}, {}]', "algorithm": "pso"}, 422, "'pso'"),
         ("/map", {"pgt_content": "[]"}, 422, "no nodes are named"),
         ("/map", {"pgt_content": "[]", "nodes": "one"}, 422, "1 host cannot be 1 island and a node"),
-        ("/lg_fill", {"lg_content": "{}", "parameters": "7"}, 400, "no JSON where it should"),
+        ("/lg_fill", {"lg_content": "{}", "parameters": "7"}, 400, "that is not JSON"),
         ("/lg_fill", {"lg_content": "[" * 201}, 400, "lg_content are nested 201 levels"),
         ("/lg_fill", {"lg_content": "{}", "parameters": "[" * 201}, 400, "parameters are nested 201 levels"),
     ],

@@ -1,4 +1,4 @@
-"""Forms: every byte arrives, and what is no form is refused in words."""
+"""Posted forms: every byte arrives, and other bodies are refused."""
 
 import contextlib
 import urllib.parse
@@ -61,8 +61,8 @@ def test_garbage_is_read_or_refused(data: bytes, head: bytes) -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "status", "words"),
     [
-        (b"a=1", "application/json", 415, "is no form"),
-        (b"a=1", "", 415, "is no form"),
+        (b"a=1", "application/json", 415, "is not a form"),
+        (b"a=1", "", 415, "is not a form"),
         (b"a=1&a=2", _URLENCODED, 400, "'a' is given twice"),
         (b"&".join(b"f%d=1" % n for n in range(200)), _URLENCODED, 400, "more than 100 fields"),
         (b"x", "multipart/form-data", 400, "names no boundary"),

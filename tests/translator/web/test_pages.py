@@ -114,7 +114,7 @@ def test_algorithms_that_are_not_here_are_refused_in_words(served: Served, hello
 
     assert "Refused" in page
     assert "choose one of blocks, metis, none" in page
-    assert "Partition it in another way" in page
+    assert "Change the partition" in page
 
 
 def test_bad_numbers_are_refused_with_the_findings_about_the_graph(served: Served) -> None:

@@ -163,7 +163,7 @@ def test_the_oldest_go(start: Start, hello: Path) -> None:
     ids = [_done(service, hello).id for _ in range(5)]
 
     assert [info.id for info in service.all()] == ids[:1:-1]
-    with pytest.raises(NotFoundError, match="old ones go"):
+    with pytest.raises(NotFoundError, match="old ones are deleted"):
         service.get(ids[0])
 
 
@@ -297,7 +297,7 @@ def test_only_known_managers_are_called(start: Start, hello: Path) -> None:
 @pytest.mark.parametrize("address", ["host:1", "ftp://host:1", "http://", "http://a:99999", "http://a b", "http://a;x"])
 def test_addresses_of_managers_are_checked_at_the_start(address: str, tmp_path: Path) -> None:
     """A wrong one is refused in words, before anybody relies on it."""
-    with pytest.raises(UsageError, match="is no address of a manager"):
+    with pytest.raises(UsageError, match="is not a manager URL"):
         TranslatorService(tmp_path, managers=[address], connect=lambda _: FakeManager())
 
 

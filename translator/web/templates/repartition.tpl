@@ -1,5 +1,5 @@
 <section class="block" id="again">
-<div class="section-head"><h2>Partition it in another way</h2></div>
+<div class="section-head"><h2>Change the partition</h2></div>
 <form method="post" action="/translations/{{info.id}}/partition" class="sheet">
 <div class="fields">
 <label>Algorithm

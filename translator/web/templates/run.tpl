@@ -18,16 +18,16 @@
 <p class="actions"><button class="primary">Deploy and watch</button></p>
 </form>
 % else:
-<p class="muted">This translator knows no manager. Start it with <code>--to</code> and the address of one, or submit the download:</p>
+<p class="muted">No manager is configured. Start it with <code>--to</code> and the address of one, or submit the download:</p>
 <pre>dropflow submit GRAPH.dfg --to http://HOST:8002</pre>
 % end
 </div>
 <div class="sheet">
-<h2>Take it along</h2>
+<h2>Download</h2>
 <ul class="downloads">
 <li><a class="button" href="/translations/{{info.id}}/graph.dfg" download>Physical graph, .dfg</a><span class="muted small">compact, for <code>dropflow run</code> and <code>submit</code></span></li>
 <li><a class="button" href="/translations/{{info.id}}/pg.json" download>Physical graph, JSON</a><span class="muted small">a list of drops, as DALiuGE writes it</span></li>
-<li><a class="button" href="/translations/{{info.id}}/source" download>What was sent</a><span class="muted small">the graph before translation</span></li>
+<li><a class="button" href="/translations/{{info.id}}/source" download>Source</a><span class="muted small">the graph before translation</span></li>
 </ul>
 <p class="muted small digest">Digest <code>{{report.digest}}</code></p>
 </div>

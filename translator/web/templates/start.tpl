@@ -1,14 +1,14 @@
 % rebase("page.tpl", title="Translate a graph", here="Translate")
 <div class="page-head">
 <div><h1>Translate a graph</h1>
-<p>A logical graph becomes a physical one: every construct unrolled, every drop counted, partitioned for the nodes that will run it. Nothing of it is executed here.</p></div>
+<p>A logical graph becomes a physical graph: its constructs are unrolled and its drops are partitioned for the nodes that run it. Nothing of the graph is executed.</p></div>
 </div>
 <form class="block translate" method="post" action="/translations" enctype="multipart/form-data">
 <section class="sheet">
 <h2>Graph</h2>
 <label><span>A file from EAGLE, a list of drops, or a <code>.dfg</code> file</span>
 <input type="file" name="graph" accept=".graph,.json,.dfg"></label>
-<details><summary>Paste its text instead</summary>
+<details><summary>Paste the text of a graph instead</summary>
 <label>Text of the graph
 <textarea name="text" rows="8" spellcheck="false" class="mono"></textarea></label>
 <label>Name

@@ -12,7 +12,7 @@
 </div>
 % if refused:
 <section class="block"><div class="note error" role="alert">
-<header><h3>That did not work</h3></header>
+<header><h3>This failed</h3></header>
 <p><bdi>{{single_line(refused.where + ": " if refused.where else "", 300)}}{{single_line(refused.text, 2000)}}</bdi></p>
 % if refused.hint:
 <p class="hint"><bdi>{{single_line(refused.hint, 1000)}}</bdi></p>
@@ -23,7 +23,7 @@
 <section class="block waiting" role="status">
 <p>{{single_line(info.stage or "waiting", 200)}}…</p>
 <progress aria-label="Translating"></progress>
-<p class="muted small">This page looks again every second.</p>
+<p class="muted small">This page is loaded again every second.</p>
 </section>
 % else:
 % if info.state == "failed" and not info.errors:
@@ -36,7 +36,7 @@
 </div></section>
 % end
 % if info.has_sizes:
-<section class="block" aria-label="In short">
+<section class="block" aria-label="Summary">
 <dl class="figures">
 <div><dt>Drops</dt><dd>{{format_count(report.drops)}}</dd></div>
 <div><dt>Data drops</dt><dd>{{format_count(report.data_drops)}}</dd></div>
@@ -49,7 +49,7 @@
 % end
 </dl>
 % if info.state != "done":
-<p class="muted small">What the graph would have become.</p>
+<p class="muted small">The sizes that the graph would have.</p>
 % end
 </section>
 % end
