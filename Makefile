@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 # Tests mostly wait for processes and browsers, so that more of them than processors can run in parallel.
 JOBS ?= 4
+QUICK = -m "not (slow or corpus or browser or netns)" --hypothesis-profile=quick
 
 .PHONY: demo quick test coverage check lint format changelog clean
 
@@ -19,22 +20,17 @@ demo: $(VENV)/.installed  ## translate and run a small radio-imaging pipeline, a
 	@echo "Look at the picture: $(CURDIR)/demo-output/files/sky.png"
 
 quick: $(VENV)/.installed  ## the tests that take under a minute: no browser, no clusters, nothing installed on the system
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "not (slow or corpus or browser or netns)" --hypothesis-profile=quick
+	$(BIN)/python -m pytest -q -n $(JOBS) $(QUICK)
 
 test: $(VENV)/.installed  ## all tests; installs a browser and network tools if it can
 	@tests/bring_tools.sh
 	$(BIN)/python -m pytest -q -n $(JOBS)
 
-# Clusters, browsers and measurements of cost run without the measurement of coverage, which would slow them down.
-UNMEASURED = tests/docs tests/e2e tests/scale
-
-coverage: $(VENV)/.installed  ## all tests, and a floor for the coverage of each package
-	@tests/bring_tools.sh
+coverage: $(VENV)/.installed  ## the quick tests, and a floor for the coverage of each package
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -q -n $(JOBS) tests $(addprefix --ignore=,$(UNMEASURED))
+	$(BIN)/python -m coverage run -m pytest -q -n $(JOBS) $(QUICK)
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python tests/coverage_floors.py
-	$(BIN)/python -m pytest -q -n $(JOBS) $(UNMEASURED)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
