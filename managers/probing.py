@@ -82,6 +82,7 @@ class Prober:
         self._clock = clock or SystemClock()
         self._connect = connect or self._client
         self._resolve = resolve
+        # Bounds the requests that probe at a time. A queue would make the others wait; they get 503 instead.
         self._free = threading.BoundedSemaphore(_AT_A_TIME)
 
     def probe(self, request: ProbeRequest) -> tuple[ProbeResult, ...]:

@@ -1,8 +1,7 @@
 """Compare the coverage of packages with their floors: ``python tests/coverage_floors.py``, after ``coverage combine``.
 
-Coverage is that of the quick tests (``make coverage``): they are the tests that a change runs into first. A floor is two
-points below what was measured when it was set, since threads and processes take different branches in each run. Raise it
-when the coverage of a package has grown.
+It is the coverage of the quick tests (``make coverage``). A floor is two points below what was measured when it was set,
+since threads and processes take different branches in each run. Raise it when the coverage of a package has grown.
 """
 
 import json

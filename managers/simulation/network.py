@@ -66,7 +66,7 @@ class _Direction:
         self.last = 0.0
 
 
-class _Connection:
+class _SimulatedConnection:
     """A connection from a client to a server, which is None where no process listens."""
 
     def __init__(self, route: bytes, client: Endpoint, peer: str, server: Endpoint | None, generation: int) -> None:
@@ -99,7 +99,7 @@ class SimulatedNetwork:
         self.simulation = simulation
         self.faults = faults or NetworkFaults()
         self._endpoints: dict[str, Endpoint] = {}
-        self._connections: dict[bytes, _Connection] = {}
+        self._connections: dict[bytes, _SimulatedConnection] = {}
         self._blocked: set[frozenset[str]] = set()
         self._routes = itertools.count(1)
         self._ports = itertools.count(1)
@@ -157,7 +157,7 @@ class SimulatedNetwork:
         """Open a connection; return its route."""
         server = next((endpoint for endpoint in self._endpoints.values() if endpoint.address == address), None)
         route = b"route-%d" % next(self._routes)
-        connection = self._connections[route] = _Connection(route, client, peer, server, generation)
+        connection = self._connections[route] = _SimulatedConnection(route, client, peer, server, generation)
         self.simulation.record(f"open {client.name} {peer} {generation} {address}")
         if server is None:
             self.simulation.call_later(self.delay(), lambda: self._break(connection, "no process answers there"))
@@ -181,7 +181,7 @@ class SimulatedNetwork:
             self._send(connection, connection.back, frames)
         return connection is not None
 
-    def _send(self, connection: _Connection, direction: _Direction, frames: Frames) -> None:
+    def _send(self, connection: _SimulatedConnection, direction: _Direction, frames: Frames) -> None:
         draw, faults = self.simulation.random.random, self.faults
         is_data = isinstance(decode_packet(frames[0]), Fetch | Chunk | ContentGone | FetchFailed)
         # What arrives is a copy: another process does not share the sender's memory.
@@ -203,7 +203,7 @@ class SimulatedNetwork:
         """Draw how many seconds a packet takes."""
         return self.faults.delay + self.simulation.random.random() * self.faults.jitter
 
-    def _arrive(self, connection: _Connection, direction: _Direction, frames: Frames) -> None:
+    def _arrive(self, connection: _SimulatedConnection, direction: _Direction, frames: Frames) -> None:
         client, server = connection.client, connection.server
         if self._connections.get(connection.route) is not connection or server is None:
             return
@@ -219,7 +219,7 @@ class SimulatedNetwork:
         else:
             process.call_later(0.0, lambda: client.packet_from_server(connection.peer, connection.generation, frames))
 
-    def _break(self, connection: _Connection, why: str) -> None:
+    def _break(self, connection: _SimulatedConnection, why: str) -> None:
         if self._connections.pop(connection.route, None) is not None:
             client = connection.client
             self.simulation.record(f"break {connection.route.decode()} {why}")
