@@ -44,7 +44,7 @@ _DALIUGE_NAME = 15
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a manager tells everybody about itself. Never a secret.
+    """Public description of a manager, without secrets.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class Discovery:
                     _LOG.warning("%s cannot be announced: %s: %s", info.name, type(error).__name__, error)
 
     def _service(self, announcement: Announcement) -> "ServiceInfo":
-        # A name of its own for each life, so that the record of a killed one is in nobody's way until it expires.
+        # Each process has its own name, so that the record of a killed one does not conflict until it expires.
         life = f"{announcement.incarnation & 0xFFFFFF:06x}"
         name = f"{safe_name(announcement.name)[:40]}-{life}"
         fields = {key: str(value) for key, value in msgspec.structs.asdict(announcement).items()}
@@ -257,7 +257,7 @@ def _numeric(host: str) -> str:
 
 
 def _read(role: Role, info: "ServiceInfo") -> Announcement | None:
-    """What a record of the network says; anybody may have written it."""
+    """Return the contents of a record of the network, which any host may have written."""
     try:
         fields = {key.decode(): (value or b"").decode() for key, value in info.properties.items()}
         found = msgspec.convert(fields | {"role": role}, Announcement, strict=False)

@@ -1,8 +1,8 @@
 """What a manager reaches of others, from where it stands: their links, their REST servers, their keys and clocks.
 
-Whoever may submit may ask (`dropflow doctor` asks every manager about every other), and whoever may submit may run code
-anyway. Nevertheless this is no tool to look through a network: addresses have one strict form, few are tried at a time,
-for few seconds, and what is told of something that is no manager is only that it is none.
+Users who may submit graphs may send probes (`dropflow doctor` asks every manager about every other). They may run
+code anyway; nevertheless probes are not a tool to scan a network: addresses have one strict form, few are tried at a
+time, for few seconds, and the answer of a server that is not a manager is not passed on.
 """
 
 import re
@@ -156,7 +156,7 @@ class Prober:
         names = {address: urlsplit(address).hostname or "" for address in good}
         calls = {("host", name): partial(self._resolve, name) for name in names.values()}
         hosts: dict[str, str] = {}
-        # Half of the time, lest a name that is looked up slowly leaves none for the others.
+        # Half of the time, so that a slow look-up of a name leaves time for the others.
         outcomes = call_in_parallel(calls, seconds=seconds / 2, clock=self._clock)
         for address in good:
             outcome = outcomes["host", names[address]]

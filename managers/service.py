@@ -37,7 +37,7 @@ class Service:
     port : int
         0 lets the system choose.
     token : str or None
-        None lets everybody in who can reach the server.
+        With None, every client that reaches the server is accepted.
     secret : bytes or None
         Secret half of the cluster key: who signs with it enters without the token.
     advertise : str
@@ -133,7 +133,7 @@ def manager_routes(
 ) -> tuple[Route, ...]:
     """Everything that a manager serves."""
     return (
-        *api_v1_routes(manager, streams, limits=limits, probe=(prober or Prober("nobody", None)).probe),
+        *api_v1_routes(manager, streams, limits=limits, probe=(prober or Prober("", None)).probe),
         *daliuge_routes(manager, stop=stop, limits=limits),
         *metrics_routes(manager),
         *login_routes(access),

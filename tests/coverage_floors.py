@@ -1,6 +1,6 @@
 """Compare the coverage of packages with their floors: ``python tests/coverage_floors.py``, after ``coverage combine``.
 
-It is the coverage of the quick tests (``make coverage``). A floor is two points below what was measured when it was set,
+It is the coverage of the quick tests (``make coverage``). A floor is two points below the measured value of its time,
 since threads and processes take different branches in each run. Raise it when the coverage of a package has grown.
 """
 

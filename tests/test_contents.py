@@ -30,7 +30,7 @@ def written(directory: Path, name: str = "out.txt") -> str:
 
 @pytest.fixture
 def gathering(tmp_path: Path) -> Path:
-    """Return a graph of 375 pieces, of which 69 (18.4 %) fail, gathered with that threshold."""
+    """Return a graph of 375 pieces, gathered with a threshold of 18.4 %, where 69 (18.4 %) fail."""
     bad = "def Check(input):\n    if input[0] < 69:\n        raise ValueError('bad')\n    return input[0]\n"
     nodes = [
         function("Make", "def Make():\n    return [[i] for i in range(375)]\n"),

@@ -1,6 +1,6 @@
 """Errors for FIFOs, sockets and devices in place of regular files.
 
-Opening one may wait for ever, and a rename onto one destroys it.
+Opening one may wait forever, and a rename onto one destroys it.
 """
 
 import os

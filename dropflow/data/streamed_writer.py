@@ -83,7 +83,7 @@ class StreamedWriter:
         StorageError
             The file cannot be written.
         AppError
-            A program has replaced the file of which data were streamed already.
+            A program has replaced the file after data of it were streamed.
         """
         handle = self._part.finish()
         if self._writer is not None:
@@ -116,6 +116,6 @@ class StreamedWriter:
             found = Path(handle.location).stat()
         if (found.st_dev, found.st_ino) != self._file or found.st_size < self._size:
             raise AppError(
-                f"a program replaced {handle.location}, of which others have read {self._size} bytes already",
+                f"a program replaced {handle.location} after others have read {self._size} bytes of it",
                 hint="write it all through the output, or all through its path; or make its links not streaming",
             )

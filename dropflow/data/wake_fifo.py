@@ -64,7 +64,7 @@ def wake(path: str) -> bool:
     except OSError as error:
         if error.errno in _NO_READER:
             return False
-        raise  # the reader would wait for ever
+        raise  # the reader would wait forever
     try:
         _signal(descriptor)
     finally:

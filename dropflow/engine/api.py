@@ -286,7 +286,7 @@ class Arrival(Protocol):
 
         The contents, by drop, are within reach of this node: of a data drop that COMPLETED or is open, its content or
         stream; of an application, its parts of drops that live here. A failure in their place is the reason why they
-        cannot be had; then the event is that the drop failed.
+        are not available; then the event is that the drop failed.
 
         Raises
         ------

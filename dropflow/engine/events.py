@@ -2,7 +2,7 @@
 
 Events are what the journal stores: replaying them through a fresh core gives the same state.
 
-Records of which there are millions have ``gc=False``: they are frozen and cannot be part of a reference cycle, so the
+Records that exist in millions have ``gc=False``: they are frozen and cannot be part of a reference cycle, so the
 cyclic garbage collector need not visit them.
 """
 

@@ -44,7 +44,7 @@ class TaskBuilder:
         self._is_line = [len(template.shape) == 1 for template in graph.templates]
 
     def is_shared(self, drop: int) -> bool:
-        """Return whether a data drop has several producers, each of which writes a part."""
+        """Return whether a data drop has several producers that each write a part."""
         return self._before_ptr[drop + 1] - self._before_ptr[drop] > 1
 
     def build(

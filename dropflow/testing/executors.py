@@ -14,7 +14,7 @@ __all__ = ["ScriptedExecutor", "build", "refuse"]
 class ScriptedExecutor:
     """Components: ``fail`` fails, ``kill`` sends its process SIGKILL, ``exit`` ends it, ``hang`` waits for an abort.
 
-    ``deaf`` waits for ever and ignores aborts. ``mumble`` writes to a path that no message can encode. ``pid`` writes
+    ``deaf`` waits forever and ignores aborts. ``mumble`` writes to a path that no message can encode. ``pid`` writes
     the id of its process. Every other component copies its inputs to its outputs.
     """
 

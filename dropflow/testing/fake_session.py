@@ -71,7 +71,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(changed, text=text, status="FAILED" if failed else "FINISHED", finished=now)
 
     def with_failure(self, row: int, text: str, count: int) -> Self:
-        """Return the session with a root cause in `row`, because of which `count` drops are in ERROR."""
+        """Return the session with a root cause in `row` that has put `count` drops in ERROR."""
         drop = next(found for found in self.rows if found.drop == row)
         failure = FailureInfo(
             drop=drop.oid,

@@ -74,7 +74,7 @@ class SessionPart:
 
 
 def merge(parts: Sequence[SessionPart], *, version: int, unheard: Iterable[str] = ()) -> SessionDetail:
-    """The session of which `parts` (at least one) are the parts.
+    """Return the session with these `parts` (at least one).
 
     It is over when all parts are, and then FAILED if any is, else CANCELLED if any is. What cannot be known is never an
     end: where a part is silent that was not over, and no other part runs, the session is UNKNOWN. It FAILED only by the
@@ -83,7 +83,7 @@ def merge(parts: Sequence[SessionPart], *, version: int, unheard: Iterable[str] 
     Parameters
     ----------
     unheard : iterable of str
-        Children that may have parts of which nothing is known. While drops are missing, it is not over.
+        Children that may have unknown parts. While drops are missing, it is not over.
     """
     reported = lost_nodes(failure for part in parts for failure in part.detail.failures)
     told = [known_detail(part, reported) for part in parts]
@@ -186,7 +186,7 @@ class RowRange(msgspec.Struct, frozen=True):
 
 
 def row_ranges(totals: Sequence[int], query: DropQuery) -> tuple[RowRange, ...]:
-    """Which rows to ask of which child, so that one after the other they are the page that `query` asks for.
+    """Return the rows to request from each child, which together are the page of `query`.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def row_ranges(totals: Sequence[int], query: DropQuery) -> tuple[RowRange, ...]:
 
 
 def _status_of_known(detail: SessionDetail) -> str:
-    """The status without the drops of which nothing is known."""
+    """Return the status without the unknown drops."""
     if not detail.unheard or detail.unknown:
         return detail.status
     state = SessionState.CANCELLED if detail.states.get(DropState.CANCELLED.name) else SessionState.FINISHED
@@ -239,7 +239,7 @@ def _remaining(told: Sequence[SessionDetail]) -> float | None:
 
 
 def lost_nodes(failures: Iterable[FailureInfo]) -> frozenset[str]:
-    """The nodes of which these failures say that they are lost."""
+    """Return the nodes that are lost according to these failures."""
     return frozenset(failure.name for failure in failures if not failure.drop)
 
 
@@ -279,7 +279,7 @@ def known_detail(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
 
 
 def _given_up(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
-    """A part of which the drops that were not settled will never be."""
+    """Return a part whose unsettled drops will never settle."""
     detail = part.detail
     left = f"{part.unsettled} of its {detail.drops} drops were not settled"
     nodes = detail.nodes or (part.child,)

@@ -51,7 +51,7 @@ def _seen_through(node: NodeInfo, view: ChildView, role: Role) -> NodeInfo:
     if view.state == "alive":
         return msgspec.structs.replace(node, island=island)
     if view.role == "island":
-        # The island is away, not its nodes; but nobody can deploy to them through it.
+        # The island is away, not its nodes; but no session can be deployed through it.
         state, text = ("suspect" if node.state == "alive" else node.state), f"island {view.name} {view.text}"
     else:
         state, text = view.state, view.text

@@ -116,7 +116,7 @@ Action = Ask | Discard | PlanDeployment
 
 @dataclass(eq=False)
 class _Running:
-    """A routine, and what becomes of its result."""
+    """A routine, and the handler of its result."""
 
     routine: Generator[Wait, Any, Any]
     finish: Finish

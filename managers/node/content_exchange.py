@@ -116,7 +116,7 @@ class ContentExchange:
         Raises
         ------
         DropflowError
-            It cannot be had.
+            It is not available.
         """
         handle = here(content.handle, self._workspace)
         if self._in_place and content.stamp and _stamp(handle.location) == content.stamp:

@@ -31,7 +31,7 @@ _STATES = tuple(DropState)
 _FEW = 16
 
 Found = Sequence[tuple[RemoteEvent, dict[int, Handle] | Failure]]
-"""Events, each with the contents that belong to it, or with the reason why they cannot be had."""
+"""Events, each with the contents that belong to it, or with the reason why they are not available."""
 
 
 class NodeArrival:

@@ -1,4 +1,4 @@
-"""Sessions that are over and of which only the directory is left: what they answer.
+"""Sessions that are over and only have a directory: their answers.
 
 They answer as a `HostedSession` does. Queries that a running session answers in its own thread, with its engine, they
 answer from their files.

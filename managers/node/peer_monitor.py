@@ -106,7 +106,7 @@ class PeerMonitor:
         self._refusals[peer] = reason
 
     def missing(self, places: Mapping[str, Place]) -> dict[str, Place]:
-        """Return those of these peers of which the process that is meant was not heard."""
+        """Return those of these peers whose current process has not answered."""
         return {name: place for name, place in places.items() if self._lives.get(name, 0) != place.incarnation}
 
     def trouble(self, missing: Mapping[str, Place]) -> RestartedError | LinkError | None:

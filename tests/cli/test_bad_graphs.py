@@ -115,7 +115,7 @@ def test_all_problems_are_reported(dropflow: Command) -> None:
     """Each has its place in the document."""
     data = document(
         [node("A", "Teleporter"), node("s", "Scatter", num_of_copies="many"), node("d", "Memory", parent="s")],
-        [link("d", "nobody")],
+        [link("d", "missing")],
     )
     done = dropflow("check", "-", "--output", "json", stdin=data)
     errors = {found["code"]: found["where"] for found in done.json["problems"] if found["severity"] == "error"}

@@ -1,4 +1,4 @@
-"""Streams across nodes of real processes, some of which are killed, stopped, disconnected or out of disk space."""
+"""Streams across nodes of real processes, with kills, stops, disconnections and full disks."""
 
 import json
 import os

@@ -79,7 +79,7 @@ def test_applications_follow_the_skip_table(reports: str, *, block_skip: bool, e
     ],
 )
 def test_data_follows_the_skip_table(reports: str, *, block_skip: bool, expected: DropState) -> None:
-    """Two producers: an error always wins, so nothing downstream waits for ever."""
+    """Two producers: an error always wins, so nothing downstream waits forever."""
     decided = decide_data(errors=reports.count("E"), skips=reports.count("S"), producers=2, block_skip=block_skip)
 
     assert decided is expected

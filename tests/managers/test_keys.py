@@ -24,7 +24,7 @@ def test_a_key_comes_back_as_it_was_stored(path: Path) -> None:
 
 
 def test_only_the_owner_can_read_a_key(path: Path) -> None:
-    """File and directory are closed to everybody else, whatever the umask."""
+    """Other users cannot read the file or the directory, with any umask."""
     before = os.umask(0)
     try:
         create(path)

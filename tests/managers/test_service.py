@@ -47,7 +47,7 @@ def fetch(service: Service, path: str, **headers: str) -> tuple[int, bytes]:
 
 
 def test_the_token_lets_in(service: Service) -> None:
-    """Who has the token is answered."""
+    """Requests with the token are answered."""
     with Client(service.url, token=TOKEN) as client:
         assert client.info().role == "node"
 
@@ -79,7 +79,7 @@ def _post(service: Service, path: str, body: bytes) -> int:
 
 
 def test_a_signature_lets_in(service: Service) -> None:
-    """Who has the cluster key needs no token."""
+    """Requests signed with the cluster key need no token."""
     with Client(service.url, secret=SECRET) as client:
         assert client.info().role == "node"
 
@@ -150,7 +150,7 @@ def test_a_port_that_is_taken_is_told(service: Service, manager: FakeManager) ->
 
 
 def test_closing_frees_the_port_and_may_be_repeated(manager: FakeManager) -> None:
-    """After the end nobody listens; a server that never began is closed as well."""
+    """After the end the port is closed, also that of a server that was never started."""
     for begins in (True, False):
         service = Service(manager, token=TOKEN)
         if begins:

@@ -178,7 +178,7 @@ def test_watching_waits_for_news(client: Client, manager: FakeManager) -> None:
 
 
 def test_events_end_with_the_session(client: Client, manager: FakeManager) -> None:
-    """The first picture is what is now, the last one what became of it."""
+    """The first update is the present state, the last one the end."""
     pictures = client.events("running")
     first = next(pictures)
     manager.advance("running", {8: "COMPLETED"})
@@ -288,7 +288,7 @@ def test_graphs_beyond_the_limit_are_refused(manager: FakeManager) -> None:
     assert found.value.status == 413
 
 
-# Who asks.
+# Authentication.
 
 
 def test_managers_enter_by_signature(server: RestServer) -> None:
@@ -316,7 +316,7 @@ def test_clocks_that_differ_keep_nobody_out(server: RestServer) -> None:
 
 
 def test_readiness_needs_no_token(server: RestServer) -> None:
-    """And is False where nobody listens."""
+    """It is False if no server listens."""
     with Client(server.url) as client:
         assert client.ready()
         with pytest.raises(HttpError, match="a token is needed"):

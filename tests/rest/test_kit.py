@@ -268,7 +268,7 @@ def test_half_a_surrogate_pair_in_an_error_is_answered() -> None:
 
 
 def test_people_get_a_page_and_programs_get_json() -> None:
-    """By what they accept; nothing in the page is markup of somebody else."""
+    """Browsers get errors as a page, in which foreign text is escaped."""
     with serve([_fail(ConflictError("<script>alert(1)</script>"))]) as server:
         page = ask(server.url, "GET", "/fail", headers={"Accept": "text/html"})
         data = ask(server.url, "GET", "/fail")
@@ -346,7 +346,7 @@ def test_a_stream_that_is_asked_for_by_head_is_given_back() -> None:
 
 
 def test_closing_ends_streams_and_frees_the_port() -> None:
-    """Whoever listens sees the end, and whoever comes finds nobody."""
+    """Open streams end, and new connections are refused."""
     streams, begun = StreamSlots(2), threading.Event()
     with serve([_endless(streams, begun)], streams=streams) as server:
         wire = _open(server)

@@ -112,7 +112,7 @@ def test_the_login_page_brings_all_that_it_needs(server: RestServer) -> None:
 
 
 def test_logout_takes_the_cookie_back(server: RestServer) -> None:
-    """And the page key; no page of another site can log somebody out."""
+    """Logging out removes the page key, too; pages of other sites cannot log a user out."""
     assert ask(server.url, "GET", "/logout").status in (401, 405)
     assert ask(server.url, "POST", "/logout", headers={"Origin": "https://evil.example"}).status == 403
     reply = ask(server.url, "POST", "/logout")

@@ -32,11 +32,11 @@ VALUES = st.one_of(
 @st.composite
 def wild_graphs(draw: Any) -> LogicalGraph:
     """Nodes and links at random: parents and ends that do not exist, circles, any value in any field."""
-    anybody = st.sampled_from([*IDS, "nobody"])
+    any_node = st.sampled_from([*IDS, "missing"])
     nodes = []
     for name in draw(st.lists(st.sampled_from(IDS), min_size=1, unique=True)):
         kind = draw(st.sampled_from([*NodeKind]))
-        embedded = draw(st.one_of(st.none(), st.none(), anybody)) if kind is NodeKind.APP else None
+        embedded = draw(st.one_of(st.none(), st.none(), any_node)) if kind is NodeKind.APP else None
         values = draw(st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=4))
         nodes.append(
             LogicalNode(
@@ -44,13 +44,13 @@ def wild_graphs(draw: Any) -> LogicalGraph:
                 name=name,
                 category=draw(st.sampled_from(CATEGORIES[kind])),
                 kind=kind,
-                parent=draw(st.one_of(st.none(), anybody)),
+                parent=draw(st.one_of(st.none(), any_node)),
                 embedded_in=embedded,
                 role=draw(st.sampled_from(Role)) if embedded else Role.NONE,
                 fields=tuple(Field(id=key, name=key, value=value) for key, value in values.items()),
             )
         )
-    link = st.builds(LogicalLink, source=anybody, target=anybody, loop_aware=st.booleans(), closes_loop=st.booleans())
+    link = st.builds(LogicalLink, source=any_node, target=any_node, loop_aware=st.booleans(), closes_loop=st.booleans())
     return LogicalGraph(name="wild", family="wild", nodes=tuple(nodes), links=tuple(draw(st.lists(link, max_size=10))))
 
 

@@ -54,7 +54,7 @@ class Joint(NamedTuple):
     left, right : list of int
         Levels of the source that are collected, and of the target that are broadcast to.
     last, first : set of int
-        Loops of the source of which the last iteration is used, and of the target of which the first is.
+        Loops of the source whose last iteration is used, and loops of the target whose first iteration is used.
     """
 
     shared: int
@@ -185,7 +185,7 @@ def _may_pair(first: Level, second: Level, options: UnrollOptions) -> bool:
 
 
 def restricted(levels: Levels, rest: Sequence[int], *, aware: bool, options: UnrollOptions) -> set[int]:
-    """Return the positions of the loops in `rest` of which a loop-aware link uses one iteration."""
+    """Return the positions of the loops in `rest` that a loop-aware link uses one iteration of."""
     if not aware:
         return set()
     if options.loop_aware == "innermost":

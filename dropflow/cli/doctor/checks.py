@@ -65,7 +65,7 @@ def _clocks(evidence: Evidence) -> Iterator[Finding]:
     measured = {report.url: (report.skew, report.delay) for report in evidence.managers if report.info is not None}
     for connection in evidence.connections:
         result = connection.result
-        # A manager that did not answer this host may have answered another one, the clock of which is known.
+        # A manager that did not answer this host may have answered another one, so that its clock is known.
         if connection.far not in measured and connection.near in measured and result.ok and result.skew is not None:
             skew, delay = measured[connection.near]
             measured[connection.far] = (skew + result.skew, delay + result.seconds)

@@ -129,7 +129,7 @@ class WorkerPool:
         while not self._closing:
             try:
                 self._turn()
-            except Exception as error:  # noqa: BLE001 - sessions that wait for workers must not wait for ever
+            except Exception as error:  # noqa: BLE001 - sessions that wait for workers must not wait forever
                 _LOG.exception("worker processes cannot be served any more: this is a bug of dropflow")
                 self._give_up(error)
         self._dispatcher.close()
@@ -311,7 +311,7 @@ class WorkerPool:
             runner, task = failed
             self._dispatcher.deliver([(runner, AttemptResult(task.drop, task.attempt, failure=Failure.of(error)))])
         elif not worker.is_started or has_attempts:
-            # It did not come to the first attempt that it was given. Without a limit that could go on for ever.
+            # It did not come to the first attempt that it was given. Without a limit that could go on forever.
             self._note_failed_start(ended, self._time.now)
         worker.close()
         self._dispatcher.remove_left()

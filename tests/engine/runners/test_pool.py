@@ -132,7 +132,7 @@ def test_a_result_that_cannot_be_sent_is_a_failure(pool: WorkerPool, tmp_path: P
 def test_a_broken_pool_fails_its_sessions(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After an error in the pool's own code, running and later sessions fail with the reason; none waits for ever."""
+    """After an error in the pool's own code, running and later sessions fail with the reason; none waits forever."""
     fine = _session(draw(WIDE), pool, tmp_path / "fine").run()
     monkeypatch.setattr(pool._dispatcher, "assign", lambda _: 1 // 0)
     results: list[SessionResult] = []

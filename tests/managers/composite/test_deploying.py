@@ -221,7 +221,7 @@ def test_a_node_that_forgot_what_it_prepared_is_noticed(world: World) -> None:
 
 
 def test_slices_for_strangers_are_refused(world: World) -> None:
-    """A slice for a node that is not below is an error that names it, before anybody prepares."""
+    """A slice for a node that is not below is an error that names it, before any child prepares."""
     one = world.node("n1")
     island = world.composite("n1")
 

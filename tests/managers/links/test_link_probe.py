@@ -1,4 +1,4 @@
-"""Knocking at links: who listens there, with which key, and why nobody does."""
+"""Probes of links: the node that listens, its key, or the reason of a failure."""
 
 import socket
 import threading
@@ -114,7 +114,7 @@ def test_addresses_that_cannot_be_tried(address: str) -> None:
 
 
 def _answering() -> tuple[zmq.Context[zmq.Socket[bytes]], zmq.Socket[bytes], str]:
-    """A socket that is no node, and can answer as nobody does."""
+    """A socket that is not a node, and can send any answer."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     router = context.socket(zmq.ROUTER)
     router.linger = 0

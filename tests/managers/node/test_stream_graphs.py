@@ -46,7 +46,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
 
 
 def alone(graph: PhysicalGraph, directory: Path) -> Picture:
-    """What becomes of a graph in one process, without streams."""
+    """Run a graph in one process without streams; return its outcome."""
     kept: list[Session] = []
     plain = unstreamed(graph)
     local.run(plain, directory=local.prepare_directory(directory), runner="threads", on_session=kept.append)
@@ -60,7 +60,7 @@ def alone(graph: PhysicalGraph, directory: Path) -> Picture:
 
 
 def together(cluster: Cluster, graph: PhysicalGraph, session: str) -> Picture:
-    """What becomes of it on nodes; nothing of it is on its way there then."""
+    """Run a graph on nodes; return its outcome, with no transfer left."""
     cluster.run(graph, session)
     wanted = set(oids(graph, leaves(graph)))
     states, contents = {}, {}

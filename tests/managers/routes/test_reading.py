@@ -31,7 +31,7 @@ class _Watched:
 
 @pytest.mark.parametrize("query", ["", _QUERY])
 def test_nothing_is_changed_by_get(query: str) -> None:
-    """Every route that a GET reaches, for somebody who may do everything."""
+    """Every route that a GET reaches, with all permissions."""
     watched, stopped, streams, access = _Watched(manager_with_sessions()), [], StreamSlots(4), AccessRules(token=_TOKEN)
     manager: Any = watched
     routes = manager_routes(manager, streams, access, stop=lambda: stopped.append(True), limits=Limits(streams=4))

@@ -140,7 +140,7 @@ def test_failures_that_read_the_same_are_one(serve: Any, look: Any) -> None:
 
 
 def test_without_streams_a_session_is_followed_by_asking(serve: Any, look: Any) -> None:
-    """When no event stream can be had, the page says so and stays live."""
+    """Without an event stream the page shows that it asks, and is still updated."""
     manager = manager_with_sessions()
     window = look(serve(manager, streams=0))
     window.forgive("503")
@@ -197,7 +197,7 @@ def test_a_page_that_nobody_looks_at_holds_no_stream(serve: Any, look: Any) -> N
 
 
 def test_a_session_that_is_deleted_says_so(serve: Any, look: Any) -> None:
-    """Whoever looks at a session that somebody deletes is told, and nothing is asked any more."""
+    """The page of a session that is deleted shows it, and stops asking."""
     manager = manager_with_sessions()
     window = look(serve(manager))
     window.forgive("404")

@@ -73,7 +73,7 @@ def test_an_unfinished_translation_has_no_graph_yet(served: Served, nested: Path
 
 
 def test_the_translator_tells_about_itself(served: Served) -> None:
-    """Its role and version for who has the token, its liveness for everybody, and its API as OpenAPI."""
+    """Role and version need the token; liveness and the OpenAPI document do not."""
     assert served.ask("GET", "/api/v1/info", token=True).json()["role"] == "translator"
     assert served.ask("GET", "/api/v1/ready").json() == {"ok": True}
     paths = served.ask("GET", "/api/v1/openapi.json").json()["paths"]

@@ -40,7 +40,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def browse(chromium: Any) -> Iterator[Callable[..., Any]]:
-    """Opens pages of which none may complain, or load anything from elsewhere than this host."""
+    """Opens pages; none may log an error or load anything from another host."""
     contexts: list[Any] = []
     complaints: list[str] = []
 

@@ -12,7 +12,7 @@ from translator.pipeline import examine
 from translator.problems import Severity
 
 _STEP = int(os.environ.get("DROPFLOW_CORPUS_STEP", "12"))
-"""Every twelfth graph, unless somebody has the time for all (1)."""
+"""Every twelfth graph, or all with 1."""
 
 
 @needs_corpus
