@@ -4,9 +4,13 @@ import itertools
 import time
 import tracemalloc
 
+import pytest
+
 from tests.translator.drawing import Drawing
 from translator.logical import LogicalGraph
 from translator.unroll import plan, unroll
+
+pytestmark = pytest.mark.slow
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 _FACTOR = 4.0
