@@ -44,8 +44,8 @@ def test_the_protocol_has_exactly_the_operations() -> None:
 
 
 def test_the_client_has_exactly_the_operations() -> None:
-    """The client has a method for every operation, and only `close`, `call` and `download` besides."""
-    assert _methods(Client) - {"close", "call", "download"} == _names(list(OPERATIONS))
+    """The client has a method for every operation, and besides only those of the connection."""
+    assert _methods(Client) - {"close", "call", "download", "within"} == _names(list(OPERATIONS))
 
 
 @pytest.mark.parametrize("operation", _MANAGER, ids=lambda operation: operation.name)
