@@ -164,7 +164,7 @@ def _segments(managers: Sequence[Running]) -> list[Path]:
 
 def _sizes(node: NodeManager) -> dict[str, int]:
     """Return the sizes of the tables of a node, by name."""
-    links, pool, machine = node._host.links, node._host._pool, node._host._machine
+    links, pool, machine = node._links, node._resources.pool, node._owner._machine
     return {
         "sessions": len(tuple(machine.table)),
         "timers": len(machine._timers._timers),

