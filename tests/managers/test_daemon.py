@@ -1,4 +1,4 @@
-"""The daemon with real processes: small ones that say what managers say."""
+"""The daemon with real processes: small programs that print what managers print."""
 
 import os
 import signal
@@ -16,12 +16,12 @@ from dropflow.rest.server import RestServer
 from dropflow.rest.transport import ClientRequest, HttpTransport
 from managers.daemon import Daemon, Kind, command_of, daemon_routes
 
-_WELL = """
+_READY = """
 import json, os, sys
 print(json.dumps({"ready": True, "role": sys.argv[1], "url": "http://127.0.0.1:1", "argv": sys.argv[3:]}), flush=True)
 os.read(int(sys.argv[2]), 1)
 """
-_DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + _WELL
+_IGNORING = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + _READY
 _REFUSING = """
 import json
 print(json.dumps({"ok": False, "error": {"text": "the port is taken", "hint": "choose another"}}), flush=True)
@@ -38,7 +38,7 @@ def _until(ready: Callable[[], bool]) -> None:
         if ready():
             return
         pause.wait(0.01)
-    raise AssertionError("it never came true")
+    raise AssertionError("the condition is still false")
 
 
 def _runs(pid: int | None) -> bool:
@@ -52,14 +52,14 @@ def _runs(pid: int | None) -> bool:
 
 @pytest.fixture
 def daemon() -> Iterator[Daemon]:
-    """A daemon whose managers do nothing but be there."""
-    made = Daemon("d", command=_fake(_WELL))
+    """A daemon whose managers print that they are ready and do nothing else."""
+    made = Daemon("d", command=_fake(_READY))
     yield made
     made.close()
 
 
 def test_a_started_manager_is_ready_and_a_stopped_one_is_gone(daemon: Daemon) -> None:
-    """`start` answers when the process has said that it is ready, `stop` when it has ended."""
+    """`start` returns when the process has printed that it is ready, `stop` when it has ended."""
     started = daemon.start("node")
 
     assert (started.state, started.url) == ("ready", "http://127.0.0.1:1")
@@ -70,8 +70,8 @@ def test_a_started_manager_is_ready_and_a_stopped_one_is_gone(daemon: Daemon) ->
     assert daemon.manager("node").pid is None
 
 
-def test_what_runs_cannot_be_started_nor_what_does_not_run_be_stopped(daemon: Daemon) -> None:
-    """Each manager is there once at most, and both mistakes are conflicts that say so."""
+def test_starting_and_stopping_twice_are_conflicts(daemon: Daemon) -> None:
+    """A daemon has at most one manager of each kind."""
     with pytest.raises(ConflictError, match="island manager does not run"):
         daemon.stop("island")
     daemon.start("island")
@@ -82,7 +82,7 @@ def test_what_runs_cannot_be_started_nor_what_does_not_run_be_stopped(daemon: Da
 
 
 def test_a_manager_that_ends_by_itself_is_failed_until_it_is_started(daemon: Daemon) -> None:
-    """Nothing is started again silently; what happened is told, and starting it is possible."""
+    """It is not restarted automatically; its state has the reason, and it can be started again."""
     pid = daemon.start("master").pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -92,9 +92,9 @@ def test_a_manager_that_ends_by_itself_is_failed_until_it_is_started(daemon: Dae
     assert daemon.start("master").state == "ready"
 
 
-def test_the_end_of_a_manager_is_noticed_though_something_holds_its_output() -> None:
-    """A process that the manager has started, and that outlives it, does not hide its end."""
-    program = "import os, subprocess\nos.set_inheritable(1, True)\nsubprocess.Popen(['sleep', '98761'])\n" + _WELL
+def test_the_end_of_a_manager_is_noticed_while_its_output_is_open() -> None:
+    """A process that the manager started, and that outlives it, keeps the pipe open."""
+    program = "import os, subprocess\nos.set_inheritable(1, True)\nsubprocess.Popen(['sleep', '98761'])\n" + _READY
     daemon = Daemon("d", command=_fake(program))
     pid = daemon.start("master").pid
     assert pid is not None
@@ -107,8 +107,8 @@ def test_the_end_of_a_manager_is_noticed_though_something_holds_its_output() -> 
         each.kill()
 
 
-def test_a_manager_that_cannot_start_says_why() -> None:
-    """The text and hint of its refusal come back as the error, and the manager is shown as failed."""
+def test_the_error_of_a_manager_that_cannot_start() -> None:
+    """The error has the text and hint that the manager printed, and the manager is failed."""
     daemon = Daemon("d", command=_fake(_REFUSING))
 
     with pytest.raises(WorldError, match="the port is taken") as refused:
@@ -125,7 +125,7 @@ def test_a_manager_that_cannot_start_says_why() -> None:
     ids=["exit", "chat"],
 )
 def test_anything_but_a_ready_line_is_a_failure(program: str, why: str) -> None:
-    """A process that ends, or says something else, is not taken for a manager."""
+    """A process that ends or prints something else is an error."""
     daemon = Daemon("d", command=_fake(program))
 
     with pytest.raises(WorldError, match=why):
@@ -133,8 +133,8 @@ def test_anything_but_a_ready_line_is_a_failure(program: str, why: str) -> None:
     assert daemon.manager("node").pid is None
 
 
-def test_a_silent_process_is_given_up_and_killed() -> None:
-    """What is not ready in time is ended, not left behind."""
+def test_a_process_that_is_not_ready_in_time_is_killed() -> None:
+    """The error names the time limit."""
     program = "import threading; threading.Event().wait(600)"
     daemon = Daemon("d", command=_fake(program), start_seconds=0.2, stop_seconds=5.0)
 
@@ -144,9 +144,9 @@ def test_a_silent_process_is_given_up_and_killed() -> None:
     assert not [child for child in psutil.Process().children() if program in child.cmdline()]
 
 
-def test_a_process_that_does_not_listen_is_killed() -> None:
-    """`stop` ends a manager that ignores SIGTERM, after it had its time."""
-    daemon = Daemon("d", command=_fake(_DEAF), stop_seconds=0.2)
+def test_a_process_that_ignores_sigterm_is_killed() -> None:
+    """`stop` sends SIGKILL after the time limit."""
+    daemon = Daemon("d", command=_fake(_IGNORING), stop_seconds=0.2)
     pid = daemon.start("node").pid
 
     daemon.stop("node")
@@ -155,7 +155,7 @@ def test_a_process_that_does_not_listen_is_killed() -> None:
 
 
 def test_all_managers_end_with_the_daemon(daemon: Daemon) -> None:
-    """`close` leaves no process behind, and nothing can be started afterwards."""
+    """`close` leaves no process, and nothing can be started after it."""
     pids = [daemon.start(kind).pid for kind in ("node", "island", "master")]
 
     daemon.close()
@@ -166,13 +166,13 @@ def test_all_managers_end_with_the_daemon(daemon: Daemon) -> None:
         daemon.start("node")
 
 
-def test_children_of_an_island_become_addresses_and_never_options() -> None:
-    """Names of hosts get the port of nodes; what would be read as an option is refused."""
+def test_children_of_an_island_are_urls() -> None:
+    """A name without a port gets the port of nodes; a name that looks like an option is refused."""
     seen: list[Sequence[str]] = []
 
     def command(kind: Kind, options: Sequence[str], parent: int) -> list[str]:
         seen.append(options)
-        return _fake(_WELL)(kind, options, parent)
+        return _fake(_READY)(kind, options, parent)
 
     daemon = Daemon("d", command=command, options={"island": ("--port", "0")})
     daemon.start("island", nodes=("h1", "h2:81", "http://h3:9"))
@@ -189,15 +189,15 @@ def test_children_of_an_island_become_addresses_and_never_options() -> None:
     fresh.close()
 
 
-def test_the_real_command_is_that_of_a_person() -> None:
-    """Managers are started by the interpreter of the daemon, with the pipe that ends them with it."""
+def test_the_command_of_a_manager() -> None:
+    """Managers run in the daemon's interpreter and end when its pipe closes."""
     assert command_of("node", ["--port", "0"], 7)[1:] == [
         *("-m", "dropflow", "node", "--output", "json", "--watch-parent", "7", "--port", "0")
     ]
 
 
 def test_daliuges_paths_and_ours_do_the_same(daemon: Daemon) -> None:
-    """DALiuGE's clients see process numbers, ours records; errors have both shapes there."""
+    """DALiuGE's paths answer with process numbers, ours with records."""
     streams = StreamSlots(4)
     app = make_app(daemon_routes(daemon), AccessRules(token=None), Limits())
     server = RestServer(app, streams=streams, stream_limit=4, open_to_all=True)

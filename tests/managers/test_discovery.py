@@ -1,4 +1,4 @@
-"""Managers that find each other on loopback, through real multicast."""
+"""Discovery of managers on loopback, with real multicast."""
 
 import queue
 import secrets
@@ -12,7 +12,7 @@ from dropflow.rest.schema import ManagerInfo
 from managers.discovery import TYPES, Announcement, Discovery, interfaces_of
 
 Pair = tuple[Discovery, Discovery]
-# Other tests on this machine are heard too: a key of our own tells ours apart.
+# Announcements of other tests on this machine arrive too; the key distinguishes ours.
 _KEY = secrets.token_hex(8)
 _LIFE = secrets.randbits(40)
 _NODE = Announcement(name="n1", role="node", url="http://127.0.0.1:8123", incarnation=_LIFE, version="1", key=_KEY)
@@ -20,7 +20,7 @@ _NODE = Announcement(name="n1", role="node", url="http://127.0.0.1:8123", incarn
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    """Two processes' worth of discovery."""
+    """Two discoveries, as two processes have them."""
     try:
         first, second = Discovery(), Discovery()
     except WorldError as error:
@@ -31,29 +31,29 @@ def pair() -> Iterator[Pair]:
 
 
 @pytest.mark.slow
-def test_announced_managers_are_found_and_their_goodbye_is_heard(pair: Pair) -> None:
-    """Who browses hears of a manager with all that it announced, and hears when it leaves."""
-    talker, listener = pair
+def test_managers_are_found_and_leave(pair: Pair) -> None:
+    """A discovery that browses reports all that a manager announced, and when it leaves."""
+    announcer, browser = pair
     heard: queue.Queue[tuple[str, Announcement]] = queue.Queue()
 
-    def tell(what: str, found: Announcement) -> None:
+    def record(what: str, found: Announcement) -> None:
         if found.key == _KEY:
             heard.put((what, found))
 
-    listener.browse("node", partial(tell, "joined"), partial(tell, "left"))
-    talker.announce(_NODE)
+    browser.browse("node", partial(record, "joined"), partial(record, "left"))
+    announcer.announce(_NODE)
 
     assert heard.get(timeout=30) == ("joined", _NODE)
 
-    talker.close()
+    announcer.close()
 
     assert heard.get(timeout=30) == ("left", _NODE)
 
 
 @pytest.mark.slow
-def test_a_callback_that_fails_does_not_end_the_listening(pair: Pair) -> None:
-    """An error while a manager is taken leaves the ears open for the next one."""
-    talker, listener = pair
+def test_a_callback_that_raises_does_not_end_browsing(pair: Pair) -> None:
+    """The next manager is still reported."""
+    announcer, browser = pair
     heard: queue.Queue[str] = queue.Queue()
 
     def joined(found: Announcement) -> None:
@@ -63,33 +63,35 @@ def test_a_callback_that_fails_does_not_end_the_listening(pair: Pair) -> None:
         if found.name == "n1":
             raise RuntimeError("on purpose")
 
-    listener.browse("node", joined, lambda _: None)
-    talker.announce(_NODE)
+    browser.browse("node", joined, lambda _: None)
+    announcer.announce(_NODE)
     assert heard.get(timeout=30) == "n1"
-    talker.announce(Announcement(name="n2", role="node", url="http://127.0.0.1:8124", incarnation=_LIFE + 1, key=_KEY))
+    announcer.announce(
+        Announcement(name="n2", role="node", url="http://127.0.0.1:8124", incarnation=_LIFE + 1, key=_KEY)
+    )
 
     assert heard.get(timeout=30) == "n2"
 
 
 @pytest.mark.slow
 def test_announcing_returns_before_it_is_done(pair: Pair) -> None:
-    """A manager need not wait for the network to agree on its name."""
-    talker, _ = pair
-    talker.announce(_NODE)
+    """Another thread waits until the network accepts the name."""
+    announcer, _ = pair
+    announcer.announce(_NODE)
 
-    assert talker._threads[0].is_alive()
-    talker.settle()
-    assert not talker._threads[0].is_alive()
+    assert announcer._threads[0].is_alive()
+    announcer.settle()
+    assert not announcer._threads[0].is_alive()
 
 
 def test_loopback_servers_are_announced_on_loopback_only() -> None:
-    """A server that others cannot reach is not told to them."""
+    """Other hosts cannot reach them."""
     assert interfaces_of("127.0.0.1") == interfaces_of("localhost") == ["127.0.0.1"]
     assert interfaces_of("10.1.2.3") == ["10.1.2.3"]
 
 
 def test_an_announcement_has_nothing_but_what_is_public() -> None:
-    """Of what a manager knows about itself only name, role, address, life, version and fingerprint are told."""
+    """An announcement has the name, role, URL, incarnation, version and fingerprint of a manager, and nothing else."""
     info = ManagerInfo(
         name="n",
         role="node",
@@ -105,8 +107,8 @@ def test_an_announcement_has_nothing_but_what_is_public() -> None:
         root="/secret",
     )
 
-    told = Announcement.of(info)
+    announced = Announcement.of(info)
 
-    assert told == Announcement(name="n", role="node", url="http://h:1", incarnation=3, version="2", key="f" * 16)
+    assert announced == Announcement(name="n", role="node", url="http://h:1", incarnation=3, version="2", key="f" * 16)
     assert set(TYPES) == {"node", "island", "master", "daemon", "translator"}
     assert all(len(name.split(".")[0]) <= 16 for name in TYPES.values())

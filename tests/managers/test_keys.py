@@ -12,12 +12,12 @@ from managers.keys import ClusterKey, create, load
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a key may go: in a directory that does not exist yet."""
+    """Where a key may be created: in a directory that does not exist."""
     return tmp_path / "config" / "cluster.key"
 
 
-def test_a_key_comes_back_as_it_was_stored(path: Path) -> None:
-    """What `create` made, `load` reads."""
+def test_a_stored_key_is_loaded(path: Path) -> None:
+    """`load` returns the key that `create` made."""
     key = create(path)
 
     assert load(path) == key
@@ -75,8 +75,8 @@ def test_a_key_that_others_can_read_is_refused(path: Path, mode: int) -> None:
         (b"public " + b"0" * 40 + b"\nsecret " + b"\xff" * 40 + b"\n", "the secret is not a CURVE key"),
     ],
 )
-def test_what_is_no_key_is_refused(path: Path, content: bytes, problem: str) -> None:
-    """A file that is no key, or whose halves do not match, is named as such."""
+def test_files_that_are_not_keys_are_refused(path: Path, content: bytes, problem: str) -> None:
+    """The error names the problem."""
     path.parent.mkdir()
     path.write_bytes(content)
     path.chmod(0o600)
@@ -85,8 +85,8 @@ def test_what_is_no_key_is_refused(path: Path, content: bytes, problem: str) -> 
         load(path)
 
 
-def test_a_missing_key_says_how_to_get_one(path: Path) -> None:
-    """Without a key file the error says how to make one."""
+def test_a_missing_key_has_a_hint(path: Path) -> None:
+    """The hint names the command that makes a key."""
     with pytest.raises(StorageError, match="cannot be read") as caught:
         load(path)
 
@@ -94,7 +94,7 @@ def test_a_missing_key_says_how_to_get_one(path: Path) -> None:
 
 
 def test_the_secret_is_not_shown(path: Path) -> None:
-    """Neither `repr` nor the fingerprint gives the secret away; two keys have different fingerprints."""
+    """Neither `repr` nor the fingerprint contains the secret, and different keys have different fingerprints."""
     key, other = create(path), create(path.with_name("other.key"))
 
     assert key.secret.decode() not in repr(key) + str(key) + key.fingerprint

@@ -17,15 +17,15 @@ def _states(changes: list[Change]) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def members() -> Membership:
-    """A membership in which ``a`` joined at 0 and was heard at 1."""
+    """A membership in which ``a`` joined at 0 and was seen at 1."""
     members = Membership(suspect_after=SUSPECT, lost_after=LOST)
     members.handle(Join("a", 1, "tcp://h:1"), 0.0)
     members.handle(Heard("a", 1), 1.0)
     return members
 
 
-def test_a_member_that_is_heard_is_alive() -> None:
-    """Joining announces a member, hearing from it makes it alive."""
+def test_a_member_is_alive_after_its_first_message() -> None:
+    """A member is `joined` until then."""
     members = Membership()
 
     assert _states(members.handle(Join("a", 1), 0.0)) == [("a", "joined")]
@@ -34,7 +34,7 @@ def test_a_member_that_is_heard_is_alive() -> None:
 
 
 def test_silence_makes_suspect_then_lost(members: Membership) -> None:
-    """A silent member is suspect after one time and lost after the other, at the deadlines that were announced."""
+    """A silent member is suspect and then lost, exactly at the announced deadlines."""
     assert members.deadline() == 1.0 + SUSPECT
     assert _states(members.handle(Tick(), 1.0 + SUSPECT)) == [("a", "suspect")]
     assert members.deadline() == 1.0 + LOST
@@ -42,28 +42,28 @@ def test_silence_makes_suspect_then_lost(members: Membership) -> None:
     assert members.deadline() == inf
 
 
-def test_a_late_tick_tells_the_whole_story(members: Membership) -> None:
-    """After a long time without a call, suspicion and loss are both reported, with the times at which they were due."""
+def test_a_late_tick_reports_all_changes(members: Membership) -> None:
+    """Suspicion and loss have the times at which they were due."""
     changes = members.handle(Tick(), 1000.0)
 
     assert _states(changes) == [("a", "suspect"), ("a", "lost")]
     assert [change.after.since for change in changes] == [1.0 + SUSPECT, 1.0 + LOST]
 
 
-def test_a_suspect_that_is_heard_is_alive_again(members: Membership) -> None:
-    """Suspicion ends with the first message."""
+def test_a_message_ends_suspicion(members: Membership) -> None:
+    """A suspect member is alive after its next message."""
     members.handle(Tick(), 5.0)
 
     assert _states(members.handle(Heard("a", 1), 6.0)) == [("a", "alive")]
 
 
-def test_a_message_after_the_deadline_comes_too_late(members: Membership) -> None:
-    """A member that is heard after its deadline is lost, also without a call in between."""
+def test_a_message_after_the_deadline_is_too_late(members: Membership) -> None:
+    """The member is lost, even without a tick before the message."""
     assert _states(members.handle(Heard("a", 1), 1.0 + LOST)) == [("a", "suspect"), ("a", "lost")]
 
 
-def test_who_never_answers_is_lost() -> None:
-    """A member that was announced and never heard is lost at its deadline, with that reason."""
+def test_a_member_that_never_answers_is_lost() -> None:
+    """It is lost at its deadline, and the reason says that it never answered."""
     members = Membership(suspect_after=SUSPECT, lost_after=LOST)
     members.handle(Join("a", 1), 0.0)
     (change,) = members.handle(Tick(), LOST)
@@ -72,8 +72,8 @@ def test_who_never_answers_is_lost() -> None:
     assert "never answered" in change.reason
 
 
-def test_a_new_incarnation_replaces_the_old_one_at_once(members: Membership) -> None:
-    """A process that started again is first lost, then joined; its old incarnation is ignored."""
+def test_a_new_incarnation_replaces_the_old_one(members: Membership) -> None:
+    """The old incarnation is reported as lost, and its later messages are ignored."""
     changes = members.handle(Join("a", 2, "tcp://h:2"), 2.0)
 
     assert _states(changes) == [("a", "lost"), ("a", "joined")]
@@ -83,16 +83,16 @@ def test_a_new_incarnation_replaces_the_old_one_at_once(members: Membership) -> 
     assert members.members["a"].address == "tcp://h:2"
 
 
-def test_the_lost_must_join_again(members: Membership) -> None:
-    """Hearing from a lost member changes nothing; joining again brings it back, under the same incarnation too."""
+def test_a_lost_member_must_join_again(members: Membership) -> None:
+    """A message of it changes nothing; it may join with the same incarnation."""
     members.handle(Tick(), 100.0)
 
     assert members.handle(Heard("a", 1), 101.0) == []
     assert _states(members.handle(Join("a", 1), 102.0)) == [("a", "joined")]
 
 
-def test_who_left_stays_away_until_it_starts_again(members: Membership) -> None:
-    """After a member left, late messages of the same incarnation are ignored; a new one may join."""
+def test_a_member_that_left_needs_a_new_incarnation(members: Membership) -> None:
+    """Later messages of the same incarnation are ignored."""
     assert _states(members.handle(Leave("a", 1, "maintenance"), 2.0)) == [("a", "left")]
     assert members.handle(Heard("a", 1), 2.1) == []
     assert members.handle(Join("a", 1), 2.2) == []
@@ -100,8 +100,8 @@ def test_who_left_stays_away_until_it_starts_again(members: Membership) -> None:
     assert _states(members.handle(Join("a", 2), 3.0)) == [("a", "joined")]
 
 
-def test_only_the_absent_can_be_forgotten(members: Membership) -> None:
-    """`forget` removes a lost member, and no present one."""
+def test_only_absent_members_can_be_forgotten(members: Membership) -> None:
+    """`forget` removes a lost member and keeps a present one."""
     members.forget("a")
     assert "a" in members.members
     members.handle(Tick(), 100.0)
@@ -109,7 +109,7 @@ def test_only_the_absent_can_be_forgotten(members: Membership) -> None:
     assert "a" not in members.members
 
 
-def test_impatience_must_be_ordered() -> None:
+def test_suspect_after_must_be_less_than_lost_after() -> None:
     """A member cannot be lost before it is suspect."""
     with pytest.raises(ValueError, match="suspect_after"):
         Membership(suspect_after=5.0, lost_after=5.0)
@@ -120,7 +120,7 @@ class AnyEvents(RuleBasedStateMachine):
 
     names = st.sampled_from(["a", "b", "c"])
     incarnations = st.integers(1, 3)
-    looks: Bundle[str] = Bundle("looks")
+    ticks: Bundle[str] = Bundle("ticks")
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class AnyEvents(RuleBasedStateMachine):
 
     @rule(name=names, incarnation=incarnations)
     def hear(self, name: str, incarnation: int) -> None:
-        """A member is heard."""
+        """A message of a member arrives."""
         self._handle(Heard(name, incarnation))
 
     @rule(name=names, incarnation=incarnations)
@@ -158,17 +158,17 @@ class AnyEvents(RuleBasedStateMachine):
         """Time passes, with or without a call."""
         self.now += seconds
 
-    @rule(target=looks)
-    def look(self) -> str:
+    @rule(target=ticks)
+    def tick(self) -> str:
         """`handle` is called exactly at the deadline."""
         due = self.members.deadline()
         if due < inf:
             self.now = max(self.now, due)
         self._handle(Tick())
-        return "looked"
+        return "tick"
 
-    @rule(_=consumes(looks))
-    def nothing_is_due_after_looking(self, _: str) -> None:
+    @rule(_=consumes(ticks))
+    def nothing_is_due_after_a_tick(self, _: str) -> None:
         """A second tick at the same time changes nothing."""
         self._handle(Tick())
         assert self.members.handle(Tick(), self.now) == []

@@ -1,4 +1,4 @@
-"""The protocol, byte by byte: what an earlier build wrote is read today, and what is written today is the same.
+"""The protocol, byte by byte: records of earlier builds are read, and records are written as by earlier builds.
 
 `golden/messages.json` holds the bytes of one example of each record. A change to it is a change to the protocol: add
 fields at the end with a default, or raise `PROTOCOL`.
@@ -71,7 +71,7 @@ def _decode(example: Packet | Message, data: bytes) -> Packet | Message:
 
 
 def test_every_record_has_an_example() -> None:
-    """No packet and no message can be added without an example of its bytes."""
+    """Each packet and message has an example of its bytes."""
     records = {record.__name__ for record in (*get_args(Packet), *get_args(Message))}
 
     assert records == set(_NAMES) == set(_GOLDEN)
@@ -79,19 +79,19 @@ def test_every_record_has_an_example() -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=_NAMES)
 def test_bytes_are_those_of_earlier_builds(example: Packet | Message) -> None:
-    """Each record is written as it was when its bytes were committed."""
+    """Each record is encoded as in the committed examples."""
     assert encode(example).hex() == _GOLDEN[type(example).__name__]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=_NAMES)
 def test_bytes_of_earlier_builds_are_read(example: Packet | Message) -> None:
-    """Each record is read back from the committed bytes as it was."""
+    """Each record is decoded from the committed examples."""
     assert _decode(example, bytes.fromhex(_GOLDEN[type(example).__name__])) == example
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=_NAMES)
-def test_fields_of_later_builds_are_passed_over(example: Packet | Message) -> None:
-    """A record with more fields than are known here is read, and the surplus ignored."""
+def test_fields_of_later_builds_are_ignored(example: Packet | Message) -> None:
+    """A record with more fields than are known is read without them."""
     fields = [*msgspec.msgpack.decode(encode(example)), "a field of the future"]
     known = len(type(example).__struct_fields__) + 1
     complete = [*fields[:-1], *msgspec.to_builtins(example)[len(fields) - 1 : known], fields[-1]]
@@ -100,7 +100,7 @@ def test_fields_of_later_builds_are_passed_over(example: Packet | Message) -> No
 
 
 def test_tags_are_unique() -> None:
-    """No two records can be taken for each other, packets and messages alike."""
+    """No two packets or messages have the same tag."""
     tags = [record.__struct_config__.tag for record in (*get_args(Packet), *get_args(Message))]
 
     assert len(tags) == len(set(tags))
@@ -108,7 +108,7 @@ def test_tags_are_unique() -> None:
 
 @given(st.binary(max_size=200))
 def test_garbage_is_a_protocol_error(data: bytes) -> None:
-    """Whatever the bytes, decoding them gives a record or a `ProtocolError`, and nothing else."""
+    """Random bytes are a record or a `ProtocolError`."""
     for decode in (decode_packet, decode_message):
         with contextlib.suppress(ProtocolError):
             decode(data)
@@ -116,7 +116,7 @@ def test_garbage_is_a_protocol_error(data: bytes) -> None:
 
 @given(st.sampled_from(EXAMPLES), st.data())
 def test_damaged_records_are_a_protocol_error(example: Packet | Message, data: st.DataObject) -> None:
-    """A record with a damaged byte decodes to some record or to a `ProtocolError`, and nothing else."""
+    """A record with a damaged byte is a record or a `ProtocolError`."""
     body = bytearray(encode(example))
     body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(ProtocolError):
@@ -124,13 +124,13 @@ def test_damaged_records_are_a_protocol_error(example: Packet | Message, data: s
 
 
 def test_deep_nesting_is_a_protocol_error() -> None:
-    """Arrays nested without end are refused, not followed."""
+    """Deeply nested arrays are refused."""
     with pytest.raises(ProtocolError, match="frame of 200000 bytes"):
         decode_packet(b"\x91" * 200_000)
 
 
 def test_events_are_columns() -> None:
-    """The columns of an Events message are those it was made of, with their types."""
+    """The columns of an Events message have the values and types with which it was made."""
     example = Events.of("s", 1, 1, drops=[7, 8], states=[2, 7], attempts=[1, 3], causes=[-1, 7])
     drops, states, attempts, causes = example.columns()
 
@@ -141,7 +141,7 @@ def test_events_are_columns() -> None:
 
 
 def test_columns_of_different_lengths_are_refused() -> None:
-    """An Events message whose arrays do not match is refused when it is made and when it is read."""
+    """An Events message with such columns can be neither made nor read."""
     with pytest.raises(ValueError, match="differ in length"):
         Events.of("s", 1, 1, drops=[1], states=[2, 2], attempts=[1], causes=[-1])
     good = encode(Events.of("s", 1, 1, drops=[1], states=[2], attempts=[1], causes=[-1]))
@@ -153,14 +153,14 @@ def test_columns_of_different_lengths_are_refused() -> None:
 
 @pytest.mark.parametrize("attempts", [[65_536], [-1], [0.5]])
 def test_values_that_do_not_fit_are_refused(attempts: list[float]) -> None:
-    """A value outside its column's type raises; it never wraps round."""
+    """A value outside the range of its column raises an error and does not wrap round."""
     with pytest.raises(OverflowError, match="do not fit uint16"):
         Events.of("s", 1, 1, drops=[1], states=[2], attempts=attempts, causes=[-1])
 
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=40))
-def test_columns_do_not_depend_on_what_they_were_given_as(causes: list[int]) -> None:
-    """Lists and arrays of the same numbers are the same message."""
+def test_columns_are_made_of_lists_and_arrays(causes: list[int]) -> None:
+    """Lists and arrays of the same numbers make the same message."""
     ones = [1] * len(causes)
     given_lists = Events.of("s", 1, 1, drops=ones, states=ones, attempts=ones, causes=causes)
     arrays = [np.array(column, np.int64) for column in (ones, causes)]

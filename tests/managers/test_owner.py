@@ -90,7 +90,7 @@ class Harness:
         self.owner.work(job)
 
     def close(self) -> None:
-        """Let jobs end, and the owner."""
+        """End all jobs and the owner."""
         self.gate.set()
         self.owner.close()
 
@@ -134,12 +134,12 @@ def test_threads_of_jobs_end_with_them(harness: Harness) -> None:
 
 
 def test_the_machine_ticks_at_its_deadline(harness: Harness) -> None:
-    """A call that the machine answers when its time has come is answered without another event."""
+    """A call that the machine answers in `tick` is answered without another event."""
     assert harness.owner.submit("later").result(30) > 0
 
 
-def test_a_closed_owner_refuses(harness: Harness) -> None:
-    """Calls that wait, and those that come later, raise LinkError; closing again does nothing."""
+def test_a_closed_owner_refuses_calls(harness: Harness) -> None:
+    """Waiting and later calls raise LinkError, and closing again does nothing."""
     waiting = harness.owner.submit("never")
     harness.owner.close()
     harness.owner.close()
@@ -152,7 +152,7 @@ def test_a_closed_owner_refuses(harness: Harness) -> None:
 
 
 def test_calls_behind_a_close_are_refused() -> None:
-    """A call that was posted after the end of the owner was, and before the owner came to it, is not left waiting."""
+    """A call that is in the queue behind the end of the owner raises LinkError."""
     owner = Owner(Answers(), {}, name="y", clock=SystemClock())
     owner.close()
     late = owner.submit("echo", value=1)
@@ -163,7 +163,7 @@ def test_calls_behind_a_close_are_refused() -> None:
 
 
 def test_a_bug_in_a_machine_fails_one_call(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
-    """What a machine or an effect raises is logged, answers the call at hand, and stops nothing else."""
+    """An exception of a machine or an effect is logged and raised by its call, and other calls go on."""
     with caplog.at_level(logging.ERROR), pytest.raises(InternalError, match="manager x failed: 'unknown at"):
         harness.owner.call("unknown")
     with caplog.at_level(logging.ERROR):

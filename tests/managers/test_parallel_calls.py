@@ -1,4 +1,4 @@
-"""Many calls, one deadline."""
+"""Parallel calls with one deadline."""
 
 import threading
 
@@ -13,8 +13,8 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-def test_results_and_errors_come_back_by_name() -> None:
-    """Each call has a result of its own, in the order in which they were given."""
+def test_results_and_errors_are_returned_by_name() -> None:
+    """Each call has its own result, in the order of the calls."""
     found = call_in_parallel(
         {"a": lambda: 1, "b": lambda: _raise(NotFoundError("no")), "c": lambda: 3}, seconds=30, clock=SystemClock()
     )
@@ -24,7 +24,7 @@ def test_results_and_errors_come_back_by_name() -> None:
     assert isinstance(found["b"].error, NotFoundError)
 
 
-def test_errors_of_other_libraries_become_ours(caplog: pytest.LogCaptureFixture) -> None:
+def test_other_exceptions_become_internal_errors(caplog: pytest.LogCaptureFixture) -> None:
     """A bug in one call does not end the others."""
     found = call_in_parallel({"a": lambda: _raise(KeyError("x")), "b": lambda: None}, seconds=30, clock=SystemClock())
 
@@ -34,7 +34,7 @@ def test_errors_of_other_libraries_become_ours(caplog: pytest.LogCaptureFixture)
     assert "a call to a failed" in caplog.text
 
 
-def test_calls_run_side_by_side() -> None:
+def test_calls_run_in_parallel() -> None:
     """Two calls that wait for each other both return."""
     both = threading.Barrier(2)
 
@@ -43,8 +43,8 @@ def test_calls_run_side_by_side() -> None:
     assert all(result.error is None for result in found.values())
 
 
-def test_a_call_that_hangs_costs_the_deadline() -> None:
-    """The others have their results, and the one that hangs is late."""
+def test_a_call_that_hangs_is_late() -> None:
+    """At the deadline the other calls have their results."""
     free = threading.Event()
 
     found = call_in_parallel({"slow": lambda: free.wait(60), "fast": lambda: True}, seconds=0.1, clock=SystemClock())

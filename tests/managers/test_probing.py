@@ -1,4 +1,4 @@
-"""What a manager finds out about others, over real sockets."""
+"""What a manager finds out about other managers and links, over real sockets."""
 
 import socket
 import threading
@@ -30,18 +30,18 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[ClusterKey, ClusterK
     return first, second
 
 
-class Place:
-    """Where links and managers are opened, to be closed at the end."""
+class Servers:
+    """The links and managers of a test, which are closed at its end."""
 
     def __init__(self) -> None:
         self.stack = ExitStack()
 
     def links(self, name: str, key: ClusterKey | None) -> str:
-        """Links of a node; their address."""
+        """Open the links of a node and return their address."""
         return self.stack.enter_context(Links(name, key=key, on_message=lambda _: None)).address
 
     def manager(self, manager: FakeManager, key: ClusterKey, prober: Prober | None = None) -> str:
-        """A manager with a token, that takes signatures; its address."""
+        """Start a manager that admits a token and signatures, and return its URL."""
         service = Service(manager, token="t", secret=key.secret, prober=prober)  # noqa: S106
         service.start()
         self.stack.callback(service.close)
@@ -49,11 +49,11 @@ class Place:
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
-    """Opens links and managers."""
-    place = Place()
-    with place.stack:
-        yield place
+def servers() -> Iterator[Servers]:
+    """Closes links and managers after the test."""
+    servers = Servers()
+    with servers.stack:
+        yield servers
 
 
 def _one(prober: Prober, address: str, seconds: float = 5.0) -> ProbeResult:
@@ -62,9 +62,9 @@ def _one(prober: Prober, address: str, seconds: float = 5.0) -> ProbeResult:
     return found
 
 
-def test_links_and_managers_are_tried_in_one_go(keys: tuple[ClusterKey, ClusterKey], place: Place) -> None:
-    """Each answer stands where its address stood, also one that is asked for twice."""
-    links, url = place.links("b", keys[0]), place.manager(FakeManager("m", clock=SystemClock()), keys[0])
+def test_links_and_managers_are_probed_together(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
+    """The results have the order of the addresses, and an address may occur twice."""
+    links, url = servers.links("b", keys[0]), servers.manager(FakeManager("m", clock=SystemClock()), keys[0])
     addresses = (url, links, "tcp://127.0.0.1:9", url)
     found = Prober("a", keys[0]).probe(ProbeRequest(addresses=addresses))
 
@@ -75,57 +75,57 @@ def test_links_and_managers_are_tried_in_one_go(keys: tuple[ClusterKey, ClusterK
     assert found[2].hint
 
 
-def test_names_of_hosts_are_looked_up(keys: tuple[ClusterKey, ClusterKey], place: Place) -> None:
-    """For links too, where ZeroMQ would do it at its leisure."""
-    port = place.links("b", keys[0]).rpartition(":")[2]
+def test_names_of_hosts_are_looked_up(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
+    """Names in addresses of links are looked up by the prober, too, and not by ZeroMQ."""
+    port = servers.links("b", keys[0]).rpartition(":")[2]
 
     assert _one(Prober("a", keys[0]), f"tcp://localhost:{port}").name == "b"
 
 
-def test_a_host_that_nobody_knows_is_told() -> None:
-    """By the name that was looked up."""
-    name = "a" * 70  # longer than a name may be, so that no name server is asked
+def test_an_unknown_host_is_an_error() -> None:
+    """The error has the name of the host."""
+    name = "a" * 70  # too long for a name, so that no name server is asked
 
     with pytest.raises(LinkError, match=f"no host '{name}'"):
         resolve_host(name)
 
 
 @pytest.mark.parametrize("seconds", [5.0, -300.0])
-def test_the_skew_of_a_clock_is_measured(keys: tuple[ClusterKey, ClusterKey], place: Place, seconds: float) -> None:
-    """As seen from the manager that tries; whoever signs at quite another time is told so."""
+def test_the_skew_of_a_clock_is_measured(keys: tuple[ClusterKey, ClusterKey], servers: Servers, seconds: float) -> None:
+    """The skew is relative to the clock of the manager that probes."""
     here = SystemClock()
-    url = place.manager(_Ahead("m", seconds, clock=here), keys[0])
+    url = servers.manager(_SkewedManager("m", seconds, clock=here), keys[0])
     found = _one(Prober("a", keys[0], clock=here), url)
 
     assert found.skew == pytest.approx(seconds, abs=1.0)
 
 
-class _Ahead(FakeManager):
-    """A manager with a clock of its own."""
+class _SkewedManager(FakeManager):
+    """A manager whose clock differs."""
 
     def __init__(self, name: str, ahead: float, *, clock: SystemClock) -> None:
         super().__init__(name, clock=clock)
         self._ahead = ahead
 
     def info(self) -> ManagerInfo:
-        """As by its own clock."""
+        """Return the info with the time of that clock."""
         found = super().info()
         return msgspec.structs.replace(found, time=found.time + self._ahead)
 
 
-def test_a_clock_that_is_far_off_is_told(keys: tuple[ClusterKey, ClusterKey], place: Place) -> None:
-    """Requests are signed by the clock of the other end, so that it answers, and the difference is seen."""
+def test_a_large_skew_is_measured(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
+    """The client signs with the clock of the other manager, which therefore answers."""
     here = SystemClock()
-    url = place.manager(FakeManager("m", clock=here), keys[0])
+    url = servers.manager(FakeManager("m", clock=here), keys[0])
     found = _one(Prober("a", keys[0], clock=VirtualClock(1e9)), url)
 
     assert (found.ok, found.code) == (True, "")
     assert found.skew == pytest.approx(here.now() - 1e9, abs=60.0)
 
 
-def test_another_key_is_told(keys: tuple[ClusterKey, ClusterKey], place: Place) -> None:
-    """By links, and by managers that refuse the signature."""
-    links, url = place.links("b", keys[1]), place.manager(FakeManager("m"), keys[1])
+def test_another_cluster_key_is_reported(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
+    """Links, and managers that refuse the signature, have another key."""
+    links, url = servers.links("b", keys[1]), servers.manager(FakeManager("m"), keys[1])
     by_links, by_url = Prober("a", keys[0]).probe(ProbeRequest(addresses=(links, url)))
 
     assert "cluster key" in by_links.trouble
@@ -134,32 +134,32 @@ def test_another_key_is_told(keys: tuple[ClusterKey, ClusterKey], place: Place) 
     assert {by_links.ok, by_url.ok} == {False}
 
 
-def test_another_protocol_is_told(
-    keys: tuple[ClusterKey, ClusterKey], place: Place, monkeypatch: pytest.MonkeyPatch
+def test_another_protocol_is_reported(
+    keys: tuple[ClusterKey, ClusterKey], servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The links answer, but the two cannot work together."""
+    """The links answer, but their protocol is not ours."""
     monkeypatch.setattr("managers.probing.PROTOCOL", 9)
-    found = _one(Prober("a", keys[0]), place.links("b", keys[0]))
+    found = _one(Prober("a", keys[0]), servers.links("b", keys[0]))
 
     assert (found.ok, found.protocol, found.code) == (False, 1, "DF120")
     assert found.trouble == "its links speak protocol 1, those here 9"
 
 
-def test_a_manager_is_asked_by_rest(keys: tuple[ClusterKey, ClusterKey], place: Place) -> None:
-    """The client's method; whoever has no credential is not answered."""
-    links = place.links("b", keys[0])
-    url = place.manager(FakeManager("m"), keys[0], Prober("m", keys[0]))
+def test_probing_by_rest(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
+    """The client has a method for it, which needs a credential."""
+    links = servers.links("b", keys[0])
+    url = servers.manager(FakeManager("m"), keys[0], Prober("m", keys[0]))
     with Client(url, secret=keys[0].secret) as client:
         (found,) = client.probe([links], seconds=5.0)
-    with Client(url) as stranger, pytest.raises(HttpError, match="token") as refused:
-        stranger.probe([links])
+    with Client(url) as other, pytest.raises(HttpError, match="token") as refused:
+        other.probe([links])
 
     assert (found.ok, found.name) == (True, "b")
     assert refused.value.status == 401
 
 
-def test_what_is_no_manager_is_told_and_nothing_more(keys: tuple[ClusterKey, ClusterKey]) -> None:
-    """Pages, redirections and endless answers end as trouble; where they lead to is not looked at."""
+def test_a_server_that_is_not_a_manager_is_reported(keys: tuple[ClusterKey, ClusterKey]) -> None:
+    """Redirects are not followed, and answers without an end are not read to the end."""
     asked: list[str] = []
 
     def moved(_: object) -> Response:
@@ -185,8 +185,8 @@ def test_what_is_no_manager_is_told_and_nothing_more(keys: tuple[ClusterKey, Clu
     assert asked == ["moved", "secret"]
 
 
-def test_who_does_not_answer_costs_no_more_than_the_time(keys: tuple[ClusterKey, ClusterKey], place: Place) -> None:
-    """Silent sockets and names that take long to look up: each is told, and the others are not harmed."""
+def test_silent_addresses_end_at_the_time_limit(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
+    """Silent sockets and slow name servers are reported, and do not affect other addresses."""
     hang, over = threading.Event(), threading.Event()
 
     def resolve(host: str) -> str:
@@ -197,7 +197,7 @@ def test_who_does_not_answer_costs_no_more_than_the_time(keys: tuple[ClusterKey,
 
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
-        links = place.links("b", keys[0])
+        links = servers.links("b", keys[0])
         addresses = (f"http://127.0.0.1:{port}", f"tcp://127.0.0.1:{port}", "tcp://slow:1", links)
         found = Prober("a", keys[0], resolve=resolve).probe(ProbeRequest(addresses=addresses, seconds=0.6))
     waited = over.is_set()
@@ -211,8 +211,8 @@ def test_who_does_not_answer_costs_no_more_than_the_time(keys: tuple[ClusterKey,
 
 
 @pytest.mark.parametrize("address", ["tcp://a:1\n", "http://a:1\n", "tcp://127.0.0.1:99999", "http://127.0.0.1:99999"])
-def test_addresses_that_are_none_are_told(address: str) -> None:
-    """What the pattern of the request lets through is looked at again, without a look-up."""
+def test_malformed_addresses_are_reported(address: str) -> None:
+    """Addresses that match the pattern of the request are checked again, without a lookup."""
     found = _one(Prober("a", None, resolve=_never), address)
 
     assert not found.ok
@@ -223,8 +223,8 @@ def _never(host: str) -> str:
     raise AssertionError(host)
 
 
-def test_only_so_much_is_tried_at_a_time(keys: tuple[ClusterKey, ClusterKey]) -> None:
-    """More requests than a manager takes are refused at once with 503, and taken again afterwards."""
+def test_the_number_of_probes_is_limited(keys: tuple[ClusterKey, ClusterKey]) -> None:
+    """One request too many gets 503; after the others, requests are accepted again."""
     entered, leave = threading.Semaphore(0), threading.Event()
 
     def resolve(_: str) -> str:
@@ -248,10 +248,10 @@ def test_only_so_much_is_tried_at_a_time(keys: tuple[ClusterKey, ClusterKey]) ->
     assert not prober.probe(request)[0].ok
 
 
-def test_no_thread_or_socket_is_left_behind(keys: tuple[ClusterKey, ClusterKey], place: Place) -> None:
-    """After many probes there are as many as before."""
-    prober, links = Prober("a", keys[0]), place.links("b", keys[0])
-    url = place.manager(FakeManager("m"), keys[0])
+def test_no_thread_or_socket_is_left_behind(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
+    """The number of file descriptors is the same after many probes."""
+    prober, links = Prober("a", keys[0]), servers.links("b", keys[0])
+    url = servers.manager(FakeManager("m"), keys[0])
     request = ProbeRequest(addresses=(links, url, "tcp://127.0.0.1:9", "http://127.0.0.1:9"), seconds=5.0)
     prober.probe(request)
     process = psutil.Process()

@@ -1,4 +1,4 @@
-"""A manager behind its door: what is served, to whom, and where."""
+"""The server of a manager: its routes, access, and addresses."""
 
 import http.client
 import json
@@ -15,13 +15,13 @@ from dropflow.rest.kit import Limits
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from managers.service import Service, make_access_rules, url_of
 
-TOKEN = "a-token-of-this-test"  # noqa: S105 - of a server that lives as long as its test
+TOKEN = "a-token-of-this-test"  # noqa: S105 - a token of the tests
 SECRET = b"s" * 40
 
 
 @pytest.fixture
 def manager() -> FakeManager:
-    """A manager with made-up sessions."""
+    """A fake manager with four sessions."""
     return manager_with_sessions()
 
 
@@ -36,7 +36,7 @@ def service(manager: FakeManager) -> Iterator[Service]:
 
 
 def fetch(service: Service, path: str, **headers: str) -> tuple[int, bytes]:
-    """Status and body of a GET."""
+    """Return status and body of a GET."""
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
     try:
         connection.request("GET", path, headers=headers)
@@ -46,14 +46,14 @@ def fetch(service: Service, path: str, **headers: str) -> tuple[int, bytes]:
         connection.close()
 
 
-def test_the_token_lets_in(service: Service) -> None:
-    """Requests with the token are answered."""
+def test_requests_with_the_token_are_admitted(service: Service) -> None:
+    """The client with the token gets an answer."""
     with Client(service.url, token=TOKEN) as client:
         assert client.info().role == "node"
 
 
 def test_the_limits_of_a_service_hold_on_all_its_paths(manager: FakeManager) -> None:
-    """Ours and DALiuGE's: neither takes deeper or larger graphs than the service was told."""
+    """Our paths and DALiuGE's refuse graphs that are deeper or larger than the limits."""
     served = Service(manager, token=TOKEN, limits=Limits(graph=1000, depth=5))
     served.start()
     try:
@@ -78,57 +78,57 @@ def _post(service: Service, path: str, body: bytes) -> int:
         connection.close()
 
 
-def test_a_signature_lets_in(service: Service) -> None:
+def test_signed_requests_are_admitted(service: Service) -> None:
     """Requests signed with the cluster key need no token."""
     with Client(service.url, secret=SECRET) as client:
         assert client.info().role == "node"
 
 
 @pytest.mark.parametrize("secret", [None, b"x" * 40])
-def test_nothing_else_lets_in(service: Service, secret: bytes | None) -> None:
-    """Without token, or with another key, the answer is 401."""
+def test_other_requests_are_refused(service: Service, secret: bytes | None) -> None:
+    """Without a credential, or signed with another key, they get 401."""
     with Client(service.url, secret=secret) as client, pytest.raises(HttpError, match=r"signature|token") as refused:
         client.info()
     assert refused.value.status == 401
 
 
 @pytest.mark.parametrize("path", ["/api/v1/sessions", "/", "/metrics", "/api/sessions"])
-def test_every_part_of_the_table_is_served_and_guarded(service: Service, path: str) -> None:
-    """Our API, the pages, the metrics and DALiuGE's paths: 200 with the token, 401 without."""
+def test_all_parts_need_the_token(service: Service, path: str) -> None:
+    """Our API, the pages, the metrics and DALiuGE's paths answer 200 with the token and 401 without."""
     assert fetch(service, path, Authorization=f"Bearer {TOKEN}")[0] == 200
     assert fetch(service, path)[0] == 401
 
 
 @pytest.mark.parametrize("path", ["/login", "/ready"])
-def test_the_way_in_is_open(service: Service, path: str) -> None:
-    """Liveness and the login need no token."""
+def test_login_and_readiness_need_no_token(service: Service, path: str) -> None:
+    """They answer 200 without a credential."""
     assert fetch(service, path)[0] == 200
 
 
-def test_the_document_names_every_route(service: Service) -> None:
-    """/openapi.json describes what is served."""
+def test_the_openapi_document_is_served(service: Service) -> None:
+    """It has the paths of the API."""
     status, body = fetch(service, "/openapi.json", Authorization=f"Bearer {TOKEN}")
 
     assert status == 200
     assert "/api/v1/sessions/{session}" in json.loads(body)["paths"]
 
 
-def test_a_foreign_name_is_refused(service: Service) -> None:
-    """DNS rebinding: a request for another host's name is not answered, token or not."""
+def test_the_name_of_another_host_is_refused(service: Service) -> None:
+    """A request with another Host is refused even with the token, against DNS rebinding."""
     status, _ = fetch(service, "/api/v1/info", Host="evil.example:80", Authorization=f"Bearer {TOKEN}")
 
     assert status == 421
 
 
 def test_without_a_token_only_loopback_is_served(manager: FakeManager) -> None:
-    """A server without a token is refused on every address that others can reach."""
+    """A server without a token cannot listen on an address that other hosts can reach."""
     for host in ("0.0.0.0", "::", "192.0.2.1", socket.gethostname() + ".example"):  # noqa: S104 - it is refused
         with pytest.raises(UsageError, match="loopback"):
             Service(manager, host=host, token=None)
 
 
 def test_all_sockets_are_on_loopback_by_default(service: Service) -> None:
-    """Nothing of this process listens where other hosts could reach it."""
+    """No socket of the process listens on an address that other hosts can reach."""
     mine = [found for found in psutil.Process().net_connections("inet") if found.status == psutil.CONN_LISTEN]
 
     assert service.port in [found.laddr.port for found in mine]
@@ -136,21 +136,21 @@ def test_all_sockets_are_on_loopback_by_default(service: Service) -> None:
 
 
 def test_a_server_on_all_addresses_answers_for_its_own_names_only() -> None:
-    """The name and the addresses of this host are its own, a stranger's are not."""
-    access = make_access_rules("0.0.0.0", token=TOKEN, secret=None, hosts=["proxy.example"])  # noqa: S104 - only a guard
+    """The allowed hosts are the name and addresses of this host, and those given."""
+    access = make_access_rules("0.0.0.0", token=TOKEN, secret=None, hosts=["proxy.example"])  # noqa: S104 - nothing listens
 
     assert {socket.gethostname().lower(), "127.0.0.1", "proxy.example"} <= access.hosts
     assert "0.0.0.0" not in access.hosts  # noqa: S104
 
 
-def test_a_port_that_is_taken_is_told(service: Service, manager: FakeManager) -> None:
-    """The address is named, with what to do."""
+def test_a_port_in_use_is_an_error(service: Service, manager: FakeManager) -> None:
+    """The error names the port."""
     with pytest.raises(WorldError, match=str(service.port)):
         Service(manager, port=service.port, token=TOKEN)
 
 
 def test_closing_frees_the_port_and_may_be_repeated(manager: FakeManager) -> None:
-    """After the end the port is closed, also that of a server that was never started."""
+    """A closed server does not listen, started or not."""
     for begins in (True, False):
         service = Service(manager, token=TOKEN)
         if begins:
@@ -162,6 +162,6 @@ def test_closing_frees_the_port_and_may_be_repeated(manager: FakeManager) -> Non
 
 
 @pytest.mark.parametrize(("host", "url"), [("h", "http://h:1"), ("::1", "http://[::1]:1")])
-def test_addresses_are_urls(host: str, url: str) -> None:
-    """An IPv6 address stands in brackets."""
+def test_url_of_host_and_port(host: str, url: str) -> None:
+    """An IPv6 address is in brackets."""
     assert url_of(host, 1) == url

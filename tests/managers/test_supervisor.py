@@ -1,4 +1,4 @@
-"""Processes below this one, with real processes."""
+"""The supervisor, with real processes."""
 
 import os
 import sys
@@ -41,7 +41,7 @@ def _start(supervisor: Supervisor, program: str, name: str = "n1", seen: list[ob
 
 
 def test_many_processes_need_one_thread(supervisor: Supervisor) -> None:
-    """All are started, awaited and stopped by one thread, and each change is reported before it can be waited for."""
+    """One thread starts, awaits and stops all of them, and a change is reported before a wait for it returns."""
     before = threading.active_count()
     seen: list[object] = []
 
@@ -56,7 +56,7 @@ def test_many_processes_need_one_thread(supervisor: Supervisor) -> None:
 
 
 def test_a_process_ends_with_the_pipe_of_its_parent() -> None:
-    """Closing the supervisor stops what still runs, and leaves no file descriptor open."""
+    """Closing the supervisor stops all processes and closes all file descriptors."""
     opened = psutil.Process().num_fds()
     other = Supervisor()
     process = _start(other, _READY)
@@ -71,8 +71,8 @@ def test_a_process_ends_with_the_pipe_of_its_parent() -> None:
         other.call(lambda: None)
 
 
-def test_waiting_for_a_ready_line_ends_with_a_request_to_end() -> None:
-    """When the descriptor becomes readable, processes that are starting, or start later, are not waited for."""
+def test_a_readable_descriptor_ends_the_wait_for_ready_lines() -> None:
+    """`wait_ready` raises CancelledError for processes that are starting or start later."""
     reader, writer = os.pipe()
     supervisor = Supervisor(cancel=reader)
     first = _start(supervisor, _SILENT)
@@ -88,7 +88,7 @@ def test_waiting_for_a_ready_line_ends_with_a_request_to_end() -> None:
     os.close(writer)
 
 
-def test_a_program_that_is_missing_is_named(supervisor: Supervisor) -> None:
-    """Starting it is an error at once, and nothing is left to wait for."""
+def test_a_missing_program_is_an_error(supervisor: Supervisor) -> None:
+    """Starting it is a WorldError."""
     with pytest.raises(WorldError, match="node cannot be started: No such file"):
         supervisor.call(partial(supervisor.launch, "node", "n1", lambda _: ["/nowhere/at-all"], lambda _: None))

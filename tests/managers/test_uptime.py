@@ -1,4 +1,4 @@
-"""The time in which a process ran."""
+"""Uptime: the time in which a process ran, without its pauses."""
 
 from itertools import accumulate
 
@@ -15,8 +15,8 @@ _gaps = st.lists(st.floats(0.0, 40.0), max_size=60)
 
 
 @given(_gaps)
-def test_only_gaps_between_readings_that_are_short_count(gaps: list[float]) -> None:
-    """The time never goes back, and is the sum of the gaps that are not pauses."""
+def test_uptime_is_the_sum_of_short_gaps(gaps: list[float]) -> None:
+    """It never decreases, and gaps longer than the period count as pauses."""
     uptime = Uptime(PERIOD, 100.0)
     times = [uptime.read(100.0 + moment) for moment in accumulate(gaps)]
 
@@ -27,8 +27,8 @@ def test_only_gaps_between_readings_that_are_short_count(gaps: list[float]) -> N
 
 
 @given(_gaps)
-def test_pauses_do_not_make_heard_members_suspect(gaps: list[float]) -> None:
-    """A member that is heard at each reading is never suspect, also after long pauses."""
+def test_pauses_do_not_make_members_suspect(gaps: list[float]) -> None:
+    """A member with a message at each reading is alive, even after long pauses."""
     uptime, members = Uptime(PERIOD, 0.0), Membership(suspect_after=SUSPECT, lost_after=LOST)
     members.handle(Join("a", 1), 0.0)
     members.handle(Heard("a", 1), 0.0)

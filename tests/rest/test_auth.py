@@ -1,4 +1,4 @@
-"""Who may enter."""
+"""Which requests a server admits: host, origin, token, cookie, page key and signature."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ from dropflow.rest.signing import WINDOW, Signer, Verifier, digest
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.serving import ask, serve
 
-TOKEN = "a-token"  # noqa: S105 - guards nothing
+TOKEN = "a-token"  # noqa: S105 - a token of the tests
 SECRET = b"s" * 40
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 
@@ -41,12 +41,12 @@ HOSTS = {
     "localhost:1, evil.example": False,
     "evil.example@localhost": False,
 }
-"""Values of Host, and whether the server answers for them."""
+"""Values of Host, and whether the server accepts them."""
 
 OWN, OTHER_PORT, EVIL, EAGLE = "http://{host}", "http://127.0.0.1:9", "https://evil.example", "https://eagle.example"
 
 CALLERS = {
-    # who                        Origin      Site           Mode         Dest        may call: all, open or no
+    # caller                     Origin      Site           Mode         Dest        may call: all, open or no
     "a program": (None, None, None, None, "all"),
     "our page, reading": (None, "same-origin", "cors", "empty", "all"),
     "our page, posting": (OWN, "same-origin", "navigate", "document", "all"),
@@ -69,7 +69,7 @@ CALLERS = {
     "site given twice": (None, "same-origin, cross-site", "cors", "empty", "no"),
     "our origin, other site": (OWN, "same-site", "cors", "empty", "no"),
 }
-"""Head of a request by who makes the browser send it, and what may come from there: all, opening an address, or no."""
+"""Headers of a request by its caller, and what that caller may do: all, open an address, or nothing."""
 
 CREDENTIALS = {
     "none": "no",
@@ -82,11 +82,11 @@ CREDENTIALS = {
     "signature": "all",
     "wrong signature": "no",
 }
-"""What is shown, and what it is good for: all, reading, or no."""
+"""Credentials of a request, and what they permit: all, reading, or nothing."""
 
 
 def _expected(method: str, host: str, caller: str, credential: str) -> int:
-    """The rules, in the order in which a request meets them."""
+    """Return the status that the rules demand. They are in the order in which the server applies them."""
     reads, opened, good = method in ("GET", "HEAD"), CALLERS[caller][-1], CREDENTIALS[credential]
     if not HOSTS[host]:
         return 421
@@ -101,7 +101,7 @@ def _expected(method: str, host: str, caller: str, credential: str) -> int:
     return 200
 
 
-def _everything() -> list[Route]:
+def _routes() -> list[Route]:
     def echo(call: Request) -> Response:
         return Response(body=call.body or b"{}")
 
@@ -111,13 +111,13 @@ def _everything() -> list[Route]:
 
 def _headers(host: str, caller: str, credential: str, method: str) -> dict[str, str]:
     origin, site, mode, dest, _ = CALLERS[caller]
-    told = {
+    sent = {
         "Origin": origin and origin.format(host=host),
         "Sec-Fetch-Site": site,
         "Sec-Fetch-Mode": mode,
         "Sec-Fetch-Dest": dest,
     }
-    headers = {"Host": host} | {name: value for name, value in told.items() if value is not None}
+    headers = {"Host": host} | {name: value for name, value in sent.items() if value is not None}
     cookie = cookie_name(host) if HOSTS[host] else "dropflow"
     match credential:
         case "bearer":
@@ -140,7 +140,7 @@ def _headers(host: str, caller: str, credential: str, method: str) -> dict[str, 
 
 
 def _status(app: Callable[..., object], method: str, headers: Mapping[str, str]) -> int:
-    """What the application answers to a request with this head, without a server in between."""
+    """Return the status with which the application answers these headers, without a server."""
     environ: dict[str, object] = {"REQUEST_METHOD": method, "PATH_INFO": "/thing", "wsgi.input": BytesIO()}
     environ |= {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()}
     found: list[str] = []
@@ -148,10 +148,10 @@ def _status(app: Callable[..., object], method: str, headers: Mapping[str, str])
     return int(found[0].split()[0])
 
 
-def test_only_the_right_host_origin_and_credential_enter_whatever_the_method() -> None:
-    """The whole matrix of method, host, caller and credential: see `_expected`, which is the promise."""
+def test_host_origin_and_credential_decide_for_every_method() -> None:
+    """Every combination of method, host, caller and credential has the status that `_expected` returns."""
     access = AccessRules(token=TOKEN, secret=SECRET, hosts=frozenset({"known.example"}), origins=frozenset({EAGLE}))
-    app = make_app(_everything(), access, Limits())
+    app = make_app(_routes(), access, Limits())
     wrong = []
     for case in itertools.product(METHODS, HOSTS, CALLERS, CREDENTIALS):
         method, host, caller, credential = case
@@ -162,11 +162,11 @@ def test_only_the_right_host_origin_and_credential_enter_whatever_the_method() -
     assert wrong == []
 
 
-def test_the_server_in_front_changes_nothing() -> None:
-    """Every caller and credential once more, through sockets."""
+def test_the_server_answers_as_the_application() -> None:
+    """Every caller and credential has the same status when the request goes through sockets."""
     access = AccessRules(token=TOKEN, secret=SECRET, origins=frozenset({EAGLE}))
     wrong = []
-    with serve(_everything(), access=access) as server:
+    with serve(_routes(), access=access) as server:
         for method, caller, credential in itertools.product(("GET", "POST"), CALLERS, CREDENTIALS):
             case = (method, "localhost", caller, credential)
             found = ask(server.url, method, "/thing", headers=_headers("localhost", caller, credential, method)).status
@@ -176,7 +176,7 @@ def test_the_server_in_front_changes_nothing() -> None:
     assert wrong == []
 
 
-# Forms of our pages, which have the cookie.
+# Forms of pages of the same server, posted with the cookie.
 
 FORMS = {
     "nothing": ({}, 403),
@@ -200,7 +200,7 @@ def _form_route(seen: list[bytes]) -> Route:
 
 @pytest.mark.parametrize(("fields", "status"), FORMS.values(), ids=FORMS)
 def test_a_form_with_the_cookie_needs_the_page_key(fields: dict[str, str], status: int) -> None:
-    """Whoever has the cookie, such as a server on another port of the host, cannot change anything with it."""
+    """A form with the cookie needs the page key or the token, because servers on other ports get the cookie too."""
     seen: list[bytes] = []
     headers = {"Cookie": f"dropflow={cookie_value(TOKEN)}", "Content-Type": "application/x-www-form-urlencoded"}
     with serve([_form_route(seen)], access=AccessRules(token=TOKEN)) as server:
@@ -211,7 +211,7 @@ def test_a_form_with_the_cookie_needs_the_page_key(fields: dict[str, str], statu
 
 
 def test_a_browser_without_the_page_key_is_asked_for_the_token() -> None:
-    """The page repeats the form with every field but the credentials, and nothing of it is markup."""
+    """The page repeats all fields of the form except the credentials, with markup in them escaped."""
     seen: list[bytes] = []
     headers = {
         "Cookie": f"dropflow={cookie_value(TOKEN)}",
@@ -230,8 +230,8 @@ def test_a_browser_without_the_page_key_is_asked_for_the_token() -> None:
     assert b"<script>" not in page.body
 
 
-def test_a_form_without_the_cookie_is_judged_as_any_request() -> None:
-    """A program with the token needs no key; without both it is a stranger."""
+def test_a_form_without_the_cookie_needs_the_token() -> None:
+    """A request with the token needs no page key; without cookie and token it is refused."""
     seen: list[bytes] = []
     with serve([_form_route(seen)], access=AccessRules(token=TOKEN)) as server:
         right = ask(server.url, "POST", "/change", headers={"Authorization": f"Bearer {TOKEN}"}, body=b"x")
@@ -242,9 +242,9 @@ def test_a_form_without_the_cookie_is_judged_as_any_request() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_strangers_cannot_tell_pages_from_nothing(method: str) -> None:
-    """Without a token, a path that is served and one that is not are refused alike."""
-    with serve(_everything(), access=AccessRules(token=TOKEN)) as server:
+def test_without_a_token_unknown_paths_are_not_revealed(method: str) -> None:
+    """Without a token, paths with and without a route are refused with the same status."""
+    with serve(_routes(), access=AccessRules(token=TOKEN)) as server:
         there, nowhere = (ask(server.url, method, path) for path in ("/thing", "/nothing"))
 
     assert nowhere.status == 401
@@ -256,8 +256,8 @@ def test_strangers_cannot_tell_pages_from_nothing(method: str) -> None:
     [(caller, 403) for caller in CALLERS if "script" in caller or "image" in caller or "frame" in caller]
     + [(caller, 200) for caller in CALLERS if "form" in caller or caller == "sandbox"],
 )
-def test_only_what_a_route_allows_comes_from_other_sites(caller: str, status: int) -> None:
-    """A form of EAGLE's page may post where the route says so, in a tab; scripts and frames may not."""
+def test_a_cross_site_route_takes_forms_only(caller: str, status: int) -> None:
+    """A route that allows other sites takes forms from them in a tab, and no scripts or frames."""
     route = Route(method="POST", path="/thing", handler=lambda _: None, summary="x", public=True, cross_site=True)
     app = make_app([route], AccessRules(token=TOKEN), Limits())
 
@@ -266,8 +266,8 @@ def test_only_what_a_route_allows_comes_from_other_sites(caller: str, status: in
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=80), st.text(max_size=80))
-def test_no_header_breaks_the_guard(host: str, origin: str, authorization: str, cookie: str) -> None:
-    """Whatever stands in the headers, a request is let in or refused with a status, and never lets in a stranger."""
+def test_no_header_breaks_access_control(host: str, origin: str, authorization: str, cookie: str) -> None:
+    """Any headers without a valid credential are refused with 401, 403 or 421."""
     headers = {"Host": host, "Origin": origin, "Authorization": authorization, "Cookie": cookie}
     with pytest.raises(HttpError, match=r"host|token|signature|pages of") as refused:
         AccessControl(AccessRules(token=make_token(), secret=SECRET)).admit(headers, "GET", "/")
@@ -275,8 +275,8 @@ def test_no_header_breaks_the_guard(host: str, origin: str, authorization: str, 
     assert refused.value.status in (401, 403, 421)
 
 
-def test_the_cookie_does_not_tell_the_token() -> None:
-    """Who steals the cookie has not got the token, and cannot use the cookie as one."""
+def test_the_cookie_does_not_reveal_the_token() -> None:
+    """The cookie does not contain the token and is not accepted in its place."""
     access = AccessRules(token=TOKEN)
 
     assert TOKEN not in cookie_value(TOKEN)
@@ -285,7 +285,7 @@ def test_the_cookie_does_not_tell_the_token() -> None:
 
 
 def test_servers_of_one_host_have_different_cookies() -> None:
-    """Browsers do not keep ports apart, so the names of cookies do."""
+    """Cookie names contain the port, because browsers send the cookies of a host to all of its ports."""
     assert len({cookie_name(host) for host in ("localhost:8000", "localhost:8001", "localhost", "[::1]:8002")}) == 4
 
 
@@ -298,7 +298,7 @@ def _verified(clock: VirtualClock, header: str, **other: str) -> str:
 
 
 def test_a_signature_admits_its_own_request() -> None:
-    """Who verifies learns the hash that the body must have."""
+    """Verification returns the hash that the body must have."""
     clock = VirtualClock()
     body = digest((b"ab", memoryview(b"c")))
     header = Signer(SECRET, clock=clock).sign("PUT", "node:8000", "/x?y=1", body)
@@ -317,7 +317,7 @@ def test_the_signature_of_a_request_stays_the_same() -> None:
 
 @pytest.mark.parametrize("other", [{"method": "POST"}, {"host": "other:8000"}, {"target": "/x?y=2"}])
 def test_a_signature_admits_no_other_request(other: dict[str, str]) -> None:
-    """Neither another method, nor another manager, nor another path or query."""
+    """The signature is refused with another method, host, path or query."""
     clock = VirtualClock()
     header = Signer(SECRET, clock=clock).sign("PUT", "node:8000", "/x?y=1", digest((b"",)))
 
@@ -327,7 +327,7 @@ def test_a_signature_admits_no_other_request(other: dict[str, str]) -> None:
 
 @given(st.data())
 def test_no_part_of_a_signature_can_be_changed(data: st.DataObject) -> None:
-    """Any other character at any place is refused, and never breaks the verifier."""
+    """A signature with one changed character is refused, and no character raises another error."""
     clock = VirtualClock()
     header = Signer(SECRET, clock=clock).sign("PUT", "node:8000", "/x?y=1", digest((b"",)))
     place = data.draw(st.integers(header.index("time="), len(header) - 1))
@@ -338,8 +338,8 @@ def test_no_part_of_a_signature_can_be_changed(data: st.DataObject) -> None:
         _verified(clock, header[:place] + other + header[place + 1 :])
 
 
-def test_a_signed_request_is_good_once() -> None:
-    """A second one with the same nonce is refused, for as long as its time would be accepted."""
+def test_a_signed_request_is_accepted_once() -> None:
+    """A second request with the same nonce is refused for as long as its time is acceptable."""
     clock = VirtualClock()
     verifier = Verifier(SECRET, clock=clock)
     header = Signer(SECRET, clock=clock).sign("GET", "h", "/", "")
@@ -351,7 +351,7 @@ def test_a_signed_request_is_good_once() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "way"), [(WINDOW + 5, "behind"), (-WINDOW - 5, "ahead of")])
-def test_clocks_that_differ_are_told(seconds: float, way: str) -> None:
+def test_a_refusal_names_the_clock_difference(seconds: float, way: str) -> None:
     """The refusal says by how much and in which direction the clocks differ."""
     signing, verifying = VirtualClock(), VirtualClock()
     verifying.advance(seconds)
@@ -363,7 +363,7 @@ def test_clocks_that_differ_are_told(seconds: float, way: str) -> None:
 
 @pytest.mark.parametrize("seconds", [70.0, -70.0, 1e9])
 def test_a_caller_learns_the_time_of_the_manager(seconds: float) -> None:
-    """A refusal because of the clock tells the manager's time; signed by that, the request is let in."""
+    """A refusal because of the clock contains the time of the manager; a request signed with that time is accepted."""
     signer = Signer(SECRET, clock=VirtualClock())
     verifier = Verifier(SECRET, clock=VirtualClock(1.8e9 + seconds))
     header = signer.sign("GET", "h", "/", "x")
@@ -374,8 +374,8 @@ def test_a_caller_learns_the_time_of_the_manager(seconds: float) -> None:
     assert verifier.check(signer.sign("GET", "h", "/", "x"), "GET", "h", "/") == "x"
 
 
-def test_only_the_manager_that_was_asked_can_tell_the_time() -> None:
-    """A time without a proof, with that of another request or key, or changed on its way, is not taken."""
+def test_a_time_without_a_valid_proof_is_ignored() -> None:
+    """A time without proof, with the proof of another request or key, or with changes is not taken."""
     signer, clock = Signer(SECRET, clock=VirtualClock()), VirtualClock(1.9e9)
     mine, other = signer.sign("GET", "h", "/", "x"), signer.sign("GET", "h", "/", "x")
     foreign = Signer(b"y" * 40, clock=VirtualClock()).sign("GET", "h", "/", "x")
@@ -385,23 +385,23 @@ def test_only_the_manager_that_was_asked_can_tell_the_time() -> None:
             Verifier(secret, clock=clock).check(header, "GET", "h", "/")
         return refused.value.challenge
 
-    told = challenge(SECRET, mine)
+    genuine = challenge(SECRET, mine)
     forged = (
         "Bearer",
         "Dropflow",
         "Dropflow time=1900000000.000, proof=",
-        told.replace("19", "20", 1),
+        genuine.replace("19", "20", 1),
         challenge(SECRET, other),
         challenge(b"y" * 40, foreign),
     )
 
     assert [signer.learn(text, mine) for text in forged] == [False] * len(forged)
-    assert signer.learn(told, mine)
+    assert signer.learn(genuine, mine)
 
 
 def test_a_body_that_was_not_signed_is_refused() -> None:
     """The body is compared with the hash in the signature."""
-    with serve(_everything(), access=AccessRules(token=TOKEN, secret=SECRET)) as server:
+    with serve(_routes(), access=AccessRules(token=TOKEN, secret=SECRET)) as server:
         host = f"127.0.0.1:{server.port}"
 
         def signed(body: bytes) -> dict[str, str]:
@@ -413,7 +413,7 @@ def test_a_body_that_was_not_signed_is_refused() -> None:
 
 
 def test_a_server_without_a_cluster_key_takes_no_signatures() -> None:
-    """And says so."""
+    """The refusal says that the server has no cluster key."""
     headers = {"Host": "localhost", "Authorization": Signer(SECRET).sign("GET", "localhost", "/", "")}
 
     with pytest.raises(HttpError, match="no cluster key"):
@@ -423,8 +423,8 @@ def test_a_server_without_a_cluster_key_takes_no_signatures() -> None:
 # Token files.
 
 
-def test_a_stored_token_is_its_owners_only(tmp_path: Path) -> None:
-    """The file has mode 0600, and what was stored is loaded."""
+def test_only_the_owner_can_read_a_stored_token(tmp_path: Path) -> None:
+    """The file has mode 0600, and loading returns the token."""
     path = tmp_path / "deep" / "token"
     store_token(path, TOKEN)
 
@@ -434,7 +434,7 @@ def test_a_stored_token_is_its_owners_only(tmp_path: Path) -> None:
 
 
 def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    """Who could read it may have read it."""
+    """A token file that other users can read is not used."""
     path = tmp_path / "token"
     store_token(path, TOKEN)
     path.chmod(0o644)
@@ -444,7 +444,7 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_token_file_with_a_damaged_byte_is_refused(tmp_path: Path) -> None:
-    """It is told what to do, and is no failure inside the program."""
+    """The error says that the file has bytes that are not ASCII."""
     path = tmp_path / "token"
     store_token(path, TOKEN)
     path.write_bytes(b"\xff" + path.read_bytes()[1:])
@@ -453,47 +453,47 @@ def test_a_token_file_with_a_damaged_byte_is_refused(tmp_path: Path) -> None:
         load_token(path)
 
 
-def test_a_token_that_cannot_be_stored_is_told(tmp_path: Path) -> None:
-    """With the file's name."""
+def test_a_token_that_cannot_be_stored_is_an_error(tmp_path: Path) -> None:
+    """The error names the file."""
     (tmp_path / "file").write_text("")
 
     with pytest.raises(StorageError, match="token"):
         store_token(tmp_path / "file" / "token", TOKEN)
 
 
-def test_loopback_is_known_by_name_and_number() -> None:
-    """And nothing else passes for it."""
+def test_loopback_has_names_and_addresses() -> None:
+    """Only localhost, 127.0.0.0/8 and ::1 are loopback."""
     assert all(map(is_loopback, ("localhost", "LOCALHOST", "127.0.0.1", "127.9.9.9", "::1")))
     assert not any(map(is_loopback, ("", "example.org", "10.0.0.1", "::", "localhost.evil.example")))
 
 
 def test_limits_have_defaults() -> None:
-    """A server without limits of its own bounds bodies, drops and streams."""
+    """By default a server limits bodies, drops and streams."""
     assert all(value > 0 for value in (Limits().body, Limits().drops, Limits().streams))
 
 
 def test_the_memory_for_signed_requests_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond it requests are put off, not let in twice; old ones are forgotten when they would be refused anyway."""
+    """When too many nonces are kept, further requests are refused; nonces are removed once their time has expired."""
     monkeypatch.setattr("dropflow.rest.signing._NONCES", 3)
     clock = VirtualClock()
     signer, verifier = Signer(SECRET, clock=clock), Verifier(SECRET, clock=clock)
 
-    def enter() -> str:
+    def verify() -> str:
         return verifier.check(signer.sign("GET", "h", "/", ""), "GET", "h", "/")
 
     for _ in range(3):
-        enter()
+        verify()
     with pytest.raises(HttpError, match="too many signed requests"):
-        enter()
+        verify()
     clock.advance(2 * WINDOW + 1)
-    enter()
+    verify()
 
 
 @pytest.mark.parametrize(
     "header", ["Dropflow", "Dropflow time=x, nonce=, body=, signature=", "Dropflow time=nan,nonce=a"]
 )
 def test_a_signature_that_cannot_be_read_is_refused(header: str) -> None:
-    """With 401, as any other stranger."""
+    """A malformed signature is refused with 401."""
     with pytest.raises(HttpError, match="signature") as refused:
         Verifier(SECRET).check(header, "GET", "h", "/")
 

@@ -1,4 +1,4 @@
-"""The client against a real server in front of a manager in memory: the same answers as without HTTP."""
+"""The client, through a real server in front of a fake manager, returns what the manager returns."""
 
 import gzip
 import io
@@ -48,7 +48,7 @@ from managers.deployment import Deployment, Place
 from managers.routes.api_v1 import api_v1_routes
 
 SECRET = b"s" * 40
-TOKEN = "a-token"  # noqa: S105 - guards nothing
+TOKEN = "a-token"  # noqa: S105 - a token of the tests
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def manager() -> FakeManager:
 
 @pytest.fixture
 def server(manager: FakeManager) -> Iterator[RestServer]:
-    """The manager, served for real."""
+    """The manager behind a server."""
     streams = StreamSlots(8)
     with serve(
         api_v1_routes(manager, streams), access=AccessRules(token=TOKEN, secret=SECRET), streams=streams
@@ -74,7 +74,7 @@ def client(server: RestServer) -> Iterator[Client]:
         yield found
 
 
-QUESTIONS: dict[str, Callable[[Any], object]] = {
+CALLS: dict[str, Callable[[Any], object]] = {
     "info": lambda manager: manager.info(),
     "nodes": lambda manager: manager.nodes(),
     "children": lambda manager: (manager.add_child("http://127.0.0.1:9"), manager.children()),
@@ -88,10 +88,10 @@ QUESTIONS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_answers_are_the_managers_own(client: Client, manager: FakeManager, question: str) -> None:
-    """Every record comes over the wire as it was."""
-    assert QUESTIONS[question](client) == QUESTIONS[question](manager)
+@pytest.mark.parametrize("call", CALLS)
+def test_calls_return_what_the_manager_returns(client: Client, manager: FakeManager, call: str) -> None:
+    """Every record arrives as the manager returned it."""
+    assert CALLS[call](client) == CALLS[call](manager)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_answers_are_the_managers_own(client: Client, manager: FakeManager, ques
     ids=["log", "data", "journal"],
 )
 def test_downloads_are_whole(client: Client, manager: FakeManager, download: Callable[[Any], Any]) -> None:
-    """Name, type, size and every byte."""
+    """A download has the name, type, size and bytes of the manager's."""
     ours, theirs = download(manager), download(client)
 
     assert (theirs.name, theirs.content_type, theirs.size) == (ours.name, ours.content_type, ours.size)
@@ -113,7 +113,7 @@ def test_downloads_are_whole(client: Client, manager: FakeManager, download: Cal
 
 @pytest.mark.parametrize("form", ["graph", "dfg", "json", "gz"])
 def test_graphs_are_submitted_in_any_form(client: Client, form: str) -> None:
-    """As a graph, a .dfg file, DALiuGE's JSON or a gzip file of it; and come back."""
+    """A graph, a .dfg file, DALiuGE's JSON and a gzip file of that are accepted and downloaded again."""
     graph = fan(200)
     text = io.BytesIO()
     write_pg(graph, text)
@@ -131,7 +131,7 @@ def test_graphs_are_submitted_in_any_form(client: Client, form: str) -> None:
 
 
 def test_a_deployment_is_prepared_started_and_undone(client: Client, manager: FakeManager) -> None:
-    """Its slices arrive byte by byte, and an undo takes it back."""
+    """The manager gets the bytes of the slices, and after an undo the session does not exist."""
     (piece,) = slice_by_place(replace(fan(20), places=("n1",))).values()
     data = b"".join(dump_slice(piece))
     deployment = Deployment(
@@ -149,15 +149,15 @@ def test_a_deployment_is_prepared_started_and_undone(client: Client, manager: Fa
 
 
 def test_sessions_are_cancelled_and_deleted(client: Client, manager: FakeManager) -> None:
-    """With the reason."""
+    """A cancelled session has the reason as its text; a deleted one is not listed."""
     assert client.cancel("running", "enough").text == "enough"
     client.delete("running")
 
     assert "running" not in {session.session for session in manager.sessions()}
 
 
-def test_children_are_forgotten(client: Client) -> None:
-    """And only those that there are."""
+def test_children_are_added_and_removed(client: Client) -> None:
+    """Removing a child twice is a NotFoundError."""
     client.add_child("http://127.0.0.1:9")
     client.remove_child("http://127.0.0.1:9")
 
@@ -166,8 +166,8 @@ def test_children_are_forgotten(client: Client) -> None:
         client.remove_child("http://127.0.0.1:9")
 
 
-def test_watching_waits_for_news(client: Client, manager: FakeManager) -> None:
-    """A long poll ends when something happened, and when its time is over."""
+def test_watching_waits_for_a_change(client: Client, manager: FakeManager) -> None:
+    """A long poll ends when the session changes, and when its time is over."""
     version = client.session("running").version
     assert client.watch("running", version=version, seconds=0.2).version == version
     poke = threading.Timer(0.1, manager.advance, ("running", {8: "COMPLETED"}))
@@ -179,11 +179,11 @@ def test_watching_waits_for_news(client: Client, manager: FakeManager) -> None:
 
 def test_events_end_with_the_session(client: Client, manager: FakeManager) -> None:
     """The first update is the present state, the last one the end."""
-    pictures = client.events("running")
-    first = next(pictures)
+    updates = client.events("running")
+    first = next(updates)
     manager.advance("running", {8: "COMPLETED"})
     manager.complete("running")
-    *_, last = pictures
+    *_, last = updates
 
     assert first.status == "RUNNING"
     assert msgspec.structs.replace(last, rate=0, seconds=0) == msgspec.structs.replace(
@@ -192,13 +192,13 @@ def test_events_end_with_the_session(client: Client, manager: FakeManager) -> No
 
 
 def test_an_event_stream_that_breaks_off_is_an_error(client: Client, server: RestServer) -> None:
-    """A server that closes in the middle of a session has not told its end."""
-    pictures = client.events("running")
-    next(pictures)
+    """A stream that ends before its session is a LinkError."""
+    updates = client.events("running")
+    next(updates)
     server.close()
 
     with pytest.raises(LinkError, match="ended early"):
-        list(pictures)
+        list(updates)
 
 
 # Errors.
@@ -213,7 +213,7 @@ _TREE = {kind.__name__: kind for kind in _classes(DropflowError) if kind.__modul
 
 @pytest.mark.parametrize("name", sorted(set(_TREE) - {"HttpError"}))
 def test_errors_cross_the_wire_as_their_class(client: Client, manager: FakeManager, name: str) -> None:
-    """Every class of the tree comes back as itself, with its text, place and hint."""
+    """Every error class arrives as itself, with its text, place and hint."""
     manager.refuse("info", _TREE[name]("what", where="there", hint="do this"))
     with pytest.raises(DropflowError, match="what") as found:
         client.info()
@@ -224,7 +224,7 @@ def test_errors_cross_the_wire_as_their_class(client: Client, manager: FakeManag
 
 @pytest.mark.parametrize("name", sorted(set(_TREE) - {"HttpError"}))
 def test_every_error_has_a_status(name: str) -> None:
-    """4xx for what was asked wrongly, 5xx for the rest."""
+    """Wrong requests have a 4xx status, all other errors 5xx."""
     status = status_of(_TREE[name]("what"))
 
     assert 400 <= status < 600
@@ -232,7 +232,7 @@ def test_every_error_has_a_status(name: str) -> None:
 
 
 def test_problems_cross_the_wire() -> None:
-    """All findings of a graph that cannot be used come along."""
+    """The problems of a BadGraphError are in the body of the answer."""
     problem = Problem(code="PG001", severity=Severity.ERROR, where="/3", text="bad", hint="mend it")
     body = json.loads(msgspec.json.encode({"error": to_body(BadGraphError("PG001 bad", problems=(problem,)))}))
     found = from_body(422, body)
@@ -242,8 +242,8 @@ def test_problems_cross_the_wire() -> None:
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"error": 1}, {"error": {"code": 1}}, {"error": {"code": "DF999"}}])
-def test_answers_of_strangers_are_errors_too(body: object) -> None:
-    """A proxy's page becomes an error with its status."""
+def test_an_answer_of_a_proxy_is_an_http_error(body: object) -> None:
+    """A body without an error of a manager becomes an HttpError with the status of the answer."""
     found = from_body(502, body)
 
     assert isinstance(found, HttpError)
@@ -251,7 +251,7 @@ def test_answers_of_strangers_are_errors_too(body: object) -> None:
 
 
 def test_refusals_of_the_routes(client: Client) -> None:
-    """What is wrong with a name, a graph or a conflict is told by its class."""
+    """Unknown names, bad graphs and conflicts are raised as their classes."""
     with pytest.raises(NotFoundError, match="no session 'nope'"):
         client.session("nope")
     with pytest.raises(BadFileError, match="not a physical graph"):
@@ -267,8 +267,8 @@ def test_refusals_of_the_routes(client: Client) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../etc", "a/b", "..", ".", "a?b", "a#b", "ü ñ", "x" * 900, "%2F", "\u202e"])
-def test_no_name_escapes(client: Client, name: str) -> None:
-    """Sessions and drops of any name are looked up as they are, and not found."""
+def test_names_are_quoted_in_paths(client: Client, name: str) -> None:
+    """Sessions and drops are looked up by exactly the name that was given."""
     with pytest.raises(NotFoundError, match=re.escape(repr(name))):
         client.session(name)
     with pytest.raises(NotFoundError, match=re.escape(repr(name))):
@@ -276,7 +276,7 @@ def test_no_name_escapes(client: Client, name: str) -> None:
 
 
 def test_graphs_beyond_the_limit_are_refused(manager: FakeManager) -> None:
-    """The number of drops is bounded, whatever the size of the body."""
+    """The number of drops is limited, even in a small body."""
     streams = StreamSlots(2)
     with (
         serve(api_v1_routes(manager, streams, limits=Limits(drops=10)), streams=streams) as server,
@@ -291,28 +291,28 @@ def test_graphs_beyond_the_limit_are_refused(manager: FakeManager) -> None:
 # Authentication.
 
 
-def test_managers_enter_by_signature(server: RestServer) -> None:
-    """The cluster key is as good as the token, for bodies too; another key is not."""
+def test_managers_are_admitted_by_signature(server: RestServer) -> None:
+    """Requests signed with the cluster key are accepted, also those with bodies; another key is refused."""
     with Client(server.url, secret=SECRET) as client:
         assert client.info().name == "island-1"
         assert client.submit(fan(2000), SubmitQuery(session="signed")).session == "signed"
         assert client.drop("signed", "fan_a_0-0").name == "app"
-    with Client(server.url, secret=b"x" * 40) as stranger, pytest.raises(HttpError, match="signature is wrong"):
-        stranger.info()
+    with Client(server.url, secret=b"x" * 40) as other, pytest.raises(HttpError, match="signature is wrong"):
+        other.info()
 
 
-def test_clocks_that_differ_keep_nobody_out(server: RestServer) -> None:
-    """The first request learns the time of the manager, whatever it is; all kinds of requests are signed by that."""
+def test_the_client_adapts_to_the_clock_of_the_manager(server: RestServer) -> None:
+    """The first request learns the time of the manager, and all kinds of requests are signed with that time."""
     with Client(server.url, secret=SECRET, clock=VirtualClock(1.0)) as client:
         assert client.submit(fan(2000), SubmitQuery(session="late")).session == "late"
         assert client.drop("late", "fan_a_0-0").name == "app"
     with Client(server.url, secret=SECRET, clock=VirtualClock(4e9)) as client:
         assert client.graph("late").drops == 2001
     with (
-        Client(server.url, secret=b"x" * 40, clock=VirtualClock(1.0)) as stranger,
+        Client(server.url, secret=b"x" * 40, clock=VirtualClock(1.0)) as other,
         pytest.raises(HttpError, match="signature is wrong"),
     ):
-        stranger.info()
+        other.info()
 
 
 def test_readiness_needs_no_token(server: RestServer) -> None:
@@ -325,11 +325,11 @@ def test_readiness_needs_no_token(server: RestServer) -> None:
         assert not client.ready()
 
 
-# A hostile world.
+# Servers that are absent, silent or not managers.
 
 
-def test_nobody_there_is_a_link_error() -> None:
-    """It names the address and what to do."""
+def test_a_port_without_a_server_is_a_link_error() -> None:
+    """The error names the address and has a hint."""
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
     with Client(f"http://127.0.0.1:{port}") as client, pytest.raises(LinkError, match="nothing listens there") as found:
@@ -351,8 +351,8 @@ def test_nobody_there_is_a_link_error() -> None:
     ],
     ids=["silence", "ssh", "cut off", "a page", "another JSON", "a proxy"],
 )
-def test_what_is_no_manager_is_told(answer: bytes, error: type[DropflowError]) -> None:
-    """Whatever listens there, the client raises an error of ours."""
+def test_a_server_that_is_not_a_manager_is_an_error(answer: bytes, error: type[DropflowError]) -> None:
+    """Other protocols, pages and broken answers raise an error that names the address."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
 
         def talk() -> None:
@@ -372,8 +372,8 @@ def test_what_is_no_manager_is_told(answer: bytes, error: type[DropflowError]) -
         talking.join()
 
 
-def test_silence_ends_in_time() -> None:
-    """A server that accepts and never answers is a LinkError, not a hang."""
+def test_a_silent_server_is_a_link_error() -> None:
+    """A server that accepts and never answers raises a LinkError after the timeout."""
     with (
         closing(socket.create_server(("127.0.0.1", 0))) as listening,
         Client(f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=0.2) as client,
@@ -382,8 +382,8 @@ def test_silence_ends_in_time() -> None:
         client.info()
 
 
-def test_a_connection_that_died_between_requests_is_made_anew(manager: FakeManager) -> None:
-    """A restarted server on the same port is reached without an error."""
+def test_a_connection_that_was_closed_is_opened_again(manager: FakeManager) -> None:
+    """After a restart of the server on the same port, the next request succeeds."""
     routes = api_v1_routes(manager, StreamSlots(2))
     with serve(routes) as first, Client(first.url) as client:
         client.info()
@@ -398,7 +398,7 @@ def test_a_connection_that_died_between_requests_is_made_anew(manager: FakeManag
 
 
 def test_a_download_that_is_cut_off_is_an_error() -> None:
-    """Half a file is never taken for a whole one."""
+    """A download that ends early raises a LinkError."""
 
     def chunks() -> Iterator[bytes]:
         yield b"x" * 10
@@ -419,14 +419,14 @@ def test_a_download_that_is_cut_off_is_an_error() -> None:
 @pytest.mark.parametrize(
     "url", ["", "localhost:8000", "ftp://x", "http://", "http://x:99999", "http://u:p@x", "http://x?y"]
 )
-def test_addresses_that_cannot_be_used_are_refused(url: str) -> None:
-    """Before anything is sent."""
+def test_bad_manager_urls_are_refused(url: str) -> None:
+    """A URL that is not a manager's is refused when the client is created."""
     with pytest.raises(UsageError, match=r"manager|URL"):
         Client(url)
 
 
-def test_large_bodies_are_packed_for_other_hosts_only() -> None:
-    """On loopback packing costs more than it saves."""
+def test_large_bodies_are_compressed_for_other_hosts_only() -> None:
+    """On loopback, compression costs more time than it saves."""
     body = [bytes(200_000)]
     for host, packed in (("http://192.0.2.1:1", True), ("http://127.0.0.1:1", False)):
         sent, headers = HttpTransport(host, token=None, secret=None, timeout=1)._packed(
@@ -436,8 +436,8 @@ def test_large_bodies_are_packed_for_other_hosts_only() -> None:
         assert int(headers["Content-Length"]) == sum(map(len, sent))
 
 
-def test_threads_that_come_and_go_leave_no_connections(manager: FakeManager) -> None:
-    """Connections are shared by all threads of a client, and those beyond a few are closed after use."""
+def test_threads_share_a_bounded_pool_of_connections(manager: FakeManager) -> None:
+    """All threads of a client share connections, and the client keeps at most eight idle ones."""
     with (
         serve(api_v1_routes(manager, StreamSlots(2)), limits=Limits(streams=20)) as server,
         Client(server.url) as client,
@@ -454,9 +454,9 @@ def test_threads_that_come_and_go_leave_no_connections(manager: FakeManager) -> 
         assert client.info() == manager.info()
 
 
-def test_a_refusal_before_the_body_was_sent_is_told(server: RestServer) -> None:
-    """The server reads no more of a body that it refuses; the caller learns why, not that the connection broke."""
-    transport = HttpTransport(server.url, token="wrong", secret=None, timeout=20)  # noqa: S106 - guards nothing
+def test_a_refusal_while_the_body_is_sent_is_raised(server: RestServer) -> None:
+    """The server does not read a body that it refuses; the client raises the refusal and not a broken connection."""
+    transport = HttpTransport(server.url, token="wrong", secret=None, timeout=20)  # noqa: S106 - a token of the tests
     for _ in range(3):
         with pytest.raises(HttpError, match="the token is wrong") as refused:
             transport.ask(ClientRequest("POST", "/api/v1/sessions", body=[bytes(1_000_000)] * 50))

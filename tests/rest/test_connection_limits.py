@@ -1,4 +1,4 @@
-"""Which connections are closed: too slow, or too many."""
+"""Which connections are closed because they are too slow or too many."""
 
 import pytest
 from hypothesis import given
@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from dropflow.rest.connection_limits import ConnectionLimits, ConnectionState, is_overdue, surplus
 
-CROWD = ConnectionLimits(most=6, per_address=4, head=15, body=300, still=60, kept=120)
+LIMITS = ConnectionLimits(most=6, per_address=4, head=15, body=300, still=60, kept=120)
 
 TIMES = {
-    # what it does                      seconds that are allowed
+    # what the connection does           seconds that are allowed
     "waits with its first request": ({"stage": "first"}, 15),
     "sends a head byte by byte": ({"stage": "head", "moved": 1e6}, 15),
     "waits with its next request": ({"stage": "next"}, 120),
@@ -23,16 +23,16 @@ TIMES = {
 
 
 @pytest.mark.parametrize(("fields", "seconds"), TIMES.values(), ids=TIMES)
-def test_every_way_to_take_long_has_an_end(fields: dict[str, object], seconds: float | None) -> None:
-    """A connection is closed after the time for what it does, and not before; answers take as long as they take."""
+def test_each_stage_has_its_time_limit(fields: dict[str, object], seconds: float | None) -> None:
+    """A connection is closed after the time limit of its stage; computing an answer has no limit."""
     connection = ConnectionState(address="a", **fields)  # type: ignore[arg-type]
-    ages = [age for age in (1, 14, 16, 59, 61, 119, 121, 299, 301, 10**6) if is_overdue(connection, age, CROWD)]
+    ages = [age for age in (1, 14, 16, 59, 61, 119, 121, 299, 301, 10**6) if is_overdue(connection, age, LIMITS)]
 
     assert ages == [age for age in (1, 14, 16, 59, 61, 119, 121, 299, 301, 10**6) if seconds and age > seconds]
 
 
-def test_the_oldest_idle_connection_makes_room() -> None:
-    """Of one address; those that showed a credential go after the others, and those that are answered do not go."""
+def test_the_oldest_idle_connection_is_closed() -> None:
+    """Among those of one address, those with a credential come last and those with a running request never."""
     connections = [
         ConnectionState(address="a", is_known=True, since=1),
         ConnectionState(address="a", is_running=True, since=2),
@@ -41,20 +41,20 @@ def test_the_oldest_idle_connection_makes_room() -> None:
         ConnectionState(address="a", since=9),
     ]
 
-    assert set(surplus(connections, CROWD)) == {3}
-    assert set(surplus([*connections, ConnectionState(address="a", since=10)], CROWD)) == {2, 3}
-    assert set(surplus([*connections[:2], *connections[:3]], CROWD)) == {0}
+    assert set(surplus(connections, LIMITS)) == {3}
+    assert set(surplus([*connections, ConnectionState(address="a", since=10)], LIMITS)) == {2, 3}
+    assert set(surplus([*connections[:2], *connections[:3]], LIMITS)) == {0}
 
 
-def test_an_address_that_is_busy_keeps_nobody_else_out() -> None:
-    """Its newest connections go; another address finds room."""
+def test_a_busy_address_does_not_exclude_others() -> None:
+    """The newest connections of the busy address are closed; one of another address is kept."""
     busy = [ConnectionState(address="a", is_running=True, since=number) for number in range(6)]
 
-    assert set(surplus(busy, CROWD)) == {4, 5}
-    assert set(surplus([*busy, ConnectionState(address="b", since=9)], CROWD)) == {4, 5}
+    assert set(surplus(busy, LIMITS)) == {4, 5}
+    assert set(surplus([*busy, ConnectionState(address="b", since=9)], LIMITS)) == {4, 5}
 
 
-_GUESTS = st.lists(
+_CONNECTIONS = st.lists(
     st.builds(
         ConnectionState,
         address=st.sampled_from("abc"),
@@ -66,10 +66,10 @@ _GUESTS = st.lists(
 )
 
 
-@given(_GUESTS)
-def test_what_is_left_fits(connections: list[ConnectionState]) -> None:
-    """Never more than allowed, in all and from one address, and no more is closed than must be."""
-    chosen = surplus(connections, CROWD)
+@given(_CONNECTIONS)
+def test_the_limits_hold_and_no_more_is_closed(connections: list[ConnectionState]) -> None:
+    """The limits in total and per address hold, and no more connections are closed than necessary."""
+    chosen = surplus(connections, LIMITS)
     left = [connection for place, connection in enumerate(connections) if place not in chosen]
     fit = {address: min(4, sum(connection.address == address for connection in connections)) for address in "abc"}
 

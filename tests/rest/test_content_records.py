@@ -1,4 +1,4 @@
-"""The records by which contents of many drops travel."""
+"""The records in which contents of many drops are sent."""
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ RECORDS = st.lists(
 
 @given(records=RECORDS, size=st.integers(1, 50))
 def test_records_come_as_they_were_sent(records: list[ContentRecord], size: int) -> None:
-    """Whatever pieces the network makes of the bytes, the records are the same."""
+    """The records do not depend on the chunks in which their bytes arrive."""
     data = b"".join(write_records(records))
     chunks = (data[at : at + size] for at in range(0, len(data), size))
 
@@ -40,6 +40,6 @@ def test_records_come_as_they_were_sent(records: list[ContentRecord], size: int)
 
 @pytest.mark.parametrize("data", [b"\x01", b"\xff\xff\xff\xff", b"\x01\x00\x00\x00\xc1", b"\x05\x00\x00\x00abc"])
 def test_other_bytes_are_refused(data: bytes) -> None:
-    """What is no record, or cut off, is an error and not a content."""
+    """Bytes that are not a record, or are cut off, are an error."""
     with pytest.raises(ProtocolError, match=r"record|contents"):
         list(read_records([data]))

@@ -1,4 +1,4 @@
-"""What a request may cost before it is known who sends it: connections, time, bytes that are read, memory."""
+"""What a request without a credential may use: connections, time, bytes that are read, memory."""
 
 import gzip
 import http.client
@@ -22,7 +22,7 @@ from dropflow.testing.serving import ask, serve
 
 pytestmark = pytest.mark.slow
 
-TOKEN = "a-token"  # noqa: S105 - guards nothing
+TOKEN = "a-token"  # noqa: S105 - a token of the tests
 BEARER = f"Authorization: Bearer {TOKEN}"
 MEGABYTE = 2**20
 LIMIT = 8 * MEGABYTE
@@ -52,14 +52,14 @@ def _connected(server: RestServer) -> socket.socket:
 
 
 def _sent(server: RestServer, *lines: str, body: bytes = b"", host: str = "localhost") -> bytes:
-    """All that the server answers to these lines and body, until it closes the connection."""
+    """Return all that the server answers to these lines and body, until it closes the connection."""
     with _connected(server) as connection:
         connection.sendall("\r\n".join([lines[0], f"Host: {host}", *lines[1:], "", ""]).encode("latin-1") + body)
         return _received(connection)
 
 
 def _received(connection: socket.socket) -> bytes:
-    """What comes until the end; a server that leaves part of a body unread may reset the connection after that."""
+    """Return all bytes until the end, or until a server that did not read all of a body resets the connection."""
     found = b""
     with suppress(ConnectionResetError):
         while data := connection.recv(65536):
@@ -82,9 +82,9 @@ REFUSED = {
     "another site": (["POST /public HTTP/1.1", "Origin: http://evil.example", HUGE], 403),
     "two hosts": (["POST /public HTTP/1.1", "Host: evil.example", HUGE], 421),
     "another URL": (["POST http://evil.example/public HTTP/1.1", BEARER, HUGE], 400),
-    "unknown path, known caller": (["POST /nothing HTTP/1.1", BEARER, HUGE], 404),
-    "unknown path, stranger": (["POST /nothing HTTP/1.1", HUGE], 401),
-    "wrong method, known caller": (["PUT /thing HTTP/1.1", BEARER, HUGE], 405),
+    "unknown path, with a token": (["POST /nothing HTTP/1.1", BEARER, HUGE], 404),
+    "unknown path, no token": (["POST /nothing HTTP/1.1", HUGE], 401),
+    "wrong method, with a token": (["PUT /thing HTTP/1.1", BEARER, HUGE], 405),
     "too large": (["POST /thing HTTP/1.1", BEARER, HUGE], 413),
     "too large, public": (["POST /public HTTP/1.1", HUGE], 413),
     "too large for a form": (["POST /form HTTP/1.1", BEARER, "Content-Length: 100000"], 413),
@@ -95,8 +95,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("lines", "status"), REFUSED.values(), ids=REFUSED)
-def test_a_refusal_needs_the_head_alone(server: RestServer, lines: list[str], status: int) -> None:
-    """No byte of the body is sent, and the answer comes, once, without a "100 Continue"; the connection ends."""
+def test_a_refusal_needs_only_the_head(server: RestServer, lines: list[str], status: int) -> None:
+    """The server answers once, without "100 Continue" and without the body, and closes the connection."""
     answer = _sent(server, *lines)
 
     assert answer.startswith(b"HTTP/1."), answer
@@ -116,10 +116,10 @@ def test_a_refusal_needs_the_head_alone(server: RestServer, lines: list[str], st
         (["GET /thing HTTP/1.1", "X: " + "x" * 65536], 431),
     ],
 )
-def test_odd_heads_are_refused(
+def test_malformed_heads_are_refused(
     server: RestServer, caplog: pytest.LogCaptureFixture, lines: list[str], status: int
 ) -> None:
-    """In words, and without an error in the log."""
+    """They are refused with a status, and nothing is logged."""
     answer = _sent(server, *lines, *(["Connection: close"] if status == 415 else []), body=b"x")
 
     assert int(answer.split()[1]) == status
@@ -127,8 +127,8 @@ def test_odd_heads_are_refused(
 
 
 @pytest.mark.parametrize("kind", [HUGE, CHUNKED])
-def test_the_body_of_a_stranger_is_not_read(server: RestServer, kind: str) -> None:
-    """Of a gigabyte no more is taken than the buffers of two sockets hold; the refusal arrives all the same."""
+def test_a_body_without_a_token_is_not_read(server: RestServer, kind: str) -> None:
+    """The server reads no more than the socket buffers hold, and the refusal arrives."""
     piece = b"f0000\r\n" + bytes(0xF0000) + b"\r\n"
     sent = 0
     with _connected(server) as connection:
@@ -145,8 +145,8 @@ def test_the_body_of_a_stranger_is_not_read(server: RestServer, kind: str) -> No
     assert answer.startswith(b"HTTP/1.1 401")
 
 
-def test_what_follows_a_refused_head_is_no_request(server: RestServer) -> None:
-    """A body that looks like a request is not answered, wherever the pieces end."""
+def test_the_body_of_a_refused_request_is_not_parsed(server: RestServer) -> None:
+    """A body that looks like a request is not answered."""
     inner = f"GET /thing HTTP/1.1\r\nHost: localhost\r\n{BEARER}\r\n\r\n".encode()
     for lines in (["POST /thing HTTP/1.1", HUGE], ["POST /thing HTTP/1.1", CHUNKED]):
         for body in (inner, b"0\r\n\r\n" + inner, inner * 3):
@@ -154,7 +154,7 @@ def test_what_follows_a_refused_head_is_no_request(server: RestServer) -> None:
 
 
 def test_requests_before_a_refused_one_are_answered(server: RestServer) -> None:
-    """In their order, over one connection."""
+    """Pipelined requests are answered in order, up to the refused one."""
     first = f"GET /thing HTTP/1.1\r\nHost: localhost\r\n{BEARER}\r\n\r\n"
     second = f"POST /thing HTTP/1.1\r\nHost: localhost\r\n{HUGE}\r\n\r\n"
     with _connected(server) as connection:
@@ -165,7 +165,7 @@ def test_requests_before_a_refused_one_are_answered(server: RestServer) -> None:
 
 
 def test_a_small_refused_body_keeps_the_connection(server: RestServer) -> None:
-    """A form without a login costs no new connection."""
+    """After a refused request with a small body the connection is used again."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     for _ in range(3):
         connection.request("POST", "/thing", bytes(1000))
@@ -176,8 +176,8 @@ def test_a_small_refused_body_keeps_the_connection(server: RestServer) -> None:
     connection.close()
 
 
-def test_a_body_that_is_welcome_is_asked_for(server: RestServer) -> None:
-    """The server says "100 Continue" to who expects it, and then takes the body."""
+def test_expect_100_continue_is_answered(server: RestServer) -> None:
+    """The server sends "100 Continue" for a request that it accepts, and then reads the body."""
     head = f"POST /thing HTTP/1.1\r\nHost: localhost\r\n{BEARER}\r\nConnection: close\r\nExpect: 100-continue\r\n"
     for size in (100_000, 10, 0):
         with _connected(server) as connection:
@@ -204,8 +204,8 @@ ENDED = {
 
 
 @pytest.mark.parametrize(("body", "status"), ENDED.values(), ids=ENDED)
-def test_a_chunked_body_is_bounded_while_it_comes(server: RestServer, body: bytes, status: int) -> None:
-    """Its length is not known before; the parts between the chunks are bounded too."""
+def test_a_chunked_body_is_limited_while_it_arrives(server: RestServer, body: bytes, status: int) -> None:
+    """Its data, chunk headers and trailer are limited."""
     answer = _sent(server, "POST /public HTTP/1.1", CHUNKED, "Connection: close", body=body)
 
     assert int(answer.split()[1]) == status
@@ -215,7 +215,7 @@ def test_a_chunked_body_is_bounded_while_it_comes(server: RestServer, body: byte
 
 
 class _Held:
-    """A public route and a guarded one whose requests wait until they are let go."""
+    """Handlers of a public route and one that needs the token. They wait until the test ends them."""
 
     def __init__(self) -> None:
         self.begun = threading.Semaphore(0)
@@ -228,12 +228,12 @@ class _Held:
 
         return [
             Route(method="POST", path=f"/{name}", handler=hold, summary="x", public=name == "public")
-            for name in ("public", "guarded")
+            for name in ("public", "private")
         ]
 
 
-def test_bodies_share_a_budget_once_they_are_unpacked() -> None:
-    """Small requests that unpack to much are put off with 503; those with a token find room."""
+def test_decompressed_bodies_share_a_budget() -> None:
+    """Small requests that decompress to too much get 503; requests with the token have a reserve."""
     held = _Held()
     limits = Limits(body=4 * MEGABYTE, together=16 * MEGABYTE, streams=8)
     bomb, packed = gzip.compress(bytes(3 * MEGABYTE)), {"Content-Encoding": "gzip"}
@@ -252,8 +252,8 @@ def test_bodies_share_a_budget_once_they_are_unpacked() -> None:
 
         threads = [post("/public", packed) for _ in range(2)]
         refused = [ask(server.url, "POST", "/public", headers=packed, body=bomb) for _ in range(10)]
-        threads += [post("/guarded", known) for _ in range(2)]
-        also_refused = ask(server.url, "POST", "/guarded", headers=known, body=bomb)
+        threads += [post("/private", known) for _ in range(2)]
+        also_refused = ask(server.url, "POST", "/private", headers=known, body=bomb)
         held.end.set()
         for thread in threads:
             thread.join()
@@ -266,16 +266,16 @@ def test_bodies_share_a_budget_once_they_are_unpacked() -> None:
 
 
 def test_bodies_share_a_budget_while_they_are_received() -> None:
-    """Uploads that are never finished do not pile up: the one that would be too much is refused."""
+    """An upload that exceeds the budget is refused while others are unfinished."""
     limits = Limits(body=4 * MEGABYTE, together=8 * MEGABYTE, streams=4)
     head = f"POST /public HTTP/1.1\r\nHost: localhost\r\nContent-Length: {3 * MEGABYTE}\r\n\r\n".encode()
     with serve(ROUTES, access=AccessRules(token=TOKEN), limits=limits) as server, ExitStack() as stack:
         both = [stack.enter_context(_connected(server)) for _ in range(2)]
         for each in both:
-            with suppress(ConnectionResetError, BrokenPipeError):  # it may be refused while it is being sent
+            with suppress(ConnectionResetError, BrokenPipeError):  # the server may refuse it while it is being sent
                 each.sendall(head + bytes(3 * MEGABYTE - 1))
         (refused,), _, _ = select.select(both, [], [], 20)
-        told = refused.recv(65536)
+        answer = refused.recv(65536)
         (other,) = [each for each in both if each is not refused]
         other.sendall(b"x")
         assert other.recv(65536).startswith(b"HTTP/1.1 200")
@@ -283,20 +283,20 @@ def test_bodies_share_a_budget_while_they_are_received() -> None:
         while not _upload(server, head + bytes(3 * MEGABYTE)).startswith(b"HTTP/1.1 200"):
             pass
 
-    assert told.startswith(b"HTTP/1.1 503")
-    assert b"\nRetry-After: 5" in told
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"\nRetry-After: 5" in answer
 
 
 def _upload(server: RestServer, request: bytes) -> bytes:
-    """Return the first bytes of the answer to a request on a connection of its own; none if that is reset."""
+    """Return the first bytes of the answer to a request on a connection of its own; none if the connection is reset."""
     with _connected(server) as connection, suppress(ConnectionResetError, BrokenPipeError):
         connection.sendall(request)
         return connection.recv(65536)
     return b""
 
 
-def test_a_budget_gives_back_what_was_taken() -> None:
-    """Strangers have half of it; what does not fit is not taken at all."""
+def test_a_budget_is_return() -> None:
+    """Requests without a token get half of it; what does not fit is refused as a whole."""
     budget = Budget(100)
     with budget.account(stranger=True) as stranger, budget.account(stranger=False) as known:
         stranger.take(50)
@@ -314,8 +314,8 @@ def test_a_budget_gives_back_what_was_taken() -> None:
 # Connections.
 
 
-class _Turned:
-    """A server whose loop the test turns, on a clock that the test moves."""
+class _SteppedServer:
+    """A server whose loop the test steps, on a virtual clock."""
 
     def __init__(
         self, stack: ExitStack, limits: ConnectionLimits, handler: Callable[[Request], object] = _echo
@@ -332,7 +332,7 @@ class _Turned:
         stack.callback(self._end)
 
     def connect(self, sent: bytes = b"") -> socket.socket:
-        """A connection that the server has accepted, and bytes over it."""
+        """Return a connection that the server has accepted, with these bytes sent."""
         connection = self._stack.enter_context(closing(socket.create_connection(("127.0.0.1", self.port), timeout=20)))
         connection.sendall(sent)
         self.serving.step(timeout=1)
@@ -340,12 +340,12 @@ class _Turned:
         return connection
 
     def is_open(self, connection: socket.socket) -> bool:
-        """Whether the server still has it."""
+        """Return whether the server has the connection."""
         name = connection.getsockname()
         return any(channel.addr == name for channel in self.serving.active_channels.values())
 
     def wait(self, seconds: float) -> None:
-        """Let time go by."""
+        """Advance the clock and step the loop."""
         self.clock.advance(seconds)
         self.serving.step(timeout=0)
 
@@ -356,72 +356,72 @@ class _Turned:
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """Closes what a test opens."""
+    """Close what a test opens."""
     with ExitStack() as found:
         yield found
 
 
-def test_idle_connections_beyond_the_bound_are_closed_oldest_first(stack: ExitStack) -> None:
-    """However many come from one address, the newest is served."""
-    turned = _Turned(stack, ConnectionLimits(most=100, per_address=8))
+def test_the_oldest_idle_connections_are_closed(stack: ExitStack) -> None:
+    """A new connection is served, whatever the number of idle ones from its address."""
+    server = _SteppedServer(stack, ConnectionLimits(most=100, per_address=8))
     idle = []
     for _ in range(30):
-        idle.append(turned.connect())
-        turned.clock.advance(0.1)
-    connection = turned.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    while not turned.serving.is_busy() and not _arrived(connection):
-        turned.serving.step(timeout=1)
+        idle.append(server.connect())
+        server.clock.advance(0.1)
+    connection = server.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    while not server.serving.is_busy() and not _arrived(connection):
+        server.serving.step(timeout=1)
     while not _arrived(connection):
-        turned.serving.step(timeout=1)
+        server.serving.step(timeout=1)
 
     assert connection.recv(65536).startswith(b"HTTP/1.1 200")
-    assert [turned.is_open(each) for each in idle] == [False] * 23 + [True] * 7
+    assert [server.is_open(each) for each in idle] == [False] * 23 + [True] * 7
     assert idle[0].recv(1) == b""
 
 
 def test_a_head_has_a_time_limit(stack: ExitStack) -> None:
-    """Also one that comes byte by byte, which never stands still."""
-    turned = _Turned(stack, ConnectionLimits(head=15))
-    silent, slow = turned.connect(), turned.connect(b"GET /thing HTTP/1.1\r\n")
+    """A head that arrives byte by byte has the same limit as none."""
+    server = _SteppedServer(stack, ConnectionLimits(head=15))
+    silent, slow = server.connect(), server.connect(b"GET /thing HTTP/1.1\r\n")
     for _ in range(14):
         slow.sendall(b"X")
-        turned.serving.step(timeout=1)
-        turned.wait(1)
-    assert turned.is_open(silent)
-    assert turned.is_open(slow)
-    turned.wait(2)
+        server.serving.step(timeout=1)
+        server.wait(1)
+    assert server.is_open(silent)
+    assert server.is_open(slow)
+    server.wait(2)
 
-    assert not turned.is_open(silent)
-    assert not turned.is_open(slow)
+    assert not server.is_open(silent)
+    assert not server.is_open(slow)
 
 
-def test_a_request_that_runs_has_none(stack: ExitStack) -> None:
-    """An answer takes as long as it takes; the connection is kept for a while after it."""
+def test_a_running_request_has_no_time_limit(stack: ExitStack) -> None:
+    """An answer may take any time; the connection is kept for a while after it."""
     begun, end = threading.Event(), threading.Event()
 
     def hold(_: Request) -> None:
         begun.set()
         assert end.wait(60)
 
-    turned = _Turned(stack, ConnectionLimits(), hold)
-    connection = turned.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    server = _SteppedServer(stack, ConnectionLimits(), hold)
+    connection = server.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert begun.wait(20)
-    turned.wait(100_000)
-    assert turned.is_open(connection)
+    server.wait(100_000)
+    assert server.is_open(connection)
     end.set()
     while not _arrived(connection):
-        turned.serving.step(timeout=1)
-    while turned.serving.is_busy():
-        turned.serving.step(timeout=1)
-    turned.wait(100)
-    assert turned.is_open(connection)
-    turned.wait(30)
+        server.serving.step(timeout=1)
+    while server.serving.is_busy():
+        server.serving.step(timeout=1)
+    server.wait(100)
+    assert server.is_open(connection)
+    server.wait(30)
 
-    assert not turned.is_open(connection)
+    assert not server.is_open(connection)
 
 
-def test_an_answer_that_is_not_read_is_not_kept_for_ever(stack: ExitStack) -> None:
-    """Its thread is free again, and what it makes the answer from is closed."""
+def test_an_answer_that_is_not_read_is_abandoned(stack: ExitStack) -> None:
+    """The connection and the source of the answer are closed."""
     ended = threading.Event()
 
     def endless(_: Request) -> Response:
@@ -434,16 +434,16 @@ def test_an_answer_that_is_not_read_is_not_kept_for_ever(stack: ExitStack) -> No
 
         return Response(body=chunks())
 
-    turned = _Turned(stack, ConnectionLimits(still=60), endless)
-    connection = turned.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    channel = next(iter(turned.serving.active_channels.values()))
+    server = _SteppedServer(stack, ConnectionLimits(still=60), endless)
+    connection = server.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    channel = next(iter(server.serving.active_channels.values()))
     while channel.total_outbufs_len < 2 * MEGABYTE:
-        turned.serving.step(timeout=0.1)
+        server.serving.step(timeout=0.1)
     for _ in range(50):
-        turned.serving.step(timeout=0)
-    turned.wait(61)
+        server.serving.step(timeout=0)
+    server.wait(61)
 
-    assert not turned.is_open(connection)
+    assert not server.is_open(connection)
     assert ended.wait(20)
 
 

@@ -27,7 +27,7 @@ DEPTH = 20
 
 
 class Number(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For queries, bodies and answers."""
+    """A record for queries, bodies and answers."""
 
     value: int = 0
     deep: list[object] = []
@@ -64,14 +64,14 @@ ROUTES = [
     Route(method="GET", path="/name/{name}/end", handler=lambda call: Response(body=call.path["name"]), summary="name"),
     Route(method="GET", path="/broken", handler=_broken, summary="fails at its beginning"),
     Route(method="GET", path="/cut", handler=_cut, summary="fails in the middle"),
-    Route(method="GET", path="/null", handler=lambda _: None, summary="nothing to tell"),
+    Route(method="GET", path="/null", handler=lambda _: None, summary="no answer"),
     Route(method="POST", path="/small", handler=lambda call: Response(body=call.body), summary="little", limit=10),
 ]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RestServer]:
-    """All routes above, behind small limits."""
+    """A server with all routes above and small limits."""
     with serve(ROUTES, limits=Limits(body=LIMIT, depth=DEPTH, streams=4)) as found:
         yield found
 
@@ -83,19 +83,19 @@ def _post(server: RestServer, body: bytes, encoding: str = "", path: str = "/ech
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "zlib", "x-gzip"])
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress], ids=["gzip", "zlib"])
-def test_bodies_come_compressed(server: RestServer, encoding: str, pack: object) -> None:
-    """Both kinds of stream are taken under any of their names: DALiuGE's client sends zlib as gzip."""
+def test_compressed_bodies_are_read(server: RestServer, encoding: str, pack: object) -> None:
+    """Streams of zlib and gzip are read under either name, because DALiuGE's client sends zlib as gzip."""
     assert _post(server, pack(b"content"), encoding).body == b"content"  # type: ignore[operator]
 
 
-def test_gzip_files_of_several_members_are_whole(server: RestServer) -> None:
-    """As gzip itself reads them."""
+def test_gzip_files_of_several_members_are_read(server: RestServer) -> None:
+    """All members are decompressed, as gzip does."""
     assert _post(server, gzip.compress(b"a") + gzip.compress(b"b"), "gzip").body == b"ab"
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress], ids=["gzip", "zlib"])
-def test_bombs_are_refused(server: RestServer, pack: object) -> None:
-    """A body that unpacks to more than the limit is refused with 413, alone and in many members."""
+def test_bodies_that_decompress_to_too_much_are_refused(server: RestServer, pack: object) -> None:
+    """The limit holds for the decompressed body, of one member and of many, with 413."""
     bomb = pack(bytes(LIMIT + 1))  # type: ignore[operator]
 
     assert len(bomb) < 100
@@ -104,22 +104,22 @@ def test_bombs_are_refused(server: RestServer, pack: object) -> None:
 
 
 def test_limits_of_bodies(server: RestServer) -> None:
-    """The largest body is taken, one byte more is not; a route may have a limit of its own."""
+    """A body of the limit is accepted, one byte more is not; a route may have its own limit."""
     assert _post(server, bytes(LIMIT)).status == 200
     assert _post(server, bytes(LIMIT + 1)).status == 413
     assert _post(server, bytes(10), path="/small").status == 200
     assert _post(server, bytes(11), path="/small").status == 413
 
 
-def test_damaged_and_foreign_encodings_are_refused(server: RestServer) -> None:
-    """Each with the status that says what is wrong."""
+def test_damaged_and_unknown_encodings_are_refused(server: RestServer) -> None:
+    """A damaged body and an unknown encoding have different statuses."""
     assert _post(server, b"no stream", "gzip").status == 400
     assert _post(server, gzip.compress(b"content")[:-4], "gzip").status == 400
     assert _post(server, b"content", "br").status == 415
 
 
 def test_chunked_bodies_are_read(server: RestServer) -> None:
-    """To their end, within the same limit."""
+    """A chunked body is read to its end, within the same limit."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     connection.request("POST", "/echo", body=iter([b"abc"] * 5), encode_chunked=True)
     assert connection.getresponse().read() == b"abc" * 5
@@ -129,21 +129,21 @@ def test_chunked_bodies_are_read(server: RestServer) -> None:
 
 
 @given(st.text(min_size=1, max_size=30).filter(lambda text: text.isprintable()))
-def test_names_in_paths_may_hold_anything(server: RestServer, name: str) -> None:
-    """Slashes, dots, question marks and all scripts arrive as they were quoted."""
+def test_names_in_paths_may_have_any_characters(server: RestServer, name: str) -> None:
+    """Quoted slashes, dots, question marks and all scripts arrive unchanged."""
     segment = quote(name, safe="") if name not in (".", "..") else name.replace(".", "%2E")
     reply = ask(server.url, "GET", f"/name/{segment}/end")
 
     assert (reply.status, reply.body.decode()) == (200, name)
 
 
-def test_a_path_that_is_no_text_is_refused(server: RestServer) -> None:
-    """Bytes that are not UTF-8 name nothing."""
+def test_a_path_that_is_not_utf_8_is_refused(server: RestServer) -> None:
+    """A path whose bytes are not UTF-8 has no route."""
     assert ask(server.url, "GET", "/name/%ff%fe/end").status == 400
 
 
 def test_queries_and_bodies_are_checked(server: RestServer) -> None:
-    """What does not fit the struct is refused with 400 and the place."""
+    """A value that does not match the struct is refused with 400 and its place."""
     assert ask(server.url, "GET", "/query?value=3").json == {"ok": True, "value": 3, "deep": []}
     for target in ("/query?value=x", "/query?other=1"):
         assert ask(server.url, "GET", target).json["error"]["code"] == "DF300"
@@ -154,13 +154,13 @@ def test_queries_and_bodies_are_checked(server: RestServer) -> None:
 
 
 def _nested(levels: int) -> bytes:
-    """A body for ``/json`` that is nested so many levels deep."""
+    """Return a body for ``/json`` with this many levels of nesting."""
     return b'{"deep": ' + b"[" * (levels - 1) + b'"[[[["' + b"]" * (levels - 1) + b"}"
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zlib.compress], ids=["plain", "gzip", "zlib"])
-def test_json_has_a_limit_of_depth(server: RestServer, pack: object) -> None:
-    """The deepest body is taken, one level more is not, packed or not; brackets in strings do not count."""
+def test_the_depth_of_json_is_limited(server: RestServer, pack: object) -> None:
+    """The limit is accepted, one level more is not, compressed or not; brackets in strings do not count."""
     encoding = "" if pack is bytes else "gzip"
     taken, refused = (
         _post(server, pack(_nested(levels)), encoding, path="/json")  # type: ignore[operator]
@@ -174,8 +174,8 @@ def test_json_has_a_limit_of_depth(server: RestServer, pack: object) -> None:
     assert refused.json["error"]["hint"]
 
 
-def test_depth_is_looked_at_where_a_handler_reads_json_itself(server: RestServer) -> None:
-    """A route may say so; bytes of other routes may be anything."""
+def test_a_route_can_have_its_json_checked(server: RestServer) -> None:
+    """The depth is checked if the route says that its body is JSON, and otherwise not."""
     deep = b"[" * (DEPTH + 1)
 
     assert _post(server, deep, path="/raw").status == 400
@@ -183,14 +183,14 @@ def test_depth_is_looked_at_where_a_handler_reads_json_itself(server: RestServer
     assert _post(server, deep).body == deep
 
 
-def test_hostile_depth_breaks_nothing(server: RestServer) -> None:
-    """Nesting that no parser survives is refused before one sees it, and the server goes on."""
+def test_extreme_depth_is_refused(server: RestServer) -> None:
+    """The server refuses it before a parser reads it, and answers the next request."""
     assert _post(server, b"[" * LIMIT, path="/json").status == 400
     assert ask(server.url, "GET", "/query").status == 200
 
 
-def test_wrong_methods_are_told_the_right_ones(server: RestServer) -> None:
-    """405 names them, and so does OPTIONS."""
+def test_a_wrong_method_is_answered_with_the_right_ones(server: RestServer) -> None:
+    """405 and the answer to OPTIONS name the methods."""
     refused, options = ask(server.url, "DELETE", "/query"), ask(server.url, "OPTIONS", "/query")
 
     assert (refused.status, options.status) == (405, 204)
@@ -199,14 +199,14 @@ def test_wrong_methods_are_told_the_right_ones(server: RestServer) -> None:
 
 
 def test_head_is_get_without_the_body(server: RestServer) -> None:
-    """The same status and length."""
+    """HEAD has the status and length of GET."""
     get, head = ask(server.url, "GET", "/query"), ask(server.url, "HEAD", "/query")
 
     assert (head.status, head.body, head.headers["Content-Length"]) == (200, b"", get.headers["Content-Length"])
 
 
 def test_every_answer_has_the_security_headers(server: RestServer) -> None:
-    """Answers, refusals and pages that do not exist."""
+    """Answers, refusals and unknown paths have them."""
     for target in ("/query", "/query?value=x", "/nothing"):
         headers = ask(server.url, "GET", target).headers
         assert "default-src 'self'" in headers["Content-Security-Policy"]
@@ -214,7 +214,7 @@ def test_every_answer_has_the_security_headers(server: RestServer) -> None:
 
 
 def test_pages_of_allowed_sites_may_read_answers() -> None:
-    """Only they: CORS headers are for origins on the list."""
+    """CORS headers are sent to the origins on the list, and to no other."""
     access = AccessRules(token=None, origins=frozenset({"https://eagle.example"}))
     with serve(ROUTES, access=access) as server:
         allowed = ask(server.url, "GET", "/query", headers={"Origin": "https://eagle.example"})
@@ -226,8 +226,8 @@ def test_pages_of_allowed_sites_may_read_answers() -> None:
     assert "Access-Control-Allow-Origin" not in other.headers
 
 
-def test_an_error_has_one_shape_with_everything_in_it() -> None:
-    """Status by class; code, kind, text, where, hint and problems in the body."""
+def test_the_body_of_an_error() -> None:
+    """The class determines the status; the body has code, kind, text, where, hint and problems."""
     problem = Problem(code="LG001", severity=Severity.ERROR, where="/nodes/1", text="bad", hint="mend it")
     error = BadGraphError("LG001 bad", problems=(problem,), where="g.graph", hint="mend it")
     with serve([_fail(error)]) as server:
@@ -247,7 +247,7 @@ def test_an_error_has_one_shape_with_everything_in_it() -> None:
 
 
 def test_a_bug_is_answered_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    """The client gets a reference, the log has the rest."""
+    """The answer has a reference, and the log has the traceback under it."""
     with serve([_fail(ZeroDivisionError("secret detail"))]) as server:
         reply = ask(server.url, "GET", "/fail")
 
@@ -258,8 +258,8 @@ def test_a_bug_is_answered_without_a_traceback(caplog: pytest.LogCaptureFixture)
     assert "secret detail" in caplog.text
 
 
-def test_half_a_surrogate_pair_in_an_error_is_answered() -> None:
-    """A file name out of another world does not break the answer."""
+def test_a_lone_surrogate_in_an_error_is_answered() -> None:
+    """An error with a file name that is not UTF-8 is answered."""
     with serve([_fail(ConflictError("file \udcff is there"))]) as server:
         reply = ask(server.url, "GET", "/fail")
 
@@ -267,8 +267,8 @@ def test_half_a_surrogate_pair_in_an_error_is_answered() -> None:
     assert "file" in reply.json["error"]["text"]
 
 
-def test_people_get_a_page_and_programs_get_json() -> None:
-    """Browsers get errors as a page, in which foreign text is escaped."""
+def test_browsers_get_errors_as_pages() -> None:
+    """Clients that accept HTML get a page, in which the text is escaped; others get JSON."""
     with serve([_fail(ConflictError("<script>alert(1)</script>"))]) as server:
         page = ask(server.url, "GET", "/fail", headers={"Accept": "text/html"})
         data = ask(server.url, "GET", "/fail")
@@ -278,19 +278,19 @@ def test_people_get_a_page_and_programs_get_json() -> None:
     assert json.loads(data.body)["error"]["code"] == "DF108"
 
 
-def test_a_download_that_fails_at_its_beginning_is_refused_properly(server: RestServer) -> None:
-    """The class of the error is known until the first byte was sent."""
+def test_a_download_that_fails_before_its_first_byte_has_a_status(server: RestServer) -> None:
+    """The status is that of the error."""
     assert ask(server.url, "GET", "/broken").status == 409
 
 
 def test_a_download_that_fails_in_the_middle_is_cut_off(server: RestServer) -> None:
-    """The client sees that it is not whole."""
+    """The client receives fewer bytes than announced."""
     with pytest.raises(http.client.IncompleteRead, match="10 more expected"):
         ask(server.url, "GET", "/cut")
 
 
-def test_there_may_be_nothing_to_tell(server: RestServer) -> None:
-    """Then the envelope is all."""
+def test_an_answer_of_none_is_ok(server: RestServer) -> None:
+    """A handler that returns None is answered with the envelope alone."""
     assert ask(server.url, "GET", "/null").json == {"ok": True}
 
 
@@ -316,8 +316,8 @@ def _open(server: RestServer) -> socket.socket:
     return wire
 
 
-def test_streams_are_bounded_and_given_back() -> None:
-    """One too many is refused with 503; a client that goes away makes room."""
+def test_the_number_of_streams_is_limited() -> None:
+    """One too many is refused with 503; when a client disconnects, its slot is free."""
     streams, begun = StreamSlots(1), threading.Event()
     with serve([_endless(streams, begun)], streams=streams) as server:
         with _open(server) as wire:
@@ -327,7 +327,7 @@ def test_streams_are_bounded_and_given_back() -> None:
 
 
 def _is_free(streams: StreamSlots) -> bool:
-    """Whether there is room for a stream, within ten seconds."""
+    """Return whether a slot becomes free within ten seconds."""
     for _ in range(1000):
         try:
             with streams.slot():
@@ -337,8 +337,8 @@ def _is_free(streams: StreamSlots) -> bool:
     return False
 
 
-def test_a_stream_that_is_asked_for_by_head_is_given_back() -> None:
-    """It never runs, and holds no place."""
+def test_head_of_a_stream_takes_no_slot() -> None:
+    """The stream does not run."""
     streams, begun = StreamSlots(1), threading.Event()
     with serve([_endless(streams, begun)], streams=streams) as server:
         assert ask(server.url, "HEAD", "/stream").status == 200
@@ -360,8 +360,8 @@ def test_closing_ends_streams_and_frees_the_port() -> None:
         server.close()
 
 
-def test_a_handler_that_never_ends_does_not_hold_up_the_end() -> None:
-    """The server leaves it to itself."""
+def test_closing_does_not_wait_for_handlers() -> None:
+    """The server closes although a handler does not return."""
     begun, end = threading.Event(), threading.Event()
 
     def handler(_: Request) -> object:
@@ -378,8 +378,8 @@ def test_a_handler_that_never_ends_does_not_hold_up_the_end() -> None:
     end.set()
 
 
-def test_requests_over_open_connections_are_refused_politely_while_closing() -> None:
-    """A client that was connected before gets 503 and the reason, not a broken connection."""
+def test_requests_on_open_connections_are_refused_while_closing() -> None:
+    """A client with an open connection gets 503 and the reason, not a broken connection."""
     streams, begun, end = StreamSlots(2), threading.Event(), threading.Event()
 
     def handler(_: Request) -> object:
@@ -398,11 +398,11 @@ def test_requests_over_open_connections_are_refused_politely_while_closing() -> 
             assert streams.closing.wait(10)
             connection.request("GET", "/query")
             response = connection.getresponse()
-            told = response.read()
+            body = response.read()
         end.set()
         ending.join()
 
-    assert (response.status, json.loads(told)["error"]["text"]) == (503, "the server is closing")
+    assert (response.status, json.loads(body)["error"]["text"]) == (503, "the server is closing")
 
 
 def _nothing() -> RestApp:
@@ -410,7 +410,7 @@ def _nothing() -> RestApp:
 
 
 def test_a_server_that_never_started_frees_its_port() -> None:
-    """Closing is enough."""
+    """Closing it is enough."""
     streams = StreamSlots(1)
     server = RestServer(_nothing(), streams=streams, stream_limit=1)
     server.close()
@@ -419,8 +419,8 @@ def test_a_server_that_never_started_frees_its_port() -> None:
         other.bind(("127.0.0.1", server.port))
 
 
-def test_only_loopback_may_be_open_to_all() -> None:
-    """A server without a token refuses to listen where other hosts reach it; one on a taken port says so."""
+def test_addresses_that_cannot_be_served_are_refused() -> None:
+    """Without a token a server listens on loopback only; a port in use is an error."""
     with pytest.raises(UsageError, match="only listen on loopback"):
         RestServer(_nothing(), streams=StreamSlots(1), stream_limit=1, host="192.0.2.1", open_to_all=True)
     with serve(ROUTES) as server, pytest.raises(WorldError, match="cannot listen"):

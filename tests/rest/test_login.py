@@ -1,4 +1,4 @@
-"""From the URL that a server prints to a cookie and a page key in the browser."""
+"""Login: from the URL that a server prints to a cookie and a page key in the browser."""
 
 import json
 from collections.abc import Iterator
@@ -14,16 +14,16 @@ from dropflow.rest.posted_form import FORM
 from dropflow.rest.server import RestServer
 from dropflow.testing.serving import ReceivedResponse, ask, serve
 
-TOKEN = "a-token"  # noqa: S105 - guards nothing
+TOKEN = "a-token"  # noqa: S105 - a token of the tests
 
 
 def _page(_: Request) -> None:
-    """Nothing to tell."""
+    """Return nothing."""
 
 
 @pytest.fixture
 def server() -> Iterator[RestServer]:
-    """A page behind a token, and the way in."""
+    """A server with a page that needs the token, and the login."""
     access = AccessRules(token=TOKEN)
     page = Route(method="GET", path="/page", handler=_page, summary="a page")
     with serve([page, *login_routes(access)], access=access) as found:
@@ -34,8 +34,8 @@ def _login(server: RestServer, **fields: str) -> ReceivedResponse:
     return ask(server.url, "POST", "/login", body=json.dumps(fields).encode())
 
 
-def test_the_token_becomes_a_cookie_that_lets_in(server: RestServer) -> None:
-    """HttpOnly and SameSite=Lax, since links of other sites may lead in; neither cookie nor key tells the token."""
+def test_the_login_answers_with_a_cookie(server: RestServer) -> None:
+    """The cookie is HttpOnly and SameSite=Lax and opens pages; neither cookie nor page key contains the token."""
     reply = _login(server, token=TOKEN, next="/page")
     cookie = SimpleCookie(reply.headers["Set-Cookie"])
     ((name, morsel),) = cookie.items()
@@ -48,7 +48,7 @@ def test_the_token_becomes_a_cookie_that_lets_in(server: RestServer) -> None:
 
 
 def test_the_form_works_without_a_script(server: RestServer) -> None:
-    """As a browser posts it."""
+    """A form that a browser posts is answered with a redirect to the page."""
     headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": server.url}
     reply = ask(server.url, "POST", "/login", headers=headers, body=f"token=+{TOKEN}+&next=%2Fpage".encode())
 
@@ -57,7 +57,7 @@ def test_the_form_works_without_a_script(server: RestServer) -> None:
 
 @pytest.mark.parametrize("body", [b'{"token": "wrong"}', b'{"token": ""}'])
 def test_a_wrong_token_is_refused(server: RestServer, body: bytes) -> None:
-    """Without a cookie."""
+    """The answer has status 401 and no cookie."""
     reply = ask(server.url, "POST", "/login", body=body)
 
     assert reply.status == 401
@@ -65,13 +65,13 @@ def test_a_wrong_token_is_refused(server: RestServer, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"token": 1}', b"\xff", b"x" * 70_000])
-def test_what_is_no_login_is_refused(server: RestServer, body: bytes) -> None:
-    """Whatever it is, and however large."""
+def test_malformed_logins_are_refused(server: RestServer, body: bytes) -> None:
+    """Bodies that are not a login, or too large, are refused."""
     assert ask(server.url, "POST", "/login", body=body).status in (400, 413)
 
 
 def test_another_site_cannot_log_a_browser_in(server: RestServer) -> None:
-    """Login is same-origin too."""
+    """A login with the origin of another site is refused."""
     headers = {"Origin": "https://evil.example"}
 
     assert ask(server.url, "POST", "/login", headers=headers, body=b'{"token": "a-token"}').status == 403
@@ -81,8 +81,8 @@ def test_another_site_cannot_log_a_browser_in(server: RestServer) -> None:
     "target",
     ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "", "/a\r\nX: y", "/ü"],
 )
-def test_a_login_leads_nowhere_else(server: RestServer, target: str) -> None:
-    """Only to a page of this server."""
+def test_a_login_redirects_to_its_own_server_only(server: RestServer, target: str) -> None:
+    """Other targets are replaced by the first page."""
     form = urlencode({"token": TOKEN, "next": target}).encode()
     posted = ask(server.url, "POST", "/login", headers={"Content-Type": FORM}, body=form)
 
@@ -90,8 +90,8 @@ def test_a_login_leads_nowhere_else(server: RestServer, target: str) -> None:
     assert posted.headers["Location"] == "/"
 
 
-def test_people_without_a_token_are_sent_to_the_login(server: RestServer) -> None:
-    """And come back to where they wanted; programs are refused."""
+def test_browsers_without_a_token_are_redirected_to_the_login(server: RestServer) -> None:
+    """The login page has the address of the page; clients that do not accept HTML get 401."""
     reply = ask(server.url, "GET", "/page?x=1", headers={"Accept": "text/html"})
     page = ask(server.url, "GET", reply.headers["Location"])
 
@@ -100,8 +100,8 @@ def test_people_without_a_token_are_sent_to_the_login(server: RestServer) -> Non
     assert ask(server.url, "GET", "/page").status == 401
 
 
-def test_the_login_page_brings_all_that_it_needs(server: RestServer) -> None:
-    """Without a token, from this server only, and with nothing of the caller's as markup."""
+def test_the_login_page_needs_no_other_server(server: RestServer) -> None:
+    """Page, script and style need no token and no other server, and the target is escaped."""
     page = ask(server.url, "GET", '/login?next=/"><script>')
     script, style = ask(server.url, "GET", "/login.js"), ask(server.url, "GET", "/login.css")
 
@@ -111,8 +111,8 @@ def test_the_login_page_brings_all_that_it_needs(server: RestServer) -> None:
     assert b"https://" not in page.body + script.body + style.body
 
 
-def test_logout_takes_the_cookie_back(server: RestServer) -> None:
-    """Logging out removes the page key, too; pages of other sites cannot log a user out."""
+def test_logout_removes_cookie_and_page_key(server: RestServer) -> None:
+    """Logging out needs a POST of the same origin."""
     assert ask(server.url, "GET", "/logout").status in (401, 405)
     assert ask(server.url, "POST", "/logout", headers={"Origin": "https://evil.example"}).status == 403
     reply = ask(server.url, "POST", "/logout")
@@ -122,8 +122,8 @@ def test_logout_takes_the_cookie_back(server: RestServer) -> None:
     assert reply.headers["Clear-Site-Data"] == '"storage"'
 
 
-def test_a_server_without_a_token_has_nothing_to_ask() -> None:
-    """The login leads on at once."""
+def test_without_a_token_every_login_succeeds() -> None:
+    """The login answers with the page and sets no cookie."""
     access = AccessRules(token=None)
     with serve(login_routes(access), access=access) as server:
         reply = _login(server, token="", next="/page")

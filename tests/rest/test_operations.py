@@ -56,7 +56,7 @@ def test_methods_have_the_types_of_the_table(kind: type, operation: Operation[ob
     names = [name for name in inspect.signature(method).parameters if name != "self"]
     returned = get_type_hints(method)["return"]
 
-    if operation.name != "prepare":  # whose session is part of the deployment
+    if operation.name != "prepare":  # the deployment of `prepare` has the name of the session
         assert tuple(names[: len(operation.variables)]) == operation.variables
     if operation.name not in _OWN_TYPE:
         assert returned == (type(None) if _returned(operation) is None else _returned(operation))

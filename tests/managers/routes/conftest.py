@@ -9,9 +9,9 @@ import pytest
 
 @pytest.fixture(scope="session")
 def daliuge(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with daliuge-common and nothing else; skips where it cannot be installed.
+    """A directory with daliuge-common and nothing else. Tests that use it are skipped if it cannot be installed.
 
-    Its client needs none of the forty packages that the distribution asks for.
+    The client works without the forty dependencies of the distribution.
     """
     place = tmp_path_factory.mktemp("daliuge")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]

@@ -1,4 +1,4 @@
-"""Calls methods of DALiuGE's own Python client, in an environment where it is installed; run as a script.
+"""Call methods of DALiuGE's own Python client, in an environment where it is installed; run as a script.
 
 Arguments: kind of manager and port. Standard input: a JSON list of [method, argument, ...]; standard output: the
 answers, or the name and arguments of the exceptions. The method `until` repeats the call that follows its first
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Make the calls, one after the other."""
+    """Make the calls in order and print their results."""
     from dlg import clients  # noqa: PLC0415 - only installed where this runs
 
     kinds = {
@@ -25,13 +25,13 @@ def main() -> None:
     for method, *arguments in json.load(sys.stdin):
         try:
             answers.append(_until(client, *arguments) if method == "until" else getattr(client, method)(*arguments))
-        except Exception as error:  # noqa: BLE001 - whatever it raises is the answer
+        except Exception as error:  # noqa: BLE001 - any exception is an answer
             answers.append({"raised": type(error).__name__, "args": [str(argument) for argument in error.args]})
     json.dump(answers, sys.stdout)
 
 
 def _states(answer: Any) -> set[int]:
-    """All states in a status: of one node, by node, or by island and node."""
+    """Return all states in a status: of one node, by node, or by island and node."""
     if isinstance(answer, dict):
         return set().union(*(_states(value) for value in answer.values()))
     return {answer}

@@ -1,4 +1,4 @@
-"""Our own routes over a manager in memory."""
+"""The paths of dropflow's own API, on a fake manager."""
 
 import gzip
 import threading
@@ -42,22 +42,22 @@ def manager() -> FakeManager:
 
 @pytest.fixture
 def server(manager: FakeManager) -> Iterator[RestServer]:
-    """The manager, open to all."""
+    """The manager, behind a server without a token."""
     streams = StreamSlots(4)
     limits = Limits(body=1000, graph=100_000, depth=20, streams=4)
-    prober = Prober("i", None, connect=_nowhere, resolve=_nobody)
+    prober = Prober("i", None, connect=_no_client, resolve=_no_host)
     routes = api_v1_routes(manager, streams, limits=limits, probe=prober.probe)
     with serve(routes, streams=streams, limits=limits) as found:
         yield found
 
 
-def _nowhere(url: str, seconds: float) -> Client:
-    """Made-up addresses are not looked up."""
+def _no_client(url: str, seconds: float) -> Client:
+    """Raise, because the tests call no other manager."""
     del seconds
     raise LinkError("there is no host of that name", where=url)
 
 
-def _nobody(host: str) -> str:
+def _no_host(host: str) -> str:
     raise LinkError(f"there is no host {host!r}")
 
 
@@ -78,8 +78,8 @@ def test_every_route_is_described(server: RestServer, manager: FakeManager) -> N
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def test_operations_have_names_of_their_own(server: RestServer) -> None:
-    """Generated clients need them."""
+def test_operation_ids_are_unique(server: RestServer) -> None:
+    """Generated clients need unique operation ids."""
     names = [operation["operationId"] for row in _document(server)["paths"].values() for operation in row.values()]
 
     assert sorted(names) == sorted(set(names))
@@ -92,14 +92,14 @@ _OPERATIONS = [result.ok() for result in _SCHEMA.get_all_operations()]
 
 @schemathesis.serializer("application/vnd.dropflow.graph", "application/vnd.dropflow.deployment")
 def _as_it_is(_: Any, value: Any) -> dict[str, Any]:
-    """Graphs and deployments are bytes; a machine that only read the document sends any."""
+    """Return the bytes of a generated graph or deployment."""
     return {"data": value if isinstance(value, bytes) else repr(value).encode()}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", _OPERATIONS, ids=[operation.label for operation in _OPERATIONS])
 def test_no_request_breaks_the_server(operation: Any, server: RestServer) -> None:
-    """Whatever is sent by a machine that read the document, the answer is one that the document tells."""
+    """Every request that schemathesis generates has an answer that the document describes."""
 
     @settings(max_examples=15, suppress_health_check=list(HealthCheck), deadline=None, database=None)
     @given(case=operation.as_strategy())
@@ -158,8 +158,8 @@ _CHECKS = [
         ("PATCH", "/api/v1/sessions", b"", 405),
     ],
 )
-def test_what_cannot_be_done_is_told(server: RestServer, method: str, target: str, body: bytes, status: int) -> None:
-    """Each with its status, and the error in our shape."""
+def test_errors_have_statuses(server: RestServer, method: str, target: str, body: bytes, status: int) -> None:
+    """Each error has its status and a body with a text."""
     reply = ask(server.url, method, target, body=body)
 
     assert (reply.status, reply.json["ok"]) == (status, False)
@@ -168,7 +168,7 @@ def test_what_cannot_be_done_is_told(server: RestServer, method: str, target: st
 
 @given(st.text(min_size=1, max_size=100))
 def test_names_of_downloads_are_safe(name: str) -> None:
-    """Whatever a download is called, the header is one line, and the client's file name one path segment."""
+    """For any name the header is one line, and the client's file name is one path segment."""
     _, header = attachment(name)
     found = file_name(header)
 
@@ -179,8 +179,8 @@ def test_names_of_downloads_are_safe(name: str) -> None:
     assert not found.startswith(".")
 
 
-def test_the_graph_is_offered_in_both_forms(server: RestServer) -> None:
-    """As a .dfg file, and in DALiuGE's JSON."""
+def test_the_graph_is_downloaded_in_two_formats(server: RestServer) -> None:
+    """It is downloaded as a .dfg file and as DALiuGE's JSON."""
     ours, theirs = (ask(server.url, "GET", f"/api/v1/sessions/running/graph?format={form}") for form in ("dfg", "json"))
 
     assert 'filename="running.dfg"' in ours.headers["Content-Disposition"]
@@ -216,25 +216,25 @@ def _details(draw: st.DrawFn, keys: tuple[str, ...] = ("a", "b", "c")) -> Sessio
 
 
 @given(_details(), st.lists(_details(), max_size=4))
-def test_changes_put_together_are_the_full_picture(first: SessionDetail, later: list[SessionDetail]) -> None:
-    """Over the wire, each difference makes of the picture before exactly the picture after."""
-    picture = known = first
+def test_changes_add_up_to_the_state(first: SessionDetail, later: list[SessionDetail]) -> None:
+    """A client that applies each change to the state before it has the state after it."""
+    state = known = first
     for after in later:
         change = change_between(known, after)
         assert change is not None
-        picture = apply_change(picture, msgspec.json.decode(msgspec.json.encode(change)))
+        state = apply_change(state, msgspec.json.decode(msgspec.json.encode(change)))
         known = after
-        assert picture == after
+        assert state == after
 
 
 @given(_details(), _details(keys=("a", "c")))
-def test_other_logical_nodes_take_a_full_picture(before: SessionDetail, after: SessionDetail) -> None:
-    """A difference is only told where the logical nodes are the same ones."""
+def test_other_logical_nodes_need_the_whole_state(before: SessionDetail, after: SessionDetail) -> None:
+    """There is no change between states with different logical nodes."""
     assert change_between(before, after) is None
 
 
-def test_only_what_changed_is_told(manager: FakeManager) -> None:
-    """One drop of one logical node: that node and the counts, and nothing of the other nodes."""
+def test_a_change_has_only_what_changed(manager: FakeManager) -> None:
+    """When one drop changes, the change has its logical node and the counts."""
     before = manager.session("running")
     manager.advance("running", {8: "WRITING"})
     change = change_between(before, manager.session("running"))
@@ -248,8 +248,8 @@ def test_only_what_changed_is_told(manager: FakeManager) -> None:
     st.lists(st.builds(ServerSentEvent, st.sampled_from(["session", "change"]), st.just("7"), st.binary(min_size=1))),
     st.integers(1, 40),
 )
-def test_events_are_read_however_they_are_cut(events: list[ServerSentEvent], size: int) -> None:
-    """Chunks of any size, with heartbeats between."""
+def test_events_are_read_from_chunks_of_any_size(events: list[ServerSentEvent], size: int) -> None:
+    """Events and heartbeats may be split anywhere."""
     clean = [ServerSentEvent(event.name, event.id, event.data.replace(b"\n", b" ")) for event in events]
     wire = heartbeat().join([b"", *(format_event(event) for event in clean)])
     chunks = [wire[start : start + size] for start in range(0, len(wire), size)]
@@ -261,8 +261,8 @@ def _events(reply: ReceivedResponse) -> list[str]:
     return [event.name for event in read_events([reply.body])]
 
 
-def test_a_session_that_is_over_is_told_once(server: RestServer, manager: FakeManager) -> None:
-    """The picture and the end; who has seen it gets 204, after which a browser does not come back."""
+def test_a_session_that_is_over_is_sent_once(server: RestServer, manager: FakeManager) -> None:
+    """The stream has the state and the end. A client with that version gets 204, so that browsers do not reconnect."""
     version = str(manager.session("finished").version)
     target = "/api/v1/sessions/finished/events"
 
@@ -271,8 +271,8 @@ def test_a_session_that_is_over_is_told_once(server: RestServer, manager: FakeMa
     assert _events(ask(server.url, "GET", target, headers={"Last-Event-ID": "1"})) == ["session", "end"]
 
 
-def test_who_comes_back_to_the_same_version_gets_only_changes(manager: FakeManager) -> None:
-    """The picture that it has is not sent again."""
+def test_a_client_that_reconnects_gets_only_changes(manager: FakeManager) -> None:
+    """A client that has the current version does not get the whole state again."""
     version = str(manager.session("running").version)
     chunks = session_events(manager, "running", threading.Event(), last=version)
     assert chunks is not None
@@ -283,7 +283,7 @@ def test_who_comes_back_to_the_same_version_gets_only_changes(manager: FakeManag
 
 
 def test_a_session_that_is_deleted_ends_its_events(manager: FakeManager) -> None:
-    """Whoever follows it is told that it is gone."""
+    """The last events of a deleted session are `gone` and `end`."""
     chunks = session_events(manager, "running", threading.Event())
     assert chunks is not None
     next(chunks)
@@ -292,8 +292,8 @@ def test_a_session_that_is_deleted_ends_its_events(manager: FakeManager) -> None
     assert [event.name for event in read_events(chunks)] == ["gone", "end"]
 
 
-def test_trouble_is_told_and_got_over(manager: FakeManager) -> None:
-    """A manager whose child cannot be reached for a while says so, and goes on."""
+def test_a_failed_watch_is_reported_and_tried_again(manager: FakeManager) -> None:
+    """The error of the manager is an event, and later changes arrive."""
     chunks = session_events(manager, "running", threading.Event())
     assert chunks is not None
     next(chunks)
@@ -306,16 +306,16 @@ def test_trouble_is_told_and_got_over(manager: FakeManager) -> None:
     assert [event.name for event in read_events(chunks)] == ["change", "end"]
 
 
-def test_a_viewer_that_goes_away_gives_its_place_back(manager: FakeManager) -> None:
-    """Though nothing happens in the session that it watched."""
+def test_a_client_that_disconnects_frees_its_slot(manager: FakeManager) -> None:
+    """Its slot becomes free although the session does not change."""
     streams = StreamSlots(1)
     with serve(api_v1_routes(manager, streams), streams=streams) as server:
         with Client(server.url) as client:
-            pictures = client.events("running")
-            next(pictures)
+            updates = client.events("running")
+            next(updates)
             with pytest.raises(HttpError, match="too many long polls"):
                 client.watch("running", version=99, seconds=1)
-            pictures.close()  # type: ignore[attr-defined] # it is a generator
+            updates.close()  # type: ignore[attr-defined] # it is a generator
         for _ in range(500):
             try:
                 with streams.slot():
@@ -323,26 +323,26 @@ def test_a_viewer_that_goes_away_gives_its_place_back(manager: FakeManager) -> N
             except HttpError:
                 threading.Event().wait(0.02)
         else:
-            pytest.fail("the place was never given back")
+            pytest.fail("the slot did not become free")
 
 
-class _Quiet(FakeManager):
-    """Nothing ever happens in it, and time flies."""
+class _UnchangingManager(FakeManager):
+    """A manager whose sessions do not change, and whose clock advances at each call of `watch`."""
 
     def watch(self, session: str, *, version: int, seconds: float) -> SessionDetail:
-        """Answer at once, twenty seconds later."""
+        """Advance the clock by twenty seconds."""
         del version, seconds
-        self.flying.advance(20.0)
+        self.clock_of_watch.advance(20.0)
         return self.session(session)
 
-    flying = VirtualClock()
+    clock_of_watch = VirtualClock()
 
 
-def test_silence_is_filled_with_heartbeats() -> None:
-    """So that both ends see that the other is there."""
-    manager = _Quiet()
+def test_idle_streams_have_heartbeats() -> None:
+    """While nothing changes, the stream has heartbeats, so that both ends notice a lost connection."""
+    manager = _UnchangingManager()
     manager.add(fan(20), "s")
-    chunks = session_events(manager, "s", threading.Event(), clock=manager.flying)
+    chunks = session_events(manager, "s", threading.Event(), clock=manager.clock_of_watch)
     assert chunks is not None
     next(chunks)
 
@@ -350,7 +350,7 @@ def test_silence_is_filled_with_heartbeats() -> None:
 
 
 def test_a_deployment_goes_to_its_own_session_only(server: RestServer) -> None:
-    """The name in the path and that in the body must be the same, and the graph within the limit."""
+    """The names in the path and in the body must be equal, and the graph within the limit."""
     for name, drops, status in (("other", 1, 400), ("s", 10**9, 413)):
         deployment = Deployment(session="s", epoch=1, graph="g", drops=drops, created=0.0, places=())
         target = f"/api/v1/sessions/{name}/deployment"

@@ -1,4 +1,4 @@
-"""DALiuGE's paths, asked by bytes and by DALiuGE's own client."""
+"""DALiuGE's paths, called over HTTP and by DALiuGE's own client."""
 
 import gzip
 import json
@@ -57,7 +57,7 @@ STATUS: dict[str, Any] = {
 
 
 def _manager(role: Role) -> FakeManager:
-    """A manager with two nodes where it may have them."""
+    """Return a manager; an island or a master has two nodes."""
     manager = FakeManager(role=role, nodes=() if role == "node" else ("n1", "n2"))
     if role != "node":
         for number in (1, 2):
@@ -79,12 +79,12 @@ class Served:
         self.server = server
 
     def ask(self, method: str, target: str, body: object = None, **headers: str) -> ReceivedResponse:
-        """One request; a body that is not bytes goes as JSON."""
+        """Send one request; a body that is not bytes is sent as JSON."""
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         return ask(self.server.url, method, target, body=data, headers=headers)
 
     def build(self, name: str) -> str:
-        """Create a session with the graph above, not deployed; answers its path."""
+        """Create a session with the graph above without deploying it, and return its path."""
         path = f"/api/sessions/{quote(name, safe='')}"
         assert self.ask("POST", "/api/sessions", {"sessionId": name}).json == {"sessionId": name}
         assert self.ask("POST", f"{path}/graph/append", GRAPH).json == {"Status": "Success"}
@@ -93,14 +93,14 @@ class Served:
 
 @pytest.fixture(params=["node", "island", "master"])
 def role(request: pytest.FixtureRequest) -> Role:
-    """Each kind of manager."""
+    """Each role of a manager."""
     found: Role = request.param
     return found
 
 
 @pytest.fixture
 def served(role: Role) -> Iterator[Served]:
-    """A manager of that kind."""
+    """A manager of that role behind a server."""
     manager = _manager(role)
     with serve(daliuge_routes(manager), limits=Limits(body=100_000, streams=4)) as server:
         yield Served(manager, server)
@@ -108,14 +108,14 @@ def served(role: Role) -> Iterator[Served]:
 
 @pytest.fixture
 def node() -> Iterator[Served]:
-    """A node manager."""
+    """A node manager behind a server."""
     manager = _manager("node")
     with serve(daliuge_routes(manager), limits=Limits(body=100_000, streams=4)) as server:
         yield Served(manager, server)
 
 
 def test_a_session_is_built_deployed_watched_and_destroyed(served: Served, role: Role) -> None:
-    """The whole life of a session with a blank in its name, in DALiuGE's shapes."""
+    """A session with a blank in its name is created, deployed, cancelled and destroyed, with DALiuGE's answers."""
     status = STATUS[role]
     path = served.build("x y")
     assert served.ask("GET", f"{path}/status").json == status(1)
@@ -141,7 +141,7 @@ def test_a_session_is_built_deployed_watched_and_destroyed(served: Served, role:
 
 
 def test_drops_go_to_the_nodes_that_the_graph_names(role: Role) -> None:
-    """By host and REST port, in any of DALiuGE's spellings; a node manager takes them all."""
+    """Nodes are named by host, with and without ports; a node manager takes all drops."""
     manager = _manager(role)
     with serve(daliuge_routes(manager)) as server:
         served = Served(manager, server)
@@ -152,11 +152,11 @@ def test_drops_go_to_the_nodes_that_the_graph_names(role: Role) -> None:
 
 
 @pytest.mark.parametrize("role", ["island", "master"])
-def test_a_graph_of_foreign_nodes_is_refused(served: Served) -> None:
-    """With the nodes that there are; the session can be built again."""
+def test_a_graph_with_unknown_nodes_is_refused(served: Served) -> None:
+    """The hint lists the nodes, and the session can be destroyed."""
     path = served.build("s")
-    stranger = {"oid": "X", "categoryType": "Data", "dropclass": "dlg.data.drops.memory.InMemoryDROP", "node": "h9"}
-    assert served.ask("POST", f"{path}/graph/append", [stranger]).status == 200
+    unknown = {"oid": "X", "categoryType": "Data", "dropclass": "dlg.data.drops.memory.InMemoryDROP", "node": "h9"}
+    assert served.ask("POST", f"{path}/graph/append", [unknown]).status == 200
     reply = served.ask("POST", f"{path}/deploy")
 
     assert (reply.status, reply.json["type"]) == (400, "InvalidGraphException")
@@ -165,7 +165,7 @@ def test_a_graph_of_foreign_nodes_is_refused(served: Served) -> None:
 
 
 def test_the_same_errors_as_daliuge_with_the_right_statuses(node: Served) -> None:
-    """404, 409 and 400, each with `type` and `args` and with our `error`."""
+    """Errors have status 404, 409, 400 or 501, DALiuGE's `type` and `args`, and our `error`."""
     path = node.build("s")
     for method, target, body, status, kind, arguments in (
         ("GET", "/api/sessions/nope", None, 404, "NoSessionException", ["nope"]),
@@ -195,8 +195,8 @@ def test_the_same_errors_as_daliuge_with_the_right_statuses(node: Served) -> Non
     "body",
     [b"", b"null", b"{}", b"7", b"[7]", b"[[]]", b'["A"]', b'[{"oid": 7}]', b'[{"oid": "A"}]', b"[" * 5000, b"\xff"],
 )
-def test_what_is_no_list_of_drops_is_refused(node: Served, body: bytes) -> None:
-    """With 400, and the session stays as it was."""
+def test_a_body_that_is_not_a_list_of_drops_is_refused(node: Served, body: bytes) -> None:
+    """It is refused with 400, and the session does not change."""
     node.ask("POST", "/api/sessions", {"sessionId": "s"})
     reply = node.ask("POST", "/api/sessions/s/graph/append", body)
 
@@ -204,8 +204,8 @@ def test_what_is_no_list_of_drops_is_refused(node: Served, body: bytes) -> None:
     assert node.ask("GET", "/api/sessions/s/status").json == 0
 
 
-def test_the_depth_of_a_graph_has_a_limit(node: Served) -> None:
-    """Whoever sends too deep a graph or name is told how deep it is, and what may be."""
+def test_the_depth_of_a_graph_is_limited(node: Served) -> None:
+    """The error names the depth and the limit."""
     node.ask("POST", "/api/sessions", {"sessionId": "s"})
     for target, body in (
         ("/api/sessions/s/graph/append", b'[{"oid": "A", "type": "data", "x": ' + b"[" * 199 + b"]" * 199 + b"}]"),
@@ -217,8 +217,8 @@ def test_the_depth_of_a_graph_has_a_limit(node: Served) -> None:
             assert "nested 201 levels deep or more; this server takes 200" in reply.json["error"]["text"]
 
 
-def test_a_graph_that_makes_no_sense_is_refused_when_it_is_deployed(node: Served) -> None:
-    """All its problems at once; after that it can still be completed and deployed."""
+def test_a_bad_graph_is_refused_when_it_is_deployed(node: Served) -> None:
+    """The error has all problems; the graph can be completed and deployed after that."""
     node.ask("POST", "/api/sessions", {"sessionId": "s"})
     node.ask("POST", "/api/sessions/s/graph/append", GRAPH[:1])
     refused = node.ask("POST", "/api/sessions/s/deploy")
@@ -229,8 +229,8 @@ def test_a_graph_that_makes_no_sense_is_refused_when_it_is_deployed(node: Served
     assert node.ask("POST", "/api/sessions/s/deploy").status == 200
 
 
-def test_a_deployment_that_fails_below_can_be_tried_again(node: Served) -> None:
-    """A node that is away for a while costs no graph."""
+def test_a_failed_deployment_can_be_repeated(node: Served) -> None:
+    """The graph is kept while a node does not answer."""
     path = node.build("s")
     node.manager.refuse("submit", WorldError("n1 failed"))
     assert node.ask("POST", f"{path}/deploy").status == 503
@@ -240,8 +240,8 @@ def test_a_deployment_that_fails_below_can_be_tried_again(node: Served) -> None:
     assert node.ask("POST", f"{path}/deploy").status == 400
 
 
-def test_an_empty_session_is_finished_at_once(node: Served) -> None:
-    """As in DALiuGE, where nodes without drops are deployed too."""
+def test_an_empty_session_is_finished(node: Served) -> None:
+    """A session without drops can be deployed, because DALiuGE deploys sessions to nodes without drops too."""
     node.ask("POST", "/api/sessions", {"sessionId": "s"})
     node.ask("POST", "/api/sessions/s/deploy")
 
@@ -249,8 +249,8 @@ def test_an_empty_session_is_finished_at_once(node: Served) -> None:
 
 
 @pytest.mark.parametrize("pack", [zlib.compress, gzip.compress], ids=["zlib", "gzip"])
-def test_graphs_come_compressed(node: Served, pack: Any) -> None:
-    """DALiuGE's client sends zlib and calls it gzip."""
+def test_compressed_graphs_are_read(node: Served, pack: Any) -> None:
+    """Streams of zlib are accepted as gzip, because DALiuGE's client sends them so."""
     node.ask("POST", "/api/sessions", {"sessionId": "s"})
     headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
     reply = ask(
@@ -265,7 +265,7 @@ def test_graphs_come_compressed(node: Served, pack: Any) -> None:
 
 
 def test_logs_and_data_of_a_drop(node: Served) -> None:
-    """The table of the log is escaped; an unknown drop has an empty one; the content is a download."""
+    """The table of the log is escaped, that of an unknown drop is empty, and the content is a download."""
     node.ask("POST", node.build("s") + "/deploy")
     node.manager.fail("s", 1, "<b>bold</b>")
     node.manager.write("s", 0, b"content")
@@ -283,8 +283,8 @@ def test_logs_and_data_of_a_drop(node: Served) -> None:
 
 
 @pytest.mark.parametrize("role", ["island", "master"])
-def test_one_node_is_asked_through_what_stands_above(served: Served) -> None:
-    """Its own part of the graph and of the states."""
+def test_an_island_answers_for_each_of_its_nodes(served: Served) -> None:
+    """The answer has the node's part of the graph and of the states."""
     served.ask("POST", served.build("s") + "/deploy")
     at = f"/api/node/{H2}/sessions"
 
@@ -296,8 +296,8 @@ def test_one_node_is_asked_through_what_stands_above(served: Served) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../etc", "a/b", "..", "ünï", "-rf", "a" * 200, "%2F"])
-def test_no_session_id_escapes(node: Served, name: str) -> None:
-    """Any id may be used; dropflow's own name for it is a safe path segment."""
+def test_any_session_id_can_be_used(node: Served, name: str) -> None:
+    """The name of the session in dropflow is a safe path segment."""
     path = node.build(name)
     assert node.ask("POST", f"{path}/deploy").status == 200
     (session,) = node.manager.sessions()
@@ -308,8 +308,8 @@ def test_no_session_id_escapes(node: Served, name: str) -> None:
     assert node.ask("DELETE", path).status == 200
 
 
-def test_stopping_is_a_post_and_the_business_of_the_process() -> None:
-    """Without a way to stop it says so."""
+def test_a_manager_is_stopped_by_post() -> None:
+    """A manager that cannot be stopped answers 501."""
     stopped: list[bool] = []
     with serve(daliuge_routes(_manager("node"), stop=lambda: stopped.append(True))) as server:
         assert ask(server.url, "GET", "/api/stop").status == 405
@@ -320,8 +320,8 @@ def test_stopping_is_a_post_and_the_business_of_the_process() -> None:
     assert stopped == [True]
 
 
-def test_only_what_is_no_browser_passes_for_daliuges_client() -> None:
-    """Its made-up origin is taken from programs; a browser on a page of that name is refused."""
+def test_the_origin_of_daliuges_client_is_refused_from_browsers() -> None:
+    """Programs may send the origin that DALiuGE's client makes up."""
     with serve(daliuge_routes(_manager("node")), access=AccessRules(token=None)) as server:
         origin = {"Origin": "http://dlg-tm.localhost"}
         program, browser = (
@@ -337,8 +337,8 @@ def test_only_what_is_no_browser_passes_for_daliuges_client() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("role", ["node", "island", "master"])
-def test_daliuges_own_client_is_served(served: Served, role: Role, daliuge: Path) -> None:
-    """It builds, deploys, watches, cancels and destroys a session, and gets its own exceptions."""
+def test_daliuges_own_client_works(served: Served, role: Role, daliuge: Path) -> None:
+    """It creates, deploys, cancels and destroys a session, and raises its own exceptions."""
     status = STATUS[role]
     calls: list[tuple[list[object], object]] = [
         (["create_session", "x y"], None),
@@ -383,8 +383,8 @@ def test_daliuges_own_client_is_served(served: Served, role: Role, daliuge: Path
         assert found == expected, call
 
 
-def test_a_manager_tells_about_itself(served: Served, role: Role) -> None:
-    """Its sessions; those above nodes tell their hosts too."""
+def test_the_description_of_a_manager(served: Served, role: Role) -> None:
+    """A node lists its sessions; islands and masters list their hosts too."""
     served.ask("POST", served.build("s") + "/deploy")
     found = served.ask("GET", "/api").json
 
@@ -395,8 +395,8 @@ def test_a_manager_tells_about_itself(served: Served, role: Role) -> None:
         assert served.ask("GET", "/api/past_sessions").json == []
 
 
-def test_nodes_and_islands_come_and_go(served: Served, role: Role) -> None:
-    """Where there may be any; DALiuGE's default ports are added to bare names."""
+def test_nodes_and_islands_are_added_and_removed(served: Served, role: Role) -> None:
+    """Islands take nodes, masters both; DALiuGE's default ports are added to names without a port."""
     for kind, port, roles in (("node", 8000, ("island", "master")), ("island", 8001, ("master",))):
         allowed = role in roles
         assert served.ask("POST", f"/api/{kind}/h7").status == (200 if allowed else 404)
@@ -409,8 +409,8 @@ def test_nodes_and_islands_come_and_go(served: Served, role: Role) -> None:
         assert served.ask("POST", "/api/node/h7:x").status == 400
 
 
-def test_drafts_can_be_looked_at_and_thrown_away(served: Served) -> None:
-    """What was appended so far, before anything is deployed."""
+def test_drafts_are_shown_and_deleted(served: Served) -> None:
+    """The graph of a session can be read before the session is deployed."""
     path = served.build("s")
 
     assert set(served.ask("GET", f"{path}/graph").json) == {"A", "B", "C"}

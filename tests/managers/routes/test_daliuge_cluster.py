@@ -1,4 +1,4 @@
-"""DALiuGE's own client against real managers: what a user of DALiuGE does, with real drops."""
+"""DALiuGE's own client with real managers and real drops."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 
 
 def _graph(first: str, second: str) -> list[dict[str, Any]]:
-    """A value that is copied from one node to another."""
+    """Return a graph that copies a value from one node to another."""
     return [
         {"oid": "A", "categoryType": "Data", "dropclass": MEMORY, "node": first, "pydata": "41", "consumers": ["B"]},
         {
@@ -32,7 +32,7 @@ def _graph(first: str, second: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """A master, an island and two nodes on this host, open to its users."""
+    """A master, an island and two nodes on this host, without tokens."""
     place = tmp_path_factory.mktemp("cluster")
     command = [str(Path(sys.executable).with_name("dropflow")), "up", "--nodes", "2", "--no-auth", "--port", "0"]
     command += ["--root", str(place / "root"), "--workers", "1"]
@@ -53,7 +53,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["node", "island", "master"])
 def test_a_session_of_daliuges_client_runs_to_its_end(cluster: dict[str, Any], daliuge: Path, kind: str) -> None:
-    """Through each kind of manager, with an edge between the nodes where there are two."""
+    """Each role of manager runs a session; islands and masters run one with an edge between two nodes."""
     nodes = [url.partition("//")[2] for url in cluster["nodes"]]
     url = cluster["nodes"][0] if kind == "node" else cluster[kind]
     name = f"session of {kind}"

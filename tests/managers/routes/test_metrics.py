@@ -1,4 +1,4 @@
-"""What Prometheus is told."""
+"""The metrics for Prometheus."""
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -9,7 +9,7 @@ from managers.routes.metrics import metrics_routes
 
 
 def _samples(manager: FakeManager) -> dict[tuple[str, str], float]:
-    """Value of each sample, by its name and the values of its labels."""
+    """Return the value of each sample, by its name and the values of its labels."""
     with serve(metrics_routes(manager)) as server:
         text = ask(server.url, "GET", "/metrics").body.decode()
     families = text_string_to_metric_families(text)
@@ -21,7 +21,7 @@ def _samples(manager: FakeManager) -> dict[tuple[str, str], float]:
 
 
 def test_sessions_drops_and_nodes_are_counted() -> None:
-    """By status and state, those that do not occur too, so that no series comes and goes."""
+    """They are counted by status and state. States without members are 0, so that the series are always the same."""
     found = _samples(manager_with_sessions(nodes=("n1", "n2")))
 
     assert found["dropflow_sessions", "running"] == found["dropflow_sessions", "failed"] == 1
@@ -32,8 +32,8 @@ def test_sessions_drops_and_nodes_are_counted() -> None:
     assert found["dropflow_node_processor_ratio", "n1"] == 0.375
 
 
-def test_a_scrape_tells_what_is_now() -> None:
-    """Nothing is remembered from one scrape to the next, or from one manager to another."""
+def test_a_scrape_shows_the_present_state() -> None:
+    """Nothing is kept between scrapes or shared between managers."""
     manager = manager_with_sessions()
     before = _samples(manager)["dropflow_drops", "completed"]
     manager.advance("running", {8: "COMPLETED"})
@@ -43,14 +43,14 @@ def test_a_scrape_tells_what_is_now() -> None:
 
 
 def test_names_are_escaped() -> None:
-    """A node's name cannot add lines of its own."""
+    """The name of a node cannot add lines."""
     found = _samples(FakeManager(nodes=('n"\n1',)))
 
     assert ("dropflow_node_cores", 'n"\n1') in found
 
 
 def test_metrics_need_the_token() -> None:
-    """They tell names of nodes."""
-    with serve(metrics_routes(manager_with_sessions()), access=AccessRules(token="t")) as server:  # noqa: S106 - guards nothing
+    """They contain the names of nodes."""
+    with serve(metrics_routes(manager_with_sessions()), access=AccessRules(token="t")) as server:  # noqa: S106 - a token of the tests
         assert ask(server.url, "GET", "/metrics").status == 401
         assert ask(server.url, "GET", "/metrics", headers={"Authorization": "Bearer t"}).status == 200

@@ -1,4 +1,4 @@
-"""GET reads: whatever the path, the query and the headers, it changes nothing."""
+"""GET changes nothing, with any path, query and headers."""
 
 import re
 from typing import Any
@@ -12,13 +12,13 @@ from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.serving import ask, serve
 from managers.service import manager_routes
 
-_TOKEN = "a-token"  # noqa: S105 - guards nothing
+_TOKEN = "a-token"  # noqa: S105 - a token of the tests
 _CHANGES = ("submit", "prepare", "start", "undo", "cancel", "delete", "add_child", "remove_child")
 _QUERY = "?sessionId=failed&session=x&anew=true&url=http://127.0.0.1:1&_method=DELETE&action=delete&dlg_mgr_deploy=1"
 
 
-class _Watched:
-    """A manager that notes which of its methods are called."""
+class _RecordingManager:
+    """A manager that records which of its methods are called."""
 
     def __init__(self, manager: FakeManager) -> None:
         self._manager = manager
@@ -31,9 +31,14 @@ class _Watched:
 
 @pytest.mark.parametrize("query", ["", _QUERY])
 def test_nothing_is_changed_by_get(query: str) -> None:
-    """Every route that a GET reaches, with all permissions."""
-    watched, stopped, streams, access = _Watched(manager_with_sessions()), [], StreamSlots(4), AccessRules(token=_TOKEN)
-    manager: Any = watched
+    """Every route that GET reaches is called with the token and with the cookie, and changes nothing."""
+    recording, stopped, streams, access = (
+        _RecordingManager(manager_with_sessions()),
+        [],
+        StreamSlots(4),
+        AccessRules(token=_TOKEN),
+    )
+    manager: Any = recording
     routes = manager_routes(manager, streams, access, stop=lambda: stopped.append(True), limits=Limits(streams=4))
     paths = [route.path for route in routes if route.method == "GET" and not route.path.endswith("/events")]
     drop = manager_with_sessions().drops("failed", DropQuery(limit=1)).drops[0].oid
@@ -45,5 +50,5 @@ def test_nothing_is_changed_by_get(query: str) -> None:
                 assert status not in (401, 403, 500), path
 
     assert len(paths) > 50
-    assert watched.called.isdisjoint(_CHANGES)
+    assert recording.called.isdisjoint(_CHANGES)
     assert stopped == []

@@ -17,7 +17,7 @@ _ROW = re.compile(r"^\| ([A-Z, ]+) \| `(/[^`]*)`", re.MULTILINE)
 
 
 def test_every_path_is_documented_and_every_documented_path_is_served() -> None:
-    """The tables of the page and the route tables name the same paths, with the same methods for our own."""
+    """The tables of the page and the routes have the same paths, and for our own paths the same methods."""
     manager = FakeManager()
     ours = [*api_v1_routes(manager, StreamSlots(1)), *metrics_routes(manager), *login_routes(AccessRules(token=None))]
     theirs = daliuge_routes(manager)
@@ -30,7 +30,7 @@ def test_every_path_is_documented_and_every_documented_path_is_served() -> None:
 
 
 def test_the_limits_are_those_of_the_page() -> None:
-    """What the page says is what a server takes."""
+    """The page states the limits that a server has."""
     limits = Limits()
 
     assert f"{limits.body // 2**20} MB" in _PAGE
@@ -41,8 +41,8 @@ def test_the_limits_are_those_of_the_page() -> None:
     assert f"{limits.together // 2**20} MB of memory together" in _PAGE
 
 
-def test_the_bounds_of_connections_are_those_of_the_page() -> None:
-    """How many there may be, and how long they may take."""
+def test_the_connection_limits_are_those_of_the_page() -> None:
+    """The page states the number of connections and their time limits."""
     limits, page = ConnectionLimits(), " ".join(_PAGE.split())
 
     assert f"{limits.most} connections, {limits.per_address} of them from one address" in page

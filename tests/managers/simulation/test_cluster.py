@@ -23,7 +23,7 @@ _CRASHING = DisturbanceRates(cuts=0.5, blocks=0.3, pauses=0.3, crashes=0.2, long
 
 
 def _fan(width: int, parts: int = 6) -> PhysicalGraph:
-    """A graph whose drops are on all nodes in turn, so that nearly every edge is between two nodes."""
+    """Return a graph whose drops are on all nodes in turn, so that most edges are between two nodes."""
     builder = GraphBuilder("fan").app("root").data("start").app("join").data("end")
     builder.connect("root", "start").connect("join", "end")
     for number in range(width):
@@ -60,7 +60,7 @@ def test_a_session_finishes_on_all_nodes(tmp_path: Path) -> None:
 
 
 def test_a_failure_on_one_node_fails_the_session_everywhere(tmp_path: Path) -> None:
-    """An application that fails puts what depends on it in ERROR on all nodes, with one root cause."""
+    """The drops that depend on a failed application are in ERROR on all nodes, with one root cause."""
     failing = Workload(fails=lambda drop, _attempt, node: node == "n1-1" and drop == 0)
     cluster = SimulatedCluster(2, tmp_path, workload=failing)
     assert cluster.wait_for_nodes()
@@ -75,7 +75,7 @@ def test_a_failure_on_one_node_fails_the_session_everywhere(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("seed", range(12))
 def test_cuts_blocks_and_pauses_lose_nothing(seed: int, tmp_path: Path) -> None:
-    """While no process ends, every session that was accepted finishes, whatever the network does."""
+    """Without crashes, every accepted session finishes."""
     cluster = SimulatedCluster(seed, tmp_path, faults=_BAD_NETWORK)
     cluster.wait_for_nodes()
     disturbances = cluster.disturb(_DISTURBED)
@@ -93,8 +93,8 @@ def test_cuts_blocks_and_pauses_lose_nothing(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_session_ends_though_managers_crash(seed: int, tmp_path: Path) -> None:
-    """Nodes, islands and the master crash and start again: a session ends on every node, and the master agrees."""
+def test_every_session_ends_when_managers_crash(seed: int, tmp_path: Path) -> None:
+    """Nodes, islands and the master crash and restart; the session ends on every node, and the master reports that."""
     cluster = SimulatedCluster(seed, tmp_path, faults=_BAD_NETWORK)
     cluster.wait_for_nodes()
     disturbances = cluster.disturb(_CRASHING)
@@ -107,7 +107,7 @@ def test_every_session_ends_though_managers_crash(seed: int, tmp_path: Path) -> 
 
 
 def _check_nothing_runs(cluster: SimulatedCluster) -> None:
-    """Check that within a minute no node has a session that is not over, and that the master says the same."""
+    """Check that within a minute no node has a running session, and that the master reports the same."""
     cluster.network.faults = NetworkFaults()
     cluster.simulation.wait(60.0)
     running = {
@@ -123,7 +123,7 @@ def _check_nothing_runs(cluster: SimulatedCluster) -> None:
 
 
 def test_the_same_seed_gives_the_same_run(tmp_path: Path) -> None:
-    """Two processes with other hash seeds and directories do the same to the byte; another seed does not."""
+    """Two processes with different hash seeds and directories run the same to the byte; another seed does not."""
 
     def run(seed: int, hash_seed: str) -> str:
         directory = tmp_path / f"{seed}-{hash_seed}"

@@ -37,24 +37,24 @@ SETTINGS = st.builds(
 
 
 class Inbox:
-    """Keeps what arrives, and what happened to the links."""
+    """Records messages and events of links."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, str, tuple[bytes, ...]]] = []
         self.changes: list[LinkChange] = []
 
     def take(self, delivery: ReceivedMessage) -> None:
-        """Keep a message."""
+        """Record a message."""
         assert isinstance(delivery.message, Shutdown)
         frames = tuple(bytes(frame) for frame in delivery.frames)
         self.messages.append((delivery.peer, delivery.message.reason, frames))
 
     def texts(self) -> list[str]:
-        """Texts of the messages so far."""
+        """Return the texts of all messages."""
         return [text for _, text, _ in self.messages]
 
     def events(self) -> list[LinkEvent]:
-        """What happened so far."""
+        """Return all events."""
         return [change.event for change in self.changes]
 
 
@@ -63,7 +63,7 @@ def _network(seed: int, faults: NetworkFaults | None = None) -> SimulatedNetwork
 
 
 def _fetch(links: SimulatedLinks, wanted: WantedContent, sink: Sink = lambda *_: None) -> TransferResult:
-    """Fetch from `b`, to the end."""
+    """Fetch content from `b` and return the result."""
     ends: list[TransferResult | DropflowError] = []
     links.fetch("b", wanted, sink, ends.append)
     links.process.simulation.run(lambda: bool(ends))
@@ -100,7 +100,7 @@ def _node(
 @settings(max_examples=60)
 @given(st.integers(0, 2**32), FAULTS, SETTINGS)
 def test_every_message_arrives_once_and_in_order(seed: int, faults: NetworkFaults, numbers: LinkSettings) -> None:
-    """However bad the network, both ends get what the other sent: all of it, once, in order, unchanged."""
+    """With any faults of the network, both ends receive all messages once, in order and unchanged."""
     draw = random.Random(seed)  # noqa: S311 - no secret
     network = _network(seed, faults)
     (a, at_a), (b, at_b) = (_node(network, name, settings=numbers) for name in "ab")
@@ -123,7 +123,7 @@ def test_every_message_arrives_once_and_in_order(seed: int, faults: NetworkFault
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), FAULTS)
 def test_all_credit_is_returned(seed: int, faults: NetworkFaults) -> None:
-    """When all messages are processed, none counts against the window of its sender."""
+    """When all messages are processed, the window of the sender is empty."""
     network = _network(seed, faults)
     (a, _), (b, at_b) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
@@ -140,7 +140,7 @@ def test_all_credit_is_returned(seed: int, faults: NetworkFaults) -> None:
 
 
 def test_held_messages_stop_the_sender() -> None:
-    """A receiver that holds messages stops the sender at its window, and lets it go on by releasing them."""
+    """Messages that are not released fill the window; releasing them lets the sender continue."""
     network = _network(1)
     held: list[ReceivedMessage] = []
 
@@ -166,7 +166,7 @@ def test_held_messages_stop_the_sender() -> None:
 
 
 def test_releasing_out_of_order_frees_nothing_early() -> None:
-    """Room comes back only behind the first message that is still held; releasing one twice changes nothing."""
+    """The window moves only up to the first held message; releasing a message twice changes nothing."""
     network = _network(1)
     held: list[ReceivedMessage] = []
     a, _ = _node(network, "a")
@@ -186,8 +186,8 @@ def test_releasing_out_of_order_frees_nothing_early() -> None:
     assert a.statistics().peers[0].pending == 0
 
 
-def test_a_link_that_was_down_goes_on_where_it_was() -> None:
-    """After five seconds without a packet the link comes back by itself and nothing is lost or doubled."""
+def test_a_link_that_was_down_continues() -> None:
+    """After five seconds without packets the link reconnects, and no message is lost or duplicated."""
     network = _network(2)
     (a, at_a), (b, at_b) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
@@ -206,7 +206,7 @@ def test_a_link_that_was_down_goes_on_where_it_was() -> None:
 
 
 def test_messages_for_an_ended_process_do_not_reach_its_successor() -> None:
-    """After a restart the peer gets what is sent from then on; what was lost with the old process is counted."""
+    """The successor receives later messages only, and the sender counts the lost ones."""
     network = _network(3)
     (a, at_a), (b, _) = _node(network, "a"), _node(network, "b", incarnation=1)
     a.connect("b", b.address)
@@ -226,7 +226,7 @@ def test_messages_for_an_ended_process_do_not_reach_its_successor() -> None:
 
 
 def test_a_restart_is_detected_in_the_handshake() -> None:
-    """A successor at the same address, which does not connect by itself, is recognised in the handshake."""
+    """A successor at the same address that does not connect itself is recognised."""
     network = _network(4)
     (a, at_a), (b, _) = _node(network, "a"), _node(network, "b", incarnation=1)
     a.connect("b", b.address)
@@ -242,7 +242,7 @@ def test_a_restart_is_detected_in_the_handshake() -> None:
 
 
 def test_an_old_incarnation_is_refused() -> None:
-    """When two processes have one name, the earlier one is refused and told why."""
+    """When two processes have the same name, the earlier one is refused with a reason."""
     network = _network(5)
     (b, at_b), (new, _), (old, at_old) = _node(network, "b"), _node(network, "a", 2), _node(network, "x", 1)
     new.connect("b", b.address)
@@ -259,7 +259,7 @@ def test_an_old_incarnation_is_refused() -> None:
 
 
 def test_the_wrong_process_at_an_address_is_refused() -> None:
-    """Connecting to `b` where `c` listens is refused, and the error names both."""
+    """A connection to `b` at the address of `c` is refused, and the error names both."""
     network = _network(6)
     (a, at_a), (c, at_c) = _node(network, "a"), _node(network, "c")
     a.connect("b", c.address)
@@ -272,7 +272,7 @@ def test_the_wrong_process_at_an_address_is_refused() -> None:
 
 
 def test_a_refused_link_can_be_opened_again() -> None:
-    """Connecting anew, at the right address, starts afresh."""
+    """Connecting to the right address works after a refusal."""
     network = _network(7)
     (a, at_a), (b, at_b), (c, _) = _node(network, "a"), _node(network, "b"), _node(network, "c")
     a.connect("b", c.address)
@@ -285,7 +285,7 @@ def test_a_refused_link_can_be_opened_again() -> None:
 
 
 def test_a_peer_that_introduced_itself_can_be_answered() -> None:
-    """A peer that opened a link to us is sent to at the address it gave, without a connect."""
+    """Messages can be sent to a peer that connected to us, without connecting to it."""
     network = _network(8)
     (a, at_a), (b, at_b) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
@@ -298,15 +298,15 @@ def test_a_peer_that_introduced_itself_can_be_answered() -> None:
     assert at_b.events()[0] is LinkEvent.INTRODUCED
 
 
-def test_a_stranger_cannot_be_sent_to() -> None:
+def test_sending_without_a_link_is_an_error() -> None:
     """Sending to a node that was never connected to is a `UsageError`."""
     a, _ = _node(_network(9), "a")
     with pytest.raises(UsageError, match="no link to node 'z'"):
         a.send("z", Shutdown())
 
 
-def test_after_disconnecting_a_link_starts_afresh() -> None:
-    """Disconnecting throws away what was not delivered; connecting again works, though both know each other."""
+def test_a_disconnected_link_can_be_opened_again() -> None:
+    """Disconnecting discards messages that were not delivered; messages after the next connect arrive."""
     network = _network(10)
     (a, _), (b, at_b) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
@@ -322,8 +322,8 @@ def test_after_disconnecting_a_link_starts_afresh() -> None:
     assert at_b.texts() == ["one", "two"]
 
 
-def test_a_receiver_that_raises_breaks_nothing() -> None:
-    """What a receiving function raises is counted; the following messages arrive all the same."""
+def test_an_exception_of_a_receiver_is_counted() -> None:
+    """The following messages still arrive."""
     network = _network(11)
     seen: list[str] = []
 
@@ -343,7 +343,7 @@ def test_a_receiver_that_raises_breaks_nothing() -> None:
 
 
 def test_an_idle_link_sends_heartbeats() -> None:
-    """Without any message both ends keep receiving packets."""
+    """Both ends receive packets without any message."""
     network = _network(12)
     (a, _), (b, _) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
@@ -366,7 +366,7 @@ def _served(network: SimulatedNetwork, source: ContentSource) -> SimulatedLinks:
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), FAULTS, st.integers(0, len(CONTENT)), st.booleans())
 def test_content_is_fetched_whole(seed: int, faults: NetworkFaults, size: int, knows_size: bool) -> None:  # noqa: FBT001
-    """However often the connection breaks, content arrives complete, in order and once."""
+    """Content arrives complete, in order and once, although the connection breaks."""
     content = CONTENT[:size]
     a = _served(_network(seed, faults), BufferSource(content))
     got = bytearray()
@@ -383,7 +383,7 @@ def test_content_is_fetched_whole(seed: int, faults: NetworkFaults, size: int, k
 
 
 def test_content_with_another_checksum_is_refused() -> None:
-    """Content that is not what was committed is an error at the end of the fetch."""
+    """The fetch raises an error at its end."""
     a = _served(_network(1), BufferSource(CONTENT))
     with pytest.raises(LinkError, match="CRC-32"):
         _fetch(a, _content(checksum=12345))
@@ -393,7 +393,7 @@ def test_content_with_another_checksum_is_refused() -> None:
     "error", [GoneError("released long ago"), StorageError("the disk is broken"), UsageError("no such thing")]
 )
 def test_an_error_of_the_other_end_is_raised_as_its_class(error: UsageError | StorageError) -> None:
-    """An error of reading crosses the wire and is raised here as what it was there."""
+    """An error of reading arrives with its class and text."""
     network = _network(1)
 
     def read(*_: object) -> ContentSource:
@@ -407,7 +407,7 @@ def test_an_error_of_the_other_end_is_raised_as_its_class(error: UsageError | St
 
 
 class Growing:
-    """Content that grows a little with each look at it."""
+    """Content that grows."""
 
     def __init__(self, total: int) -> None:
         self.content = b""
@@ -415,7 +415,7 @@ class Growing:
 
     @property
     def size(self) -> int | None:
-        """None until it has grown up."""
+        """The size, or None while the content grows."""
         return len(self.content) if len(self.content) == self.total else None
 
     def grow(self, count: int) -> None:
@@ -423,17 +423,17 @@ class Growing:
         self.content = CONTENT[: min(self.total, len(self.content) + count)]
 
     def read(self, offset: int, length: int) -> bytes:
-        """Up to `length` bytes."""
+        """Return up to `length` bytes."""
         return self.content[offset : offset + length]
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 @given(st.integers(0, 2**32), FAULTS, st.lists(st.integers(1, 400_000), min_size=1, max_size=6))
 @settings(max_examples=30)
 def test_growing_content_is_followed_to_its_end(seed: int, faults: NetworkFaults, steps: list[int]) -> None:
-    """A reader of content that is still being written gets each part when it is there, and the end."""
+    """A fetch of content that is still written returns each part and the end."""
     source = Growing(min(sum(steps), len(CONTENT)))
     network = _network(seed, faults)
     b = SimulatedLinks("b", network, on_message=lambda _: None, open_content=lambda *_: source)

@@ -31,7 +31,7 @@ from managers.simulation import (
 
 
 class Node:
-    """One node: links, and the session on its slice."""
+    """One node: its links and the session on its slice."""
 
     def __init__(self, graph: PhysicalGraph, name: str, network: SimulatedNetwork, directory: Path) -> None:
         piece = slice_by_place(graph)[name]
@@ -103,10 +103,10 @@ def _run(directory: Path, seed: int, parts: int) -> tuple[Simulation, list[Sessi
 
 @pytest.mark.parametrize("inline", [0, 4096])
 @pytest.mark.parametrize("seed", range(5))
-def test_sessions_end_whatever_the_network_does(
+def test_sessions_finish_on_a_faulty_network(
     seed: int, inline: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A chain over three nodes finishes, with contents in the messages or fetched, in spite of all faults."""
+    """A chain over three nodes finishes, with inline and with fetched contents."""
     monkeypatch.setattr(content_exchange, "INLINE", inline)
     simulation, results = _run(tmp_path, seed, 3)
 
@@ -114,7 +114,7 @@ def test_sessions_end_whatever_the_network_does(
 
 
 def test_the_same_seed_gives_the_same_session(tmp_path: Path) -> None:
-    """Two runs with one seed exchange the same packets at the same times; another seed gives another run."""
+    """Runs with the same seed send the same packets at the same times; another seed gives another run."""
     first, second, other = (_run(tmp_path / str(number), seed, 2)[0] for number, seed in enumerate((1, 1, 2)))
 
     assert (first.digest, first.events, first.time) == (second.digest, second.events, second.time)

@@ -1,4 +1,4 @@
-"""Virtual time: events in their order, pauses, crashes, and the same run for the same seed."""
+"""Virtual time: order of events, pauses, crashes and determinism."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ print("\\n".join(simulation.trace))
 
 
 def test_events_happen_in_the_order_of_their_times() -> None:
-    """Events of one time happen in the order in which they were scheduled; cancelled ones do not happen."""
+    """Events at the same time happen in the order in which they were scheduled; cancelled ones do not happen."""
     simulation, seen = Simulation(1), []
     simulation.call_at(2.0, lambda: seen.append("b"))
     simulation.call_later(1.0, lambda: simulation.call_later(1.0, lambda: seen.append("c")))
@@ -45,7 +45,7 @@ def test_events_happen_in_the_order_of_their_times() -> None:
 
 
 def test_a_paused_process_handles_its_events_later() -> None:
-    """Events of a paused process happen when it resumes, in their order; those of others are not delayed."""
+    """Its events happen in order when it resumes; those of other processes are not delayed."""
     simulation, seen = Simulation(1), []
     paused, other = SimulatedProcess(simulation, "paused"), SimulatedProcess(simulation, "other")
     for number, process in enumerate((paused, other, paused)):
@@ -58,7 +58,7 @@ def test_a_paused_process_handles_its_events_later() -> None:
 
 
 def test_nothing_happens_in_a_process_that_crashed() -> None:
-    """Its events, also those delayed by a pause, do not happen; what waits for its end is called once."""
+    """Its events do not happen, including those delayed by a pause; the functions for its end are called once."""
     simulation, seen = Simulation(1), []
     process = SimulatedProcess(simulation, "a")
     process.on_crash(lambda: seen.append("crash"))
@@ -74,7 +74,7 @@ def test_nothing_happens_in_a_process_that_crashed() -> None:
 
 
 def test_a_run_that_does_not_reach_its_end_is_an_error() -> None:
-    """When no event is left, or too many happen, the error names the seed."""
+    """When no event is left, or too many happened, the error names the seed."""
     with pytest.raises(InternalError, match=r"seed=3"):
         Simulation(3).run(lambda: False)
 

@@ -1,4 +1,4 @@
-"""A made-up manager with its pages, its API and its login, served for real."""
+"""A fake manager with its pages, its API and its login, behind a server."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,7 +21,7 @@ Look = Callable[..., Window]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Serves a manager; answers the address. Everything is closed afterwards, or before by ``serve.stop(address)``."""
+    """A function that serves a manager and returns its URL. ``serve.stop(url)`` closes one, the end of the test all."""
     with ExitStack() as stack:
 
         def start(manager: FakeManager, *, token: str | None = None, streams: int = 16, port: int = 0) -> str:
@@ -49,6 +49,6 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def look(browser: Any) -> Iterator[Look]:
-    """Opens windows that must have done nothing wrong when the test ends."""
+    """A function that opens browser windows. It fails the test if a page in them logged an error."""
     with ExitStack() as stack:
         yield lambda url, **settings: stack.enter_context(open_window(browser, url, **settings))

@@ -1,4 +1,4 @@
-"""Reads pages as a program does: asks for one, and tells what is in its HTML."""
+"""Read pages as a program does: request a page and parse its HTML."""
 
 import http.client
 from html.parser import HTMLParser
@@ -23,7 +23,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def ask(url: str, path: str, *, method: str = "GET", body: bytes = b"", **headers: str) -> Page:
-    """Ask as a browser that navigates does; underscores in names of headers stand for dashes."""
+    """Send a request as a browser that navigates; underscores in names of headers become dashes."""
     given = {"Accept": "text/html,*/*"} | {name.replace("_", "-"): value for name, value in headers.items()}
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
     try:
@@ -49,7 +49,7 @@ class _Reader(HTMLParser):
 
 
 def read(text: str) -> tuple[list[tuple[str, dict[str, str]]], str]:
-    """The tags of a page with their attributes, and all its text."""
+    """Return the tags of a page with their attributes, and all its text."""
     reader = _Reader()
     reader.feed(text)
     reader.close()

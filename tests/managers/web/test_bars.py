@@ -1,4 +1,4 @@
-"""Bars: in Python, and the same in the browser."""
+"""Bars of states, drawn by the server and in the browser."""
 
 import random
 from itertools import pairwise
@@ -17,7 +17,7 @@ STATES = [state.name for state in DropState]
 
 
 def test_every_state_is_in_one_group() -> None:
-    """Each state of a drop belongs to exactly one group of the bar, and has its style; so has each session status."""
+    """Each state of a drop is in exactly one group of the bar; drops and sessions have the styles of groups."""
     assert sorted(state for group in GROUPS for state in group.states) == sorted(STATES)
     assert {state_style(state) for state in STATES} == {group.style for group in GROUPS}
     assert {session_style(status.name) for status in SessionState} <= {group.style for group in GROUPS}
@@ -25,7 +25,7 @@ def test_every_state_is_in_one_group() -> None:
 
 @given(st.dictionaries(st.sampled_from(STATES), st.integers(0, 10**9)))
 def test_a_bar_is_full_and_shows_every_group_that_occurs(states: dict[str, int]) -> None:
-    """Segments follow each other without gaps up to 100 %, and even one drop among a billion is to be seen."""
+    """Segments fill the bar without gaps, and one drop among a billion is visible."""
     found = segments(states)
     numbers = grouped(states)
 
@@ -40,7 +40,7 @@ def test_a_bar_is_full_and_shows_every_group_that_occurs(states: dict[str, int])
 
 @given(st.dictionaries(st.sampled_from(STATES), st.integers(1, 50), min_size=2))
 def test_a_bar_is_in_proportion(states: dict[str, int]) -> None:
-    """Where every group is large enough to be seen, widths are shares of the total."""
+    """Widths are shares of the total, if every group is large enough to be visible."""
     numbers = grouped(states)
     total = sum(numbers.values())
     if min(number for number in numbers.values() if number) / total < 0.008:
@@ -53,7 +53,7 @@ def test_a_bar_is_in_proportion(states: dict[str, int]) -> None:
 
 @needs_chromium
 @pytest.mark.slow
-def test_the_browser_draws_and_words_as_the_server_does(serve: Any, look: Any) -> None:
+def test_the_browser_formats_as_the_server_does(serve: Any, look: Any) -> None:
     """Bars, counts, durations and rates made by the scripts are those of the server."""
     from dropflow.testing.fake_manager import FakeManager  # noqa: PLC0415 - beside its only use
 

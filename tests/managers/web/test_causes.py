@@ -1,4 +1,4 @@
-"""Failures that read the same."""
+"""Causes: failures with the same text."""
 
 import msgspec
 from hypothesis import given
@@ -9,7 +9,7 @@ from managers.web.causes import causes
 
 
 def failure(drop: int, name: str, text: str, count: int) -> FailureInfo:
-    """A failure of a drop."""
+    """Return a failure of a drop."""
     return FailureInfo(drop=str(drop), name=name, node="n", code="DF105", kind="E", text=text, count=count)
 
 
@@ -19,7 +19,7 @@ def failure(drop: int, name: str, text: str, count: int) -> FailureInfo:
     )
 )
 def test_nothing_is_lost_and_the_worst_comes_first(rows: list[tuple[int, str, str, int]]) -> None:
-    """Each failure is in exactly one cause, those of a cause say the same, and causes are sorted by harm."""
+    """Each failure is in exactly one cause, those of a cause have the same text, and the largest cause is first."""
     failures = [failure(*row) for row in rows]
     found = causes(failures)
     members = [member for cause in found for member in (cause.first, *cause.rest)]
@@ -30,8 +30,8 @@ def test_nothing_is_lost_and_the_worst_comes_first(rows: list[tuple[int, str, st
     assert sum(cause.count for cause in found) == sum(count for *_, count in rows)
 
 
-def test_lost_nodes_are_causes_of_their_own() -> None:
-    """Two nodes that were lost in the same words are two causes."""
+def test_each_lost_node_is_a_cause() -> None:
+    """Two lost nodes are two causes, although their texts are the same."""
     lost = failure(1, "a", "silent for 12 s", 5)
     nodes = [msgspec.structs.replace(lost, drop="", node=node) for node in ("n1", "n2")]
 

@@ -1,4 +1,4 @@
-"""What people see in a real browser."""
+"""The pages of a manager in a real browser."""
 
 import re
 from typing import Any
@@ -33,13 +33,13 @@ PNG = bytes.fromhex(
 
 
 def rows(page: Any, region: str) -> list[str]:
-    """Text of the first column that names a row, in the table of this region."""
+    """Return the first column of the table in this region."""
     found: list[str] = page.get_by_role("region", name=region, exact=True).locator("tbody th").all_inner_texts()
     return [text.split("\n")[0] for text in found]
 
 
 def test_overview_shows_the_manager_its_nodes_and_its_sessions(serve: Any, look: Any) -> None:
-    """The first page names every node and every young session, and leads to them."""
+    """The first page names every node and the latest sessions, and links to them."""
     page = look(serve(manager_with_sessions(name="east", role="island", nodes=("a", "b")))).page
     page.goto("/")
 
@@ -50,8 +50,8 @@ def test_overview_shows_the_manager_its_nodes_and_its_sessions(serve: Any, look:
     expect(page).to_have_url(re.compile("/sessions/failed$"))
 
 
-def test_a_session_is_followed_to_its_end(serve: Any, look: Any) -> None:
-    """Numbers, rows and the status move by themselves, without a new request for the page, until it is over."""
+def test_the_page_of_a_session_is_updated(serve: Any, look: Any) -> None:
+    """Numbers, rows and the status change without a reload until the session is over."""
     manager = manager_with_sessions()
     page = look(serve(manager)).page
     page.goto("/sessions/running")
@@ -69,8 +69,8 @@ def test_a_session_is_followed_to_its_end(serve: Any, look: Any) -> None:
     expect(page.locator("#logical [data-key] td[data-group=waiting]")).to_have_text(["0"] * 3)
 
 
-def test_a_failure_appears_while_one_looks(serve: Any, look: Any) -> None:
-    """A root cause shows up on the open page with its text, and opened details stay open when another one comes."""
+def test_a_failure_appears_on_the_open_page(serve: Any, look: Any) -> None:
+    """The root cause appears with its text, and open details stay open when another one appears."""
     manager = manager_with_sessions()
     page = look(serve(manager)).page
     page.goto("/sessions/running")
@@ -84,8 +84,8 @@ def test_a_failure_appears_while_one_looks(serve: Any, look: Any) -> None:
     expect(page.get_by_text("Traceback").first).to_be_visible()
 
 
-def test_many_changes_are_painted_at_once_and_only_where_they_are(serve: Any, look: Any) -> None:
-    """However many changes come in a fifth of a second, a number is written once, and other rows are left alone."""
+def test_changes_are_drawn_together(serve: Any, look: Any) -> None:
+    """Changes within 200 ms write a number once, and rows without a change are not written."""
     manager = manager_with_sessions()
     page = look(serve(manager)).page
     page.add_init_script(
@@ -124,8 +124,8 @@ def test_many_changes_are_painted_at_once_and_only_where_they_are(serve: Any, lo
     assert "r" not in written
 
 
-def test_failures_that_read_the_same_are_one(serve: Any, look: Any) -> None:
-    """Instances of one node that fail with the same words are one cause with the sum of the harm, and links."""
+def test_failures_with_the_same_text_are_one_cause(serve: Any, look: Any) -> None:
+    """The cause has the sum of their effects, and links to each of them."""
     manager = manager_with_sessions()
     for drop in (6, 7, 8):
         manager.fail("running", drop, "no such file", also=(drop + 20,))
@@ -139,8 +139,8 @@ def test_failures_that_read_the_same_are_one(serve: Any, look: Any) -> None:
     expect(page).to_have_url(re.compile("/drops/fan_a_0-7"))
 
 
-def test_without_streams_a_session_is_followed_by_asking(serve: Any, look: Any) -> None:
-    """Without an event stream the page shows that it asks, and is still updated."""
+def test_without_an_event_stream_the_page_polls(serve: Any, look: Any) -> None:
+    """The page shows that it polls, and is still updated."""
     manager = manager_with_sessions()
     window = look(serve(manager, streams=0))
     window.forgive("503")
@@ -153,8 +153,8 @@ def test_without_streams_a_session_is_followed_by_asking(serve: Any, look: Any) 
     expect(page.locator("#live")).to_have_text("over")
 
 
-def test_a_page_finds_its_manager_again(serve: Any, look: Any) -> None:
-    """While the manager is away the page says so, and is live again by itself when it is back."""
+def test_a_page_reconnects_to_its_manager(serve: Any, look: Any) -> None:
+    """The page shows that the connection is lost, and is updated again when the manager is back."""
     manager = manager_with_sessions()
     url = serve(manager)
     window = look(url)
@@ -171,8 +171,8 @@ def test_a_page_finds_its_manager_again(serve: Any, look: Any) -> None:
     expect(page.locator("[data-figure=settled]")).to_have_text("8")
 
 
-def test_a_page_that_nobody_looks_at_holds_no_stream(serve: Any, look: Any) -> None:
-    """A hidden page ends its stream, and catches up when it is looked at again."""
+def test_a_hidden_page_closes_its_stream(serve: Any, look: Any) -> None:
+    """When the page is shown again, it has the present state."""
     manager = manager_with_sessions()
     page = look(serve(manager)).page
     page.add_init_script(
@@ -196,8 +196,8 @@ def test_a_page_that_nobody_looks_at_holds_no_stream(serve: Any, look: Any) -> N
     expect(page.locator("tr[data-row='6'] .state")).to_have_text("completed")
 
 
-def test_a_session_that_is_deleted_says_so(serve: Any, look: Any) -> None:
-    """The page of a session that is deleted shows it, and stops asking."""
+def test_the_page_of_a_deleted_session_shows_the_deletion(serve: Any, look: Any) -> None:
+    """The page shows that the session was deleted, and does not poll for it."""
     manager = manager_with_sessions()
     window = look(serve(manager))
     window.forgive("404")
@@ -226,8 +226,8 @@ def test_drops_are_filtered_and_paged(serve: Any, look: Any) -> None:
     expect(page.get_by_text("No drop matches.")).to_be_visible()
 
 
-def test_a_number_of_a_logical_node_leads_to_its_drops(serve: Any, look: Any) -> None:
-    """Each number of the table of logical nodes is a link to the drops that it counts."""
+def test_a_number_of_a_logical_node_links_to_its_drops(serve: Any, look: Any) -> None:
+    """Each number in the table of logical nodes is a link to the drops that it counts."""
     page = look(serve(manager_with_sessions())).page
     page.goto("/sessions/failed")
     page.locator("#logical tr", has_text="app").first.locator("td[data-group=error] a").click()
@@ -236,7 +236,7 @@ def test_a_number_of_a_logical_node_leads_to_its_drops(serve: Any, look: Any) ->
 
 
 def test_log_and_content_of_a_drop_are_shown_and_downloaded(serve: Any, look: Any) -> None:
-    """A drop's page shows the end of its log and the beginning of its content, and offers the whole of both."""
+    """The page of a drop shows the end of its log and the beginning of its content, and links to both in full."""
     page = look(serve(manager_with_sessions())).page
     page.goto("/sessions/failed/drops/fan_a_0-0")
     expect(page.locator("pre", has_text="no value 1").last).to_be_visible()
@@ -253,7 +253,7 @@ def test_log_and_content_of_a_drop_are_shown_and_downloaded(serve: Any, look: An
     assert download.value.path().read_bytes() == bytes(range(256)) * 64
 
 
-def test_a_picture_is_shown_as_one(serve: Any, look: Any) -> None:
+def test_a_picture_is_drawn(serve: Any, look: Any) -> None:
     """Content that is a PNG file is drawn on the page of its drop."""
     manager = manager_with_sessions()
     manager.write("finished", 22, PNG)
@@ -263,8 +263,8 @@ def test_a_picture_is_shown_as_one(serve: Any, look: Any) -> None:
     assert page.locator("img.preview").evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
 
 
-def test_the_way_from_drop_to_drop(serve: Any, look: Any) -> None:
-    """Inputs and outputs are links."""
+def test_neighbours_of_a_drop_are_links(serve: Any, look: Any) -> None:
+    """The page of a drop links to the drops of its inputs and outputs."""
     page = look(serve(manager_with_sessions())).page
     page.goto("/sessions/failed/drops/fan_a_0-0")
     page.get_by_role("region", name="Outputs").get_by_role("link").click()
@@ -273,8 +273,8 @@ def test_the_way_from_drop_to_drop(serve: Any, look: Any) -> None:
 
 
 @pytest.mark.parametrize("javascript", [True, False])
-def test_cancel_asks_first_and_keeps_the_reason(serve: Any, look: Any, *, javascript: bool) -> None:
-    """Cancelling takes two steps, works without JavaScript, and leads back to the session."""
+def test_cancelling_needs_a_confirmation(serve: Any, look: Any, *, javascript: bool) -> None:
+    """It takes two steps, keeps the reason, works without JavaScript and leads back to the session."""
     manager = manager_with_sessions()
     page = look(serve(manager), java_script_enabled=javascript).page
     page.goto("/sessions/running")
@@ -287,8 +287,8 @@ def test_cancel_asks_first_and_keeps_the_reason(serve: Any, look: Any, *, javasc
     assert manager.session("running").text == "wrong input"
 
 
-def test_delete_asks_first(serve: Any, look: Any) -> None:
-    """Deleting takes two steps and leads to the sessions that are left."""
+def test_deleting_needs_a_confirmation(serve: Any, look: Any) -> None:
+    """Deleting takes two steps and leads to the list of the remaining sessions."""
     page = look(serve(manager_with_sessions())).page
     page.goto("/sessions/failed")
     page.get_by_role("link", name="Delete…").click()
@@ -299,8 +299,8 @@ def test_delete_asks_first(serve: Any, look: Any) -> None:
 
 
 @pytest.mark.parametrize("address", ["/", "/sessions/failed", "/sessions/failed/drops/fan_a_0-0"])
-def test_pages_say_the_same_without_javascript(serve: Any, look: Any, address: str) -> None:
-    """All tables have the same rows for those who run no scripts."""
+def test_pages_are_the_same_without_javascript(serve: Any, look: Any, address: str) -> None:
+    """All tables have the same rows with and without scripts."""
     url = serve(manager_with_sessions())
     texts = []
     for javascript in (True, False):
@@ -311,8 +311,8 @@ def test_pages_say_the_same_without_javascript(serve: Any, look: Any, address: s
     assert texts[0] == texts[1]
 
 
-def test_nothing_is_wider_than_a_phone(serve: Any, look: Any) -> None:
-    """At 360 pixels no page scrolls sideways, however long and hostile the names are."""
+def test_no_page_is_wider_than_a_phone(serve: Any, look: Any) -> None:
+    """At 360 pixels no page scrolls sideways, even with long and hostile names."""
     manager = manager_with_sessions(role="island", nodes=("n" * 200, "b"))
     manager.set_node(NodeInfo(name="c", version="0", host=HOSTILE, text=HOSTILE, state="lost"))
     manager.fail("running", 7, HOSTILE)
@@ -341,8 +341,8 @@ NAMELESS = """() => {
 }"""
 
 
-def test_everything_has_a_name(serve: Any, look: Any) -> None:
-    """Inputs have labels, links, buttons and pictures have words, each page has one heading, ids are unique."""
+def test_all_elements_have_labels(serve: Any, look: Any) -> None:
+    """Inputs, links, buttons and pictures have labels, each page has one heading, and ids are unique."""
     page = look(serve(manager_with_sessions())).page
     nameless = {}
     for address in PAGES:
@@ -377,8 +377,8 @@ PALE = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_can_be_read(serve: Any, look: Any, scheme: str) -> None:
-    """All text has a contrast of 4.5 to what is behind it (WCAG 2, level AA), by day and by night."""
+def test_all_text_has_enough_contrast(serve: Any, look: Any, scheme: str) -> None:
+    """The contrast to the background is at least 4.5 (WCAG 2, level AA), in the light and the dark scheme."""
     page = look(serve(manager_with_sessions(role="island")), color_scheme=scheme).page
     pale = {}
     for address in PAGES:
@@ -388,8 +388,8 @@ def test_every_text_can_be_read(serve: Any, look: Any, scheme: str) -> None:
     assert {address: found for address, found in pale.items() if found} == {}
 
 
-def test_the_keyboard_reaches_everything_visibly(serve: Any, look: Any) -> None:
-    """The first stop of the keyboard skips to the content, and what has the focus is outlined."""
+def test_the_focus_of_the_keyboard_is_visible(serve: Any, look: Any) -> None:
+    """The first stop skips to the content, and the focused element has an outline."""
     page = look(serve(manager_with_sessions())).page
     page.goto("/sessions/running")
     page.keyboard.press("Tab")
@@ -398,8 +398,8 @@ def test_the_keyboard_reaches_everything_visibly(serve: Any, look: Any) -> None:
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
-def test_strangers_are_led_to_the_login_and_back(serve: Any, look: Any) -> None:
-    """Without a token a page is the login; with it, the page that was asked for."""
+def test_a_browser_without_a_token_is_redirected_to_the_login(serve: Any, look: Any) -> None:
+    """After the login it gets the page that it requested."""
     window = look(serve(manager_with_sessions(), token="secret-token"))  # noqa: S106 - made up
     window.forgive("401")
     page = window.page
@@ -411,8 +411,8 @@ def test_strangers_are_led_to_the_login_and_back(serve: Any, look: Any) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("failed")
 
 
-def test_a_page_that_is_not_there_leads_back(serve: Any, look: Any) -> None:
-    """Unknown pages, sessions and drops are answered by a page with words and a way on."""
+def test_an_unknown_page_links_to_the_first_page(serve: Any, look: Any) -> None:
+    """Unknown pages, sessions and drops have status 404 and a link to the first page."""
     window = look(serve(manager_with_sessions()))
     window.forgive("404")
     for address in ("/nope", "/sessions/nope", "/sessions/failed/drops/nope"):

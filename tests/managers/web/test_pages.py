@@ -1,4 +1,4 @@
-"""The pages as bytes: twins, escaping, errors, forms, static files."""
+"""The pages of a manager over HTTP: JSON, escaping, errors, forms, static files."""
 
 from dataclasses import replace
 from typing import Any
@@ -35,7 +35,7 @@ HOSTILE = "<script>alert('x')</script>\"'&{{1+1}}%>\n\u202e\x00" + "W" * 9_000
 
 
 def hostile_graph() -> PhysicalGraph:
-    """Two drops whose names and keys are an attack."""
+    """Return a graph of two drops whose names and keys contain markup."""
     return from_columns(
         name=HOSTILE,
         prefix="x",
@@ -66,8 +66,8 @@ def hostile_graph() -> PhysicalGraph:
         ("/sessions/failed/drops/fan_a_0-0", DropView, lambda found: drop_view(found, "failed", "fan_a_0-0")),
     ],
 )
-def test_each_page_has_a_twin_with_the_same_record(serve: Any, path: str, kind: type, view: Any) -> None:
-    """The address under rel=alternate answers, as JSON in the envelope, the record from which the page is made."""
+def test_each_page_has_its_record_as_json(serve: Any, path: str, kind: type, view: Any) -> None:
+    """The address under rel=alternate answers with the record from which the page is made."""
     manager = manager_with_sessions()
     url = serve(manager)
     tags, _ = read(ask(url, path).text)
@@ -78,8 +78,8 @@ def test_each_page_has_a_twin_with_the_same_record(serve: Any, path: str, kind: 
     assert msgspec.convert(answer, kind) == view(manager)
 
 
-def test_a_session_may_be_named_like_a_twin(serve: Any) -> None:
-    """A session x.json beside no session x has its page, and its twin at x.json.json."""
+def test_the_name_of_a_session_may_end_in_json(serve: Any) -> None:
+    """Session x.json has its page at x.json and its JSON at x.json.json."""
     manager = FakeManager()
     manager.add(fan(4), "x.json")
     url = serve(manager)
@@ -88,8 +88,8 @@ def test_a_session_may_be_named_like_a_twin(serve: Any) -> None:
     assert msgspec.json.decode(ask(url, "/sessions/x.json.json").body)["session"]["session"] == "x.json"
 
 
-def test_the_twin_of_a_drop_is_not_the_drop_whose_id_ends_so(serve: Any) -> None:
-    """A drop x.json has its page, although another drop's id ends in x."""
+def test_the_id_of_a_drop_may_end_in_json(serve: Any) -> None:
+    """Drop x.json has its page, although another id ends in x."""
     manager = FakeManager()
     manager.add(replace(fan(4), oids=("r", "ax", "x.json", "c", "d")), "s")
     url = serve(manager)
@@ -99,7 +99,7 @@ def test_the_twin_of_a_drop_is_not_the_drop_whose_id_ends_so(serve: Any) -> None
 
 
 def test_a_cause_on_another_node_leads_to_its_row(serve: Any) -> None:
-    """A root cause of which only the row is known is not linked as if the row were an id."""
+    """A root cause whose id is unknown is linked by its row."""
     manager = manager_with_sessions()
     foreign = FailureInfo(drop="#2", name="drop in row 2", node="", code="", kind="", text="elsewhere", row=2)
     manager._sessions["failed"] = msgspec.structs.replace(manager._sessions["failed"], failures=(foreign,))
@@ -111,8 +111,8 @@ def test_a_cause_on_another_node_leads_to_its_row(serve: Any) -> None:
     assert "/sessions/failed/drops/fan_a_0-1" in [found["href"] for tag, found in tags if tag == "a"]
 
 
-def test_causes_and_neighbours_have_pages(serve: Any) -> None:
-    """Each page leads to the next one until all have been shown."""
+def test_causes_and_neighbours_are_paged(serve: Any) -> None:
+    """Each page links to the next, and together they show all."""
     manager = FakeManager()
     manager.add(fan(300), "s")
     for drop in range(1, 131):
@@ -131,8 +131,8 @@ def test_causes_and_neighbours_have_pages(serve: Any) -> None:
     assert "30 of them because of causes that are not listed here" in read(ask(url, "/sessions/s").text)[1]
 
 
-def test_hostile_names_are_shown_and_do_nothing(serve: Any) -> None:
-    """Whatever names, texts, logs and parameters hold, a page has only its own elements and attributes."""
+def test_hostile_names_are_escaped(serve: Any) -> None:
+    """Names, texts, logs and parameters add no elements or attributes to a page."""
     manager = FakeManager(name=HOSTILE)
     manager.add(hostile_graph(), "evil")
     manager.fail("evil", 0, HOSTILE)
@@ -154,7 +154,7 @@ def test_hostile_names_are_shown_and_do_nothing(serve: Any) -> None:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_keep_to_their_security_policy(serve: Any, path: str) -> None:
-    """No page has a script, style or handler of its own in it, or anything of another host."""
+    """No page has inline scripts, styles or handlers, or anything from another host."""
     page = ask(serve(manager_with_sessions(role="island")), path)
     tags, _ = read(page.text)
 
@@ -166,7 +166,7 @@ def test_pages_keep_to_their_security_policy(serve: Any, path: str) -> None:
 
 
 def test_links_of_nodes_are_web_addresses_only(serve: Any) -> None:
-    """A node that claims a javascript: address is shown without a link."""
+    """A node whose URL is a javascript: address is shown without a link."""
     manager = FakeManager()
     node = manager.nodes()[0]
     manager.set_node(msgspec.structs.replace(node, url="javascript:alert(1)"))
@@ -187,8 +187,8 @@ def test_links_of_nodes_are_web_addresses_only(serve: Any) -> None:
         ("/static/%2e%2e%2fpages.py", 404, "is not served here"),
     ],
 )
-def test_what_cannot_be_shown_is_a_page_that_says_why(serve: Any, path: str, status: int, words: str) -> None:
-    """People get an error as a page with its text, and with a way on."""
+def test_errors_are_pages(serve: Any, path: str, status: int, words: str) -> None:
+    """An error is a page with its text and a link to the first page."""
     page = ask(serve(manager_with_sessions()), path)
     _, text = read(page.text)
 
@@ -197,8 +197,8 @@ def test_what_cannot_be_shown_is_a_page_that_says_why(serve: Any, path: str, sta
     assert "To the first page" in text
 
 
-def test_what_is_missing_around_a_session_is_said(serve: Any) -> None:
-    """A page is shown without the parts that a lost node holds, and says which and why."""
+def test_a_page_with_missing_parts_is_shown(serve: Any) -> None:
+    """The page of a session names the parts that are missing because a node is lost."""
     manager = manager_with_sessions()
     manager.refuse("results", LinkError("node b does not answer"))
     _, text = read(ask(serve(manager), "/sessions/finished").text)
@@ -208,7 +208,7 @@ def test_what_is_missing_around_a_session_is_said(serve: Any) -> None:
 
 
 def test_the_page_of_a_session_does_not_grow_with_its_drops(serve: Any) -> None:
-    """A session of 20,000 drops is a page of the same size as one of 1,000, but for the digits."""
+    """The pages of 1,000 and of 20,000 drops have about the same size."""
     manager = FakeManager()
     manager.add(fan(1_000), "small")
     manager.add(fan(20_000), "large")
@@ -219,7 +219,7 @@ def test_the_page_of_a_session_does_not_grow_with_its_drops(serve: Any) -> None:
 
 @pytest.mark.parametrize("action", ["cancel", "delete"])
 def test_only_pages_of_the_same_origin_change_a_session(serve: Any, action: str) -> None:
-    """A form of another site, or of nobody knows where, is refused, and the session goes on."""
+    """A form of another or an unknown origin is refused, and the session goes on."""
     manager = manager_with_sessions()
     url = serve(manager)
     for origin in ("https://evil.example", "null", url.replace("http", "https").replace("127.0.0.1", "localhost")):
@@ -230,8 +230,8 @@ def test_only_pages_of_the_same_origin_change_a_session(serve: Any, action: str)
 
 
 @pytest.mark.parametrize("action", ["cancel", "delete"])
-def test_looking_at_an_action_does_nothing(serve: Any, action: str) -> None:
-    """A link can only ask."""
+def test_get_of_an_action_changes_nothing(serve: Any, action: str) -> None:
+    """GET answers with the form, and the session goes on."""
     manager = manager_with_sessions()
 
     assert ask(serve(manager), f"/sessions/running/{action}").status == 200
@@ -239,7 +239,7 @@ def test_looking_at_an_action_does_nothing(serve: Any, action: str) -> None:
 
 
 def test_forms_that_are_too_large_or_damaged_are_refused(serve: Any) -> None:
-    """A form of megabytes or of other bytes than a form's is refused in words, and nothing happens."""
+    """They are refused with 413 and 400, and the session goes on."""
     manager = manager_with_sessions()
     url = serve(manager)
 
@@ -249,7 +249,7 @@ def test_forms_that_are_too_large_or_damaged_are_refused(serve: Any) -> None:
 
 
 def test_pages_need_the_token_and_static_files_do_not(serve: Any) -> None:
-    """With a token set, every page and twin refuses strangers; the style sheet of the login page does not."""
+    """Pages and their JSON are refused without the token; the login page needs the style sheet."""
     url = serve(manager_with_sessions(), token="secret-token")  # noqa: S106 - made up
 
     for path in (*PAGES, "/overview.json", "/sessions/failed.json", "/sessions/finished/pictures/fan_r_0"):
@@ -258,8 +258,8 @@ def test_pages_need_the_token_and_static_files_do_not(serve: Any) -> None:
     assert ask(url, "/static/dropflow.css").status == 200
 
 
-def test_static_files_are_asked_for_again_but_sent_once(serve: Any) -> None:
-    """A browser that knows a file's digest gets 304 and no bytes; the types are right."""
+def test_static_files_are_revalidated(serve: Any) -> None:
+    """A browser that has the present file gets 304 and no bytes."""
     url = serve(FakeManager())
     first = ask(url, "/static/session.js")
     second = ask(url, "/static/session.js", If_None_Match=first.headers["etag"])
@@ -269,8 +269,8 @@ def test_static_files_are_asked_for_again_but_sent_once(serve: Any) -> None:
     assert (second.status, second.body) == (304, b"")
 
 
-def test_sessions_are_found_by_status_and_text_in_pages(serve: Any) -> None:
-    """The list of sessions filters by status and by part of a name, and pages."""
+def test_sessions_are_filtered_and_paged(serve: Any) -> None:
+    """The list is filtered by status and by part of a name."""
     manager = manager_with_sessions()
 
     assert [found.session for found in sessions_view(manager, SessionQuery(text="FIN")).sessions] == ["finished"]

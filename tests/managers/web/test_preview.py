@@ -1,4 +1,4 @@
-"""The end of a log, the beginning of some content."""
+"""Previews: the end of a log and the beginning of a content."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from managers.web.preview import picture_type, preview_of, read_start, tail_of
 
 
 class Source:
-    """Content in chunks that knows how much was taken from it, and whether it was closed."""
+    """Content in chunks that records how much of it was read and whether it was closed."""
 
     def __init__(self, content: bytes, chunk: int = 1000) -> None:
         self.taken = 0
@@ -29,15 +29,15 @@ class Source:
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=300), st.integers(1, 50))
 def test_text_is_shown_as_it_is(text: str, chunk: int) -> None:
-    """What is UTF-8 without control characters is shown whole, however it arrives."""
+    """UTF-8 without control characters is shown unchanged, with any size of chunks."""
     found = preview_of(Source(f"x{text}".encode(), chunk).download)
 
     assert (found.kind, found.text, found.is_cut) == ("text", f"x{text}", False)
 
 
 @given(st.binary(max_size=2000), st.integers(1, 700))
-def test_any_content_can_be_looked_at(content: bytes, chunk: int) -> None:
-    """No bytes make it fail, and its source is always closed."""
+def test_any_content_has_a_preview(content: bytes, chunk: int) -> None:
+    """No content raises an error, and its source is closed."""
     source = Source(content, chunk)
 
     assert preview_of(source.download).size == len(content)
@@ -45,8 +45,8 @@ def test_any_content_can_be_looked_at(content: bytes, chunk: int) -> None:
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "😀"])
-def test_long_text_is_cut_between_characters_and_not_fetched_further(letter: str) -> None:
-    """Of a large text the first 16 KiB are shown, whole characters only, and hardly more than that is read."""
+def test_long_text_is_cut_between_characters(letter: str) -> None:
+    """The first 16 KiB of a large text are shown, and little more than that is read."""
     content = ("x" + letter * 1_000_000).encode()
     source = Source(content)
     found = preview_of(source.download)
@@ -60,7 +60,7 @@ def test_long_text_is_cut_between_characters_and_not_fetched_further(letter: str
 
 
 def test_bytes_are_dumped_with_their_places() -> None:
-    """What is no text is shown in hexadecimal, sixteen a row, with what is printable beside it."""
+    """Binary content is shown in hexadecimal, 16 bytes in a row, with offsets and printable characters."""
     found = preview_of(Source(b"\x00AB~\xff" + bytes(20)).download)
 
     assert found.kind == "dump"
@@ -69,7 +69,7 @@ def test_bytes_are_dumped_with_their_places() -> None:
 
 
 def test_a_fits_file_shows_its_header() -> None:
-    """The cards of the primary header are shown up to END, and nothing of the data."""
+    """The cards of the primary header are shown up to END, without the data."""
     cards = ["SIMPLE  =                    T", "NAXIS   =                    0", "END"]
     content = "".join(card.ljust(80) for card in cards).encode().ljust(2880) + bytes(2880)
 
@@ -77,7 +77,7 @@ def test_a_fits_file_shows_its_header() -> None:
 
 
 def test_only_safe_pictures_are_pictures() -> None:
-    """PNG, JPEG, GIF and WebP are drawn; SVG, which can hold scripts, and HTML are text."""
+    """PNG, JPEG, GIF and WebP are drawn; SVG, which may contain scripts, and HTML are text."""
     assert picture_type(b"\x89PNG\r\n\x1a\n...") == "image/png"
     assert picture_type(b"\xff\xd8\xff\xe0") == "image/jpeg"
     assert picture_type(b"GIF89a") == "image/gif"
@@ -88,7 +88,7 @@ def test_only_safe_pictures_are_pictures() -> None:
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=40), max_size=20), st.integers(1, 99))
 def test_a_short_log_is_shown_whole(lines: list[str], chunk: int) -> None:
-    """A log that fits is shown as it is."""
+    """A log within the limit is shown unchanged."""
     text = "\n".join(lines)
     found = tail_of(Source(text.encode(), chunk).download)
 
@@ -96,7 +96,7 @@ def test_a_short_log_is_shown_whole(lines: list[str], chunk: int) -> None:
 
 
 def test_of_a_long_log_the_last_lines_are_shown() -> None:
-    """The end of a long log is shown from the beginning of a line."""
+    """The shown part begins with a line."""
     lines = [f"line {number}" for number in range(50_000)]
     found = tail_of(Source("\n".join(lines).encode()).download)
     shown = found.text.split("\n")
@@ -106,8 +106,8 @@ def test_of_a_long_log_the_last_lines_are_shown() -> None:
     assert 60_000 < len(found.text) <= 65_536
 
 
-def test_of_an_endless_log_only_a_part_is_read() -> None:
-    """A log of more than 16 MiB is not read to its end, and the page can say so."""
+def test_only_a_part_of_a_huge_log_is_read() -> None:
+    """Reading stops after 16 MiB, and the preview records that."""
     source = Source(b"x" * (20 * 1024 * 1024), 1024 * 1024)
 
     assert tail_of(source.download).is_open
@@ -117,5 +117,5 @@ def test_of_an_endless_log_only_a_part_is_read() -> None:
 
 @given(st.binary(max_size=500), st.integers(0, 600), st.integers(1, 100))
 def test_the_start_is_exact(content: bytes, limit: int, chunk: int) -> None:
-    """Never more than the limit, never less than there is."""
+    """The start has as many bytes as the limit or the content, whichever is smaller."""
     assert read_start(Source(content, chunk).download, limit) == content[:limit]

@@ -1,4 +1,4 @@
-"""Translators served for real, and a manager that they may deploy to."""
+"""Translators behind servers, and a manager to which they may deploy."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -20,12 +20,12 @@ from translator.web.service import TranslatorService
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def manager_url() -> Iterator[str]:
-    """The address of something that has a page for each session, as managers do."""
+    """The URL of a server that has a page for each session, as managers do."""
 
     def application(environ: dict[str, Any], start: Callable[..., Any]) -> list[bytes]:
         start("200 OK", [("Content-Type", "text/plain")])
@@ -42,7 +42,7 @@ def manager_url() -> Iterator[str]:
 
 @pytest.fixture
 def serve(tmp_path: Path, manager_url: str) -> Iterator[Callable[..., Served]]:
-    """Starts translators, and ends them."""
+    """A function that starts translators. They are closed after the test."""
     running: list[tuple[RestServer, TranslatorService]] = []
 
     def start(limits: TranslatorLimits | None = None, *, token: str | None = TOKEN) -> Served:
@@ -69,13 +69,13 @@ def serve(tmp_path: Path, manager_url: str) -> Iterator[Callable[..., Served]]:
 
 @pytest.fixture
 def served(serve: Callable[..., Served]) -> Served:
-    """A translator with the usual limits."""
+    """A translator with the default limits."""
     return serve()
 
 
 @pytest.fixture
 def hello() -> Path:
-    """A small graph with five nodes or so."""
+    """A graph of about five nodes."""
     return EXAMPLES / "hello.graph"
 
 

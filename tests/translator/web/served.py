@@ -1,4 +1,4 @@
-"""A translator behind its server, and posts as EAGLE makes them."""
+"""A translator behind its server, and requests as EAGLE sends them."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ __all__ = ["COOKIE", "EAGLE", "EXAMPLES", "LINKED", "TOKEN", "Reply", "Served"]
 TOKEN = "a token of the tests"  # noqa: S105 - no secret
 COOKIE = f"dropflow={cookie_value(TOKEN)}"
 LINKED = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
-"""What a browser sends when a page of another site leads to an address."""
+"""Headers that a browser sends when it follows a link on another site."""
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 EAGLE = {
@@ -36,7 +36,7 @@ EAGLE = {
 
 @dataclass(frozen=True)
 class Reply:
-    """What a server answered."""
+    """The answer of a server."""
 
     status: int
     headers: Mapping[str, str]
@@ -71,7 +71,7 @@ class Served:
         token: bool = False,
         **headers: str,
     ) -> Reply:
-        """One request; a mapping is posted as a form. Underscores in names of headers become dashes."""
+        """Send one request; a mapping is sent as a form. Underscores in names of headers become dashes."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if isinstance(body, Mapping):
             body = urlencode(body).encode()
@@ -87,7 +87,7 @@ class Served:
             connection.close()
 
     def translate(self, graph: bytes | Path, **query: str) -> dict[str, Any]:
-        """The JSON of a translation that has ended."""
+        """Translate a graph and return the JSON of the translation."""
         data = graph.read_bytes() if isinstance(graph, Path) else graph
         path = "/api/v1/translations?" + urlencode({"seconds": "60", **query})
         reply = self.ask("POST", path, data, token=True)
@@ -97,13 +97,13 @@ class Served:
         return found
 
     def eagle(self, graph: bytes | Path, name: str = "hello.graph", **fields: str) -> Reply:
-        """What EAGLE's post of a graph is answered with, sent as a browser sends it from EAGLE's page."""
+        """Post a graph as a browser does from EAGLE's page, and return the answer."""
         text = graph.read_text() if isinstance(graph, Path) else graph.decode()
         form = {"json_data": text, "lg_name": name, **EAGLE, **fields}
         return self.ask("POST", "/gen_pgt", form, Origin="http://localhost:8888", **LINKED)
 
     def page(self, reply: Reply) -> str:
-        """The page that a post leads to, once the translation has ended."""
+        """Return the page to which a post redirects, once the translation is over."""
         assert reply.status == 303, reply.text
         path = reply.headers["Location"]
         self.service.get(path.rpartition("/")[2], seconds=60)

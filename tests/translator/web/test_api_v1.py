@@ -1,4 +1,4 @@
-"""The translator's part of the API: translations as JSON."""
+"""The paths of the translator's own API."""
 
 import json
 import threading
@@ -13,8 +13,8 @@ from tests.translator.web.served import Served
 
 
 @pytest.mark.slow
-def test_a_translation_by_api(served: Served, nested: Path) -> None:
-    """Sent, waited for, listed, downloaded, partitioned anew, deployed, deleted."""
+def test_the_life_of_a_translation(served: Served, nested: Path) -> None:
+    """A translation is created, listed, downloaded, partitioned again, deployed and deleted."""
     info = served.translate(nested, name="nested.graph", parts="2")
     one = f"/api/v1/translations/{info['id']}"
     listed = served.ask("GET", "/api/v1/translations", token=True).json()["translations"]
@@ -33,8 +33,8 @@ def test_a_translation_by_api(served: Served, nested: Path) -> None:
 
 
 @pytest.mark.slow
-def test_all_families_enter(served: Served, nested: Path) -> None:
-    """A list of drops and a container are taken as the logical graph is, and give the same graph."""
+def test_all_formats_are_accepted(served: Served, nested: Path) -> None:
+    """A list of drops and a .dfg file give the same graph as the logical graph."""
     info = served.translate(nested, name="nested")
     one = f"/api/v1/translations/{info['id']}"
     listed = served.translate(served.ask("GET", f"{one}/pg.json", token=True).body)
@@ -44,8 +44,8 @@ def test_all_families_enter(served: Served, nested: Path) -> None:
     assert packed["report"]["digest"] == info["report"]["digest"]
 
 
-def test_a_refused_graph_comes_back_as_its_class(served: Served) -> None:
-    """With all problems, for clients that raise."""
+def test_a_refused_graph_is_a_bad_graph_error(served: Served) -> None:
+    """The error has all problems, so that clients can raise it."""
     info = served.translate(b"nonsense", name="n")
     reply = served.ask("GET", f"/api/v1/translations/{info['id']}/graph.dfg", token=True)
     error = from_body(reply.status, reply.json())
@@ -56,14 +56,14 @@ def test_a_refused_graph_comes_back_as_its_class(served: Served) -> None:
 
 
 def test_options_are_checked_by_their_types(served: Served, hello: Path) -> None:
-    """Unknown and impossible ones are refused before anything is queued."""
+    """Unknown and invalid options are refused before a translation is created."""
     for query in ("parts=0", "parts=many", "imbalance=-1", "surprise=1", "seconds=1e9"):
         assert served.ask("POST", f"/api/v1/translations?{query}", hello.read_bytes(), token=True).status == 400
     assert served.service.all() == ()
 
 
 def test_an_unfinished_translation_has_no_graph_yet(served: Served, nested: Path) -> None:
-    """Asking for it is a conflict, with the advice to wait."""
+    """Downloading the graph is a conflict, and the answer advises to wait."""
     setting = "settings=Rows.num_of_copies=2000"
     info = served.ask("POST", f"/api/v1/translations?{setting}", nested.read_bytes(), token=True).json()
     reply = served.ask("GET", f"/api/v1/translations/{info['id']}/graph.dfg", token=True)
@@ -72,7 +72,7 @@ def test_an_unfinished_translation_has_no_graph_yet(served: Served, nested: Path
     assert reply.status == 200 or "wait" in reply.text
 
 
-def test_the_translator_tells_about_itself(served: Served) -> None:
+def test_the_description_of_the_translator(served: Served) -> None:
     """Role and version need the token; liveness and the OpenAPI document do not."""
     assert served.ask("GET", "/api/v1/info", token=True).json()["role"] == "translator"
     assert served.ask("GET", "/api/v1/ready").json() == {"ok": True}
@@ -82,8 +82,8 @@ def test_the_translator_tells_about_itself(served: Served) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_download_leaves_no_process(served: Served, nested: Path) -> None:
-    """Who goes away in the middle gives the place back, again and again."""
+def test_an_interrupted_download_frees_its_slot(served: Served, nested: Path) -> None:
+    """After several downloads that were interrupted, the next one is served."""
     info = served.translate(nested, settings="Rows.num_of_copies=300\nCells.num_of_copies=40")
     for _ in range(5):
         chunks = served.service.export(info["id"])
@@ -95,7 +95,7 @@ def test_an_interrupted_download_leaves_no_process(served: Served, nested: Path)
 
 @pytest.mark.slow
 def test_other_requests_are_answered_while_a_graph_is_translated(served: Served, nested: Path) -> None:
-    """The server's own process does none of the work."""
+    """Translations run in other processes than the server."""
     setting = "settings=Rows.num_of_copies%3D1000%0ACells.num_of_copies%3D1000"
     path = f"/api/v1/translations?{setting}&seconds=60"
     posted: list[int] = []

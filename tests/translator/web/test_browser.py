@@ -1,4 +1,4 @@
-"""The translator in a real browser: posted to from EAGLE's page, on a phone, without scripts, to the session."""
+"""The translator in a real browser: from EAGLE's page to the session, on a phone, and without scripts."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 _EXPECTED = "the server responded with a status of 40"
-"""The browser's words for a refusal: of a wrong token, and the page that asks for the right one."""
+"""What the browser logs for 401 and 403, which these tests cause on purpose."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,7 +30,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A browser; its sandbox needs a user that is not root."""
+    """A browser. Its sandbox does not work for root."""
     with playwright.sync_playwright() as driver:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = driver.chromium.launch(executable_path=_CHROMIUM, args=arguments)
@@ -71,7 +71,7 @@ def browse(chromium: Any) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def eagle(served: Served, hello: Path) -> Iterator[str]:
-    """The address of a page of another site, which posts a graph into a new tab as EAGLE does."""
+    """The URL of a page of another site that posts a graph into a new tab, as EAGLE does."""
     fields = {**EAGLE, "lg_name": "hello.graph", "json_data": hello.read_text()}
     inputs = "".join(
         f'<textarea name="{name}">{value.replace("&", "&amp;").replace("<", "&lt;")}</textarea>'
@@ -89,7 +89,7 @@ def eagle(served: Served, hello: Path) -> Iterator[str]:
     server = make_server("127.0.0.1", 0, application)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    # By name, so that it is another site than the translator at 127.0.0.1.
+    # localhost is another site than 127.0.0.1, where the translator is.
     yield f"http://localhost:{server.server_port}/"
     server.shutdown()
     thread.join()
@@ -97,7 +97,7 @@ def eagle(served: Served, hello: Path) -> Iterator[str]:
 
 
 def _log_in(page: Any, served: Served, *, scripts: bool = True) -> None:
-    """By the address that the server prints, or without scripts by the form of the login page."""
+    """Log in with the URL that the server prints, or without scripts with the form of the login page."""
     page.goto(f"{served.url}/login#{TOKEN}")
     if not scripts:
         page.get_by_label("Token").fill(TOKEN)
@@ -129,10 +129,10 @@ def test_from_eagle_to_the_session(served: Served, eagle: str, browse: Callable[
     assert "the page /sessions/from-eagle" in tab.content()
 
 
-def test_who_logged_in_elsewhere_is_asked_for_the_token_once(
+def test_a_cookie_of_another_server_needs_the_token_once(
     served: Served, hello: Path, browse: Callable[..., Any]
 ) -> None:
-    """With the cookie of another server of this host: the page key is kept, so that the next form needs no question."""
+    """The page key is kept after that, so that the next form does not need the token."""
     page = browse()
     name, value = cookie_name(urlsplit(served.url).netloc), cookie_value(TOKEN)
     page.context.add_cookies([{"name": name, "value": value, "url": served.url, "sameSite": "Lax"}])
@@ -151,10 +151,10 @@ def test_who_logged_in_elsewhere_is_asked_for_the_token_once(
     assert {each.session for each in served.manager.sessions()} == {"first", "second"}
 
 
-def test_a_person_without_a_cookie_is_led_to_the_login(
+def test_a_browser_without_a_cookie_is_redirected_to_the_login(
     served: Served, nested: Path, browse: Callable[..., Any]
 ) -> None:
-    """And from there back to the translation."""
+    """After the login it gets the translation."""
     identity = served.translate(nested)["id"]
     page = browse()
     page.goto(f"{served.url}/translations/{identity}")
@@ -167,8 +167,8 @@ def test_a_person_without_a_cookie_is_led_to_the_login(
     assert page.get_by_role("button", name="Deploy and watch").is_visible()
 
 
-def test_a_file_is_uploaded_and_partitioned_anew(served: Served, nested: Path, browse: Callable[..., Any]) -> None:
-    """Through the forms of the pages, with the keyboard's labels."""
+def test_a_file_is_uploaded_and_partitioned_again(served: Served, nested: Path, browse: Callable[..., Any]) -> None:
+    """The forms of the pages are found by their labels."""
     page = browse()
     page.goto(served.url)
     page.locator("input[type=file]").set_input_files(nested)
@@ -185,7 +185,9 @@ def test_a_file_is_uploaded_and_partitioned_anew(served: Served, nested: Path, b
 
 
 @pytest.mark.parametrize("width", [360, 390, 1280])
-def test_pages_fit_and_name_their_fields(served: Served, nested: Path, browse: Callable[..., Any], width: int) -> None:
+def test_pages_fit_a_phone_and_have_labels(
+    served: Served, nested: Path, browse: Callable[..., Any], width: int
+) -> None:
     """No page scrolls sideways, and every field has a label."""
     good = served.translate(nested, name="a-long-name-without-any-place-to-break-it" * 4, parts="8")["id"]
     bad = served.translate(b'{"nodeDataArray": [{"id": "1", "category": "N"}], "linkDataArray": 1}')["id"]

@@ -1,4 +1,4 @@
-"""The graphs of the community: each gets a page, whatever is wrong with it."""
+"""The corpus of logical graphs: each graph has a page, with its problems."""
 
 import html
 import os
@@ -17,8 +17,8 @@ _STEP = int(os.environ.get("DROPFLOW_CORPUS_STEP", "12"))
 
 @needs_corpus
 @pytest.mark.slow
-def test_every_graph_of_the_community_gets_a_page(served: Served) -> None:
-    """Translated or refused as the command line says, with every error in words, posted as EAGLE does."""
+def test_every_graph_of_the_corpus_has_a_page(served: Served) -> None:
+    """A graph is translated or refused as by the command line, and the page has the text of every error."""
     for path in corpus_files()[::_STEP]:
         problems = examine(path, component_options=ComponentOptions(missing_here="warning")).problems
         errors = [found for found in problems if found.severity is Severity.ERROR]

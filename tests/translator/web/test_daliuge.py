@@ -1,4 +1,4 @@
-"""DALiuGE's paths: the shapes that its tools expect, and errors in words."""
+"""DALiuGE's paths: the answers that its tools expect, and errors."""
 
 import json
 from collections.abc import Callable
@@ -19,8 +19,8 @@ def _drops(reply: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_unroll_answers_the_list_of_drops(served: Served, nested: Path) -> None:
-    """Ended by a record of reproducibility, with the prefix that was asked for, on no node."""
+def test_unroll_returns_the_list_of_drops(served: Served, nested: Path) -> None:
+    """The drops have the prefix of the request and no node; the last element is a reproducibility record."""
     reply = served.ask("POST", "/unroll", {"lg_content": nested.read_text(), "oid_prefix": "mine"})
     drops = _drops(reply)
 
@@ -30,8 +30,8 @@ def test_unroll_answers_the_list_of_drops(served: Served, nested: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_graph_goes_step_by_step(served: Served, nested: Path) -> None:
-    """Unrolled, partitioned and mapped by three calls, each with the answer of the one before."""
+def test_a_graph_is_translated_in_three_calls(served: Served, nested: Path) -> None:
+    """Unroll, partition and map each take the answer of the call before."""
     unrolled = served.ask("POST", "/unroll", {"lg_content": nested.read_text()}).text
     parted = served.ask("POST", "/partition", {"pgt_content": unrolled, "num_partitions": "3", "algorithm": "metis"})
     hosts = "island,alpha,beta,gamma"
@@ -42,8 +42,8 @@ def test_a_graph_goes_step_by_step(served: Served, nested: Path) -> None:
     assert {drop["oid"] for drop in mapped} == {drop["oid"] for drop in json.loads(unrolled)[:-1]}
 
 
-def test_requests_that_wait_leave_threads_for_others(served: Served, hello: Path) -> None:
-    """However many strangers wait for translations, pages are answered; one too many is put off."""
+def test_waiting_requests_leave_threads_for_others(served: Served, hello: Path) -> None:
+    """Pages are answered while requests wait for translations; one request too many gets 503."""
     form = {"lg_content": hello.read_text()}
     with ExitStack() as waiting:
         for _ in range(STREAMS):
@@ -55,8 +55,8 @@ def test_requests_that_wait_leave_threads_for_others(served: Served, hello: Path
     assert served.ask("POST", "/unroll", form).status == 200
 
 
-def test_unroll_and_partition_is_both(served: Served, nested: Path) -> None:
-    """With as many islands as asked for, which share the parts."""
+def test_unroll_and_partition(served: Served, nested: Path) -> None:
+    """The parts are spread over the number of islands in the request."""
     form = {"lg_content": nested.read_text(), "num_partitions": "4", "num_islands": "2", "algo_params": "{}"}
     drops = _drops(served.ask("POST", "/unroll_and_partition", form))
 
@@ -69,7 +69,7 @@ def test_unroll_and_partition_is_both(served: Served, nested: Path) -> None:
 
 
 def test_placeholders_are_filled(served: Served) -> None:
-    """Whole values keep their type; nested parameters are named with dots; other tildes stay."""
+    """A placeholder that is a whole value keeps its type; dots name nested parameters; other tildes stay."""
     graph = {"a": "~x", "b": "~{y.z} and ~x", "c": ["~/home", "~unknown"], "~x": 1}
     form = {"lg_content": json.dumps(graph), "parameters": json.dumps({"x": 4, "y": {"z": '"quoted"'}})}
     reply = served.ask("POST", "/lg_fill", form)
@@ -78,7 +78,7 @@ def test_placeholders_are_filled(served: Served) -> None:
 
 
 def test_gen_pg_names_the_nodes(served: Served, nested: Path) -> None:
-    """Those of a manager that may be asked, or placeholders."""
+    """The nodes are those of a known manager, or placeholders."""
     identity = str(served.translate(nested, parts="3")["id"])
     placed = _drops(served.ask("GET", f"/gen_pg?pgt_id={identity}&dlg_mgr_url={served.manager_url}", token=True))
     counted = _drops(served.ask("GET", f"/gen_pg?pgt_id={identity}&tpl_nodes_len=2", token=True))
@@ -87,8 +87,8 @@ def test_gen_pg_names_the_nodes(served: Served, nested: Path) -> None:
     assert {drop["node"] for drop in counted} == {"#0", "#1"}
 
 
-def test_gen_pg_deploys_for_programs_that_show_the_token(served: Served, nested: Path) -> None:
-    """And redirects to the page of the session, as DALiuGE does; only to managers that are known."""
+def test_gen_pg_deploys_with_the_token(served: Served, nested: Path) -> None:
+    """It redirects to the page of the session, as DALiuGE does, and deploys to known managers only."""
     identity = str(served.translate(nested)["id"])
     path = f"/gen_pg?pgt_id={identity}&dlg_mgr_deploy=deploy"
     reply = served.ask("GET", f"{path}&dlg_mgr_url={served.manager_url}", token=True)
@@ -100,8 +100,8 @@ def test_gen_pg_deploys_for_programs_that_show_the_token(served: Served, nested:
     assert len(served.manager.sessions()) == 1
 
 
-def test_gen_pg_leads_a_person_to_the_form_that_deploys(served: Served, nested: Path) -> None:
-    """The manager that was asked for is chosen; nothing runs before the person has pressed the button."""
+def test_gen_pg_redirects_browsers_to_the_form(served: Served, nested: Path) -> None:
+    """The manager of the request is selected in the form, and nothing is deployed before the form is posted."""
     identity = str(served.translate(nested)["id"])
     path = f"/gen_pg?pgt_id={identity}&dlg_mgr_deploy=deploy&dlg_mgr_url={served.manager_url}"
     reply = served.ask("GET", path, Cookie=COOKIE, Accept="text/html", **LINKED)
@@ -116,8 +116,8 @@ def test_gen_pg_leads_a_person_to_the_form_that_deploys(served: Served, nested: 
 
 
 @pytest.mark.parametrize("token", [TOKEN, None])
-def test_gen_pg_tells_programs_what_to_send(serve: Callable[..., Served], nested: Path, token: str | None) -> None:
-    """Without the token in its header a GET deploys nothing, not even where no token is needed: pages could send it."""
+def test_gen_pg_needs_the_token_in_a_header(serve: Callable[..., Served], nested: Path, token: str | None) -> None:
+    """GET without that deploys nothing, even if no token is needed, because pages of other sites can send it."""
     served = serve(token=token)
     identity = str(served.translate(nested)["id"])
     path = f"/gen_pg?pgt_id={identity}&dlg_mgr_deploy=deploy&dlg_mgr_url={served.manager_url}"
@@ -130,8 +130,8 @@ def test_gen_pg_tells_programs_what_to_send(serve: Callable[..., Served], nested
     assert len(served.manager.sessions()) == 1
 
 
-def test_gen_pg_spec_answers_json_in_json(served: Served, nested: Path) -> None:
-    """A text that holds the drops on the nodes that were named, and the ids of the roots."""
+def test_gen_pg_spec_returns_json_in_json(served: Served, nested: Path) -> None:
+    """The answer has a text with the drops on the nodes of the request, and the ids of the roots."""
     identity = str(served.translate(nested, name='quo"ted\\.graph', parts="2")["id"])
     body = json.dumps({"pgt_id": identity, "manager_host": "boss", "node_list": ["alpha", "beta"]}).encode()
     text = served.ask("POST", "/gen_pg_spec", body).json()
@@ -147,8 +147,8 @@ def test_gen_pg_spec_answers_json_in_json(served: Served, nested: Path) -> None:
     assert set(answer["root_uids"]) == {drop["oid"] for drop in answer["pg_spec"][:-1]} - consumed
 
 
-def test_the_ways_to_deploy_are_told(served: Served) -> None:
-    """By the server, as long as it knows a manager."""
+def test_submission_methods(served: Served) -> None:
+    """The server deploys if it knows a manager."""
     assert served.ask("GET", "/api/submission_method").json() == {"methods": ["SERVER"]}
 
 
@@ -169,8 +169,8 @@ def test_the_ways_to_deploy_are_told(served: Served) -> None:
         ("/lg_fill", {"lg_content": "{}", "parameters": "[" * 201}, 400, "parameters are nested 201 levels"),
     ],
 )
-def test_errors_carry_both_shapes(served: Served, path: str, form: dict[str, str], status: int, words: str) -> None:
-    """DALiuGE's fields for its tools, and ours with code, place and hint."""
+def test_errors_have_both_formats(served: Served, path: str, form: dict[str, str], status: int, words: str) -> None:
+    """An error has DALiuGE's fields, and our code, place and hint."""
     reply = served.ask("POST", path, form)
     body = reply.json()
 

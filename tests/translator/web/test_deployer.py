@@ -1,4 +1,4 @@
-"""Deploying over the wire: the translator's server calls a real manager's routes, signed with the cluster key."""
+"""Deploying: the translator calls a real manager's routes, signed with the cluster key."""
 
 import subprocess
 import sys
@@ -22,9 +22,9 @@ _SECRET = b"s" * 32
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("secret", "enters"), [(_SECRET, True), (b"x" * 32, False), (None, False)])
-def test_the_cluster_key_opens_the_manager(tmp_path: Path, secret: bytes | None, *, enters: bool) -> None:
-    """Only who has it deploys; the session is the manager's, with the graph that was translated."""
+@pytest.mark.parametrize(("secret", "accepted"), [(_SECRET, True), (b"x" * 32, False), (None, False)])
+def test_deploying_needs_the_cluster_key(tmp_path: Path, secret: bytes | None, *, accepted: bool) -> None:
+    """With the key, the manager has the session with the translated graph; without it, nothing is deployed."""
     manager, streams = FakeManager("boss", role="master", nodes=("a", "b")), StreamSlots(4)
     access = AccessRules(token="another", secret=_SECRET)  # noqa: S106 - no secret
     server = RestServer(make_app(api_v1_routes(manager, streams), access, Limits()), streams=streams, stream_limit=4)
@@ -34,7 +34,7 @@ def test_the_cluster_key_opens_the_manager(tmp_path: Path, secret: bytes | None,
         info = service.submit((EXAMPLES / "nested-scatter-gather.graph").read_bytes(), TranslateQuery())
         service.get(info.id, seconds=60)
         request = DeployRequest(manager=server.url, session="s", spread=True)
-        if enters:
+        if accepted:
             assert service.deploy(info.id, request).url == f"{server.url}/sessions/s"
             with Client(server.url, secret=_SECRET) as client:
                 assert client.session("s").drops == 67
@@ -47,8 +47,8 @@ def test_the_cluster_key_opens_the_manager(tmp_path: Path, secret: bytes | None,
         server.close()
 
 
-def test_a_manager_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """The error is the client's own, with the address."""
+def test_an_absent_manager_is_a_link_error(tmp_path: Path) -> None:
+    """The error names the address."""
     _, _, service = make_translator(tmp_path, managers=["http://127.0.0.1:9"], access=AccessRules(token=None))
     try:
         info = service.submit((EXAMPLES / "hello.graph").read_bytes(), TranslateQuery())
@@ -60,8 +60,8 @@ def test_a_manager_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workers_leave_with_their_parent(tmp_path: Path) -> None:
-    """A translator that is killed leaves no process behind, however long its graphs would have taken."""
+def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+    """A translator that is killed leaves no worker process."""
     script = (
         "import sys\nfrom pathlib import Path\nfrom dropflow.rest.auth import AccessRules\n"
         "from translator.web.application import make_translator\nfrom translator.web.records import TranslateQuery\n"

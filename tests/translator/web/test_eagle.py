@@ -1,4 +1,4 @@
-"""The fields of EAGLE's form become a query of ours, or are refused all at once."""
+"""Reading the fields of EAGLE's form."""
 
 import pytest
 
@@ -14,8 +14,8 @@ def _form(**fields: str) -> Form:
     return Form({name: value.encode() for name, value in given.items()})
 
 
-def test_the_form_as_eagle_sends_it_gives_no_findings() -> None:
-    """EAGLE's defaults mean one part by metis, with an imbalance of a tenth of a per cent."""
+def test_the_defaults_of_eagle_have_no_problems() -> None:
+    """They mean one part by metis, with an imbalance of 0.1 %."""
     source, query, notes = read_eagle(_form())
 
     assert (source, query.algorithm, query.parts, query.imbalance) == (b"{}", "metis", 1, 0.1)
@@ -26,7 +26,7 @@ def test_the_form_as_eagle_sends_it_gives_no_findings() -> None:
     ("test", "rehearsal"), [("true", True), ("True", True), ("1", True), ("false", False), ("", False), ("0", False)]
 )
 def test_the_test_button_asks_for_a_rehearsal(test: str, rehearsal: bool) -> None:  # noqa: FBT001 - a parameter
-    """EAGLE's "Test PGT" sends test=true; no spelling of it is a finding."""
+    """EAGLE's "Test PGT" sends test=true; other spellings are accepted too."""
     _, query, notes = read_eagle(_form(test=test))
 
     assert (query.rehearsal, notes) == (rehearsal, ())
@@ -38,8 +38,8 @@ def test_the_balance_means_what_it_means_in_daliuge(balance: str, imbalance: flo
     assert read_eagle(_form(max_load_imb=balance))[1].imbalance == pytest.approx(imbalance)
 
 
-def test_all_bad_numbers_are_named_at_once() -> None:
-    """Each field that cannot be used is an error of its own, with its name."""
+def test_all_bad_numbers_are_problems() -> None:
+    """Each invalid number is a problem with the name of its field."""
     _, _, notes = read_eagle(_form(num_par="many", max_load_imb="1e9"))
 
     assert [(note.code, note.severity, note.where) for note in notes] == [
@@ -48,16 +48,16 @@ def test_all_bad_numbers_are_named_at_once() -> None:
     ]
 
 
-def test_fields_without_effect_are_mentioned_when_somebody_chose_them() -> None:
-    """Nobody shall believe that a deadline was heeded."""
+def test_fields_without_effect_are_mentioned() -> None:
+    """A field that differs from its default and has no effect is named in a note."""
     _, _, notes = read_eagle(_form(deadline="300", num_islands="4", surprise="x", test="maybe"))
 
     assert {note.where for note in notes} == {"deadline", "num_islands", "surprise", "test"}
     assert {note.severity for note in notes} == {Severity.INFO}
 
 
-def test_an_algorithm_that_eagle_did_not_name_is_replaced_aloud() -> None:
-    """``agl-1`` means that EAGLE did not know either; what is done instead is said."""
+def test_an_algorithm_that_eagle_does_not_know_is_replaced() -> None:
+    """EAGLE sends ``agl-1`` for an unknown algorithm; a note names the replacement."""
     _, query, notes = read_eagle(_form(algo="agl-1"))
 
     assert query.algorithm == "metis"
@@ -65,7 +65,7 @@ def test_an_algorithm_that_eagle_did_not_name_is_replaced_aloud() -> None:
 
 
 def test_a_form_without_a_graph_is_refused() -> None:
-    """The refusal names all fields that are missing."""
+    """The refusal names all missing fields."""
     with pytest.raises(HttpError, match="no json_data and lg_name") as refused:
         read_eagle(Form({}))
 

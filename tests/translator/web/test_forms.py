@@ -1,4 +1,4 @@
-"""Posted forms: every byte arrives, and other bodies are refused."""
+"""Reading posted forms."""
 
 import contextlib
 import urllib.parse
@@ -18,8 +18,8 @@ _TRICKY = st.lists(st.sampled_from([b"%", b"%4", b"%41", b"%c3%A9", b"+", b"a", 
 
 
 @given(_TRICKY | st.binary(max_size=200), st.integers(min_value=3, max_value=9))
-def test_percent_codes_are_resolved_as_the_standard_library_does(data: bytes, piece: int) -> None:
-    """In whatever pieces the decoder works, each byte is what ``urllib`` says."""
+def test_percent_codes_are_decoded_as_by_urllib(data: bytes, piece: int) -> None:
+    """The result does not depend on the pieces in which the decoder works."""
     patch = pytest.MonkeyPatch()
     with patch.context() as changed:
         changed.setattr(forms, "_PIECE", piece)
@@ -27,8 +27,8 @@ def test_percent_codes_are_resolved_as_the_standard_library_does(data: bytes, pi
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=10), st.text(max_size=50), max_size=5))
-def test_what_a_browser_posts_is_what_is_read(fields: dict[str, str]) -> None:
-    """An urlencoded form reads back as it was."""
+def test_an_urlencoded_form_is_read(fields: dict[str, str]) -> None:
+    """The fields are those that were encoded."""
     body = urllib.parse.urlencode(fields).encode()
 
     assert read_form(body, _URLENCODED).fields == {name: value.encode() for name, value in fields.items()}
@@ -41,7 +41,7 @@ def _multipart(parts: list[tuple[str, bytes]], boundary: bytes = b"XyZ") -> byte
 
 @given(st.lists(st.binary(max_size=100), max_size=6))
 def test_uploads_arrive_byte_for_byte(contents: list[bytes]) -> None:
-    """Whatever bytes a part has, line ends and dashes too, it is read back."""
+    """A part may have any bytes, also line ends and dashes."""
     boundary = b"no-content-has-this"
     body = _multipart([(f'name="f{n}"; filename="a\u00e9{n}.graph"', c) for n, c in enumerate(contents)], boundary)
     form = read_form(body, f'multipart/form-data; boundary="{boundary.decode()}"')
@@ -52,7 +52,7 @@ def test_uploads_arrive_byte_for_byte(contents: list[bytes]) -> None:
 
 @given(st.binary(max_size=300), st.sampled_from([b"", b"--XyZ", b"--XyZ\r\n", b"\r\n--XyZ\r\nContent-Disposition: x"]))
 def test_garbage_is_read_or_refused(data: bytes, head: bytes) -> None:
-    """No bytes make the readers fail in another way, or hang."""
+    """Random bytes are a form or an HttpError."""
     for kind in (_URLENCODED, "multipart/form-data; boundary=XyZ"):
         with contextlib.suppress(HttpError):
             assert isinstance(read_form(head + data, kind), Form)
@@ -74,8 +74,8 @@ def test_garbage_is_read_or_refused(data: bytes, head: bytes) -> None:
         ),
     ],
 )
-def test_what_is_no_form_is_refused_in_words(body: bytes, kind: str, status: int, words: str) -> None:
-    """The refusal says what is wrong."""
+def test_bodies_that_are_not_forms_are_refused(body: bytes, kind: str, status: int, words: str) -> None:
+    """The refusal has the reason."""
     with pytest.raises(HttpError, match=words) as refused:
         read_form(body, kind)
 

@@ -1,4 +1,4 @@
-"""The translator's API keeps what its OpenAPI document says, for requests that a machine made up."""
+"""The translator conforms to its OpenAPI document for generated requests."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +13,8 @@ from translator.web.records import TranslatorLimits
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_made_up_requests_never_make_the_server_fail(serve: Callable[..., Served], hello: Path) -> None:
-    """Every answer is a refusal in words or what was asked for, and none blames the server."""
+def test_no_generated_request_breaks_the_server(serve: Callable[..., Served], hello: Path) -> None:
+    """Every answer is one of the document, and none is a server error."""
     served = serve(TranslatorLimits(kept=20, seconds=20), token=None)
     identity = str(served.translate(hello)["id"])
     for found in schemathesis.openapi.from_url(f"{served.url}/openapi.json").get_all_operations():

@@ -1,4 +1,4 @@
-"""The pages over HTTP: EAGLE's post, uploads, hostile names, and what strangers may not do."""
+"""The pages of the translator over HTTP: EAGLE's post, uploads, hostile names, and access."""
 
 import gzip
 import html
@@ -33,8 +33,8 @@ def _page_of(served: Served, graph: Path, **query: str) -> str:
     return str(served.translate(graph, **query)["id"])
 
 
-def test_eagle_posts_and_sees_its_graph(served: Served, hello: Path) -> None:
-    """A post from another site is answered with a page of its own, which loads again without posting again."""
+def test_a_post_of_eagle_redirects_to_a_page(served: Served, hello: Path) -> None:
+    """The page can be loaded again without posting again."""
     reply = served.eagle(hello)
     page = served.page(reply)
 
@@ -46,7 +46,7 @@ def test_eagle_posts_and_sees_its_graph(served: Served, hello: Path) -> None:
 
 
 def test_the_test_button_of_eagle_gives_a_rehearsal(served: Served) -> None:
-    """A graph of components that are not built in is refused, but can be rehearsed, and the page says so."""
+    """A graph with unknown components is refused, but translated for a test, and the page shows that."""
     nodes = [graph_documents.node("c", "Docker", image="x", command="ls"), graph_documents.node("d", "Memory")]
     graph = graph_documents.document(nodes, [graph_documents.link("c", "d")])
 
@@ -58,7 +58,7 @@ def test_the_test_button_of_eagle_gives_a_rehearsal(served: Served) -> None:
 
 
 def test_a_form_of_twenty_megabytes_is_translated(served: Served, hello: Path) -> None:
-    """Large graphs come in forms that are three times as large; all of it arrives."""
+    """The whole graph of a large form arrives."""
     document = json.loads(hello.read_text())
     document["nodeDataArray"][0]["description"] = '"%&+ \u00e9' * 1_000_000
     text = json.dumps(document)
@@ -71,7 +71,7 @@ def test_a_form_of_twenty_megabytes_is_translated(served: Served, hello: Path) -
 
 
 def test_a_file_is_uploaded(served: Served, nested: Path) -> None:
-    """A multipart form with a file and options is translated under the file's name."""
+    """A multipart form with a file and options is translated under the name of the file."""
     boundary = b"a-boundary"
     fields = {"algorithm": b"blocks", "parts": b"5", "settings": b"Rows.num_of_copies=9", "text": b"", "name": b""}
     lines = [
@@ -90,8 +90,8 @@ def test_a_file_is_uploaded(served: Served, nested: Path) -> None:
 
 
 @pytest.mark.parametrize("name", _HOSTILE)
-def test_hostile_names_stay_text(served: Served, hello: Path, name: str) -> None:
-    """Names of graphs and nodes appear as they are, and never as markup, header or template."""
+def test_hostile_names_are_escaped(served: Served, hello: Path, name: str) -> None:
+    """Names of graphs and nodes are shown as text, and are no markup, header or template."""
     document = json.loads(hello.read_text())
     for node in document["nodeDataArray"]:
         node["name"] = name
@@ -108,8 +108,8 @@ def test_hostile_names_stay_text(served: Served, hello: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("algorithm", ["mysarkar", "pso", "min_num_parts", "made-up", "<b>"])
-def test_algorithms_that_are_not_here_are_refused_in_words(served: Served, hello: Path, algorithm: str) -> None:
-    """The page says which there are, and offers to use one."""
+def test_unknown_algorithms_are_refused(served: Served, hello: Path, algorithm: str) -> None:
+    """The page lists the algorithms and has a form to choose one."""
     page = served.page(served.eagle(hello, algo=algorithm))
 
     assert "Refused" in page
@@ -117,16 +117,16 @@ def test_algorithms_that_are_not_here_are_refused_in_words(served: Served, hello
     assert "Change the partition" in page
 
 
-def test_bad_numbers_are_refused_with_the_findings_about_the_graph(served: Served) -> None:
-    """One page has everything that has to be changed."""
+def test_bad_numbers_and_problems_of_the_graph_are_on_one_page(served: Served) -> None:
+    """The page has all that must be changed."""
     page = served.page(served.eagle(b'{"nodeDataArray": [], "linkDataArray": 7}', num_par="-3"))
 
     assert "num_par is &#039;-3&#039;" in page
     assert page.count('class="note error"') >= 2
 
 
-def test_a_post_without_a_graph_is_answered_in_words(served: Served) -> None:
-    """A person gets a page, a program JSON."""
+def test_a_post_without_a_graph_is_refused(served: Served) -> None:
+    """Browsers get a page, other clients JSON."""
     for accept, begin in (("text/html", "<!doctype html>"), ("*/*", "{")):
         reply = served.ask("POST", "/gen_pgt", {"lg_name": "x"}, Accept=accept)
         assert reply.status == 422
@@ -136,7 +136,7 @@ def test_a_post_without_a_graph_is_answered_in_words(served: Served) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"json_data=%00%ff&lg_name=%ff", b"&&&==", b"[" * 100_000])
 def test_garbage_is_refused(served: Served, body: bytes) -> None:
-    """No bytes make the server fail."""
+    """Random bytes are refused and do not cause a server error."""
     reply = served.ask("POST", "/gen_pgt", body, Content_Type="application/x-www-form-urlencoded")
 
     assert reply.status in (303, 400, 422)
@@ -145,7 +145,7 @@ def test_garbage_is_refused(served: Served, body: bytes) -> None:
 
 
 def test_forms_beyond_the_limit_are_refused(serve: Callable[..., Served], hello: Path) -> None:
-    """With the limit in the answer."""
+    """The answer names the limit."""
     served = serve(TranslatorLimits(body=5000))
     reply = served.eagle(b" " * 10_000 + hello.read_bytes())
 
@@ -153,8 +153,8 @@ def test_forms_beyond_the_limit_are_refused(serve: Callable[..., Served], hello:
     assert "5000 bytes" in reply.text
 
 
-def test_a_page_that_waits_looks_again(serve: Callable[..., Served], nested: Path) -> None:
-    """Without a script: the browser asks again, until the translation has ended."""
+def test_the_page_of_an_unfinished_translation_reloads(serve: Callable[..., Served], nested: Path) -> None:
+    """It reloads without a script until the translation is over."""
     served = serve(TranslatorLimits(workers=1))
     for _ in range(6):
         last = served.eagle(nested, name="nested.graph").headers["Location"]
@@ -166,8 +166,8 @@ def test_a_page_that_waits_looks_again(serve: Callable[..., Served], nested: Pat
     assert 'http-equiv="refresh"' not in page
 
 
-def test_the_page_has_a_twin(served: Served, hello: Path) -> None:
-    """The same data as JSON, at the address that the page names."""
+def test_the_page_has_its_data_as_json(served: Served, hello: Path) -> None:
+    """The page links to the same data as JSON."""
     identity = _page_of(served, hello)
     page = served.ask("GET", f"/translations/{identity}").text
     twin = re.search(r'type="application/json" href="([^"]+)"', page)
@@ -177,7 +177,7 @@ def test_the_page_has_a_twin(served: Served, hello: Path) -> None:
 
 
 def test_downloads_are_the_graph(served: Served, nested: Path) -> None:
-    """The container and the list of drops hold the same graph, and the source is as it was sent."""
+    """The .dfg file and the list of drops have the same graph, and the source is the uploaded one."""
     address = f"/translations/{_page_of(served, nested, parts='2')}"
     graph = parse(served.ask("GET", f"{address}/graph.dfg").body)
     drops = served.ask("GET", f"{address}/pg.json").json()
@@ -188,8 +188,8 @@ def test_downloads_are_the_graph(served: Served, nested: Path) -> None:
     assert served.ask("GET", f"{address}/source").body == nested.read_bytes()
 
 
-def test_partitioning_anew_leads_to_a_new_page(served: Served, nested: Path) -> None:
-    """The form of the page, posted by the page."""
+def test_partitioning_again_has_a_new_page(served: Served, nested: Path) -> None:
+    """The form of the page makes another translation."""
     address = f"/translations/{_page_of(served, nested)}"
     form = {"algorithm": "blocks", "parts": "6", "imbalance": "2"}
     reply = served.ask("POST", f"{address}/partition", form, Origin=served.url)
@@ -199,8 +199,8 @@ def test_partitioning_anew_leads_to_a_new_page(served: Served, nested: Path) -> 
     assert served.ask("POST", f"{address}/partition", form | {"parts": "no"}, Origin=served.url).status == 422
 
 
-def test_deploying_leads_to_the_session(served: Served, nested: Path) -> None:
-    """The server deploys, and the browser is sent to the manager's page, which the page's policy allows."""
+def test_deploying_redirects_to_the_session(served: Served, nested: Path) -> None:
+    """The security policy of the page permits the redirect to the page of the manager."""
     address = f"/translations/{_page_of(served, nested)}"
     form = {"manager": served.manager_url, "session": "mine", "spread": "yes"}
     reply = served.ask("POST", f"{address}/deploy", form, token=True, Origin=served.url)
@@ -219,10 +219,10 @@ def test_deploying_leads_to_the_session(served: Served, nested: Path) -> None:
         ({"session": "broken"}, 503, "node-2 is on fire"),
     ],
 )
-def test_a_deployment_that_fails_is_told_on_the_page(
+def test_a_failed_deployment_is_shown_on_the_page(
     served: Served, hello: Path, form: dict[str, str], status: int, words: str
 ) -> None:
-    """With the reason, and the form still there."""
+    """The page has the reason and still the form."""
     served.manager.refuse("submit", WorldError("node-2 is on fire", hint="put it out"))
     address = f"/translations/{_page_of(served, hello)}"
     reply = served.ask("POST", f"{address}/deploy", {"manager": served.manager_url, **form}, token=True)
@@ -236,7 +236,7 @@ _BEARER = {"Authorization": f"Bearer {TOKEN}"}
 _EVIL = {"Origin": "http://evil.example"}
 _PORT = {"Origin": "http://127.0.0.1:9", "Sec-Fetch-Site": "same-site"}
 _TAB = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
-_STRANGERS = [
+_REFUSED = [
     (_BEARER | _EVIL, 403),
     (_BEARER | {"Origin": "null"}, 403),
     (_BEARER | {"Sec-Fetch-Site": "cross-site"}, 403),
@@ -245,7 +245,7 @@ _STRANGERS = [
     ({}, 401),
     ({"Authorization": "Bearer wrong"}, 401),
     ({"Cookie": "dropflow=x"}, 401),
-    ({"Cookie": COOKIE}, 403),  # a server on another port of this host, which has the cookie
+    ({"Cookie": COOKIE}, 403),  # servers on other ports of this host get the cookie too
     ({"Cookie": COOKIE} | _PORT | _TAB, 403),
     ({"Cookie": COOKIE} | {"Sec-Fetch-Site": "same-site"} | _TAB, 403),
 ]
@@ -259,22 +259,22 @@ _CHANGES = [
 
 
 @pytest.mark.parametrize(("method", "path"), _CHANGES)
-def test_what_changes_something_needs_token_and_origin(served: Served, hello: Path, method: str, path: str) -> None:
-    """Whoever lacks one of them is refused, by pages and API alike, and nothing has changed."""
+def test_changes_need_token_and_origin(served: Served, hello: Path, method: str, path: str) -> None:
+    """Pages and API refuse a request without one of them, and nothing changes."""
     identity = _page_of(served, hello)
     path = path.format(identity) + (served.manager_url if path.endswith("=") else "")
     body: bytes | dict[str, str] = {"manager": served.manager_url}
     if "/api/" in path:
         body = json.dumps(body).encode()
-    found = [(headers, served.ask(method, path, body, **headers).status) for headers, _ in _STRANGERS]
+    found = [(headers, served.ask(method, path, body, **headers).status) for headers, _ in _REFUSED]
 
-    assert found == _STRANGERS
+    assert found == _REFUSED
     assert served.manager.sessions() == ()
     assert served.service.get(identity).is_over
 
 
-def test_the_largest_form_fits_although_bodies_share_a_budget(serve: Callable[..., Served]) -> None:
-    """One that unpacks to all that a form may have is read, from a stranger too; one byte more is too large."""
+def test_the_largest_form_is_accepted_without_a_token(serve: Callable[..., Served]) -> None:
+    """A form that decompresses to the limit is read; one byte more is too large."""
     served = serve(TranslatorLimits(body=300_000))
     packed = {"Content-Type": "application/x-www-form-urlencoded", "Content-Encoding": "gzip"}
     start = b"lg_name=x&json_data="
@@ -287,7 +287,7 @@ def test_the_largest_form_fits_although_bodies_share_a_budget(serve: Callable[..
 
 
 def test_a_form_of_our_page_deploys_with_the_cookie_and_the_page_key(served: Served, hello: Path) -> None:
-    """As the page's script completes it; or with the token, as a person without scripts types it."""
+    """The script of the page adds the page key; without scripts, a user types the token."""
     address = f"/translations/{_page_of(served, hello)}/deploy"
     for session, proof in (("by-key", {"key": page_key(TOKEN)}), ("by-token", {"token": TOKEN})):
         form = {"manager": served.manager_url, "session": session, **proof}
@@ -296,7 +296,7 @@ def test_a_form_of_our_page_deploys_with_the_cookie_and_the_page_key(served: Ser
 
 
 def test_nothing_is_changed_by_get(served: Served, hello: Path) -> None:
-    """Every route that a GET reaches, with the cookie, and with what DALiuGE's clients ask for in the query."""
+    """Every route that GET reaches is called with the cookie and with the query of DALiuGE's clients."""
     identity = _page_of(served, hello)
     described = served.ask("GET", "/openapi.json").json()["paths"]
     before = served.service.all()
@@ -312,8 +312,8 @@ def test_nothing_is_changed_by_get(served: Served, hello: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/gen_pgt", "/login", "/translations", "/translations/{}", "/openapi.json"])
-def test_links_of_other_sites_lead_in(served: Served, hello: Path, path: str) -> None:
-    """Somebody who is logged in gets the page, others get the page or the login; scripts and frames get nothing."""
+def test_links_on_other_sites_open_pages(served: Served, hello: Path, path: str) -> None:
+    """A browser with the cookie gets the page, one without it the page or the login; scripts and frames are refused."""
     target = path.format(_page_of(served, hello))
     frame = LINKED | {"Sec-Fetch-Dest": "iframe"}
     script = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}
@@ -328,13 +328,13 @@ def test_links_of_other_sites_lead_in(served: Served, hello: Path, path: str) ->
 
 
 def test_pages_cannot_be_framed(served: Served, hello: Path) -> None:
-    """No page of another site can lay our buttons under a person's mouse."""
+    """The security policy forbids frames, against clickjacking."""
     for path in ("/", f"/translations/{_page_of(served, hello)}"):
         assert "frame-ancestors 'none'" in served.ask("GET", path).headers["Content-Security-Policy"]
 
 
-def test_every_route_is_either_harmless_or_guarded(served: Served) -> None:
-    """Without a token, only what reads or translates answers; of that, other sites reach EAGLE's post and pages."""
+def test_routes_without_a_token(served: Served) -> None:
+    """Without a token, only routes that read or translate answer; other sites may post EAGLE's form only."""
     described = served.ask("GET", "/openapi.json").json()["paths"]
     public = {
         (method.upper(), path)
@@ -364,15 +364,15 @@ def test_every_route_is_either_harmless_or_guarded(served: Served) -> None:
     assert served.ask("POST", "/gen_pg?pgt_id=x").status == 401
 
 
-def test_translations_that_nobody_knows_are_not_found(served: Served) -> None:
-    """Also under names that would lead elsewhere on a disk."""
+def test_unknown_translations_are_not_found(served: Served) -> None:
+    """Names with path separators are not found either."""
     for name in ("0" * 32, "..", "../../etc", "%00", "a/b", "x" * 5000):
         for what in ("", "/graph.dfg", "/pg.json", "/source", ".json"):
             assert served.ask("GET", f"/translations/{quote(name, safe='')}{what}").status in (400, 404)
 
 
 def test_the_login_leads_back_to_the_translation(served: Served, hello: Path) -> None:
-    """Who posts the form of deployment without a cookie is sent to the login, and from there to the page."""
+    """Posting the form of deployment without a cookie redirects to the login, and from there to the page."""
     address = f"/translations/{_page_of(served, hello)}"
     reply = served.ask("POST", f"{address}/deploy", {"manager": served.manager_url}, Accept="text/html")
     target = re.search(r"next=([^&]+)", reply.headers["Location"])

@@ -1,4 +1,4 @@
-"""Translations: what becomes of a source, within limits that hold, whatever is sent."""
+"""Translations: their results and their limits."""
 
 import json
 import os
@@ -23,7 +23,7 @@ _MEGABYTE = 1024 * 1024
 
 @pytest.fixture
 def start(tmp_path: Path) -> Any:
-    """Starts services in one folder, and ends them."""
+    """A function that starts services in one directory. They are closed after the test."""
     services: list[TranslatorService] = []
 
     def make(manager: FakeManager | None = None, **limits: Any) -> TranslatorService:
@@ -51,7 +51,7 @@ def _done(service: TranslatorService, source: bytes | Path, **query: Any) -> Tra
 
 
 def test_a_graph_is_counted_by_logical_node_and_link(start: Start, nested: Path) -> None:
-    """The numbers of drops and edges add up to the graph's."""
+    """The sums of drops and edges are those of the graph."""
     report = _done(start(), nested, name="nested.graph", parts=3).report
 
     assert report is not None
@@ -62,15 +62,15 @@ def test_a_graph_is_counted_by_logical_node_and_link(start: Start, nested: Path)
 
 
 def test_settings_change_the_graph(start: Start, nested: Path) -> None:
-    """Values of parameters are applied before the graph is unrolled."""
+    """Values of parameters are set before the graph is unrolled."""
     info = _done(start(), nested, settings="Rows.num_of_copies=7\n\nCells.num_of_copies=5\n")
 
     assert info.report is not None
     assert {node.shape for node in info.report.nodes} >= {(7,), (7, 5)}
 
 
-def test_all_problems_come_at_once(start: Start, hello: Path) -> None:
-    """Those of the graph and those of the options."""
+def test_all_problems_are_reported_together(start: Start, hello: Path) -> None:
+    """The report has the problems of the graph and of the options."""
     document = json.loads(hello.read_text())
     document["nodeDataArray"][0]["category"] = "Nonsense"
     report = _done(start(), json.dumps(document).encode(), algorithm="mysarkar").report
@@ -81,7 +81,7 @@ def test_all_problems_come_at_once(start: Start, hello: Path) -> None:
 
 
 def test_files_of_the_server_are_not_named(start: Start, tmp_path: Path) -> None:
-    """What is told about garbage names the graph and not the folder where it lies."""
+    """The error of an unreadable graph does not contain its path on the server."""
     info = _done(start(), b"\x89DFG\r\n\x1a\n garbage", name="mine.dfg")
 
     assert info.state == "refused"
@@ -89,7 +89,7 @@ def test_files_of_the_server_are_not_named(start: Start, tmp_path: Path) -> None
 
 
 def test_a_graph_that_would_be_too_large_is_refused_before_it_is_unrolled(start: Start, nested: Path) -> None:
-    """A billion drops are refused by arithmetic, with the number that they would have been."""
+    """The number of drops is computed before the graph is unrolled, and reported."""
     info = _done(start(), nested, settings="Rows.num_of_copies=30000\nCells.num_of_copies=30000")
 
     assert info.report is not None
@@ -98,8 +98,8 @@ def test_a_graph_that_would_be_too_large_is_refused_before_it_is_unrolled(start:
     assert "unrolling" not in info.report.seconds
 
 
-def test_a_translation_that_needs_too_much_memory_ends_alone(start: Start, nested: Path) -> None:
-    """It fails with words about the limit, and the next one is served."""
+def test_a_translation_that_needs_too_much_memory_fails(start: Start, nested: Path) -> None:
+    """The error names the limit, and the next translation works."""
     service = start(memory=700 * _MEGABYTE, drops=10**8, edges=10**9)
     info = _done(service, nested, settings="Rows.num_of_copies=4000\nCells.num_of_copies=4000")
 
@@ -111,7 +111,7 @@ def test_a_translation_that_needs_too_much_memory_ends_alone(start: Start, neste
 
 
 def test_a_translation_that_takes_too_long_is_killed(start: Start, nested: Path) -> None:
-    """It fails with words about the limit, and its process is gone."""
+    """The error names the limit, and the process is gone."""
     info = _done(start(seconds=0.01), nested)
 
     assert info.report is not None
@@ -121,7 +121,7 @@ def test_a_translation_that_takes_too_long_is_killed(start: Start, nested: Path)
 
 
 def _worker() -> psutil.Process:
-    """The worker process, as soon as there is one."""
+    """Wait for a worker process and return it."""
     while True:
         for child in psutil.Process().children():
             if "translator.web.worker" in child.cmdline():
@@ -129,7 +129,7 @@ def _worker() -> psutil.Process:
 
 
 def test_a_worker_that_is_killed_fails_only_its_translation(start: Start, nested: Path) -> None:
-    """The failure names the signal, and the service goes on."""
+    """The error names the signal, and the next translation works."""
     service = start(workers=1)
     info = service.submit(nested.read_bytes(), TranslateQuery(settings="Rows.num_of_copies=2000"))
     os.kill(_worker().pid, signal.SIGKILL)
@@ -142,7 +142,7 @@ def test_a_worker_that_is_killed_fails_only_its_translation(start: Start, nested
 
 
 def test_work_beyond_the_queue_is_refused(start: Start, nested: Path) -> None:
-    """Who comes too late is told so, and nothing of the rest is lost."""
+    """A translation beyond the queue gets 503; those in the queue are done."""
     service = start(workers=1, waiting=2)
     data, taken = nested.read_bytes(), []
 
@@ -157,8 +157,8 @@ def test_work_beyond_the_queue_is_refused(start: Start, nested: Path) -> None:
     assert {service.get(one, seconds=60).state for one in taken} == {"done"}
 
 
-def test_the_oldest_go(start: Start, hello: Path) -> None:
-    """No more are kept than should be, on disk or in the list."""
+def test_the_oldest_translations_are_deleted(start: Start, hello: Path) -> None:
+    """The list and the disk have no more translations than the limit."""
     service = start(kept=3)
     ids = [_done(service, hello).id for _ in range(5)]
 
@@ -167,8 +167,8 @@ def test_the_oldest_go(start: Start, hello: Path) -> None:
         service.get(ids[0])
 
 
-def test_the_disk_is_not_filled(start: Start, hello: Path, tmp_path: Path) -> None:
-    """The bytes on disk stay within the limit, however many graphs come."""
+def test_the_bytes_on_disk_are_limited(start: Start, hello: Path, tmp_path: Path) -> None:
+    """The oldest translations are deleted to keep the limit."""
     limit = 12 * hello.stat().st_size
     service = start(kept_bytes=limit)
     for _ in range(8):
@@ -179,7 +179,7 @@ def test_the_disk_is_not_filled(start: Start, hello: Path, tmp_path: Path) -> No
 
 
 def test_translations_outlive_the_service(start: Start, hello: Path) -> None:
-    """A restarted service shows what there was, and downloads it."""
+    """A restarted service has the reports and graphs of the service before."""
     first = start()
     info = _done(first, hello, name="hello.graph")
     first.close()
@@ -190,8 +190,8 @@ def test_translations_outlive_the_service(start: Start, hello: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["order.json", "report.json"])
-def test_a_damaged_translation_harms_itself_alone(name: str, start: Start, hello: Path, tmp_path: Path) -> None:
-    """The service starts; the damaged translation is told as failed, with the reason, and the others are served."""
+def test_a_damaged_translation_is_reported_as_failed(name: str, start: Start, hello: Path, tmp_path: Path) -> None:
+    """The service starts, and the other translations are served."""
     first = start()
     damaged, sound = _done(first, hello, name="one"), _done(first, hello, name="two")
     first.close()
@@ -207,8 +207,8 @@ def test_a_damaged_translation_harms_itself_alone(name: str, start: Start, hello
     assert second.get(sound.id).report == sound.report
 
 
-def test_a_folder_serves_one_translator(start: Start) -> None:
-    """A second one is refused in words."""
+def test_a_directory_has_one_translator(start: Start) -> None:
+    """A second translator in the same directory is refused."""
     start()
 
     with pytest.raises(ConflictError, match="another translator"):
@@ -216,7 +216,7 @@ def test_a_folder_serves_one_translator(start: Start) -> None:
 
 
 def test_a_deleted_translation_is_gone(start: Start, nested: Path, tmp_path: Path) -> None:
-    """Also while it runs: its process is killed, and nothing is left on disk."""
+    """The process of a running translation is killed, and its directory removed."""
     service = start(workers=1)
     info = service.submit(nested.read_bytes(), TranslateQuery(settings="Rows.num_of_copies=2000"))
     worker = _worker()
@@ -229,8 +229,8 @@ def test_a_deleted_translation_is_gone(start: Start, nested: Path, tmp_path: Pat
     assert not (tmp_path / "root" / "translations" / info.id).exists()
 
 
-def test_a_waiting_reader_learns_of_the_deletion(start: Start, nested: Path) -> None:
-    """Nobody waits for what is gone."""
+def test_a_deletion_ends_the_wait_for_a_translation(start: Start, nested: Path) -> None:
+    """A call that waits for a deleted translation raises NotFoundError."""
     service = start(workers=1)
     info = service.submit(nested.read_bytes(), TranslateQuery(settings="Rows.num_of_copies=2000"))
     seen: list[type[BaseException]] = []
@@ -251,7 +251,7 @@ def test_a_waiting_reader_learns_of_the_deletion(start: Start, nested: Path) -> 
 
 
 def test_the_same_graph_in_another_partition(start: Start, nested: Path) -> None:
-    """A new translation of the same source; the old one stays."""
+    """Partitioning again makes another translation of the same source."""
     service = start()
     first = _done(service, nested)
     second = service.get(service.partition(first.id, RepartitionRequest(algorithm="blocks", parts=4)).id, seconds=60)
@@ -263,8 +263,8 @@ def test_the_same_graph_in_another_partition(start: Start, nested: Path) -> None
     assert service.get(first.id) == first
 
 
-def test_the_oldest_can_be_partitioned_anew_where_there_is_no_room(start: Start, hello: Path) -> None:
-    """Its source is not thrown away to make room for itself."""
+def test_the_oldest_can_be_partitioned_again_at_the_limit(start: Start, hello: Path) -> None:
+    """Its source is read before it is deleted."""
     service = start(kept=1)
     first = _done(service, hello)
     second = service.get(service.partition(first.id, RepartitionRequest(parts=2)).id, seconds=60)
@@ -274,7 +274,7 @@ def test_the_oldest_can_be_partitioned_anew_where_there_is_no_room(start: Start,
 
 
 def test_deploying_spreads_over_the_nodes_that_are_alive(start: Start, nested: Path) -> None:
-    """One part for each, made anew; the answer leads to the session's page."""
+    """The graph is partitioned again, with one part for each node; the answer has the URL of the session."""
     manager = FakeManager("m", role="master", nodes=("a", "b", "c"))
     service = start(manager)
     info = _done(service, nested, name="nested.graph")
@@ -285,7 +285,7 @@ def test_deploying_spreads_over_the_nodes_that_are_alive(start: Start, nested: P
 
 
 def test_only_known_managers_are_called(start: Start, hello: Path) -> None:
-    """No request makes the server call an address of its choice."""
+    """A request cannot make the server call another address."""
     service = start()
     info = _done(service, hello)
 
@@ -295,15 +295,15 @@ def test_only_known_managers_are_called(start: Start, hello: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["host:1", "ftp://host:1", "http://", "http://a:99999", "http://a b", "http://a;x"])
-def test_addresses_of_managers_are_checked_at_the_start(address: str, tmp_path: Path) -> None:
-    """A wrong one is refused in words, before anybody relies on it."""
+def test_urls_of_managers_are_checked_at_the_start(address: str, tmp_path: Path) -> None:
+    """The service refuses to start with a wrong one."""
     with pytest.raises(UsageError, match="is not a manager URL"):
         TranslatorService(tmp_path, managers=[address], connect=lambda _: FakeManager())
 
 
 @pytest.mark.parametrize("source", [b"", b"   ", b"\n"])
-def test_an_empty_graph_is_refused_at_once(start: Start, source: bytes) -> None:
-    """Nothing is queued for it."""
+def test_an_empty_graph_is_refused(start: Start, source: bytes) -> None:
+    """No translation is created for it."""
     service = start()
 
     with pytest.raises(UsageError, match="empty"):
