@@ -45,12 +45,9 @@ _REMAINING: dict[str, int] = {
     "tests/apps": 1,
     "tests/data": 3,
     "tests/graph": 1,
-    "tests/managers": 2,
     "tests/managers/composite": 5,
     "tests/managers/links": 3,
     "tests/managers/node": 6,
-    "tests/managers/web": 2,
-    "tests/translator/web": 3,
     "translator/web": 1,
 }
 # Bad examples on purpose.
