@@ -214,7 +214,7 @@ class NodeMachine:
 
     def _cancel(self, call: int, now: float, *, session: str, reason: str) -> None:
         record = self._visible(session)
-        self._sessions.cancel(record, now, reason)
+        self._stop(record, now, reason)
         self._actions.append(Return(call, record.instance))
 
     def _delete(self, call: int, now: float, *, session: str) -> None:
@@ -234,6 +234,12 @@ class NodeMachine:
         return record
 
     # Sessions.
+
+    def _stop(self, record: SessionRecord, now: float, reason: str) -> None:
+        """Cancel a session. One that connects to peers that were all heard before stays, as CANCELLED."""
+        if record.phase is Phase.CONNECTING and not self.peers.missing(record.peers):
+            self._sessions.prepared(record, now)
+        self._sessions.cancel(record, now, reason)
 
     def _on_session(self, record: SessionRecord, event: SessionEvent, now: float) -> None:
         sessions = self._sessions
@@ -298,7 +304,7 @@ class NodeMachine:
                 if record is None:
                     return
                 if event.failure is None:
-                    self._sessions.cancel(record, now, event.reason or f"cancelled on node {event.peer}")
+                    self._stop(record, now, event.reason or f"cancelled on node {event.peer}")
                 else:
                     self._sessions.fail(record, now, event.node, event.failure)
 

@@ -281,6 +281,23 @@ def test_peers_that_end_a_preparation(events: list[Any], kind: type[Exception], 
         node.answer()
 
 
+@pytest.mark.parametrize(
+    "cancel", [Call(9, "cancel", {"session": "s", "reason": "enough"}), PeerStopped("b", "s", 1, "enough")]
+)
+def test_a_session_that_is_cancelled_while_it_connects_to_known_peers_stays(cancel: Any) -> None:
+    """If its peers were heard before, it is prepared and ends as CANCELLED: its deployment does not fail."""
+    node = Node()
+    node.prepare(peers=True, session="before")
+    node.call("prepare", deployment=deployment(), seconds=100.0)
+    node.send(Built("s", 1, "hosted", ("b",)))
+    assert node.send(cancel) == [CancelSession("hosted", "enough")]
+    assert node.answer() is None
+    node.call("start", session="s", epoch=1)
+    assert node.answer() is None
+    assert node.end(status=SessionState.CANCELLED) == []
+    assert node.phase is Phase.ENDED
+
+
 def test_a_change_of_a_link_is_looked_at_while_a_session_connects() -> None:
     """The links are read again when one comes up; otherwise their changes need no action."""
     node = Node()
