@@ -7,8 +7,8 @@ the next, so that with several nodes half of the edges cross. Measured:
   the REST interface of ``dropflow up`` with 1, 2 and 4 nodes;
 * ``local``: the same graph in one process (`dropflow.local`), the reference;
 * ``curve``: drops per second on two nodes with a cluster key and without, of the largest graph up to 100,000 drops;
-* ``daliuge``: a graph of the same shape on DALiuGE, with ``--daliuge``: installed from the package index into a virtual
-  environment of its own (see ``cluster_daliuge.py``). If that fails, the output has the reason.
+* ``daliuge``: a graph of the same shape on DALiuGE, with ``--daliuge``: installed from the package index into a
+  separate virtual environment (see ``cluster_daliuge.py``). If that fails, the output has the reason.
 
 Run: ``python benchmarks/cluster.py [--sizes 10000,100000,1000000] [--nodes 1,2,4] [--daliuge]``.
 """
@@ -37,12 +37,12 @@ from dropflow.rest.client import Client
 from dropflow.testing.shapes import triples
 from managers.keys import ClusterKey, create
 
-# Through the commands, as people use it -------------------------------------------------------------------------------
+# Through the commands, as users run them ------------------------------------------------------------------------------
 
 
 @contextmanager
 def _up(nodes: int) -> Iterator[Client]:
-    """The master of ``dropflow up``."""
+    """Run ``dropflow up``; the client is of its master."""
     with tempfile.TemporaryDirectory() as root:
         key = Path(root) / "keys" / "cluster.key"
         create(key)
@@ -53,7 +53,7 @@ def _up(nodes: int) -> Iterator[Client]:
         try:
             line = process.stdout.readline() if process.stdout is not None else b""
             if not line:
-                raise SystemExit("dropflow up did not start; why is said above")
+                raise SystemExit("dropflow up did not start; see its error above")
             ready = json.loads(line)
             with Client(ready["master"], token=ready["token"], timeout=120.0) as client:
                 yield client
@@ -63,7 +63,7 @@ def _up(nodes: int) -> Iterator[Client]:
 
 
 def managed(drops: int, nodes: int, repeats: int) -> dict[str, float]:
-    """Deployment and run of one graph on so many nodes; the medians, the first run aside (it starts the workers)."""
+    """Measure deployment and run of one graph; medians without the first run, which starts the workers."""
     graph = triples(drops, nodes)
     deploy, run = [], []
     with _up(nodes) as client:
@@ -90,7 +90,7 @@ def managed(drops: int, nodes: int, repeats: int) -> dict[str, float]:
 
 
 def alone(drops: int) -> dict[str, float]:
-    """The same graph by `dropflow.local`, with worker processes as a node has them, and inline."""
+    """Measure the same graph by `dropflow.local`, in worker processes (as on a node) and inline."""
     graph = triples(drops, 1)
     report: dict[str, float] = {}
     for runner in ("processes", "inline"):
@@ -107,7 +107,7 @@ def alone(drops: int) -> dict[str, float]:
 
 
 def curve(drops: int, key: ClusterKey, repeats: int) -> dict[str, float]:
-    """Drops per second on two nodes, with a key and without, by turns."""
+    """Measure drops per second on two nodes, with a key and without, in turns."""
     graph = triples(drops, 2)
     seconds: dict[str, list[float]] = {"encrypted": [], "plain": []}
     with nodes(2, key) as encrypted, nodes(2, None) as plain:

@@ -38,48 +38,48 @@ _RUN_SECONDS = 120.0
 _POLL_SECONDS = 0.05
 
 
-class _Trouble(Exception):  # noqa: N818 - a report, not an error
-    """Why something could not be measured."""
+class _NotMeasured(Exception):  # noqa: N818 - a report, not an error
+    """The reason why something could not be measured."""
 
 
 def measure(graphs: Sequence[PhysicalGraph], python: str | None = None) -> dict[str, Any]:
-    """Submission and run of each graph, on as many node managers as it has parts.
+    """Measure submission and run of each graph, on as many node managers as it has parts.
 
     Parameters
     ----------
     graphs : sequence of PhysicalGraph
-        Of components that DALiuGE knows by the same names.
+        Their components have the same names in DALiuGE.
     python : str, optional
-        Interpreter that has DALiuGE; by default one is set up for the occasion.
+        Interpreter of an environment with DALiuGE; by default one is installed for this measurement.
     """
     with tempfile.TemporaryDirectory() as directory:
         try:
             interpreter = python or _install(Path(directory) / "venv")
-        except (_Trouble, OSError) as error:
+        except (_NotMeasured, OSError) as error:
             return {"available": False, "why": str(error)}
         rows = [_measured(interpreter, Path(directory) / str(number), graph) for number, graph in enumerate(graphs)]
         return {"available": True, "version": _version(interpreter), "rows": rows}
 
 
 def _measured(interpreter: str, root: Path, graph: PhysicalGraph) -> dict[str, Any]:
-    """One graph on managers of its own, so that none suffers from what another left."""
+    """Measure one graph on new managers, so that earlier graphs do not affect it."""
     parts = int(graph.part.max()) + 1
     row = {"nodes": parts, "drops": graph.drops}
     try:
         with _cluster(interpreter, root, parts) as (url, nodes):
             return {**row, **_run(url, nodes, graph)}
-    except (_Trouble, OSError, ValueError) as error:
+    except (_NotMeasured, OSError, ValueError) as error:
         return {**row, "ended": [f"unknown: {error}"]}
 
 
 def _install(folder: Path) -> str:
     venv.create(folder, with_pip=True)
     python = str(folder / "bin" / "python")
-    # Its packages import pkg_resources, which later versions of setuptools do not have.
+    # DALiuGE imports pkg_resources, which later versions of setuptools do not have.
     command = [python, "-m", "pip", "install", "--quiet", "setuptools<81", *PACKAGES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise _Trouble(f"DALiuGE could not be installed: {done.stderr.strip()[-300:]}")
+        raise _NotMeasured(f"DALiuGE could not be installed: {done.stderr.strip()[-300:]}")
     return python
 
 
@@ -90,7 +90,7 @@ def _version(python: str) -> str:
 
 @contextmanager
 def _cluster(python: str, root: Path, count: int) -> Iterator[tuple[str, list[str]]]:
-    """Address of an island over so many node managers, and their names there."""
+    """Run an island with `count` node managers; yield its address and the names of the nodes."""
     root.mkdir()
     ports = _free_ports(3 * count + 1)
     nodes = [":".join(map(str, ["127.0.0.1", *ports[3 * number : 3 * number + 3]])) for number in range(count)]
@@ -124,9 +124,9 @@ def _cluster(python: str, root: Path, count: int) -> Iterator[tuple[str, list[st
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    for how in (signal.SIGTERM, signal.SIGKILL):
+    for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
-            os.killpg(process.pid, how)
+            os.killpg(process.pid, number)
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
@@ -143,24 +143,24 @@ def _wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
     end = time.monotonic() + _START_SECONDS
     while time.monotonic() < end:
         if process.poll() is not None:
-            raise _Trouble(f"a manager of DALiuGE ended with status {process.returncode} when it was started")
+            raise _NotMeasured(f"a manager of DALiuGE ended with status {process.returncode} during its start")
         try:
-            _ask(url, "GET", "/api/sessions")
+            _request(url, "GET", "/api/sessions")
         except OSError:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(0.1)
         else:
             return
-    raise _Trouble("a manager of DALiuGE did not answer in time")
+    raise _NotMeasured("a manager of DALiuGE did not answer in time")
 
 
-def _ask(url: str, method: str, path: str, body: bytes | None = None, kind: str = "application/json") -> Any:
+def _request(url: str, method: str, path: str, body: bytes | None = None, kind: str = "application/json") -> Any:
     request = urllib.request.Request(url + path, body, {"Content-Type": kind}, method=method)  # noqa: S310 - loopback
     try:
         with urllib.request.urlopen(request, timeout=_RUN_SECONDS) as answer:  # noqa: S310 - loopback
             return json.loads(answer.read())
     except urllib.error.HTTPError as error:
-        raise _Trouble(f"{method} {path}: {error.code} {error.read()[:300].decode(errors='replace')}") from error
+        raise _NotMeasured(f"{method} {path}: {error.code} {error.read()[:300].decode(errors='replace')}") from error
 
 
 def _run(url: str, nodes: list[str], graph: PhysicalGraph) -> dict[str, Any]:
@@ -169,32 +169,32 @@ def _run(url: str, nodes: list[str], graph: PhysicalGraph) -> dict[str, Any]:
     roots = np.flatnonzero(np.diff(graph.predecessors.ptr) == 0)
     nothing = threading.Event()
     started = time.perf_counter()
-    _ask(url, "POST", "/api/sessions", json.dumps({"sessionId": session}).encode())
-    _ask(url, "POST", f"/api/sessions/{session}/graph/append", text.getvalue())
+    _request(url, "POST", "/api/sessions", json.dumps({"sessionId": session}).encode())
+    _request(url, "POST", f"/api/sessions/{session}/graph/append", text.getvalue())
     appended = time.perf_counter()
     form = "completed=" + ",".join(oids(graph, roots.astype(np.int32)))
-    _ask(url, "POST", f"/api/sessions/{session}/deploy", form.encode(), "application/x-www-form-urlencoded")
+    _request(url, "POST", f"/api/sessions/{session}/deploy", form.encode(), "application/x-www-form-urlencoded")
     while not (states := _states(url, session)) <= set(_ENDED):
         if time.perf_counter() - appended > _RUN_SECONDS:
             break
         nothing.wait(_POLL_SECONDS)
     ended = time.perf_counter()
     return {
-        "ended": sorted(_ENDED.get(state, "not over in time") for state in states),
+        "ended": sorted(_ENDED.get(state, "not finished in time") for state in states),
         "append_s": round(appended - started, 3),
-        # It begins to run while it is deployed, so the two cannot be told apart.
+        # The graph starts to run during deployment, so the two cannot be measured separately.
         "deploy_and_run_s": round(ended - appended, 3),
         "drops_per_s": round(graph.drops / (ended - appended)),
     }
 
 
 def _states(url: str, session: str) -> set[int]:
-    answer = _ask(url, "GET", f"/api/sessions/{session}/status")
+    answer = _request(url, "GET", f"/api/sessions/{session}/status")
     return set(answer.values()) if isinstance(answer, dict) else {answer}
 
 
 def main() -> None:
-    """Measure graphs of the sizes given, on one node and on two."""
+    """Measure graphs of the given sizes, on one node and on two."""
     arguments = sys.argv[1:]
     python = None
     if arguments[:1] == ["--python"]:

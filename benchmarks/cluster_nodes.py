@@ -1,4 +1,4 @@
-"""Node managers for benchmarks, each in a process of its own, with nothing above them: no REST, no island."""
+"""Node managers for benchmarks, each in its own process, without REST servers and islands."""
 
 import multiprocessing
 import tempfile
@@ -22,11 +22,11 @@ __all__ = ["Nodes", "Run", "Watcher", "nodes"]
 _SECONDS = 600
 
 Watcher = Callable[[], Callable[[], Any]]
-"""Called once in the process of a node; what it gives back is called after each run, and its answer is handed over."""
+"""Called once in the process of a node. Returns a function that is called after each run and returns what was seen."""
 
 
 class Run:
-    """What a run left: its length in seconds, the results by file name, and what the watcher of each node saw."""
+    """The result of a run: its duration in seconds, the results by file name, and what the watcher of each node saw."""
 
     def __init__(self, seconds: float, results: dict[str, bytes], seen: list[Any]) -> None:
         self.seconds = seconds
@@ -42,7 +42,7 @@ def _node(  # noqa: PLR0917 - arguments of a process
     watcher: Watcher | None,
     in_place: bool,  # noqa: FBT001 - as above
 ) -> None:
-    """A node manager that takes orders from a pipe: a deployment to prepare and run."""
+    """Run a node manager that receives deployments from a pipe, and runs them."""
     seen = None if watcher is None else watcher()
     name = root.name
     manager = NodeManager(name, root=root, key=key, runner=runner, in_place=in_place)
@@ -65,7 +65,7 @@ def _node(  # noqa: PLR0917 - arguments of a process
 
 
 class Nodes:
-    """So many node managers, each in a process of its own; see `nodes`."""
+    """A number of node managers, each in its own process; see `nodes`."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Nodes:
         return Run(seconds, results, [seen for *_, seen in answers])
 
     def close(self) -> None:
-        """Stop them."""
+        """Stop the node managers."""
         for pipe in self.pipes:
             with suppress(OSError):  # it has ended
                 pipe.send(None)
@@ -127,7 +127,7 @@ class Nodes:
             process.kill()
 
     def _all(self) -> list[Any]:
-        """What each says when it is so far; then all go on."""
+        """Wait for one answer of each node manager, let all continue, and return the answers."""
         answers = [_answer(pipe) for pipe in self.pipes]
         for pipe in self.pipes:
             pipe.send(True)
@@ -140,7 +140,7 @@ def _answer(pipe: Connection) -> Any:
     try:
         return pipe.recv()
     except EOFError:
-        raise SystemExit("a node manager ended; why is said above") from None
+        raise SystemExit("a node manager ended; see its error above") from None
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def nodes(
     watcher: Watcher | None = None,
     in_place: bool = True,
 ) -> Iterator[Nodes]:
-    """So many node managers, and nothing left of them afterwards; `in_place` as for `NodeManager`."""
+    """Run `count` node managers, and remove all their files afterwards; `in_place` as for `NodeManager`."""
     with tempfile.TemporaryDirectory() as root:
         found = Nodes(count, key, Path(root), runner=runner, watcher=watcher, in_place=in_place)
         try:

@@ -1,19 +1,19 @@
 """From the completion of a data drop to the start of its consumer, on this node and on another. Prints one JSON object.
 
-The graph is a chain of applications with a data drop between each two, by turns on the nodes; an application is the
+The graph is a chain of applications with a data drop between each two, in turns on the nodes; an application is the
 Python function ``time.monotonic_ns``, so that what it writes is the moment at which it starts. All nodes are processes
-of this host and share its monotonic clock. Each hop is timed where it passes, by wrappers around the methods of each
-process that it passes through (`watch`), a fraction of a microsecond each:
+of this host and share its monotonic clock. Wrappers around methods of each process (`watch`) note the time when a hop
+passes them; each takes a fraction of a microsecond. The spans of a hop:
 
-* ``tell``: from the data drop settled by the core of its node until the message about it is with the links;
+* ``send``: from the moment when the core settles the data drop until the links have the message about it;
 * ``wire``: from there until the links of the other node have it;
-* ``hear``: until the core of that node knows and wants the consumer run;
-* ``submit``: until its task is with the runner;
-* ``start``: until the function is called: in a worker process, in a thread, or at once in the session's own thread;
-* ``completion_to_start``: the whole of these;
-* ``start_to_start``: beside them, the return of the application, its outcome and the commit of what it wrote.
+* ``receive``: until the core of that node has processed it and starts the consumer;
+* ``submit``: until the runner has the task;
+* ``start``: until the function is called: in a worker process, in a thread, or directly in the thread of the session;
+* ``completion_to_start``: the sum of these;
+* ``start_to_start``: the same, with the return of the application, its result and the commit of what it wrote.
 
-On one node there are no ``tell`` and ``wire``. In the same run: round trips of one message of a link and of bare
+On one node there are no ``send`` and ``wire``. In the same run: round trips of one message of a link and of bare
 pyzmq between two processes (see ``links.py``); ``ratio`` is that of ``completion_to_start`` to half of the latter.
 
 Run: ``python benchmarks/latency.py [--hops 200,1000,2000] [--runners processes,threads,inline] [--quick]``.
@@ -51,15 +51,15 @@ from managers.messages import Events, Message
 from managers.node.exchange import NodeExchange
 
 Marks = dict[str, list[int]]
-"""Moments in nanoseconds, by what happened at them."""
+"""Moments in nanoseconds, by what happened."""
 
 _LOCAL = ("settled", "ready", "submitted", "started")
-_ACROSS = ("settled", "told", "arrived", "ready", "submitted", "started")
+_ACROSS = ("settled", "sent", "received", "ready", "submitted", "started")
 _NAMES = {
-    ("settled", "told"): "tell",
-    ("told", "arrived"): "wire",
-    ("arrived", "ready"): "hear",
-    ("settled", "ready"): "hear",
+    ("settled", "sent"): "send",
+    ("sent", "received"): "wire",
+    ("received", "ready"): "receive",
+    ("settled", "ready"): "receive",
     ("ready", "submitted"): "submit",
     ("submitted", "started"): "start",
 }
@@ -69,7 +69,7 @@ _WARM = 300
 
 
 def watch() -> Callable[[], Marks]:
-    """Begin to note when events pass; what is given back answers with the notes, and forgets them."""
+    """Start to note when events pass. Returns a function that returns the notes and clears them."""
     marks: Marks = {}
 
     def note(name: str, *_: object) -> None:
@@ -81,13 +81,13 @@ def watch() -> Callable[[], Marks]:
         if any(isinstance(action, RunAttempt) for action in actions):
             note("ready")
 
-    def told(_links: Links, _peer: str, message: Message) -> None:
+    def sent(_links: Links, _peer: str, message: Message) -> None:
         if isinstance(message, Events):
-            note("told")
+            note("sent")
 
     _tap(Core, "handle", after=decided)
-    _tap(Links, "send", before=told)
-    _tap(NodeExchange, "receive", before=functools.partial(note, "arrived"))
+    _tap(Links, "send", before=sent)
+    _tap(NodeExchange, "receive", before=functools.partial(note, "received"))
     for runner in (PooledRunner, ThreadRunner, InlineRunner):
         _tap(runner, "submit", before=functools.partial(note, "submitted"))
 
@@ -106,7 +106,7 @@ def _tap(
     before: Callable[..., None] = lambda *_: None,
     after: Callable[..., None] = lambda *_: None,
 ) -> None:
-    """Have `before` called with the arguments of each call, and `after` with its answer and them."""
+    """Wrap a method: call `before` with the arguments of each call, and `after` with its result and the arguments."""
     original = getattr(place, method)
 
     @functools.wraps(original)
@@ -123,10 +123,10 @@ def _tap(
 
 
 def hops(run: Run, count: int, parts: int) -> dict[str, list[float]]:
-    """Microseconds of each part of each hop along a chain of `count` applications.
+    """Return the microseconds of each span of each hop along a chain of `count` applications.
 
-    A chain does one thing after the other, so that the moments of all nodes, in order, belong to the hops in order.
-    That is checked: everything happened once for each hop, and not before what led to it.
+    A chain runs one application after the other, so the moments of all nodes, in order, belong to the hops in order.
+    This is checked: each moment was noted once for each hop, and the moments of a hop are in order.
     """
     moments = {name: sorted(moment for seen in run.seen for moment in seen.get(name, ())) for name in _ACROSS[:-1]}
     moments["started"] = sorted(pickle.loads(body) for body in run.results.values())  # noqa: S301 - written by this very program
@@ -163,7 +163,7 @@ def _chain(found: Nodes, count: int, parts: int) -> dict[str, Any]:
 
 
 def measure(sizes: Sequence[int], runner: str, key: ClusterKey | None, rounds: int) -> dict[str, Any]:
-    """Chains of all `sizes` on one node (without links, so without a key) and on two, and bare pyzmq."""
+    """Measure chains of all `sizes` on one node (without links, so without a key) and on two, and bare pyzmq."""
     report: dict[str, Any] = {"runner": runner, "encrypted": key is not None}
     messages = round_trips(key, rounds)
     bare = messages["bare"]["one_way_median_us"]

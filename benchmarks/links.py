@@ -4,7 +4,7 @@
   percentile in microseconds, of links and of a bare DEALER to ROUTER, taken in turns.
 * ``events``: events per second from one process to another, in batches of 1, 100 and 10,000.
 * ``fetch``: megabytes per second of content fetched, against a bare stream of frames of the same size, with and
-  without checking the CRC-32 of it all (zlib's is slower than a loopback).
+  without checking the CRC-32 of all of it (zlib's is slower than a loopback).
 
 Each with CURVE off and on. Run: ``python benchmarks/links.py [--quick]``.
 """
@@ -60,19 +60,19 @@ def _links_peer(pipe: Connection, key: ClusterKey | None, size: int) -> None:
     content = np.random.default_rng(1).bytes(size) if size else b""
     counted, done = [0], threading.Event()
 
-    def take(delivery: ReceivedMessage) -> None:
-        message = delivery.message
+    def on_message(received: ReceivedMessage) -> None:
+        message = received.message
         if isinstance(message, Events):
             counted[0] += len(message)
             if message.epoch == 1:
-                links.send("asker", message, timeout=0)
+                links.send("client", message, timeout=0)
             elif message.epoch == 3:
                 done.set()
 
-    links = Links("peer", key=key, on_message=take, open_content=lambda *_: BufferSource(content))
+    links = Links("peer", key=key, on_message=on_message, open_content=lambda *_: BufferSource(content))
     pipe.send((links.address, zlib.crc32(content)))
-    while (order := pipe.recv()) != "stop":
-        if order == "count":
+    while (command := pipe.recv()) != "stop":
+        if command == "count":
             done.wait()
             done.clear()
             pipe.send(counted[0])
@@ -81,7 +81,7 @@ def _links_peer(pipe: Connection, key: ClusterKey | None, size: int) -> None:
 
 
 def _bare_peer(pipe: Connection, key: ClusterKey | None, size: int) -> None:
-    """Echo what comes, or send frames of content ahead of the reader's credit."""
+    """Echo messages, or send frames of content without waiting for credit of the reader."""
     content = np.random.default_rng(1).bytes(size) if size else b""
     context = zmq.Context()
     socket = context.socket(zmq.ROUTER)
@@ -118,7 +118,7 @@ def _peer(target: Callable[..., None], key: ClusterKey | None, size: int = 0) ->
 def _linked(key: ClusterKey | None, size: int = 0) -> Iterator[tuple[Links, Connection, int, threading.Event]]:
     with _peer(_links_peer, key, size) as (pipe, (address, checksum)):
         back = threading.Event()
-        links = Links("asker", key=key, on_message=lambda _: back.set())
+        links = Links("client", key=key, on_message=lambda _: back.set())
         links.connect("peer", address)
         links.send("peer", _event())
         back.wait(10)
@@ -159,7 +159,7 @@ def _summary(seconds: list[float]) -> dict[str, float]:
 
 
 def latency(key: ClusterKey | None, rounds: int) -> dict[str, Any]:
-    """Round trips of links and of bare pyzmq, in turns of 100."""
+    """Measure round trips of links and of bare pyzmq, in turns of 100."""
     event, body = _event(), b"x" * 60
     ours: list[float] = []
     bare: list[float] = []
@@ -185,7 +185,7 @@ def latency(key: ClusterKey | None, rounds: int) -> dict[str, Any]:
 
 
 def events(key: ClusterKey | None, seconds: float) -> dict[str, float]:
-    """Events per second, by events in a message."""
+    """Measure events per second, by events in a message."""
     report = {}
     with _linked(key) as (links, pipe, _, _):
         links.send("peer", _event())
@@ -208,9 +208,9 @@ def _with_epoch(message: Events, epoch: int) -> Events:
 
 
 def fetch(key: ClusterKey | None, size: int, repeats: int) -> dict[str, float]:
-    """Megabytes per second of one piece of content, and its ratio to bare, with and without checking its CRC-32.
+    """Measure megabytes per second of one content and its ratio to bare, with and without checking its CRC-32.
 
-    The three take turns; speeds are of the best of a few, ratios of medians.
+    The three run in turns. Speeds are those of the best of several repeats; ratios are those of medians.
     """
     seconds: dict[str, list[float]] = {"bare": [], "checked": [], "unchecked": []}
     with _linked(key, size) as (links, _, checksum, _), _bare(key, size) as socket:

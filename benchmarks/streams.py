@@ -1,12 +1,12 @@
-"""Streams from an application to another, on one node and across two. Prints one JSON object.
+"""Streams from one application to another, on one node and across two. Prints one JSON object.
 
-Two applications with a file drop between: the first one writes, the second one reads and throws away. All nodes are
-processes of this host and share its monotonic clock; they do not look into each other's files.
+Two applications with a file drop between: the first writes, the second reads and discards. All nodes are processes of
+this host and share its monotonic clock; they do not read each other's files.
 
 * ``throughput``: megabytes per second from the first byte written to the last one read. ``stream``: over a streaming
-  link; ``whole``: over a link that is not, so that all is written, then fetched, then read; both on one node and on
-  two. Beside them, from memory to memory between two processes: ``fetch``, what the data plane of the links does, and
-  ``bare``, frames of bare pyzmq (see ``links.py``).
+  link; ``whole``: over a link that is not streaming, so that all is written, then fetched, then read; both on one node
+  and on two. For comparison, from memory to memory between two processes: ``fetch``, by the data plane of the links,
+  and ``bare``, frames of bare pyzmq (see ``links.py``).
 * ``latency``: microseconds from the write of 100 bytes until the reader has them: median and 99th percentile, on one
   node and on two; and half of a round trip of bare pyzmq in the same run.
 
@@ -37,7 +37,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
 from managers.keys import ClusterKey, create
 
-__all__ = ["Pour", "Sip", "Swallow", "Tick"]
+__all__ = ["BulkReader", "BulkWriter", "RecordReader", "RecordWriter"]
 
 _STAMP = struct.Struct("<Q")
 _BLOCK = 1 << 20
@@ -55,14 +55,14 @@ class _Timed(App):
     """An application of this benchmark."""
 
     def field(self, name: str) -> float:
-        """Value of a field."""
+        """Return the value of a field."""
         return float(next(each.value for each in self.template.arguments if each.name == name))
 
 
-class Pour(_Timed):
-    """Writes so many bytes, as fast as it goes; the first ones say when it began."""
+class BulkWriter(_Timed):
+    """Writes a number of bytes as fast as possible; the first ones are the time of its start."""
 
-    component = _component("Pour")
+    component = _component("BulkWriter")
 
     def run(self, context: Context) -> None:
         """Write."""
@@ -73,10 +73,10 @@ class Pour(_Timed):
             left -= output.write(memoryview(block)[:left]) or len(block)
 
 
-class Swallow(_Timed):
-    """Reads everything; says when it began to be written, when it was read, and how much it was."""
+class BulkReader(_Timed):
+    """Reads everything; writes when writing began, when reading ended, and the number of bytes."""
 
-    component = _component("Swallow")
+    component = _component("BulkReader")
     streams = True
 
     def run(self, context: Context) -> None:
@@ -90,10 +90,10 @@ class Swallow(_Timed):
         context.outputs[0].write(json.dumps([began, time.monotonic_ns(), size]))
 
 
-class Tick(_Timed):
-    """Writes so many records that say when they were written, with pauses between."""
+class RecordWriter(_Timed):
+    """Writes records that contain the time at which they were written, with pauses between."""
 
-    component = _component("Tick")
+    component = _component("RecordWriter")
 
     def run(self, context: Context) -> None:
         """Write."""
@@ -102,10 +102,10 @@ class Tick(_Timed):
             context.outputs[0].write(_STAMP.pack(time.monotonic_ns()).ljust(_RECORD))
 
 
-class Sip(_Timed):
-    """Reads record by record; says how old each was."""
+class RecordReader(_Timed):
+    """Reads records one by one; writes the age of each."""
 
-    component = _component("Sip")
+    component = _component("RecordReader")
     streams = True
 
     def run(self, context: Context) -> None:
@@ -118,32 +118,33 @@ class Sip(_Timed):
 
 
 def pair(writer: str, reader: str, place: int, *, streaming: bool = True, **fields: float) -> PhysicalGraph:
-    """One that writes on the first node, and one that reads on node `place`."""
+    """Return a graph with a writer on the first node, and a reader on node `place`."""
     arguments = tuple(Argument(name=name, value=value) for name, value in fields.items())
     drawing = GraphBuilder("pair")
     drawing.app("A", component=f"streams.{writer}", arguments=arguments).data(
         "data", component="dlg.data.drops.file.FileDROP"
     )
-    drawing.app("B", component=f"streams.{reader}", part=place).data("told", part=place)
-    return drawing.connect("A", "data").connect("data", "B", streaming=streaming).connect("B", "told").build()
+    drawing.app("B", component=f"streams.{reader}", part=place).data("result", part=place)
+    return drawing.connect("A", "data").connect("data", "B", streaming=streaming).connect("B", "result").build()
 
 
-def _told(found: Nodes, graph: PhysicalGraph) -> Any:
+def _result_of(found: Nodes, graph: PhysicalGraph) -> Any:
     (body,) = found.run(graph).results.values()
     return json.loads(body)
 
 
 def throughput(size: int, repeats: int, key: ClusterKey | None) -> dict[str, float]:
-    """Megabytes per second, medians of turns."""
+    """Measure megabytes per second, medians of turns."""
     seconds: dict[str, list[float]] = {}
     for place in (0, 1):
         with nodes(place + 1, key, in_place=False) as found:
-            _told(found, pair("Pour", "Swallow", place, size=_BLOCK))
+            _result_of(found, pair("BulkWriter", "BulkReader", place, size=_BLOCK))
             for _ in range(repeats):
                 for streaming in (True, False):
-                    began, ended, count = _told(found, pair("Pour", "Swallow", place, streaming=streaming, size=size))
+                    graph = pair("BulkWriter", "BulkReader", place, streaming=streaming, size=size)
+                    began, ended, count = _result_of(found, graph)
                     if count != size:
-                        raise SystemExit(f"{count} bytes came of {size}")
+                        raise SystemExit(f"{count} of {size} bytes were read")
                     name = f"{'stream' if streaming else 'whole'}_{('one_node', 'two_nodes')[place]}"
                     seconds.setdefault(name, []).append((ended - began) / 1e9)
     report: dict[str, float] = {
@@ -156,13 +157,13 @@ def throughput(size: int, repeats: int, key: ClusterKey | None) -> dict[str, flo
 
 
 def latency(records: int, key: ClusterKey | None) -> dict[str, Any]:
-    """Microseconds from a write to a read."""
+    """Measure microseconds from a write to a read."""
     report: dict[str, Any] = {"bare_one_way_us": round_trips(key, 1000)["bare"]["one_way_median_us"]}
     for place in (0, 1):
         with nodes(place + 1, key, in_place=False) as found:
-            # The reader begins somewhat later than the writer, and finds a few records then.
-            told = _told(found, pair("Tick", "Sip", place, records=_WARM + records, pause=0.005))
-            ages = sorted(told[_WARM:])
+            # The reader begins somewhat later than the writer, and reads the first records late.
+            graph = pair("RecordWriter", "RecordReader", place, records=_WARM + records, pause=0.005)
+            ages = sorted(_result_of(found, graph)[_WARM:])
         report[("one_node", "two_nodes")[place]] = {
             "records": len(ages),
             "median_us": round(statistics.median(ages) / 1e3),
@@ -178,7 +179,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="1,32,1000", help="megabytes, with commas between")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--records", type=int, default=1000, help="number of records whose latency is measured")
-    parser.add_argument("--curve", action="store_true", help="with a cluster key")
+    parser.add_argument("--curve", action="store_true", help="encrypt links with a cluster key")
     parser.add_argument("--quick", action="store_true", help="one small size, once, and few records")
     options = parser.parse_args()
     here = str(Path(__file__).parent)  # workers find the applications there

@@ -1,8 +1,8 @@
-"""Finding each other without addresses: managers announce themselves by zeroconf (mDNS), and others hear of them.
+"""Discovery of managers without configured addresses, by zeroconf (mDNS).
 
-What is announced is public: name, role, address, which life of the process it is, the version, and the fingerprint of
-the cluster key, by which a parent knows its own. It is a hint where to look and no more; the key itself is proved when
-they talk. A process announces and listens on the network that its server is bound to, and on no other.
+An announcement is public. It has the name, role, address, incarnation and version of a manager, and the fingerprint of
+its cluster key, by which a parent selects the nodes of its own cluster. It proves nothing: the key is verified when the
+managers connect. A process announces and listens only on the network that its server is bound to.
 """
 
 import ipaddress
@@ -44,14 +44,14 @@ _DALIUGE_NAME = 15
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
-    """Public description of a manager, without secrets.
+    """The public description of a manager, without secrets.
 
     Attributes
     ----------
     url : str
         Address of its REST server.
     incarnation : int
-        Tells this process from others of its name.
+        Distinguishes this process from earlier ones of the same name.
     key : str
         Fingerprint of its cluster key; empty without one.
     """
@@ -65,7 +65,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, info: ManagerInfo) -> "Announcement":
-        """What may be told of what a manager knows about itself."""
+        """Return the public part of the description of a manager."""
         return cls(
             name=info.name,
             role=info.role,
@@ -77,12 +77,12 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Discovery:
-    """Announces managers and hears of others, until it is closed.
+    """Announces managers and finds others, until it is closed.
 
     Parameters
     ----------
     host : str
-        Address to which the server of this process is bound; says on which network interfaces to be heard.
+        Address to which the server of this process is bound. It determines the network interfaces that are used.
 
     Raises
     ------
@@ -91,7 +91,7 @@ class Discovery:
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
-        from zeroconf import IPVersion, Zeroconf  # noqa: PLC0415 - only who looks for others pays for its import
+        from zeroconf import IPVersion, Zeroconf  # noqa: PLC0415 - slow import, needed only with discovery
 
         self._host = host
         try:
@@ -106,17 +106,17 @@ class Discovery:
         self._closed = threading.Event()
 
     def announce(self, announcement: Announcement, *, daliuge: bool = False) -> None:
-        """Tell others of a manager; returns at once.
+        """Start to announce a manager, without waiting for the network.
 
         Parameters
         ----------
         daliuge : bool
-            Under the name that DALiuGE gives to such a manager, too.
+            Whether to announce it also under the name that DALiuGE gives to such a manager.
         """
         infos = [self._service(announcement)]
         if daliuge and announcement.role in DALIUGE_TYPES:
             infos.append(self._daliuge(announcement))
-        # Making sure that a name is free takes more than a second.
+        # zeroconf takes more than a second to check that a name is free.
         thread = threading.Thread(
             target=self._register, args=(infos,), name=f"announce:{announcement.name}", daemon=True
         )
@@ -124,14 +124,14 @@ class Discovery:
         thread.start()
 
     def browse(self, role: Role, joined: Callable[[Announcement], None], left: Callable[[Announcement], None]) -> None:
-        """Hear of managers as they come and go, from a thread of their own.
+        """Call back when managers appear, change or disappear, in a separate thread.
 
         Parameters
         ----------
         joined : callable
-            Gets each manager that is there, or has changed what it announces.
+            Gets each manager that appears, or changes its announcement.
         left : callable
-            Gets each that said goodbye, or was not heard of for as long as its announcement is good for.
+            Gets each manager that withdrew its announcement, or whose announcement expired.
         """
         from zeroconf import ServiceBrowser  # noqa: PLC0415 - see `__init__`
 
@@ -139,12 +139,12 @@ class Discovery:
         self._browsers.append(ServiceBrowser(self._zeroconf, TYPES[role], handlers=[listener.handle]))
 
     def settle(self) -> None:
-        """Wait until everything announced so far is."""
+        """Wait until all announcements so far are registered."""
         for thread in self._threads:
             thread.join()
 
     def close(self) -> None:
-        """Say goodbye and listen no more. Idempotent."""
+        """Withdraw the announcements and stop listening. Idempotent."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -162,9 +162,9 @@ class Discovery:
                     _LOG.warning("%s cannot be announced: %s: %s", info.name, type(error).__name__, error)
 
     def _service(self, announcement: Announcement) -> "ServiceInfo":
-        # Each process has its own name, so that the record of a killed one does not conflict until it expires.
-        life = f"{announcement.incarnation & 0xFFFFFF:06x}"
-        name = f"{safe_name(announcement.name)[:40]}-{life}"
+        # Each process has its own name, so that the record of a killed one, until it expires, does not conflict.
+        process = f"{announcement.incarnation & 0xFFFFFF:06x}"
+        name = f"{safe_name(announcement.name)[:40]}-{process}"
         fields = {key: str(value) for key, value in msgspec.structs.asdict(announcement).items()}
         return self._info(TYPES[announcement.role], name, announcement.url, fields)
 
@@ -187,7 +187,7 @@ class Discovery:
 
 
 class _Listener:
-    """Turns what zeroconf tells into announcements."""
+    """Converts events of zeroconf into announcements."""
 
     def __init__(
         self, role: Role, joined: Callable[[Announcement], None], left: Callable[[Announcement], None]
@@ -198,7 +198,7 @@ class _Listener:
         self._known: dict[str, Announcement] = {}
 
     def handle(self, *, zeroconf: "Zeroconf", service_type: str, name: str, state_change: "ServiceStateChange") -> None:
-        """Somebody came, changed or went; the parameters have zeroconf's names."""
+        """Process a change of one service; the parameters have zeroconf's names."""
         if state_change.name == "Removed":
             self._removed(name)
         else:
@@ -208,7 +208,7 @@ class _Listener:
         info = zeroconf.get_service_info(service_type, name, timeout=_ASK_MILLISECONDS)
         found = None if info is None else _read(self._role, info)
         if found is None:
-            _LOG.warning("%s announces itself as a %s in a form that is not understood", name, self._role)
+            _LOG.warning("the zeroconf record of %s, announced as a %s, is not valid", name, self._role)
         elif self._known.get(name) != found:
             self._known[name] = found
             self._call(self._joined, found)
@@ -222,14 +222,14 @@ class _Listener:
         try:
             callback(found)
         except Exception:  # noqa: BLE001 - see below
-            # An exception here would end the thread, and with it everything that is heard of.
-            _LOG.exception("%s %s was found but not taken", found.role, found.name)
+            # An exception here would end the thread, and with it discovery.
+            _LOG.exception("%s %s was found, but processing it failed", found.role, found.name)
 
 
 def interfaces_of(host: str) -> list[str]:
-    """IPv4 addresses of the interfaces on which a server bound to `host` is reached by others.
+    """Return the IPv4 addresses of the interfaces on which a server bound to `host` can be reached.
 
-    Loopback only for a server on loopback; all others, and loopback, for one on all addresses.
+    For a server on loopback these are only loopback; for a server on all addresses, those of all interfaces.
     """
     if host in _EVERYWHERE:
         found = (address for addresses in psutil.net_if_addrs().values() for address in addresses)
@@ -257,7 +257,7 @@ def _numeric(host: str) -> str:
 
 
 def _read(role: Role, info: "ServiceInfo") -> Announcement | None:
-    """Return the contents of a record of the network, which any host may have written."""
+    """Return the announcement in a record from the network (which is untrusted); None if it is not valid."""
     try:
         fields = {key.decode(): (value or b"").decode() for key, value in info.properties.items()}
         found = msgspec.convert(fields | {"role": role}, Announcement, strict=False)

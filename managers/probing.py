@@ -1,8 +1,8 @@
-"""What a manager reaches of others, from where it stands: their links, their REST servers, their keys and clocks.
+"""Probes of the links, REST servers, keys and clocks of other managers, as they are reached from this host.
 
-Users who may submit graphs may send probes (`dropflow doctor` asks every manager about every other). They may run
-code anyway; nevertheless probes are not a tool to scan a network: addresses have one strict form, few are tried at a
-time, for few seconds, and the answer of a server that is not a manager is not passed on.
+`dropflow doctor` has every manager probe every other. Any client that may submit graphs may request probes, and such a
+client may run code anyway. Nevertheless probes cannot be used to scan a network: addresses have one strict form, few
+are tried at a time, for few seconds, and of a server that is not a manager only that fact is reported.
 """
 
 import re
@@ -26,27 +26,27 @@ from managers.parallel_calls import CallResult, call_in_parallel
 __all__ = ["Prober", "resolve_host"]
 
 _AT_A_TIME = 4
-"""Requests that may be under way; each may hold a thread for each of its addresses."""
+"""Requests that may run at a time; each may use one thread per address."""
 _LARGEST = 64 * 1024
-"""Bytes of an answer of something that may be no manager."""
+"""Bytes of an answer, which may come from a server that is not a manager."""
 _SLACK = 0.25
-"""Seconds by which answers may come late, so that what took its whole time can still say so."""
+"""Seconds to wait beyond the time limit, so that a call that reaches the limit can still report that."""
 _FORM = re.compile(r"(tcp|https?)://[\w.:\[\]%/~-]+", re.ASCII)
 
 
 def resolve_host(host: str) -> str:
-    """A numeric address of `host`.
+    """Return a numeric address of `host`.
 
     Raises
     ------
     LinkError
-        There is none.
+        The name cannot be resolved.
     """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        hint = "let that node advertise an address, or enter its name where names are looked up"
-        raise LinkError(f"there is no host {host!r} as seen from here", hint=hint) from error
+        hint = "let that node advertise an address (--advertise), or add its name to DNS or /etc/hosts"
+        raise LinkError(f"the host name {host!r} cannot be resolved on this host", hint=hint) from error
     return str(found[0][4][0])
 
 
@@ -56,12 +56,12 @@ class Prober:
     Parameters
     ----------
     name : str
-        Of the manager, as which it introduces itself to links.
+        Name of the manager, sent in handshakes.
     key : ClusterKey or None
-        Signs questions to managers, and is compared with the key of links. Without it only the links of this host can
-        be tried, and managers that ask for no credential.
+        Signs requests to managers, and is compared with the key of links. Without it only the links of this host, and
+        managers that require no credential, can be probed.
     clock : Clock, optional
-        By which the clocks of others are judged; the system's unless given.
+        Clock that the clocks of others are compared with; by default that of the system.
     connect : callable, optional
         Makes a client for a manager, with a time limit in seconds.
     resolve : callable, optional
@@ -86,15 +86,17 @@ class Prober:
         self._free = threading.BoundedSemaphore(_AT_A_TIME)
 
     def probe(self, request: ProbeRequest) -> tuple[ProbeResult, ...]:
-        """What is reached at the addresses, in their order; all are tried side by side.
+        """Probe all addresses concurrently; return one result for each, in their order.
 
         Raises
         ------
         HttpError
-            503 while too many other requests are under way.
+            503 while too many other requests run.
         """
         if not self._free.acquire(blocking=False):
-            raise HttpError(503, f"{_AT_A_TIME} probes are under way already", hint="ask again in a few seconds")
+            raise HttpError(
+                503, f"too many probes: {_AT_A_TIME} are already running", hint="try again in a few seconds"
+            )
         try:
             return self._probed(request)
         finally:
@@ -106,15 +108,15 @@ class Prober:
         good = [address for address in dict.fromkeys(request.addresses) if address not in found]
         links = tuple(address for address in good if address.startswith("tcp:"))
         calls: dict[object, Callable[[], tuple[ProbeResult, ...]]] = {
-            url: partial(self._visit, url, seconds) for url in good if url not in links
+            url: partial(self._probe_manager, url, seconds) for url in good if url not in links
         }
         calls[links] = partial(self._probe_links, links, seconds)
         for key, outcome in call_in_parallel(calls, seconds=seconds + _SLACK, clock=self._clock).items():
-            reaches = _told(key, outcome, seconds)
+            reaches = _results(key, outcome, seconds)
             found |= {reach.address: reach for reach in reaches}
         return tuple(found[address] for address in request.addresses)
 
-    def _visit(self, url: str, seconds: float) -> tuple[ProbeResult, ...]:
+    def _probe_manager(self, url: str, seconds: float) -> tuple[ProbeResult, ...]:
         began = self._clock.monotonic()
         try:
             with self._connect(url, seconds) as client:
@@ -138,14 +140,14 @@ class Prober:
 
     def _probe_links(self, addresses: tuple[str, ...], seconds: float) -> tuple[ProbeResult, ...]:
         end = self._clock.monotonic() + seconds
-        hosts, found = self._looked_up(addresses, seconds)
+        hosts, found = self._look_up(addresses, seconds)
         left = max(end - self._clock.monotonic(), 0.05)
         links = probe_links(hosts.values(), name=self._name, key=self._key, seconds=left, clock=self._clock)
-        found |= {address: self._heard(address, links[hosts[address]]) for address in hosts}
+        found |= {address: self._link_result(address, links[hosts[address]]) for address in hosts}
         return tuple(found.values())
 
-    def _looked_up(self, addresses: Iterable[str], seconds: float) -> tuple[dict[str, str], dict[str, ProbeResult]]:
-        """Each address with its host looked up, and those for which that cannot be done."""
+    def _look_up(self, addresses: Iterable[str], seconds: float) -> tuple[dict[str, str], dict[str, ProbeResult]]:
+        """Return the addresses with their hosts resolved, and the results of those whose hosts cannot be resolved."""
         found: dict[str, ProbeResult] = {}
         for address in addresses:
             try:
@@ -156,7 +158,7 @@ class Prober:
         names = {address: urlsplit(address).hostname or "" for address in good}
         calls = {("host", name): partial(self._resolve, name) for name in names.values()}
         hosts: dict[str, str] = {}
-        # Half of the time, so that a slow look-up of a name leaves time for the others.
+        # Half of the time, so that one slow name leaves time for the others.
         outcomes = call_in_parallel(calls, seconds=seconds / 2, clock=self._clock)
         for address in good:
             outcome = outcomes["host", names[address]]
@@ -164,18 +166,18 @@ class Prober:
                 host = f"[{outcome.value}]" if ":" in outcome.value else outcome.value
                 hosts[address] = f"tcp://{host}:{urlsplit(address).port}"
             elif outcome.late:
-                hint = "let that node advertise an address, or see to the name server of this host"
-                late = LinkError(f"looking up the host {names[address]!r} takes too long", hint=hint)
+                hint = "let that node advertise an address (--advertise), or check the name server of this host"
+                late = LinkError(f"resolving the host name {names[address]!r} takes too long", hint=hint)
                 found[address] = _failed(address, late, seconds / 2)
             elif outcome.error is not None:
                 found[address] = _failed(address, outcome.error, 0.0)
         return hosts, found
 
-    def _heard(self, address: str, found: LinkProbe) -> ProbeResult:
+    def _link_result(self, address: str, found: LinkProbe) -> ProbeResult:
         protocol = 0 if found.welcome is None else found.welcome.protocol
         trouble, hint, code = found.trouble, found.hint, LinkError.code if found.trouble else ""
         if not trouble and protocol not in (0, PROTOCOL):
-            trouble = f"its links speak protocol {protocol}, those here {PROTOCOL}"
+            trouble = f"its links use protocol {protocol}, those here {PROTOCOL}"
             hint, code = "install the same version of dropflow on all hosts", ProtocolError.code
         return ProbeResult(
             address=address,
@@ -195,8 +197,8 @@ class Prober:
         return Client(url, secret=secret, timeout=seconds, clock=self._clock, most=_LARGEST)
 
 
-def _told(key: object, outcome: "CallResult[tuple[ProbeResult, ...]]", seconds: float) -> tuple[ProbeResult, ...]:
-    """What became of the addresses of one call."""
+def _results(key: object, outcome: "CallResult[tuple[ProbeResult, ...]]", seconds: float) -> tuple[ProbeResult, ...]:
+    """Return the results for the addresses of one call."""
     if outcome.error is None:
         return outcome.value or ()
     addresses = [str(address) for address in (key if isinstance(key, tuple) else (key,))]

@@ -1,6 +1,6 @@
-"""One manager behind one HTTP server: its routes, its pages, and the guard at the door.
+"""The HTTP server of one manager: its routes, its pages and its access rules.
 
-The order matters to people only: what comes first in the route table comes first in the OpenAPI document.
+The order of the routes is only that of the OpenAPI document.
 """
 
 import socket
@@ -26,31 +26,31 @@ _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise it, not to bind it
 
 
 class Service:
-    """An HTTP server in a thread of its own, and the routes it serves.
+    """An HTTP server with its own thread, and the routes that it serves.
 
     Parameters
     ----------
     routes : callable or Manager
         What to serve: a manager, or a function that makes the routes from the event streams of the server.
     host : str
-        Address to bind. Beyond loopback there must be a token.
+        Address to bind. Addresses other than loopback require a token.
     port : int
-        0 lets the system choose.
+        0 for a free port.
     token : str or None
-        With None, every client that reaches the server is accepted.
+        None for a server that requires no credential.
     secret : bytes or None
-        Secret half of the cluster key: who signs with it enters without the token.
+        Secret half of the cluster key: requests that are signed with it need no token.
     advertise : str
-        Name or address under which other hosts reach this one; by default `host`, and for a server on all addresses
-        the name of this host.
+        Name or address by which other hosts reach this one. By default it is `host`; for a server on all addresses it
+        is the name of this host.
     origins, hosts : iterables of str
-        Origins of other sites whose pages may call; further names under which the server may be addressed.
+        Origins of other sites whose pages may send requests; further names by which the server may be addressed.
     limits : Limits
-        What one request may cost.
+        Limits on the cost of requests.
     stop : callable
-        Ends the process soon, for DALiuGE's ``POST /api/stop``; refused without.
+        Ends the process soon, for DALiuGE's ``POST /api/stop``. Without it that request is refused.
     prober : Prober, optional
-        What tries whether other managers can be reached; one without a cluster key unless given.
+        Probes other managers; by default one without a cluster key.
 
     Raises
     ------
@@ -104,21 +104,21 @@ class Service:
         return url_of(self._advertise, self.port)
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to answer requests."""
         self._state = "started"
         self._server.start()
 
     def close(self) -> None:
         """End the event streams, stop answering and free the port. Idempotent; the manager itself is not closed."""
         if self._state == "new":
-            self._server.start()  # a server that never ran holds its port until it has
+            self._server.start()  # a server that never ran does not free its port
         if self._state != "closed":
             self._state = "closed"
             self._server.close()
 
 
 def url_of(host: str, port: int) -> str:
-    """Address of the server on this host and port, without a slash at its end."""
+    """Return the address of the server on this host and port, without a slash at its end."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
@@ -131,7 +131,7 @@ def manager_routes(
     limits: Limits | None = None,
     prober: Prober | None = None,
 ) -> tuple[Route, ...]:
-    """Everything that a manager serves."""
+    """Return all routes of a manager."""
     return (
         *api_v1_routes(manager, streams, limits=limits, probe=(prober or Prober("", None)).probe),
         *daliuge_routes(manager, stop=stop, limits=limits),
@@ -144,10 +144,10 @@ def manager_routes(
 def make_access_rules(
     host: str, *, token: str | None, secret: bytes | None, origins: Iterable[str] = (), hosts: Iterable[str] = ()
 ) -> AccessRules:
-    """The guard of a server that is bound to `host`.
+    """Return the access rules of a server that is bound to `host`.
 
-    A server that other hosts reach answers for the name and the addresses of this host: a foreign name that resolves
-    to them (DNS rebinding) stays refused.
+    A server that other hosts can reach accepts requests for the name and the addresses of this host. Requests for any
+    other name that resolves to them (DNS rebinding) are refused.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def make_access_rules(
     """
     if token is None and not is_loopback(host):
         raise UsageError(
-            f"without a token a server may only listen on loopback, not on {host}",
+            f"a server without a token may only listen on loopback, not on {host}",
             hint="leave out --no-auth, or leave out --host",
         )
     names = {host, *hosts}

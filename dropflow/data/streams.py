@@ -90,7 +90,7 @@ class StreamPublisher:
                 self._seen = self._pace(size)
 
     def end(self, content: Handle) -> None:
-        """Announce that the file is complete, and about to be committed as `content`.
+        """Announce that the file is complete, and will be committed as `content`.
 
         Raises
         ------
@@ -99,9 +99,9 @@ class StreamPublisher:
         """
         with storage_errors("end the stream", self._folder):
             with contextlib.suppress(FileNotFoundError):  # the stream was removed
-                passing = Path(self._folder, "end.new")
-                passing.write_bytes(msgspec.msgpack.encode(content))
-                passing.replace(Path(self._folder, "end"))
+                temporary = Path(self._folder, "end.new")
+                temporary.write_bytes(msgspec.msgpack.encode(content))
+                temporary.replace(Path(self._folder, "end"))
             self._wake_readers()
         self._fifo.close()
 
@@ -124,17 +124,17 @@ class StreamPublisher:
 
     def _pace(self, size: int) -> int:
         """Wait for readers that make progress. Returns the position of the slowest of them."""
-        stands: dict[str, tuple[int, float]] = {}
+        since: dict[str, tuple[int, float]] = {}
         while True:
             places = self._places()
             behind = {name: place for name, place in places.items() if size - place > AHEAD}
             if self._ignores_readers or not behind:
                 return min(places.values(), default=size)
             now = self._clock.monotonic()
-            stands = {name: _since(place, now, stands.get(name)) for name, place in behind.items()}
+            since = {name: _since(place, now, since.get(name)) for name, place in behind.items()}
             lost = {
                 name: place
-                for name, (place, began) in stands.items()
+                for name, (place, began) in since.items()
                 if now - began >= PATIENCE or not wake(f"{self._folder}/{name.removesuffix('.at')}.reader")
             }
             if lost:
@@ -142,7 +142,7 @@ class StreamPublisher:
                 continue
             # Called before each wait: a stop before it is seen here, and a later one wakes the wait.
             self._check()
-            self._fifo.wait(min(began for _, began in stands.values()) + PATIENCE - now)
+            self._fifo.wait(min(began for _, began in since.values()) + PATIENCE - now)
 
     def _places(self) -> dict[str, int]:
         """Return the positions of the readers that the writer waits for."""

@@ -1,4 +1,4 @@
-"""On which node each part of a graph goes."""
+"""Assignment of the parts of a graph to nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,38 +17,39 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Assignment:
-    """The node of each part of a graph, and a note for people if those are not the nodes that the graph names."""
+    """The node of each part of a graph, and a note for users if the graph names other nodes."""
 
     places: tuple[str, ...]
     note: str = ""
 
 
 def assign(graph: PhysicalGraph, nodes: Sequence[NodeInfo], *, anew: bool = False) -> Assignment:
-    """The node of each part of `graph`.
+    """Return the node of each part of `graph`.
 
-    A graph that names nodes gets those, by their name or, where that is only one, by the name or address of their host
-    (with or without its port, as DALiuGE's graphs have it). A graph that names none is spread over all nodes that are
-    alive: part k on the k-th by name, and from the start again when there are more parts than nodes.
+    If the graph names nodes, its parts are assigned to those. A node is named by its own name, or by the name or
+    address of its host (with or without a port, as in DALiuGE's graphs) if only one node is on that host. If the graph
+    names no nodes, it is spread over all nodes that are alive: part k on the k-th by name, and from the first again
+    when there are more parts than nodes.
 
-    A graph that was placed for another cluster, or on ``localhost``, is spread in the same way, with a note: that is
-    one of whose nodes none is known here. Where there is only one node, it takes the parts of all unknown nodes.
+    A graph whose nodes are all unknown (placed for another cluster, or on ``localhost``) is spread in the same way,
+    with a note. If there is only one node, it gets the parts of all unknown nodes.
 
     Parameters
     ----------
     graph : PhysicalGraph
         Its `places` are one name a part, or none.
     nodes : sequence of NodeInfo
-        All nodes, those that are not alive too.
+        All nodes, including those that are not alive.
     anew : bool
-        Spread the parts whatever the graph names.
+        Spread the parts, even if the graph names nodes.
 
     Raises
     ------
     LinkError
         No node is alive.
     BadGraphError
-        Some of the nodes that the graph names are known and others are not, or they are not alive or ambiguous: all of
-        them at once.
+        Some of the nodes that the graph names are unknown while others are known, or are not alive, or are ambiguous.
+        The error names all of them.
     """
     alive = sorted(node.name for node in nodes if node.state == "alive")
     if not alive:
@@ -61,14 +62,14 @@ def assign(graph: PhysicalGraph, nodes: Sequence[NodeInfo], *, anew: bool = Fals
         raise BadGraphError(
             f"the graph has {graph.parts} parts but names nodes for {len(graph.places)} only",
             where=graph.name,
-            hint="map it again, or submit it with --anew to spread it over the nodes that there are",
+            hint="map it again, or submit it with --anew to spread it over the nodes that are alive",
         )
     used = sorted(set(graph.places))
     found = {place: _matching(place, nodes) for place in used}
     unknown = [place for place in used if not found[place]]
     if unknown == used or (unknown and len(nodes) == 1):
         there = "all are on" if len(set(spread)) == 1 else f"the {graph.parts} parts are spread over"
-        text = f"the graph names nodes that are not here ({_listed([repr(place) for place in unknown])})"
+        text = f"the graph names unknown nodes ({_listed([repr(place) for place in unknown])})"
         return Assignment(spread, f"{text}: {there} {_listed(sorted(set(spread)))}")
     wrong = [text for place in used if (text := _wrong(place, found[place], alive))]
     if wrong:
@@ -82,9 +83,9 @@ def assign(graph: PhysicalGraph, nodes: Sequence[NodeInfo], *, anew: bool = Fals
 
 
 def _matching(place: str, nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
-    """The nodes that `place` may mean: that of the name, else all on a host of that name or address.
+    """Return the nodes that `place` may mean: the one of that name, else all on a host of that name or address.
 
-    A name of the loopback interface means any host, and so only a node that is alone.
+    A name of the loopback interface may mean any host, so it matches only if there is one node.
     """
     by_name = [node for node in nodes if node.name == place]
     if by_name:
@@ -105,7 +106,7 @@ def _addresses(node: NodeInfo) -> set[str]:
 def _wrong(place: str, found: Sequence[NodeInfo], alive: Sequence[str]) -> str:
     if not found:
         close = get_close_matches(place, alive, n=1)
-        return f"{place!r} is not here" + (f", did it mean {close[0]!r}?" if close else "")
+        return f"{place!r} is unknown" + (f", did it mean {close[0]!r}?" if close else "")
     if len(found) > 1:
         return f"{place!r} may be any of {_listed([node.name for node in found])}"
     node = found[0]

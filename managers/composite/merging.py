@@ -1,7 +1,7 @@
-"""One session from what several children tell about it: pure functions over the records of `dropflow.rest.schema`.
+"""Merging of what several children report about a session: pure functions over records of `dropflow.rest.schema`.
 
-Merging is the same whether it happens once or in steps (a master merges what islands have merged), and the whole is
-what one manager with all the drops would tell; tests hold both against a slow oracle.
+The result does not depend on whether records are merged in one step or in several (a master merges what islands have
+merged). It equals the report of one manager with all the drops. Tests compare both with a slow oracle.
 """
 
 from collections import Counter
@@ -33,32 +33,32 @@ SHOWN_FAILURES = 100
 
 
 class Freshness(Enum):
-    """Whether what a child answered last is still true."""
+    """Whether the last report of a child is still valid."""
 
     CURRENT = "current"
     """The child answers."""
     STALE = "stale"
-    """The child does not answer. Its last answer is still true only if its part was over by then."""
+    """The child does not answer. Its last report is valid only if its part was over."""
     LOST = "lost"
     """The child is a node that answers and no longer has the session: the drops that were not settled are lost."""
 
 
 @dataclass(frozen=True)
 class SessionPart:
-    """What one child tells, or told last, about a session.
+    """The last report of one child about a session.
 
     Attributes
     ----------
     child : str
-        Its name.
+        Name of the child.
     detail : SessionDetail
-        As it was told.
+        The report.
     freshness : Freshness
-        Whether `detail` still holds.
+        Whether `detail` is still valid.
     missing : str
-        Why `detail` may be out of date; empty when it is not.
+        Why `detail` may be out of date; empty if it is current.
     since : str
-        When `detail` was told; empty when it is current.
+        Time of `detail`; empty if it is current.
     """
 
     child: str
@@ -69,45 +69,45 @@ class SessionPart:
 
     @property
     def unsettled(self) -> int:
-        """Drops that had not reached the end when it was last heard."""
+        """Number of drops that were not settled in the last report."""
         return max(self.detail.drops - self.detail.settled, 0)
 
 
 def merge(parts: Sequence[SessionPart], *, version: int, unheard: Iterable[str] = ()) -> SessionDetail:
-    """Return the session with these `parts` (at least one).
+    """Return the session that consists of `parts` (at least one).
 
-    It is over when all parts are, and then FAILED if any is, else CANCELLED if any is. What cannot be known is never an
-    end: where a part is silent that was not over, and no other part runs, the session is UNKNOWN. It FAILED only by the
-    word of a node: one that has lost its part, or one that needed a silent node and gave it up.
+    The session is over when all parts are over. Then it is FAILED if any part is, else CANCELLED if any part is. If a
+    part that was not over is silent and no other part runs, the session is UNKNOWN. Silence alone never makes it
+    FAILED: that takes the report of a node that has lost its part, or that has given up a silent node it needed.
 
     Parameters
     ----------
     unheard : iterable of str
-        Children that may have unknown parts. While drops are missing, it is not over.
+        Children that may have unknown parts. While drops are missing, the session is not over.
     """
     reported = lost_nodes(failure for part in parts for failure in part.detail.failures)
-    told = [known_detail(part, reported) for part in parts]
-    drops = sum(detail.drops for detail in told)
-    whole = max(detail.whole for detail in told)
-    candidates = tuple(sorted({*unheard, *(name for detail in told for name in detail.unheard)}))
+    details = [known_detail(part, reported) for part in parts]
+    drops = sum(detail.drops for detail in details)
+    whole = max(detail.whole for detail in details)
+    candidates = tuple(sorted({*unheard, *(name for detail in details for name in detail.unheard)}))
     states: Counter[str] = Counter()
-    for detail in told:
+    for detail in details:
         states.update(detail.states)
-    status = _status([_status_of_known(detail) for detail in told])
-    texts = [detail.text for detail in told if detail.text and (detail.unknown or not detail.unheard)]
+    status = _status([_status_of_known(detail) for detail in details])
+    texts = [detail.text for detail in details if detail.text and (detail.unknown or not detail.unheard)]
     is_partial = (
         drops < whole and bool(candidates) and status in (SessionState.FINISHED.name, SessionState.CANCELLED.name)
     )
     if is_partial:
         names = ", ".join(candidates)
         texts.append(
-            f"{whole - drops} of its {whole} drops are not known: {names} did not answer yet; the others: {status}"
+            f"{whole - drops} of its {whole} drops are unknown: {names} did not answer yet; the others: {status}"
         )
         status = UNKNOWN
     over = is_over(status)
-    failures = merge_failures(failure for detail in told for failure in detail.failures)
+    failures = merge_failures(failure for detail in details for failure in detail.failures)
     missing = [f"{part.child}: {part.missing}" for part in parts if part.missing]
-    first = max(told, key=lambda detail: detail.epoch)
+    first = max(details, key=lambda detail: detail.epoch)
     return SessionDetail(
         session=first.session,
         graph=first.graph,
@@ -115,35 +115,35 @@ def merge(parts: Sequence[SessionPart], *, version: int, unheard: Iterable[str] 
         epoch=first.epoch,
         version=version,
         drops=drops,
-        settled=sum(detail.settled for detail in told),
-        running=sum(detail.running for detail in told),
-        queued=sum(detail.queued for detail in told),
-        ready=sum(detail.ready for detail in told),
+        settled=sum(detail.settled for detail in details),
+        running=sum(detail.running for detail in details),
+        queued=sum(detail.queued for detail in details),
+        ready=sum(detail.ready for detail in details),
         states=dict(states),
-        created=_first(detail.created for detail in told),
-        started=_first(detail.started for detail in told),
-        finished=max(detail.finished for detail in told) if over else 0.0,
-        seconds=max(detail.seconds for detail in told),
-        rate=sum(detail.rate for detail in told),
-        remaining=None if over else _remaining(told),
-        nodes=tuple(sorted({node for detail in told for node in detail.nodes})),
+        created=_first(detail.created for detail in details),
+        started=_first(detail.started for detail in details),
+        finished=max(detail.finished for detail in details) if over else 0.0,
+        seconds=max(detail.seconds for detail in details),
+        rate=sum(detail.rate for detail in details),
+        remaining=None if over else _remaining(details),
+        nodes=tuple(sorted({node for detail in details for node in detail.nodes})),
         text="; ".join(dict.fromkeys(texts)),
-        unknown=tuple(sorted({node for detail in told for node in detail.unknown})),
+        unknown=tuple(sorted({node for detail in details for node in detail.unknown})),
         whole=whole,
         unheard=candidates if is_partial else (),
-        logical=merge_logical(node for detail in told for node in detail.logical),
+        logical=merge_logical(node for detail in details for node in detail.logical),
         failures=failures[:SHOWN_FAILURES],
-        notes=tuple(dict.fromkeys([*missing, *(note for detail in told for note in detail.notes)])),
+        notes=tuple(dict.fromkeys([*missing, *(note for detail in details for note in detail.notes)])),
     )
 
 
 def as_info(detail: SessionDetail) -> SessionInfo:
-    """The row of the list of sessions for `detail`."""
+    """Return the row of the list of sessions for `detail`."""
     return SessionInfo(**{name: getattr(detail, name) for name in SessionInfo.__struct_fields__})
 
 
 def merge_logical(nodes: Iterable[LogicalNodeInfo]) -> tuple[LogicalNodeInfo, ...]:
-    """Logical nodes with their counts added by key, in the order of the graph."""
+    """Return the logical nodes with their counts added by key, in the order of the graph."""
     found: dict[str, LogicalNodeInfo] = {}
     for node in nodes:
         known = found.get(node.key)
@@ -156,9 +156,9 @@ def merge_logical(nodes: Iterable[LogicalNodeInfo]) -> tuple[LogicalNodeInfo, ..
 
 
 def merge_failures(failures: Iterable[FailureInfo]) -> tuple[FailureInfo, ...]:
-    """Root causes with their counts added by row (by name, for lost nodes), the most harmful first.
+    """Return the root causes with their counts added by row (by name, for lost nodes), the most harmful first.
 
-    Only the drop's own node knows all about a failure, so of several accounts the one with the most to tell is kept.
+    Only the node of a drop has all details of its failure, so the record with the most details is kept.
     """
     found: dict[int | str, FailureInfo] = {}
     for failure in failures:
@@ -167,18 +167,18 @@ def merge_failures(failures: Iterable[FailureInfo]) -> tuple[FailureInfo, ...]:
         if known is None:
             found[key] = failure
             continue
-        best = max(known, failure, key=lambda told: (bool(told.node), told.has_log, len(told.detail), told.attempts))
+        best = max(known, failure, key=lambda item: (bool(item.node), item.has_log, len(item.detail), item.attempts))
         found[key] = msgspec.structs.replace(
             best,
             count=known.count + failure.count,
             drops=tuple(dict.fromkeys((*known.drops, *failure.drops)))[:SHOWN_FAILURES],
         )
-    # By row where counts are equal, as nodes do: those that list only the first of many list the same ones.
+    # Equal counts are ordered by row, as nodes do, so that all truncated lists have the same failures.
     return tuple(sorted(found.values(), key=lambda failure: (-failure.count, failure.row, failure.drop, failure.name)))
 
 
 class RowRange(msgspec.Struct, frozen=True):
-    """The rows that a page needs of one child: by its place in the order of children."""
+    """The rows of one child that a page needs; `child` is its index among the children."""
 
     child: int
     offset: int
@@ -186,7 +186,7 @@ class RowRange(msgspec.Struct, frozen=True):
 
 
 def row_ranges(totals: Sequence[int], query: DropQuery) -> tuple[RowRange, ...]:
-    """Return the rows to request from each child, which together are the page of `query`.
+    """Return the rows of each child that, one after the other, are the page that `query` requests.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def row_ranges(totals: Sequence[int], query: DropQuery) -> tuple[RowRange, ...]:
 
 
 def _status_of_known(detail: SessionDetail) -> str:
-    """Return the status without the unknown drops."""
+    """Return the status of the known drops only."""
     if not detail.unheard or detail.unknown:
         return detail.status
     state = SessionState.CANCELLED if detail.states.get(DropState.CANCELLED.name) else SessionState.FINISHED
@@ -223,7 +223,7 @@ def _status(statuses: Sequence[str]) -> str:
         return SessionState.FINISHED.name
     if len(set(states)) == 1:
         return states[0].name
-    # Some are ahead of others: the session is as far as it takes to have got there.
+    # Parts change state at different times: the session has the state of the part that is furthest ahead.
     is_moving = any(state is SessionState.RUNNING or state.is_terminal for state in states)
     return (SessionState.RUNNING if is_moving else max(states)).name
 
@@ -232,8 +232,8 @@ def _first(times: Iterable[float]) -> float:
     return min((time for time in times if time), default=0.0)
 
 
-def _remaining(told: Sequence[SessionDetail]) -> float | None:
-    going = [detail.remaining for detail in told if not detail.is_over]
+def _remaining(details: Sequence[SessionDetail]) -> float | None:
+    going = [detail.remaining for detail in details if not detail.is_over]
     known = [seconds for seconds in going if seconds is not None]
     return max(known) if known and len(known) == len(going) else None
 
@@ -244,12 +244,12 @@ def lost_nodes(failures: Iterable[FailureInfo]) -> frozenset[str]:
 
 
 def known_detail(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
-    """What a part tells: as it is, or, where that may have changed since, what is known of it now.
+    """Return the report of a part, changed to what is still known if the report is out of date.
 
     Parameters
     ----------
     reported : set of str
-        Nodes that other nodes of the session gave up. Those tell more of it than that the node is silent.
+        Nodes that other nodes of the session have given up; they are lost, not only silent.
     """
     detail = part.detail
     if detail.is_over:
@@ -266,26 +266,26 @@ def known_detail(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
         return _given_up(part, reported)
     if part.freshness is Freshness.CURRENT:
         return detail
-    told = f"{part.detail.settled} of its {detail.drops} drops were settled"
+    settled = f"{part.detail.settled} of its {detail.drops} drops were settled"
     when = f" at {part.since}" if part.since else ""
     return msgspec.structs.replace(
         detail,
         status=UNKNOWN,
         rate=0.0,
         remaining=None,
-        text=f"{part.child} cannot be asked ({part.missing}): its part was {detail.status}{when}, when {told}",
+        text=f"{part.child} is unavailable ({part.missing}): its part was {detail.status}{when}, when {settled}",
         unknown=tuple(sorted(silent)),
     )
 
 
 def _given_up(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
-    """Return a part whose unsettled drops will never settle."""
+    """Return the report of a part whose unsettled drops are lost."""
     detail = part.detail
     left = f"{part.unsettled} of its {detail.drops} drops were not settled"
     nodes = detail.nodes or (part.child,)
     is_reported = reported.issuperset(nodes)
     text = f"{part.child}: {left}" if is_reported else f"node {part.child} is lost: {part.missing}; {left}"
-    # Where another node tells of the same loss, this one only adds its drops: without a node, the other's words count.
+    # If another node reports the same loss, this record only adds its drops: an empty `node` keeps the other's text.
     failure = FailureInfo(
         drop="",
         name=nodes[0] if is_reported else part.child,

@@ -1,4 +1,4 @@
-"""Probes of link addresses: which process listens there, without becoming a peer of it.
+"""Probes of link addresses: which process listens there. A probe does not make this process a peer.
 
 A `Handshake` to `ANY_PEER` is answered with a `HandshakeReply` and then forgotten, so existing links between the two
 processes are not affected. A readable answer proves more than an open port: both ends hold the same cluster key. One
@@ -36,13 +36,13 @@ class LinkProbe(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     seconds : float
-        How long it took.
+        Duration of the probe.
     is_ours : bool
-        Links with our cluster key listen there.
+        Whether links with our cluster key listen there.
     welcome : HandshakeReply or None
-        Their answer; None also for links of older versions, which do not know the request.
+        Their answer; None also for links of older versions, which do not support the request.
     trouble, hint : str
-        Why these links cannot be used, and what to do; empty if they can.
+        Why these links cannot be used, and what to do; empty if they can be used.
     """
 
     seconds: float = 0.0
@@ -53,7 +53,7 @@ class LinkProbe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Stage(IntEnum):
-    """How far a connection got."""
+    """The stages of a connection."""
 
     CONNECTING = 0
     CONNECTED = 1
@@ -82,14 +82,13 @@ def probe_links(
     Parameters
     ----------
     addresses : iterable of str
-        Where links listen, ``tcp://HOST:PORT``. Hosts should be addresses: a name that takes long to look up holds up
-        the end.
+        Addresses of links, ``tcp://HOST:PORT``. Hosts should be numeric: resolving a name can exceed the time limit.
     name : str
-        Of this process, for the introduction.
+        Name of this process, for the handshake.
     key : ClusterKey or None
-        Of the cluster; without it only this host can be looked at.
+        Key of the cluster; without it only this host can be probed.
     seconds : float
-        How long it may take.
+        Time limit.
 
     Returns
     -------
@@ -157,19 +156,19 @@ class _Probe:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing more to wait for."""
+        """Whether the result is known."""
         return self._found is not None
 
     def items(self) -> Sequence[tuple[Any, int]]:
-        """What to wait for, as a poller takes it."""
+        """Return the sockets to wait for, with their flags, for a poller."""
         if self._plain is not None:
             return ((self._plain.fileno(), zmq.POLLOUT),)
         return ((self._socket, zmq.POLLIN), (self._watch, zmq.POLLIN))
 
     def handle_events(self) -> None:
-        """Take what has come: first what the other end said, then what became of the connection."""
+        """Process what was received: first packets of the other end, then events of the connection."""
         if self._plain is not None:
-            self._refused(self._plain.getsockopt(network.SOL_SOCKET, network.SO_ERROR))
+            self._end_with_code(self._plain.getsockopt(network.SOL_SOCKET, network.SO_ERROR))
             return
         if int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._on_packet(self._socket.recv_multipart(zmq.NOBLOCK)[0])
@@ -189,15 +188,15 @@ class _Probe:
         if event in _STAGES:
             self._stage = max(self._stage, _STAGES[event])
         elif event is zmq.Event.CLOSED:
-            self._try_again()
+            self._find_cause()
         elif event is zmq.Event.DISCONNECTED and self._stage is not _Stage.TRUSTED:
-            # Whoever listens hangs up without a word on those that hold another key, or none.
-            self._end(LinkProbe(trouble="it hangs up: its cluster key may be another one", hint=_KEY))
+            # Links close connections of clients with another key, or none, without an answer.
+            self._end(LinkProbe(trouble="it closes the connection: its cluster key may differ", hint=_KEY))
         else:
             self._end(LinkProbe(trouble=CONNECTION_FAILURES[event], hint=_KEY))
 
-    def _try_again(self) -> None:
-        """The connection cannot be opened. ZeroMQ does not tell why; the operating system tells whoever asks itself."""
+    def _find_cause(self) -> None:
+        """Connect a plain socket to learn why the connection cannot be opened: ZeroMQ does not report the reason."""
         parts = urlsplit(self.address)
         host = parts.hostname or ""
         self._plain = network.socket(network.AF_INET6 if ":" in host else network.AF_INET, network.SOCK_STREAM)
@@ -207,20 +206,20 @@ class _Probe:
         except OSError as error:
             code = error.errno or errno.EIO
         if code != errno.EINPROGRESS:
-            self._refused(code)
+            self._end_with_code(code)
 
-    def _refused(self, code: int) -> None:
+    def _end_with_code(self, code: int) -> None:
         if code == errno.ECONNREFUSED:
             text, hint = "nothing listens there", "is the node running, and is this the port of its links?"
         elif code == 0:
-            text, hint = "the connection broke at once", "try again; is the network between the hosts sound?"
+            text, hint = "the connection broke immediately", "try again; does the network between the hosts work?"
         else:
             text = os.strerror(code).lower()
             hint = "check the network between the hosts, or let the node advertise an address that they reach"
         self._end(LinkProbe(trouble=text, hint=hint))
 
     def outcome(self, seconds: float) -> LinkProbe:
-        """What became of it, now that the time is over."""
+        """Return the result at the end of the time."""
         text, hint = _NO_ANSWER[self._stage]
         return self._found or LinkProbe(seconds=seconds, trouble=f"{text} within {seconds:.2g} s", hint=hint)
 

@@ -1,4 +1,4 @@
-"""ContentExchange of many drops on their way to people, as the records of one answer."""
+"""Downloads of the contents of many drops, as the records of one response."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -22,18 +22,18 @@ __all__ = ["batch"]
 _PIECE = 1 << 20
 
 
-def batch(wanted: Sequence[ContentRequest], find: Callable[[int], tuple[str, Handle]]) -> Iterator[ContentRecord]:
-    """Yield the records of the contents that are wanted, in their order.
+def batch(requests: Sequence[ContentRequest], find: Callable[[int], tuple[str, Handle]]) -> Iterator[ContentRecord]:
+    """Yield the records of the requested contents, in their order.
 
     Parameters
     ----------
     find : callable
-        The name and the content of the drop in a row of the whole graph.
+        Returns the name and the content of the drop in a row of the whole graph.
     """
-    for index, one in enumerate(wanted):
+    for index, request in enumerate(requests):
         try:
-            name, handle = find(one.row)
-            if one.digest and one.digest == _digest_of(handle):
+            name, handle = find(request.row)
+            if request.digest and request.digest == _digest_of(handle):
                 yield ContentUnchanged(index)
             else:
                 yield from _content(index, name, handle)
@@ -48,7 +48,7 @@ def _content(index: int, name: str, handle: Handle) -> Iterator[ContentRecord]:
     for chunk in download.chunks:
         found.update(chunk)
         size += len(chunk)
-        # A content in memory is one chunk, of any size.
+        # Content in memory is one chunk, of any size.
         for start in range(0, len(chunk), _PIECE):
             yield ContentPiece(chunk[start : start + _PIECE])
     if size != download.size:

@@ -229,10 +229,10 @@ def test_each_wrong_clock_is_a_finding() -> None:
 
 def test_a_manager_that_does_not_report_its_connections_is_a_finding() -> None:
     """A manager of another version is not, because the version is a finding already."""
-    (found,) = _check([_node("a", probe_error="4 probes are under way already"), _node("b")])
+    (found,) = _check([_node("a", probe_error="too many probes: 4 are already running"), _node("b")])
     (other,) = _check([_node("a"), _node("b", probe_error="no such page", version="0.0.0")])
 
-    assert "did not report what it can reach: 4 probes" in found.text
+    assert "did not report what it can reach: too many probes" in found.text
     assert "version" in other.text
 
 

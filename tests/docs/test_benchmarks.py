@@ -1,4 +1,4 @@
-"""The benchmark of latency runs, and its report is consistent."""
+"""The latency benchmark runs, and its report is consistent."""
 
 import json
 import subprocess
@@ -20,8 +20,8 @@ def test_the_latency_of_a_hop_is_the_sum_of_its_parts() -> None:
     assert done.returncode == 0, done.stderr
     (report,) = json.loads(done.stdout)["latency"]
     for place, parts in (
-        ("one_node", ("hear", "submit", "start")),
-        ("two_nodes", ("tell", "wire", "hear", "submit", "start")),
+        ("one_node", ("receive", "submit", "start")),
+        ("two_nodes", ("send", "wire", "receive", "submit", "start")),
     ):
         (chain,) = report[place]
         whole = chain["completion_to_start"]

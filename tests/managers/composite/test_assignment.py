@@ -43,7 +43,7 @@ def test_anew_forgets_what_the_graph_names() -> None:
 
 def test_all_nodes_that_cannot_be_used_are_named_at_once() -> None:
     """Unknown and lost nodes come in one error, which says which nodes there are."""
-    with pytest.raises(BadGraphError, match=r"'m9' is not here.*'n3' is lost: silent for 15 s") as refused:
+    with pytest.raises(BadGraphError, match=r"'m9' is unknown.*'n3' is lost: silent for 15 s") as refused:
         assign(_graph(3, ("n1", "n3", "m9")), _ALIVE)
 
     assert "n1, n2" in refused.value.hint
@@ -64,7 +64,7 @@ def test_a_graph_of_another_cluster_is_spread_with_a_note(places: tuple[str, str
     found = assign(_graph(2, places), _ALIVE)
 
     assert found.places == ("n1", "n2")
-    assert f"names nodes that are not here ({places[0]!r}" in found.note
+    assert f"names unknown nodes ({places[0]!r}" in found.note
     assert "n1, n2" in found.note
 
 

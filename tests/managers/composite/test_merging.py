@@ -195,7 +195,7 @@ def test_what_cannot_be_asked_is_not_known(other: str, whole: str) -> None:
     assert (found.status, found.unknown, found.finished) == (whole, ("n2",), 0.0)
     assert (
         found.text
-        == f"n2 cannot be asked (does not answer): its part was RUNNING at {since}, when 4 of its 10 drops were settled"
+        == f"n2 is unavailable (does not answer): its part was RUNNING at {since}, when 4 of its 10 drops were settled"
     )
     assert not found.is_over
 

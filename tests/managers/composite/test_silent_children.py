@@ -48,9 +48,7 @@ def test_after_a_restart_missing_parts_make_a_session_unknown(world: World) -> N
     left = 41 - found.drops
 
     assert (found.status, found.whole, found.unheard) == ("UNKNOWN", 41, ("http://n2:8000",))
-    assert (
-        f"{left} of its 41 drops are not known: http://n2:8000 did not answer yet; the others: FINISHED" in found.text
-    )
+    assert f"{left} of its 41 drops are unknown: http://n2:8000 did not answer yet; the others: FINISHED" in found.text
     assert [info.status for info in island.sessions()] == ["UNKNOWN"]
     assert island.results("s").missing == ("http://n2:8000",)
 

@@ -64,7 +64,7 @@ def test_watching_returns_when_a_node_is_lost(world: World) -> None:
     lose(world, island, "n2")
     thread.join(60)
 
-    assert "n2 cannot be asked (nothing listens there" in found[0]
+    assert "n2 is unavailable (nothing listens there" in found[0]
 
 
 def test_watching_returns_the_details_of_the_end(world: World) -> None:

@@ -271,7 +271,7 @@ def test_a_node_takes_a_graph_of_another_cluster(make_cluster: Make) -> None:
     detail = until(cluster["a"], "s", lambda detail: bool(detail.finished))
 
     assert (detail.status, detail.nodes) == ("FINISHED", ("a",))
-    assert detail.notes == ("the graph names nodes that are not here ('h7:8000'): all are on a",)
+    assert detail.notes == ("the graph names unknown nodes ('h7:8000'): all are on a",)
 
 
 def test_drops_are_found_by_filters_and_names(make_cluster: Make) -> None:
