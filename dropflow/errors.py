@@ -20,7 +20,7 @@
     │   ├── StorageError            a read, write, commit or rename failed
     │   ├── WorkerDiedError         a worker process ended in the middle of an attempt
     │   ├── LinkError               another node cannot be reached, or does not take what is sent
-    │   │   └── RestartedError      a node was started again after a session was cut for the process before
+    │   │   └── RestartedError      a node was restarted after a session was planned for its earlier process
     │   └── ClockSkewError          the clocks of two hosts differ too much for requests between them
     ├── HttpError                   an error of HTTP only: no such page, wrong method, no token, too large
     └── InternalError               a bug of dropflow: please report it
@@ -91,7 +91,7 @@ class DropflowError(Exception):
 
 
 class UsageError(DropflowError):
-    """What was asked cannot be done; asking again gives the same answer."""
+    """The request cannot be carried out; repeating it gives the same answer."""
 
     code = "DF100"
 
@@ -205,7 +205,7 @@ class LinkError(WorldError):
 
 
 class RestartedError(LinkError):
-    """A node was started again after a session was cut for its earlier process; cutting it again helps."""
+    """A node was restarted after a session was planned for its earlier process; planning it again helps."""
 
     code = "DF222"
 

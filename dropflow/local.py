@@ -154,7 +154,7 @@ def new_directory(graph: PhysicalGraph, *, root: Path | None = None, clock: Cloc
         except OSError as error:
             raise _unwritable(directory, error) from error
         return directory
-    raise StorageError("there are a thousand runs of this second already", where=str(parent))
+    raise StorageError("1000 directories of runs that started in this second exist already", where=str(parent))
 
 
 def prepare_directory(directory: Path) -> Path:

@@ -1,1 +1,1 @@
-"""Managers: node, data island, master and daemon. Their rooms are built with the managers issue."""
+"""Managers: node, data island, master and daemon, with the links between nodes, their REST routes and pages."""

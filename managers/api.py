@@ -180,7 +180,7 @@ class Manager(SessionContents, Protocol):
         ...
 
     def watch(self, session: str, *, version: int, seconds: float) -> SessionDetail:
-        """Return a session once its version is not `version`, or after `seconds`; at once when it is over."""
+        """Return a session once its version is not `version`, or after `seconds`; immediately if it is over."""
         ...
 
     def cancel(self, session: str, reason: str = "") -> SessionInfo:

@@ -248,7 +248,7 @@ class Content(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class StreamUpdate(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A data drop of which a growing content can be fetched from the sender; or, without a handle, cannot any more.
+    """The growing content of a data drop can be fetched from the sender or, if there is no handle, no longer.
 
     Attributes
     ----------

@@ -93,7 +93,7 @@ class ChildProcess:
         return bool(data)
 
     def collect(self) -> None:
-        """Take its exit status, after its process file descriptor became readable."""
+        """Read the exit status of the process, after its process file descriptor became readable."""
         status = self._popen.wait()
         if self._line:
             self._take(self._line)
@@ -103,14 +103,14 @@ class ChildProcess:
         self.ended.set_result(status)
 
     def fail(self, reason: str, hint: str = "") -> None:
-        """Stop waiting for its ready line."""
+        """Stop waiting for the ready line of the process."""
         if not self.ready.done():
             self.error = WorldError(f"the {self.role} cannot be started: {reason}", where=self.name, hint=hint or _HINT)
             self._changed(self)
             self.ready.set_exception(self.error)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; no error if it has ended."""
+        """Send a signal to the process; no error if it has ended."""
         self._popen.send_signal(number)
 
     def _take(self, line: bytes) -> None:

@@ -139,7 +139,7 @@ class _Near:
         self.left = _COMPARED // max(len(self.known), 1)
 
     def hint(self, missing: str) -> str:
-        """Return a hint with the nearest id; empty if there is none, or the limit is reached."""
+        """Return a hint with the nearest id; empty if no id is near, or the limit is reached."""
         self.left -= 1
         found = get_close_matches(missing, self.known, 1) if missing and self.left >= 0 else []
         return f"did you mean {found[0]!r}?" if found else ""

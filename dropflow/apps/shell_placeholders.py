@@ -118,7 +118,7 @@ class PlaceholderFiller:
             return [_text(value) for value in values]
         except UnicodeDecodeError as problem:
             raise AppError(
-                f"the input '{data.port or data.name}' is not text and cannot stand in a command",
+                f"the input '{data.port or data.name}' is not text and cannot be used in a command",
                 hint="set the encoding of the port to 'path' to get a file with the content",
             ) from problem
 

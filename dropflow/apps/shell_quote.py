@@ -106,7 +106,7 @@ def quote(word: str, place: QuotedPlace, *, variables: bool = False) -> str:
         )
     if place.kind == "arithmetic" and not _PLAIN.fullmatch(word):
         raise AppError(
-            f"the value of {place.match[0]} is {word[:40]!r}, which cannot stand in an arithmetic expression",
+            f"the value of {place.match[0]} is {word[:40]!r}, which cannot be used in an arithmetic expression",
             hint="only a number or a name can",
         )
     parts = _VARIABLE.split(word) if variables else [word]

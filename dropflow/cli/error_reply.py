@@ -75,7 +75,7 @@ def graph_problems(error: DropflowError) -> tuple[Problem, ...]:
 
 
 def error_reply(error: BaseException, *, debug: bool = False) -> ErrorReply:
-    """Return the reply for `error`; with `debug`, that for an internal error has the traceback."""
+    """Return the reply for `error`; with `debug`, the reply for an internal error has the traceback."""
     if isinstance(error, DropflowError):
         text = ErrorText(
             code=error.code, kind=type(error).__name__, text=error.text, where=error.where, hint=error.hint

@@ -86,7 +86,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
     missing : tuple of MissedFile
         What could not be fetched.
     silent : tuple of str
-        Nodes that could not be asked for their results.
+        Nodes that did not answer the request for their results.
     """
 
     ok: bool
@@ -133,7 +133,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"missing: {one.path} of {one.drop} on {one.node}: {one.text}"
         if len(self.missing) > _SHOWN_MISSING:
             yield f"missing: {len(self.missing) - _SHOWN_MISSING:,} more (--output json has them all)"
-        yield from (f"missing: the results on node {node}, which could not be asked" for node in self.silent)
+        yield from (f"missing: the results on node {node}, which did not answer" for node in self.silent)
         if not self.ok:
             yield f"to fetch what is missing: {shell_command('fetch', self.session)} again, with the same -o"
 
@@ -244,7 +244,7 @@ class _Fetch:
     def _fetch_batch(self, files: Sequence[_File]) -> dict[_File, FetchedFile | MissedFile]:
         """Fetch files of one node by one request."""
         found: dict[_File, FetchedFile | MissedFile] = {}
-        error: DropflowError = ProtocolError("the answer ends before it", where=self._client.url)
+        error: DropflowError = ProtocolError("the response ends before this content", where=self._client.url)
         try:
             wanted = [
                 ContentRequest(row=file.result.drop, digest=self._directory.digest(file.path, file.result.size))
@@ -290,7 +290,7 @@ class _Fetch:
 
     def _file(self, files: Sequence[_File], index: int) -> _File:
         if not 0 <= index < len(files):
-            raise ProtocolError(f"content {index} was not asked for", where=self._client.url)
+            raise ProtocolError(f"content {index} was not requested", where=self._client.url)
         return files[index]
 
     def _begin(self, file: _File, *, is_directory: bool) -> tuple[IncomingFile | None, DropflowError | None]:
@@ -307,7 +307,7 @@ def _end(
 ) -> FetchedFile | MissedFile:
     """Move a content to its path, and return the result for its file."""
     if incoming is None:
-        return file.missed(error or ProtocolError("the content ends before it begins"))
+        return file.missed(error or ProtocolError("the end of the content came before its beginning"))
     try:
         if error is None:
             incoming.finish(digest)

@@ -40,7 +40,7 @@ def rest_service(context: ServerContext, routes: Manager | Routes) -> Service:
 
 
 def announce_by_zeroconf(context: ServerContext, info: ManagerInfo, options: DiscoverOptions) -> "Discovery | None":
-    """Announce a manager by zeroconf if an option asks for it, and return what finds others."""
+    """Announce a manager by zeroconf if an option requires it; return the `Discovery`, which also finds others."""
     if not (options.discover or options.daliuge_names):
         return None
     from managers.discovery import Announcement, Discovery

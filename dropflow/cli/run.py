@@ -59,7 +59,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
         yield headline(self.status, self.drops, self.seconds, self.states)
         for failure in self.failures[:_SHOWN_FAILURES]:
             drop = f" ({failure.drop})" if failure.drop else ""
-            others = f", and {plural(failure.count - 1, 'drop')} behind it" if failure.count > 1 else ""
+            others = f", and {plural(failure.count - 1, 'drop')} because of it" if failure.count > 1 else ""
             yield from cause_lines(f"failed: {failure.name}{drop}", failure, others, failure.log)
         if len(self.failures) > _SHOWN_FAILURES:
             yield f"... and {plural(len(self.failures) - _SHOWN_FAILURES, 'more cause')}: see summary.json"

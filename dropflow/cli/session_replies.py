@@ -127,7 +127,7 @@ def cause_lines(what: str, failure: "FailureInfo | FailureReport", others: str, 
 def _group_lines(group: Sequence[FailureInfo], session: str) -> Iterator[str]:
     first = group[0]
     if first.drop:
-        others = f", and {plural(first.count - 1, 'drop')} behind it" if first.count > 1 else ""
+        others = f", and {plural(first.count - 1, 'drop')} because of it" if first.count > 1 else ""
         what = f"failed: {first.name} ({first.drop})"
     else:
         others = f", and {plural(first.count, 'drop')} given up" if first.count else ""
@@ -137,8 +137,8 @@ def _group_lines(group: Sequence[FailureInfo], session: str) -> Iterator[str]:
     log = shell_command("log", session, first.drop) if first.has_log and first.drop else ""
     yield from cause_lines(f"{what}{where}", first, others, log)
     if len(group) > 1:
-        behind = sum(failure.count - 1 for failure in group[1:])
-        more = f", and {plural(behind, 'drop')} behind them" if behind else ""
+        others = sum(failure.count - 1 for failure in group[1:])
+        more = f", and {plural(others, 'drop')} because of them" if others else ""
         yield f"    the same: {few([failure.drop for failure in group[1:]])}{more}"
 
 

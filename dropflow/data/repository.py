@@ -203,7 +203,7 @@ class LocalRepository:
             if not is_there:
                 raise StorageError(
                     f"the directory {path} was removed or replaced while the session ran: what was kept in it is gone",
-                    hint="leave the session directory alone until the session is over, and run the graph again",
+                    hint="do not change the session directory before the session is over; run the graph again",
                 )
 
     def close(self) -> None:

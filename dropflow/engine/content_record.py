@@ -51,7 +51,7 @@ class ContentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return cls(handle.kind, location, handle.size, handle.checksum, handle.text, body)
 
     def handle(self, directory: Path) -> Handle | None:
-        """Return the content for a later process, or None if it went with the process that had it in memory.
+        """Return the content for a later process, or None if it was only in the memory of an earlier process.
 
         Parameters
         ----------

@@ -58,8 +58,8 @@ class Core:
         What is executed.
     remote : collection of int
         Drops that live on other nodes. They are never run here; their states arrive as `Reported` events. They do not
-        count for the statistics, but the session goes on until they are settled too: then no other node needs what is
-        here.
+        count in the statistics, but the session goes on until they are settled too, because their nodes may need
+        contents of this one.
     streams : collection of int
         Links whose data can be read by their consumers while it is written.
 

@@ -113,7 +113,7 @@ class Opened(msgspec.Struct, frozen=True, tag="opened", array_like=True, gc=Fals
 
 
 class Withdrawn(msgspec.Struct, frozen=True, tag="withdrawn", array_like=True, gc=False):
-    """What another node wrote of a data drop counts no more: that attempt failed, or the copy of it is broken."""
+    """The data that another node wrote to a data drop are withdrawn: that attempt failed, or its copy is broken."""
 
     drop: int
     attempt: int

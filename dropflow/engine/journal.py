@@ -69,7 +69,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 class Journal:
     """Writes a journal. Used by the session's thread only.
 
-    What cannot be written because the disk is full is written before the next entry. The file never has a gap.
+    An entry that a full disk prevents is written before the next one. The file never has a gap.
 
     Raises
     ------

@@ -42,7 +42,7 @@ class OwnerCall(Generic[S, T]):
         if not self._done.wait(_WAIT_SECONDS):
             raise WorldError(
                 f"the session has not answered for {_WAIT_SECONDS:g} s",
-                hint="it waits for a disk, or for another node; try again",
+                hint="it may be waiting for a disk or another node; try again",
             )
         if self._error is not None:
             raise self._error

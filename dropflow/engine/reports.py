@@ -20,9 +20,9 @@ __all__ = ["FailureReport", "SessionResult", "cause_reports"]
 class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
     """One root cause: the drop that failed first, and how many ended in ERROR because of it, including itself.
 
-    Of a cause on another node this one knows the `row` in the whole graph and the `count` on this node; `text` is
-    empty. A lost node is a cause without a `drop`: `count` is the number of drops here that were cancelled because of
-    it, and `drops` are the first drops on that node that were not settled, as far as they are known here.
+    For a cause on another node there are only the `row` in the whole graph and the `count` on this node; `text` is
+    empty. A lost node is a cause without a `drop`: `count` is the number of drops on this node that were cancelled
+    because of it, and `drops` are the first known drops of the lost node that were not settled.
     """
 
     drop: str

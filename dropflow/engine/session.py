@@ -199,7 +199,7 @@ class Session:
         Raises
         ------
         WorldError
-            The session did not come to the call in twenty seconds: it waits for a disk, or for another node.
+            The session did not process the call within twenty seconds: it may be waiting for a disk or another node.
         """
         call = OwnerCall(function)
         with self._owner_lock:

@@ -31,7 +31,7 @@ class StatisticsPublisher:
 
     @property
     def deadline(self) -> float:
-        """When a change is to be published that came too soon after the last call, in monotonic seconds; or inf."""
+        """Time of the next delayed call, in monotonic seconds; inf if no change waits to be published."""
         return self._published + _INTERVAL_SECONDS if self._has_changed else math.inf
 
     def note_change(self) -> None:

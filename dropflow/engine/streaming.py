@@ -25,7 +25,7 @@ _NO_CAUSE = -1
 
 
 class _Stream:
-    """Which attempts of its producer have written a data drop before it was complete. Gone when the drop is settled.
+    """Which attempts of its producer have written a data drop before it was complete. Removed when the drop is settled.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class Streaming:
         return actions
 
     def on_withdrawn(self, event: Withdrawn) -> list[Action] | None:
-        """Withdraw what an attempt on another node wrote. None if the event is refused."""
+        """Withdraw the data that an attempt on another node wrote; None if the event is refused."""
         drop, attempt = event.drop, event.attempt
         stream = self.streams.get(drop) or _Stream()
         if self._drops.states[drop] > _WRITING or attempt <= stream.withdrawn:

@@ -15,7 +15,7 @@ __all__ = ["TaskBuilder"]
 
 
 class TaskBuilder:
-    """Builds the tasks of one graph, a batch at a time: naming many drops together is much cheaper than one by one.
+    """Builds the tasks of one graph in batches: computing the ids of many drops together is much cheaper.
 
     Parameters
     ----------

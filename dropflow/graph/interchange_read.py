@@ -133,7 +133,9 @@ def _not_json(error: Exception, name: str) -> BadGraphError:
 
 def _too_deep(limit: int, name: str) -> BadGraphError:
     text = f"lists and objects are nested more than {limit} levels deep"
-    finding = _problem("PG001", text, "", hint="graphs are not nested like that: this is not a graph, or it is damaged")
+    finding = _problem(
+        "PG001", text, "", hint="graphs are never nested this deeply: the file is not a graph, or is damaged"
+    )
     return BadGraphError(f"PG001 {finding.text}", problems=(finding,), where=name, hint=finding.hint)
 
 

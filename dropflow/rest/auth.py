@@ -242,7 +242,7 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
         if proof is Proof.COOKIE and method not in SAFE_METHODS and not form:
             raise HttpError(
                 403,
-                "the cookie of a browser only lets it read",
+                "the cookie of a browser permits reading only",
                 hint="send Authorization: Bearer TOKEN to change something",
             )
         return proof
@@ -260,7 +260,7 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
         if not (is_loopback(host) or host in self.hosts):
             raise HttpError(
                 421,
-                f"this server does not answer for the host {authority!r}",
+                f"this server does not accept requests for the host {authority!r}",
                 hint="use the address that it printed, or start it with --host and that name",
             )
 
@@ -272,7 +272,9 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
         if opens and (is_top_level(headers) or ("Sec-Fetch-Mode" not in headers and "Sec-Fetch-Site" not in headers)):
             return
         origin = headers.get("Origin", "other sites")
-        raise HttpError(403, f"pages of {origin} may not call this server", hint="open the address in a tab of its own")
+        raise HttpError(
+            403, f"pages of {origin} may not send requests to this server", hint="open the address in a separate tab"
+        )
 
     def _proof(self, headers: Mapping[str, str]) -> Proof:
         if self.token is None:

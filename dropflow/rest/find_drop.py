@@ -48,7 +48,7 @@ def find_drop(find: Callable[[DropQuery], DropPage], text: str, *, session: str)
         silent = ", ".join(page.missing)
         if page.drops:
             raise LinkError(
-                f"whether {text!r} names one drop is not known while {silent} does not answer",
+                f"{text!r} may name several drops, because {silent} does not answer",
                 where=session,
                 hint=f"give the whole id, for example {page.drops[0].oid}",
             )

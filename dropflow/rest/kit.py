@@ -405,7 +405,9 @@ class _Dispatcher:
                 headers=(("Content-Security-Policy", CONFIRM_POLICY),),
             )
         raise HttpError(
-            403, "the form has no page key: the cookie of a browser only lets it read", hint="post it from our own page"
+            403,
+            "the form has no page key: the cookie of a browser permits reading only",
+            hint="send the form from a page of this server",
         )
 
     def _refuse(self, error: DropflowError, *, daliuge: bool) -> bytes:

@@ -86,7 +86,7 @@ class ChildList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProbeResultList(msgspec.Struct, frozen=True, kw_only=True):
-    """What a manager found at the addresses that it tried, in the order of the request."""
+    """The results of a manager for the addresses that it probed, in the order of the request."""
 
     reaches: tuple[ProbeResult, ...]
 

@@ -107,7 +107,7 @@ def page_response(page: str, request: Request, *, form_targets: Sequence[str] = 
 
 
 def redirect(address: str, *, status: int = 303, headers: Sequence[tuple[str, str]] = ()) -> Response:
-    """Return a redirect to `address`: 303 for GET whatever this request was, 307 for the same method again."""
+    """Return a redirect to `address`: 303 to use GET, 307 to use the method of this request again."""
     return Response(status=status, content_type=_HTML, headers=(_REFERRER, ("Location", address), *headers))
 
 

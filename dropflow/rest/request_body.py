@@ -116,4 +116,6 @@ def _unpacked(data: bytes, encoding: str, limit: int, account: Account) -> bytes
 
 def too_large(limit: int) -> HttpError:
     """Return the error for a body with more bytes than `limit`."""
-    return HttpError(413, f"the body is larger than {limit} bytes", hint="send less, or start the server with a limit")
+    return HttpError(
+        413, f"the body is larger than {limit} bytes", hint="send less, or start the server with a higher limit"
+    )

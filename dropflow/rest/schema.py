@@ -335,7 +335,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
 class SessionDetail(SessionInfo, frozen=True, kw_only=True):
     """A session with its logical nodes and at most 100 root causes, the most harmful first.
 
-    Each node lists at most 100 here; the operation `failures` lists all.
+    Each node contributes at most 100; the operation `failures` lists all.
     """
 
     logical: tuple[LogicalNodeInfo, ...] = ()

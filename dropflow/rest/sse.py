@@ -40,7 +40,7 @@ def read_events(chunks: Iterable[bytes]) -> Iterator[ServerSentEvent]:
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         if len(rest) > _LONGEST:
-            raise ValueError("a line of the event stream has no end")
+            raise ValueError("a line of the event stream is too long")
         for line in lines:
             if not line:
                 if data:

@@ -143,7 +143,7 @@ class _Controls:
         self.refused[operation] = error
 
     def allow(self, operation: str) -> None:
-        """End what `refuse` began."""
+        """Allow an operation that `refuse` made fail."""
         self.refused.pop(operation, None)
 
     def set_node(self, node: NodeInfo) -> None:

@@ -22,7 +22,7 @@ def discover_children(composite: Composite, discovery: Discovery) -> None:
         try:
             composite.add_child(found.url)
         except DropflowError as error:
-            _LOG.warning("%s %s was found but not taken: %s", found.role, found.name, error)
+            _LOG.warning("%s %s was found but not added: %s", found.role, found.name, error)
         else:
             _LOG.info("%s %s at %s has joined", found.role, found.name, found.url)
 

@@ -152,7 +152,7 @@ class Children:
         self.changes = 0
         """Grows when a view may have changed."""
 
-    # Which there are.
+    # The children.
 
     def add(self, url: str) -> None:
         """Add the manager at `url`; no effect if it is a child already.
@@ -290,7 +290,7 @@ class Children:
         changes = self._membership.deadline()
         return min([*due, inf if changes is None else changes])
 
-    # What is waited for.
+    # Waiting for children.
 
     def is_settled(self) -> bool:
         """Whether each child has answered or failed once, as far as it is still waited for."""

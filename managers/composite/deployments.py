@@ -112,7 +112,7 @@ class Deployments:
         Raises
         ------
         LinkError
-            A slice is for a node that is not here, or that does not answer.
+            A slice is for a node that is unknown, or that does not answer.
         DropflowError
             A child failed: its error, naming it.
         """
@@ -254,7 +254,7 @@ class Deployments:
         for node in wanted:
             view = by_node.get(node)
             if view is None:
-                wrong[node] = LinkError("it is not known here", hint="is its manager running, and a child of this one?")
+                wrong[node] = LinkError("it is unknown", hint="is its manager running, and a child of this one?")
             elif strict and not view.is_asked:
                 wrong[node] = LinkError(view.text, hint=f"see whether {view.name} runs at {view.url}")
             else:

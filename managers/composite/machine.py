@@ -268,7 +268,7 @@ class CompositeMachine:
             self._sessions.note(view, outcome.value, since=since)
 
     def _fetch_all(self, view: ChildView) -> Routine[None]:
-        """Get the sessions of a child of which many are new or over."""
+        """Fetch all sessions of a child, because many are new or over."""
         since = self._cache.answers
         outcomes = yield Gather((Question(view.url, "sessions"),), SECONDS)
         outcome = outcomes[view.url]

@@ -198,7 +198,7 @@ class Composite(ContentQueries):
         return cast(SessionDetail, self._owner.call("session", session=session))
 
     def watch(self, session: str, *, version: int, seconds: float) -> SessionDetail:
-        """Return the session once its version is not `version`, or after `seconds`; at once when it is over."""
+        """Return the session once its version is not `version`, or after `seconds`; immediately if it is over."""
         return cast(SessionDetail, self._owner.call("watch", session=session, version=version, seconds=seconds))
 
     def cancel(self, session: str, reason: str = "") -> SessionInfo:

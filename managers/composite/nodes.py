@@ -51,7 +51,7 @@ def _seen_through(node: NodeInfo, view: ChildView, role: Role) -> NodeInfo:
     if view.state == "alive":
         return msgspec.structs.replace(node, island=island)
     if view.role == "island":
-        # The island is away, not its nodes; but no session can be deployed through it.
+        # The island does not answer. Its nodes may be alive, but cannot be deployed to through it.
         state, text = ("suspect" if node.state == "alive" else node.state), f"island {view.name} {view.text}"
     else:
         state, text = view.state, view.text

@@ -47,7 +47,7 @@ class Replies:
         NotFoundError
             All children answered that they do not have `what`.
         LinkError
-            Some could not be asked, and the others do not have it.
+            Some did not answer, and the others do not have it.
         """
         if self.values:
             return
@@ -56,7 +56,7 @@ class Replies:
         silent = ", ".join(f"{view.name} ({why})" for view, why in self.missing)
         if self.missing:
             # One that does not answer may have it.
-            raise LinkError(f"{what} cannot be looked for: {silent}", hint="try again, or see the list of children")
+            raise LinkError(f"{what} cannot be looked up: {silent}", hint="try again, or see the list of children")
         raise NotFoundError(f"there is no {what}", hint="see the list of sessions")
 
 

@@ -65,7 +65,7 @@ class Gather:
     longest : float
         How long to wait for children that are slow and alive.
     grace : float or None
-        Wait only so many seconds after the first error. Children that have not answered then are late without an error.
+        Limit in seconds after the first error. Children that have not answered by then are late, without an error.
     """
 
     questions: tuple[Question, ...]

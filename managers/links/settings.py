@@ -28,7 +28,7 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     ack_delay : float
         An acknowledgement waits this long, so that one packet acknowledges several.
     ack_bytes : int
-        An acknowledgement is sent at once after this many bytes.
+        An acknowledgement is sent without delay after this many bytes.
     window : int
         A sender waits while this much of what it sent is unprocessed by its peer. Bounds the memory of both ends.
     flight : int

@@ -86,7 +86,7 @@ class SourceCache:
         elif self._open_content is not None:
             source = self._open_content(*key)
         else:
-            raise GoneError(f"drop {fetch.drop} of session {fetch.session!r} is not here")
+            raise GoneError(f"drop {fetch.drop} of session {fetch.session!r} is not on this node")
         self._sources[key] = (source, self._clock.monotonic())
         if len(self._sources) > _SOURCES:
             self._sources.popitem(last=False)[1][0].close()

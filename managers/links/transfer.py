@@ -43,7 +43,7 @@ class WantedContent(msgspec.Struct, frozen=True, kw_only=True):
     producer : int
         The application of the peer whose part of the drop is wanted; -1 for the content of the drop.
     size : int or None
-        Bytes, if they are known: then the first ranges are requested at once.
+        Bytes, if they are known: then the first ranges are requested immediately.
     checksum : int or None
         CRC-32 of the whole, if it is known: it is checked at the end.
     check : bool

@@ -195,7 +195,7 @@ class Reassembler:
         if fragment.start == 0:
             self._begin(fragment)
         if not fragment.start == self._position < self._total:
-            raise ProtocolError(f"a fragment from byte {fragment.start} came where byte {self._position} was due")
+            raise ProtocolError(f"a fragment starts at byte {fragment.start}, expected byte {self._position}")
         for piece in pieces:
             self._append(piece)
         if self.is_open:

@@ -68,7 +68,7 @@ def content_download(handle: Handle, name: str, *, top: str | None = None) -> Do
         stream.seek(0)
         return Download(name=f"{name}.tar", content_type="application/x-tar", size=size, chunks=_chunks(stream, size))
     if handle.kind == "url":
-        raise GoneError(f"the content is not here but at {handle.location}")
+        raise GoneError(f"the content is at {handle.location}, not on this node")
     if handle.kind == "null":
         return Download(name=name, content_type=_BINARY, size=0, chunks=iter(()))
     path = Path(handle.location)

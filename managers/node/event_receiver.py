@@ -162,7 +162,7 @@ class EventReceiver:
         except DropflowError as error:
             found = _failed(event, Failure.of(error))
         except Exception as error:  # noqa: BLE001 - without an event the session would wait without end
-            _log.exception("contents from node %s could not be taken over", peer)
+            _log.exception("contents of node %s could not be fetched", peer)
             found = _failed(event, Failure.of(error))
         else:
             found = (event, handles)
@@ -201,7 +201,7 @@ class EventReceiver:
         self.deliver([NodeArrival(peer, open_)])
 
     def _places(self, events: Events, drops: Sequence[int]) -> Sequence[int] | None:
-        """Return the rows here of drops of the whole graph; None if one of them is not here."""
+        """Return the rows in this slice of drops of the whole graph; None if the slice lacks one of them."""
         if len(drops) <= _FEW:
             # One by one: numpy's search releases the interpreter, and this thread would wait to get it back.
             found = [self._piece.local(drop) for drop in drops]

@@ -113,7 +113,7 @@ class EventSender:
                 # Also to a node that is too far behind: it would wait for drops that are never settled.
                 self._links.send(node, stop, urgent=True)
             except DropflowError as error:
-                _log.info("node %s was not told that session %s is given up: %s", node, self._session, error)
+                _log.info("node %s could not be sent the end of session %s: %s", node, self._session, error)
 
     def _add_contents(self, columns: "_Columns", node: int, drop: int, handles: dict[int, Handle]) -> None:
         row = self._rows[drop]

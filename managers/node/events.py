@@ -66,7 +66,7 @@ class NotBuilt(msgspec.Struct, frozen=True):
 
 
 class NotConnected(msgspec.Struct, frozen=True):
-    """A `ConnectPeers` failed at once: an address cannot be used."""
+    """A `ConnectPeers` failed immediately: an address cannot be used."""
 
     session: str
     epoch: int
@@ -159,7 +159,7 @@ class Build(msgspec.Struct, frozen=True):
 
 
 class ConnectPeers(msgspec.Struct, frozen=True):
-    """Open links to these peers, by name with their addresses; `NotConnected` if that fails at once."""
+    """Open links to these peers, by name with their addresses; `NotConnected` if an address cannot be used."""
 
     session: str
     epoch: int

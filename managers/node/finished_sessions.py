@@ -1,4 +1,4 @@
-"""Sessions that are over and only have a directory: their answers.
+"""Sessions that are over: answers to queries from their directories.
 
 They answer as a `HostedSession` does. Queries that a running session answers in its own thread, with its engine, they
 answer from their files.
@@ -71,7 +71,7 @@ class FinishedSession(_OverSession):
 
     @property
     def session(self) -> "FinishedSession":
-        """What `call` is a method of: itself."""
+        """The object that `call` is a method of: this one."""
         return self
 
     @cached_property
@@ -109,8 +109,9 @@ class FinishedSession(_OverSession):
         try:
             yield
         except DropflowError as error:
+            nodes = ", ".join(self.end.detail.nodes)
             raise GoneError(
-                f"what node {', '.join(self.end.detail.nodes)} kept of session {self.name!r} cannot be read: {error}",
+                f"the files of session {self.name!r} on node {nodes} cannot be read: {error}",
                 hint=f"look at the files in {self.directory.path}, or delete the session",
             ) from error
 
@@ -132,7 +133,7 @@ class FinishedSession(_OverSession):
         """Return why the content of a completed drop is not left."""
         if drop in self._course.released:
             return "was released after its last consumer"
-        return f"was only in memory, and went with the process that ran session {self.name!r}"
+        return f"was only in memory, and was lost when the process that ran session {self.name!r} ended"
 
     @cached_property
     def _contents(self) -> dict[int, Handle]:
@@ -181,7 +182,7 @@ class DamagedSession(_OverSession):
     def __init__(self, directory: SessionDirectory, node: str, error: Exception) -> None:
         name = directory.session
         reason = str(error) if isinstance(error, DropflowError) else f"{type(error).__name__}: {error}"
-        self.finding = f"what node {node} kept of session {name!r} cannot be read: {reason}"
+        self.finding = f"the files of session {name!r} on node {node} cannot be read: {reason}"
         self._hint = f"look at the files in {directory.path}, or delete the session"
         report = FailureReport(
             drop="",
@@ -209,7 +210,7 @@ class DamagedSession(_OverSession):
 
     @property
     def session(self) -> "DamagedSession":
-        """What `call` is a method of: itself."""
+        """The object that `call` is a method of: this one."""
         return self
 
     @property

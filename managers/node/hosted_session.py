@@ -1,4 +1,4 @@
-"""A session whose engine is in this process: its parts, its life, and what people see of it."""
+"""A session whose engine is in this process: its parts, its states, and what users see of it."""
 
 import logging
 from collections.abc import Callable

@@ -161,7 +161,7 @@ class Lifecycle:
             self._answer_removal(record, error)
 
     def forget(self, record: SessionRecord, error: Exception | None = None) -> None:
-        """Answer all calls that wait for a session of which nothing is left; with an error, it could not be built."""
+        """Answer all calls that wait for a session that was removed, or could not be built because of `error`."""
         self._timers.clear(("session", record.name))
         self._table.remove(record)
         self.answer(record.preparing, error)
@@ -190,8 +190,8 @@ class Lifecycle:
 
     def _taken_back(self, record: SessionRecord) -> DropflowError:
         if record.phase is Phase.CONNECTING:
-            return LinkError(f"session {record.name!r} was taken back while its peers were reached", where=self._node)
-        return GoneError(f"session {record.name!r} was taken back while it was prepared", hint="submit the graph again")
+            return LinkError(f"session {record.name!r} was undone while its peers were connected", where=self._node)
+        return GoneError(f"session {record.name!r} was undone while it was prepared", hint="submit the graph again")
 
     # Watching.
 

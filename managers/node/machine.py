@@ -157,7 +157,7 @@ class NodeMachine:
                 self._sessions.answer([call])
             return
         if (name, epoch) in self._withdrawn:
-            raise GoneError(f"session {name!r} was taken back before it came", hint="submit the graph again")
+            raise GoneError(f"session {name!r} was undone before its deployment arrived", hint="submit the graph again")
         if record is not None:
             raise ConflictError(
                 f"there is a session {name!r} already, {record.status.name}",
@@ -168,7 +168,7 @@ class NodeMachine:
         self._actions.append(Build(deployment))
 
     def _check_deployment(self, deployment: Deployment) -> None:
-        """Refuse a deployment that is not for this process, or comes while it stops."""
+        """Refuse a deployment that is for another process, or arrives while this one stops."""
         if self._name not in deployment.slices:
             raise UsageError(
                 f"the deployment of {deployment.session!r} has no slice for node {self._name}",
@@ -177,7 +177,7 @@ class NodeMachine:
         own = next((place for place in deployment.places if place.node == self._name), None)
         if own is not None and own.incarnation != self._incarnation:
             raise RestartedError(
-                f"node {self._name} was started again after session {deployment.session!r} was cut for it",
+                f"node {self._name} was restarted after session {deployment.session!r} was planned for it",
                 hint="submit the graph again",
             )
         if self._is_closing:
@@ -196,7 +196,7 @@ class NodeMachine:
         self._sessions.answer([call])
 
     def _undo(self, call: int, now: float, *, session: str, epoch: int, reason: str) -> None:
-        """Remove a session of this deployment; answered once it is removed, or at once while it is being built."""
+        """Remove a session of this deployment. Answered when it is removed, or directly while it is being built."""
         # A `prepare` of this deployment that comes later must be refused.
         self._withdrawn[session, epoch] = None
         if len(self._withdrawn) > _MOST_WITHDRAWN:

@@ -157,7 +157,7 @@ class NodeManager(SessionQueries):
 
     @property
     def links_address(self) -> str:
-        """Where other nodes reach this one."""
+        """The address of the links of this node."""
         return self._links.address
 
     def set_url(self, url: str) -> None:

@@ -1,4 +1,4 @@
-"""What a session's exchange requires of links: `managers.links.Links`, or simulated ones."""
+"""The interface that a session's exchange requires of links: `managers.links.Links`, or simulated ones."""
 
 from collections.abc import Callable
 from typing import Protocol

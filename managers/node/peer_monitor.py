@@ -106,7 +106,7 @@ class PeerMonitor:
         self._refusals[peer] = reason
 
     def missing(self, places: Mapping[str, Place]) -> dict[str, Place]:
-        """Return those of these peers whose current process has not answered."""
+        """Return those of these peers whose expected process has not answered."""
         return {name: place for name, place in places.items() if self._lives.get(name, 0) != place.incarnation}
 
     def trouble(self, missing: Mapping[str, Place]) -> RestartedError | LinkError | None:
@@ -114,7 +114,7 @@ class PeerMonitor:
         later = sorted(name for name, place in missing.items() if self._lives.get(name, 0) > place.incarnation)
         if later:
             return RestartedError(
-                f"node {', '.join(later)} was started again after the session was cut for it",
+                f"node {', '.join(later)} was restarted after the session was planned for it",
                 where=self._node,
                 hint="submit the graph again",
             )

@@ -94,7 +94,7 @@ class SessionDirectory:
             raise ConflictError(
                 f"there is already a directory for a session {self.session!r}, but no such session",
                 where=str(self.path),
-                hint="look what is in it and remove it, or give the new session another name",
+                hint="check its contents and remove it, or give the new session another name",
             ) from None
         except OSError as error:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self.path)) from error
@@ -166,7 +166,7 @@ class SessionDirectory:
 
     @property
     def changed(self) -> float:
-        """When something was added or removed last, in seconds since the epoch."""
+        """The time of the last change, in seconds since the epoch."""
         return self.path.stat().st_mtime
 
     def deployment(self) -> Deployment:

@@ -202,7 +202,9 @@ class SessionHost:
             if isinstance(hosted, HostedSession) and hosted.epoch == message.epoch:
                 hosted.exchange.receive(received.peer, message)
             else:
-                _log.debug("node %s sent events of session %s, which is not here", received.peer, message.session)
+                _log.debug(
+                    "node %s sent events of session %s, which is not on this node", received.peer, message.session
+                )
 
     def on_change(self, change: LinkChange) -> None:
         """Pass on a change of a link."""
@@ -222,7 +224,7 @@ class SessionHost:
         Raises
         ------
         GoneError
-            The session, or the content, is not here any more.
+            The session or the content has been removed.
         """
         hosted = self.sessions.get(session)
         if not isinstance(hosted, HostedSession):

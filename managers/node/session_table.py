@@ -82,7 +82,7 @@ _NEXT: Mapping[Phase, tuple[Phase, ...]] = {
 
 
 class FinishedRecord(Protocol):
-    """What the table reads of a session of which only the directory is left."""
+    """The attributes that the table reads of a session that has only its directory."""
 
     @property
     def name(self) -> str:
@@ -147,7 +147,7 @@ class SessionRecord:
 
     @property
     def status(self) -> SessionState:
-        """The state that people see."""
+        """The state that clients see."""
         if self.result is not None:
             return self.result
         is_started = self.phase in (Phase.RUNNING, Phase.STOPPING)

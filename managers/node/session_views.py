@@ -1,4 +1,4 @@
-"""Records that people get about a session on this node: rows, details, counts, results."""
+"""Records about a session on this node that clients get: rows, details, counts, results."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

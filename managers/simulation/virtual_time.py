@@ -34,7 +34,7 @@ class Timer:
         return self._call is None
 
     def fire(self) -> None:
-        """Let it happen."""
+        """Call the function of the event."""
         call, self._call = self._call, None
         if call is not None:
             call()

@@ -102,7 +102,7 @@ def test_the_older_branch_uses_a_constant(tmp_path: Path, result: str, taken: in
 @pytest.mark.parametrize(
     ("port", "result", "taken"), [("first", "true", True), ("second", "true", False), ("second", "0", True)]
 )
-def test_order_of_the_fields_tells_ways_apart(tmp_path: Path, port: str, result: str, taken: bool) -> None:  # noqa: FBT001 - a result
+def test_the_order_of_the_fields_distinguishes_the_outputs(tmp_path: Path, port: str, result: str, taken: bool) -> None:  # noqa: FBT001 - a result
     """With other names the node's first output port is true and its second false, also if only one is connected."""
     fields = (
         Argument(name="result", value=result, type="Boolean"),

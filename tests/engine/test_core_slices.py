@@ -102,12 +102,12 @@ class Cluster:
     def next(self, node: Node) -> News:
         """Remove one of the waiting events; those about streams keep their order, and come before later reports."""
         chosen = self.chance.randrange(len(node.waiting))
-        if self._is_told(node, node.waiting[chosen]):
+        if self._is_from_another_node(node, node.waiting[chosen]):
             of_streams = (at for at, news in enumerate(node.waiting[:chosen]) if not isinstance(news, Reported))
-            chosen = next((at for at in of_streams if self._is_told(node, node.waiting[at])), chosen)
+            chosen = next((at for at in of_streams if self._is_from_another_node(node, node.waiting[at])), chosen)
         return node.waiting.pop(chosen)
 
-    def _is_told(self, node: Node, news: News) -> bool:
+    def _is_from_another_node(self, node: Node, news: News) -> bool:
         """Return whether an event came from another node."""
         if isinstance(news, Opened):
             return news.producer == NO_PRODUCER or news.producer in node.core.drops.remote
@@ -147,9 +147,9 @@ class Cluster:
         elif isinstance(action, Assemble):
             node.waiting.append(Assembled(action.drop))
         elif isinstance(action, Publish) and not action.state.is_terminal:
-            self.tell_of_stream(node, action)
+            self.send_stream_event(node, action)
         elif isinstance(action, Publish):
-            self.tell(node, action)
+            self.send_report(node, action)
         elif isinstance(action, Accept):
             if action.drop in node.early:
                 node.waiting.append(node.early.pop(action.drop))
@@ -179,8 +179,8 @@ class Cluster:
             if (attempt := node.core.streaming.open_attempt(data))
         }
 
-    def tell_of_stream(self, node: Node, action: Publish) -> None:
-        """Send it to the nodes of the consumers, or to the node of the drop if that is another one."""
+    def send_stream_event(self, node: Node, action: Publish) -> None:
+        """Send an event about a stream to the nodes of the consumers, or to the node of the drop."""
         here = node.piece.graph
         whole = int(node.piece.drop[action.drop])
         after, before = here.successors, here.predecessors
@@ -202,8 +202,8 @@ class Cluster:
                 Opened(local, producer, action.attempt) if opened else Withdrawn(local, action.attempt)
             )
 
-    def tell(self, node: Node, action: Publish) -> None:
-        """Send it to all nodes with a neighbour of the drop, in the rows of their slices."""
+    def send_report(self, node: Node, action: Publish) -> None:
+        """Send the state of a settled drop to all nodes with a neighbour of it, in the rows of their slices."""
         out = node.piece.graph
         drop = action.drop
         after, before = out.successors, out.predecessors
@@ -219,10 +219,10 @@ class Cluster:
             skipped = (there.local(int(node.piece.drop[other])) for other in action.skipped)
             known = tuple(other for other in skipped if other is not None and there.is_own[other])
             here = there.local(cause) if cause >= 0 else None
-            told = NO_CAUSE if cause == NO_CAUSE else foreign(cause) if here is None else here
+            reported = NO_CAUSE if cause == NO_CAUSE else foreign(cause) if here is None else here
             local = there.local(whole)
             assert local is not None
-            self.nodes[home].waiting.append(Reported(local, action.state, told, action.attempt, known))
+            self.nodes[home].waiting.append(Reported(local, action.state, reported, action.attempt, known))
 
     def states(self) -> dict[int, DropState]:
         """Return the state of every drop, from its own node."""

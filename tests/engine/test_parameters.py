@@ -58,7 +58,7 @@ def node(*arguments: Argument) -> Template:
         (3, "Unknown", 3),
     ],
 )
-def test_values_become_what_their_type_says(value: object, type_: str, wanted: object) -> None:
+def test_values_are_converted_to_their_type(value: object, type_: str, wanted: object) -> None:
     """Every spelling of a value that graphs use is converted."""
     got = convert(value, type_)
 

@@ -350,7 +350,7 @@ def test_a_cycle_is_an_error_that_names_it() -> None:
     assert "'a' -> 'x' -> 'b' -> 'y' -> 'a'" in planned(drawing).problems[0].text
 
 
-def test_a_cycle_through_equal_names_tells_the_nodes_apart() -> None:
+def test_a_cycle_through_equal_names_distinguishes_the_nodes() -> None:
     """Where nodes on a cycle share a name, their ids stand beside it."""
     drawing = Drawing().app("a").data("x").link("a", "x", "a")
     drawing.nodes = [msgspec.structs.replace(node, name="same") for node in drawing.nodes]

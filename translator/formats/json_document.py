@@ -56,7 +56,7 @@ def parse(data: bytes, options: ReadOptions) -> JsonDocument:
     if too_deep(data, options.max_depth):
         return _refuse(
             f"lists and objects are nested more than {options.max_depth} levels deep",
-            "graphs are not nested like that: this is not a graph, or it is damaged",
+            "graphs are never nested this deeply: the file is not a graph, or is damaged",
         )
     try:
         return JsonDocument(msgspec.json.decode(data), ())

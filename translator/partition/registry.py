@@ -46,7 +46,7 @@ def check_partition(graph: PhysicalGraph, options: PartitionOptions) -> tuple[Pr
         found.append(problem("PT002", text, where="imbalance", hint="give a percentage from 0"))
     if options.parts > max(graph.drops, 1):
         text = f"{graph.drops} drops cannot fill {options.parts} parts"
-        hint = f"the graph is cut into {graph.drops} parts"
+        hint = f"the graph is partitioned into {graph.drops} parts"
         found.append(problem("PT003", text, where="parts", hint=hint))
     return tuple(found)
 

@@ -2,7 +2,7 @@
 
 All edges of a link are enumerated by a few nested counters (`Run`). Each adds its stride to the number of the source,
 to that of the target, or to both; a gather in addition divides a running number by its width. So a link of a million
-edges is a handful of integers until the arrays are computed, and its number of edges is a product.
+edges is a handful of integers until the arrays are needed, and its number of edges is a product.
 """
 
 from math import prod

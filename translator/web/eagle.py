@@ -58,7 +58,7 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
     Raises
     ------
     HttpError
-        422: there is no graph in it.
+        422: the form has no graph.
     """
     missing = [name for name in ("json_data", "lg_name") if not form.fields.get(name, b"").strip()]
     if missing:

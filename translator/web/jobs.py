@@ -35,7 +35,7 @@ class TranslationQueue:
     told : callable
         Called with an id and the stage that its process reports.
     ended : callable
-        Called with an id and None, or the error because of which there is no report.
+        Called with an id and None, or the error that prevented the report.
     """
 
     def __init__(

@@ -346,7 +346,7 @@ class TranslatorService:
             order = msgspec.json.decode((folder / ORDER).read_bytes(), type=TranslationOrder)
         except _UNREADABLE as error:
             order = TranslationOrder(name=identity, created=finished)
-            report = _report(folder, WorldError(f"its order cannot be read: {error}", where=str(folder)))
+            report = _report(folder, WorldError(f"its {ORDER} cannot be read: {error}", where=str(folder)))
         else:
             report = _report(folder, None)
         return msgspec.structs.replace(_info(identity, order), state=report.state, report=report, finished=finished)
@@ -370,7 +370,7 @@ def _report(folder: Path, failure: WorldError | None) -> TranslationReport:
         try:
             return msgspec.json.decode((folder / REPORT).read_bytes(), type=TranslationReport)
         except _UNREADABLE as error:
-            failure = WorldError(f"its report cannot be read: {error}", where=str(folder))
+            failure = WorldError(f"its {REPORT} cannot be read: {error}", where=str(folder))
     return TranslationReport(state="failed", error=to_body(failure))
 
 

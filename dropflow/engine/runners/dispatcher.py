@@ -163,7 +163,7 @@ class Dispatcher:
         return 0.0 if runner is None or task is None else runner.limits[task.template]
 
     def count_busy(self) -> None:
-        """Set for each runner how many workers are at an attempt of it: the first of those that they were given."""
+        """Count, for each runner, the workers that run one of its attempts (the first one they were sent)."""
         busy = Counter(next(iter(worker.assigned.values()))[0] for worker in self._workers if worker.assigned)
         for number, runner in self._runners.items():
             runner.busy = busy[number]
@@ -200,6 +200,9 @@ class Dispatcher:
         runner = self._runners.get(number)
         if runner is not None:
             runner.broken = Failure.of(
-                WorkerDiedError(f"worker processes cannot be started: {why}", hint="--runner threads does without them")
+                WorkerDiedError(
+                    f"worker processes cannot be started: {why}",
+                    hint="use --runner threads, which needs no worker processes",
+                )
             )
             runner.fail_pending(runner.broken)

@@ -129,8 +129,8 @@ class WorkerPool:
         while not self._closing:
             try:
                 self._turn()
-            except Exception as error:  # noqa: BLE001 - sessions that wait for workers must not wait forever
-                _LOG.exception("worker processes cannot be served any more: this is a bug of dropflow")
+            except Exception as error:  # noqa: BLE001 - sessions that wait for workers must not wait for ever
+                _LOG.exception("the thread of worker processes failed: this is a bug of dropflow")
                 self._give_up(error)
         self._dispatcher.close()
         self._end_workers()
@@ -162,7 +162,7 @@ class WorkerPool:
 
     def _give_up(self, error: Exception) -> None:
         """Fail everything that the workers have or wait for, now and from now on."""
-        self._broken = Failure.of(InternalError(f"worker processes cannot be served any more: {summary_of(error)}"))
+        self._broken = Failure.of(InternalError(f"the thread of worker processes failed: {summary_of(error)}"))
         workers = self._workers.copy()
         self._workers.clear()
         for worker in workers:
@@ -228,7 +228,7 @@ class WorkerPool:
     # Talking to workers.
 
     def _receive(self, worker: WorkerProcess) -> bool:
-        """Process what a worker has sent; False when there is nothing, and nothing will come."""
+        """Process the data that a worker has sent; return False if there were none."""
         if worker not in self._workers:
             return False
         try:
@@ -238,7 +238,7 @@ class WorkerPool:
         except OSError:
             data = b""
         if not data:
-            # It has closed its end, and cannot be given anything any more.
+            # The worker has closed its end, so nothing can be sent to it.
             self._unregister(worker.link)
             worker.kill()
             return False
@@ -356,7 +356,7 @@ class PooledRunner:
 
     @property
     def busy(self) -> int:
-        """How many attempts workers are at."""
+        """The number of attempts that workers run."""
         return self._queue.busy
 
     def start(self, deliver: ResultSink) -> None:

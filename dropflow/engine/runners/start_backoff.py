@@ -33,7 +33,7 @@ class StartBackoff:
             self.failure = Failure.of(
                 WorkerDiedError(
                     f"worker processes cannot be started, {self.failed} starts failed in a row: the last one {how}",
-                    hint="correct the cause that the process printed; --runner threads does without worker processes",
+                    hint="correct the cause that the process printed, or use --runner threads",
                 )
             )
 

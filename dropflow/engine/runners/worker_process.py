@@ -127,7 +127,7 @@ class WorkerProcess:
         return not self.assigned and self.deadline is None and self.stopped_since is None
 
     def assign(self, runner: int, tasks: Sequence[Task], now: float) -> None:
-        """Send it attempts of a runner whose executor it has."""
+        """Send attempts to the worker; it must have the executor of their runner."""
         if not self.assigned:
             self.since = now
         self.outgoing += frame(Tasks(runner, self.next_number, tuple(tasks)))
@@ -150,7 +150,7 @@ class WorkerProcess:
             self.deadline = None
 
     def recall(self) -> None:
-        """Ask it to give back the attempts that it has not begun."""
+        """Request that the worker returns the attempts that it has not begun."""
         if len(self.assigned) > 1 and not self.is_recalled:
             self.is_recalled = True
             self.outgoing += frame(Recall(len(self.assigned)))

@@ -141,7 +141,7 @@ def test_a_broken_pool_fails_its_sessions(
 
     assert fine.status is SessionState.FINISHED
     assert [result.status for result in results] == [SessionState.FAILED] * 2
-    assert "cannot be served any more: ZeroDivisionError" in results[0].failures[0].text
+    assert "the thread of worker processes failed: ZeroDivisionError" in results[0].failures[0].text
     assert "this is a bug of dropflow" in caplog.text
 
 

@@ -20,7 +20,7 @@ class Node:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Return its address."""
         return f"http://{self.name}:8000"
 
     def detail(self, session: str) -> SessionDetail:
@@ -72,7 +72,7 @@ class Node:
 
 
 class MachineWorld:
-    """A machine, its children, the questions that wait for an answer, and the calls that wait for theirs."""
+    """A machine, its children, the requests to children and the calls that are not answered yet."""
 
     def __init__(self, *names: str, **options: Any) -> None:
         self.now = 100.0
@@ -92,7 +92,7 @@ class MachineWorld:
         return number
 
     def take(self, actions: list[Any]) -> None:
-        """Keep what the machine asks and returns."""
+        """Store the requests and the returns of the machine."""
         for action in actions:
             if isinstance(action, Ask):
                 self.asked[action.id] = action
@@ -101,7 +101,7 @@ class MachineWorld:
                 self.returned[action.id] = action
 
     def outcome(self, ask: Ask) -> Answered | Unanswered:
-        """Let the child carry a question out; return the answer that it sends."""
+        """Carry out a request at the child; return its answer."""
         try:
             node = self.nodes.get(ask.url)
             if node is None:
@@ -111,22 +111,22 @@ class MachineWorld:
             return Unanswered(ask.id, error)
 
     def deliver(self, event: Answered | Unanswered) -> None:
-        """Give an answer to the machine."""
+        """Deliver an answer to the machine."""
         self.asked.pop(event.id, None)
         self.take(self.machine.handle(event, self.now))
 
     def open(self, *operations: str) -> Iterator[Ask]:
-        """Yield the questions of these operations, or all, that wait for an answer; new ones too."""
+        """Yield the open requests of these operations, or all, including new ones."""
         while found := [ask for ask in self.asked.values() if not operations or ask.operation in operations]:
             yield found[0]
 
     def answer_all(self, *operations: str) -> None:
-        """Let the children answer everything, or these operations."""
+        """Answer all requests, or those of these operations."""
         for ask in self.open(*operations):
             self.deliver(self.outcome(ask))
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the virtual time."""
         end = self.now + seconds
         while (due := self.machine.deadline()) <= end:
             self.now = max(self.now, due)

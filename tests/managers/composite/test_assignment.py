@@ -1,4 +1,4 @@
-"""Parts find their nodes."""
+"""Parts of graphs are assigned to nodes."""
 
 from dataclasses import replace
 
@@ -25,12 +25,12 @@ def _graph(parts: int, places: tuple[str, ...] = ()) -> PhysicalGraph:
 
 
 def test_parts_without_nodes_are_spread_over_those_alive() -> None:
-    """SessionPart k is on the k-th living node by name, and again from the first when there are more parts."""
+    """Part k is on the k-th living node by name, and again from the first when there are more parts."""
     assert assign(_graph(5), _ALIVE).places == ("n1", "n2", "n1", "n2", "n1")
 
 
 def test_named_nodes_are_kept() -> None:
-    """A placed graph goes where it says, by the node's name, its host, its address, or that with the port."""
+    """A placed graph uses the nodes that it names: by name, host, address, or address with port."""
     places = ("n2", "h1", "10.0.0.2", "10.0.0.1:8000")
 
     assert assign(_graph(4, places), _ALIVE).places == ("n2", "n1", "n2", "n1")
@@ -42,7 +42,7 @@ def test_anew_forgets_what_the_graph_names() -> None:
 
 
 def test_all_nodes_that_cannot_be_used_are_named_at_once() -> None:
-    """Unknown and lost nodes come in one error, which says which nodes there are."""
+    """Unknown and lost nodes are named in one error, with the nodes that are alive."""
     with pytest.raises(BadGraphError, match=r"'m9' is unknown.*'n3' is lost: silent for 15 s") as refused:
         assign(_graph(3, ("n1", "n3", "m9")), _ALIVE)
 
@@ -50,7 +50,7 @@ def test_all_nodes_that_cannot_be_used_are_named_at_once() -> None:
 
 
 def test_a_host_with_two_nodes_is_ambiguous() -> None:
-    """A host's name does where it has one node alive, and is refused where it has several."""
+    """The name of a host with one living node is accepted; with several nodes it is refused."""
     nodes = [NodeInfo(name="a", host="h"), NodeInfo(name="b", host="h"), NodeInfo(name="c", host="h", state="lost")]
 
     with pytest.raises(BadGraphError, match="'h' may be any of a, b"):
@@ -60,7 +60,7 @@ def test_a_host_with_two_nodes_is_ambiguous() -> None:
 
 @pytest.mark.parametrize("places", [("x", "y"), ("localhost", "localhost"), ("127.0.0.1:8000:5555:6666", "::1")])
 def test_a_graph_of_another_cluster_is_spread_with_a_note(places: tuple[str, str]) -> None:
-    """Where none of its nodes is known it is placed as one that names none, and the note says which were named."""
+    """If all its nodes are unknown, a graph is placed as one that names none; the note has the names."""
     found = assign(_graph(2, places), _ALIVE)
 
     assert found.places == ("n1", "n2")
@@ -70,7 +70,7 @@ def test_a_graph_of_another_cluster_is_spread_with_a_note(places: tuple[str, str
 
 @pytest.mark.parametrize("places", [("localhost", "h7"), ("n1", "h7"), ("h7:8000", "h8:8000")])
 def test_the_only_node_takes_all_parts(places: tuple[str, str]) -> None:
-    """On one node manager there is no other place to go, whatever the graph names."""
+    """A single node gets all parts, even if the graph names other nodes."""
     found = assign(_graph(2, places), [_ALIVE[1]])
 
     assert found.places == ("n1", "n1")
@@ -78,29 +78,29 @@ def test_the_only_node_takes_all_parts(places: tuple[str, str]) -> None:
 
 
 def test_localhost_is_the_node_that_is_alone() -> None:
-    """A graph that names localhost is at home on a single node, without a note."""
+    """A graph that names localhost is placed on a single node, without a note."""
     assert assign(_graph(1, ("localhost",)), [_ALIVE[1]]).note == ""
 
 
 def test_nodes_in_the_spelling_of_daliuge_are_found() -> None:
-    """With the ports for events and calls, too."""
+    """Names of nodes may have DALiuGE's ports for events and calls."""
     assert assign(_graph(2, ("10.0.0.2:8000:5555:6666", "10.0.0.1:8000")), _ALIVE).places == ("n2", "n1")
 
 
 def test_a_typo_gets_a_suggestion() -> None:
-    """A name that is nearly right is told the right one."""
+    """The error about a misspelled name suggests the right one."""
     with pytest.raises(BadGraphError, match="did it mean 'node-1'"):
         assign(_graph(2, ("node1", "node-2")), [NodeInfo(name="node-1"), NodeInfo(name="node-2")])
 
 
 def test_without_a_living_node_nothing_is_assigned() -> None:
-    """The error names the nodes that are known, and trying again may help."""
+    """The error names the known nodes; it is one that a retry may solve."""
     with pytest.raises(LinkError, match=r"no node is alive: n3 \(lost\)") as refused:
         assign(_graph(1), _ALIVE[2:])
     assert refused.value.retryable
 
 
 def test_too_few_places_are_refused() -> None:
-    """A graph that names nodes for some of its parts only is not guessed at."""
+    """A graph that names nodes for only some of its parts is refused."""
     with pytest.raises(BadGraphError, match="3 parts but names nodes for 1 only"):
         assign(_graph(3, ("n1",)), _ALIVE)

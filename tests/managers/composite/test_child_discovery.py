@@ -10,14 +10,14 @@ from managers.composite.child_discovery import discover_children
 from managers.discovery import Announcement, Discovery
 from tests.managers.composite.world import World, until
 
-# Other tests on this machine are heard too: a key of our own tells ours apart.
+# Announcements of other tests on this machine arrive too: only these managers have this key.
 _KEY = secrets.token_hex(8)
 _LIFE = secrets.randbits(40)
 
 
 @pytest.fixture
 def pair() -> Iterator[tuple[Discovery, Discovery]]:
-    """What a node and an island announce and hear with."""
+    """Return the discovery of a node and that of an island."""
     try:
         first, second = Discovery(), Discovery()
     except WorldError as error:
@@ -29,7 +29,7 @@ def pair() -> Iterator[tuple[Discovery, Discovery]]:
 
 @pytest.mark.slow
 def test_nodes_with_the_same_key_are_taken_as_they_come_and_go(world: World, pair: tuple[Discovery, Discovery]) -> None:
-    """An announced node becomes a child if its key is ours, and is forgotten when it said goodbye and is lost."""
+    """An announced node with the same key becomes a child; it is removed when it left and is lost."""
     talker, listener = pair
     node = world.node("n1")
     world.node("stranger")
@@ -48,7 +48,7 @@ def test_nodes_with_the_same_key_are_taken_as_they_come_and_go(world: World, pai
 
 
 def test_a_goodbye_of_a_node_that_answers_changes_nothing(world: World) -> None:
-    """Multicast loses packets: a node whose announcement expired but which answers stays a child."""
+    """A node whose announcement expired stays a child if it answers (multicast loses packets)."""
     node = world.hanging("n1")
     island = world.composite("n1")
 

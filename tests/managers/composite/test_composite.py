@@ -30,7 +30,7 @@ def test_an_island_describes_itself_and_its_nodes(world: World) -> None:
 
 
 def test_a_session_is_the_sum_of_its_parts(world: World) -> None:
-    """A graph is cut by node, runs on all, and is told as one session."""
+    """A graph is partitioned by node, runs on all nodes, and is reported as one session."""
     one, two = world.node("n1"), world.node("n2")
     island = world.composite("n1", "n2")
 
@@ -46,7 +46,7 @@ def test_a_session_is_the_sum_of_its_parts(world: World) -> None:
 
 
 def test_a_session_without_a_name_gets_one(world: World) -> None:
-    """Its name is made of the graph's and the time."""
+    """The name is made from that of the graph and the time."""
     world.node("n1")
     island = world.composite("n1")
 
@@ -54,7 +54,7 @@ def test_a_session_without_a_name_gets_one(world: World) -> None:
 
 
 def test_a_name_that_is_taken_is_refused(world: World) -> None:
-    """Wherever below the session is, its name is not given twice."""
+    """A name is refused if any node below has a session of this name."""
     world.node("n1")
     world.node("n2").add(fan(4), "s")
     island = world.composite("n1", "n2")
@@ -64,7 +64,7 @@ def test_a_name_that_is_taken_is_refused(world: World) -> None:
 
 
 def test_cancel_reaches_all_nodes(world: World) -> None:
-    """The session is cancelled everywhere, and told so."""
+    """The session is cancelled on all nodes, and reported as cancelled."""
     one, two = world.node("n1"), world.node("n2")
     island = world.composite("n1", "n2")
     island.submit(parts(2), SUBMIT)
@@ -74,7 +74,7 @@ def test_cancel_reaches_all_nodes(world: World) -> None:
 
 
 def test_an_error_of_one_node_is_not_hidden_by_the_others(world: World) -> None:
-    """A refusal is told; that others do not have the drop is no answer to it."""
+    """The refusal of one node is reported, even if the other nodes answer that they do not have the drop."""
     one = world.node("n1")
     world.node("n2")
     island = world.composite("n1", "n2")
@@ -116,7 +116,7 @@ def test_rings_of_managers_cannot_be_made(world: World) -> None:
 
 
 def test_a_manager_with_two_addresses_counts_once(world: World) -> None:
-    """The same node by another name is noticed, and its drops are not counted twice."""
+    """A node with two addresses is recognised, and its drops are counted once."""
     node = world.node("n1")
     world.managers["http://alias:8000"] = node
     island = world.composite("n1", "alias")
@@ -127,7 +127,7 @@ def test_a_manager_with_two_addresses_counts_once(world: World) -> None:
 
 
 def test_a_master_of_islands_answers_as_one_island_would(world: World) -> None:
-    """Two storeys: the graph goes to the nodes of both islands, and is one session."""
+    """With two levels, the graph goes to the nodes of both islands, and is one session."""
     for name in ("n1", "n2", "n3"):
         world.node(name)
     world.composite("n1", "n2", name="east")
@@ -146,7 +146,7 @@ def test_a_master_of_islands_answers_as_one_island_would(world: World) -> None:
 
 
 def test_a_graph_is_planned_again_after_a_node_was_restarted(world: World) -> None:
-    """A node refuses what was cut for the process before it; the graph is cut for the new one, and runs."""
+    """A node refuses a deployment for its earlier process; the graph is planned for the new one, and runs."""
     world.node("n1")
     two = world.node("n2")
     island = world.composite("n1", "n2")
@@ -165,7 +165,7 @@ def test_a_graph_is_planned_again_after_a_node_was_restarted(world: World) -> No
 
 
 def test_closing_an_island_leaves_its_sessions_alone(world: World) -> None:
-    """An island that stops is no end of anything below it."""
+    """When an island stops, its nodes and sessions go on."""
     one = world.node("n1")
     island = world.composite("n1")
     island.submit(fan(4), SUBMIT)

@@ -26,7 +26,7 @@ from tests.managers.composite.world import SUBMIT, World, parts
 
 
 def test_unknown_sessions_and_drops_are_not_found(world: World) -> None:
-    """Every question about what is not there gets the same answer."""
+    """All requests for unknown sessions and drops fail with the same error."""
     world.node("n1")
     island = world.composite("n1")
     island.submit(fan(4), SUBMIT)
@@ -79,7 +79,7 @@ def test_a_page_says_which_nodes_are_missing(world: World) -> None:
 
 
 def test_logs_and_data_come_from_the_node_that_has_them(world: World) -> None:
-    """One node's 404 is not that of all; what was released says so."""
+    """A 404 of one node does not end the search; the error for released content names the release."""
     world.node("n1").add(fan(4), "s")
     two = world.node("n2")
     two.add(chain(4), "s")
@@ -98,7 +98,7 @@ def test_logs_and_data_come_from_the_node_that_has_them(world: World) -> None:
 
 
 def test_results_name_the_nodes_that_do_not_answer(world: World) -> None:
-    """A list of results is not taken for the whole one while a node of the session is away."""
+    """While a node of the session does not answer, the list of results names it as missing."""
     world.node("n1")
     two = world.node("n2")
     island = world.composite("n1", "n2")
@@ -127,7 +127,7 @@ def test_contents_pass_through_from_the_node_that_has_them(world: World) -> None
 
 
 def test_an_ending_of_several_ids_is_ambiguous(world: World) -> None:
-    """What means one drop on each of two nodes means none here."""
+    """An ending that matches one drop on each of two nodes is ambiguous."""
     world.node("n1").add(fan(4), "s")
     world.node("n2").add(chain(4), "s")
     island = world.composite("n1", "n2")
@@ -137,7 +137,7 @@ def test_an_ending_of_several_ids_is_ambiguous(world: World) -> None:
 
 
 def test_an_ending_is_looked_up_on_all_nodes(world: World) -> None:
-    """One node with one such drop does not settle it: another may have two, or may not answer."""
+    """All nodes are asked: after one match, another node may have more, or may not answer."""
     world.node("n1").add(replace(fan(2), oids=("a1", "b2", "c3")), "s")
     two = world.node("n2")
     two.add(replace(fan(2), oids=("x1", "y1", "z2")), "s")
@@ -153,7 +153,7 @@ def test_an_ending_is_looked_up_on_all_nodes(world: World) -> None:
 
 
 def test_journals_of_several_nodes_are_one_tar_file(world: World) -> None:
-    """Each node's journal is in a directory of its name; who is missing is written beside them."""
+    """Each node's journal is in a directory of its name; a file beside them names missing nodes."""
     world.node("n1")
     two = world.node("n2")
     island = world.composite("n1", "n2")

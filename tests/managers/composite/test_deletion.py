@@ -10,7 +10,7 @@ from tests.managers.composite.world import SUBMIT, World, lose, parts, until
 
 
 def test_a_session_is_deleted_on_nodes_that_answer_again(world: World) -> None:
-    """A session is deleted without its lost node; when that is back, there too, and nobody sees it meanwhile."""
+    """A session is deleted although a node is lost; on that node when it is back. It is hidden until then."""
     world.node("n1")
     two = world.node("n2")
     island = world.composite("n1", "n2")
@@ -28,7 +28,7 @@ def test_a_session_is_deleted_on_nodes_that_answer_again(world: World) -> None:
 
 
 def test_deleting_names_the_node_that_did_not_answer(world: World) -> None:
-    """A node that may still be alive is named, and deletes when it answers."""
+    """A node that did not answer is named; the session is deleted there when it answers."""
     world.node("n1")
     two = world.node("n2")
     island = world.composite("n1", "n2")

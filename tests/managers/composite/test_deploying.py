@@ -39,7 +39,7 @@ def _parts(parts: int) -> PhysicalGraph:
 
 @given(graphs(), st.data())
 def test_the_slices_of_a_deployment_are_the_graph(graph: PhysicalGraph, data: st.DataObject) -> None:
-    """Every drop is on one node, every place is told with its address and life, and nothing is lost on the way."""
+    """Each drop is on one node; each place has its address and incarnation; the slices join to the whole graph."""
     part = data.draw(st.lists(st.integers(0, 4), min_size=graph.drops, max_size=graph.drops))
     parted = replace(graph, part=graph.part + part)
 
@@ -53,7 +53,7 @@ def test_the_slices_of_a_deployment_are_the_graph(graph: PhysicalGraph, data: st
 
 
 def test_a_later_deployment_is_newer() -> None:
-    """The epoch grows with time, so that what is left of an earlier deployment is told apart."""
+    """The epoch grows with time, which distinguishes deployments of one name."""
     clock = VirtualClock()
     first = plan_deployment(fan(4), _SUBMIT, _NODES, clock=clock)
     clock.advance(0.001)
@@ -61,15 +61,15 @@ def test_a_later_deployment_is_newer() -> None:
     assert plan_deployment(fan(4), _SUBMIT, _NODES, clock=clock).epoch > first.epoch
 
 
-def test_a_later_deployment_is_newer_whatever_the_clock_says() -> None:
-    """Clocks go back, and those of other hosts are fast: an epoch that is known is exceeded all the same."""
+def test_a_later_deployment_is_newer_with_any_clock() -> None:
+    """A new epoch is greater than every known one, even if the clock went back or another is fast."""
     ahead = plan_deployment(fan(4), _SUBMIT, _NODES, clock=VirtualClock(1_900_000_000.0))
 
     assert plan_deployment(fan(4), _SUBMIT, _NODES, clock=VirtualClock(), after=ahead.epoch).epoch > ahead.epoch
 
 
 def test_a_node_that_fails_is_not_waited_for_by_the_others(world: World) -> None:
-    """When one cannot prepare, all are undone soon after: that another still tries costs no time."""
+    """When one node cannot prepare, all are undone soon, without waiting for those that still try."""
     one = world.hanging("n1")
     world.node("n2").refuse("prepare", StorageError("the disk is full"))
     island = world.composite("n1", "n2", deploy_seconds=600.0)
@@ -81,7 +81,7 @@ def test_a_node_that_fails_is_not_waited_for_by_the_others(world: World) -> None
 
 
 def test_nothing_starts_when_one_node_cannot_prepare(world: World) -> None:
-    """The others are undone, the node that failed too; the error is of the cause's class and says who, why, what."""
+    """All nodes are undone; the error has the class of the cause and names the node, the reason and the remedy."""
     one, two, three = (world.node(name) for name in ("n1", "n2", "n3"))
     island = world.composite("n1", "n2", "n3")
     two.refuse("prepare", StorageError("the disk is full", hint="make room"))
@@ -110,7 +110,7 @@ def test_what_started_is_stopped_when_one_node_cannot_start(world: World) -> Non
 
 
 def test_a_node_that_hangs_is_undone_when_it_wakes(world: World) -> None:
-    """The deadline is kept, the others are undone, and the late one is told as soon as it listens."""
+    """The deadline is kept, the others are undone, and the late node is undone as soon as it answers."""
     one = world.node("n1")
     two = world.hanging("n2")
     island = world.composite("n1", "n2", deploy_seconds=0.2)
@@ -124,7 +124,7 @@ def test_a_node_that_hangs_is_undone_when_it_wakes(world: World) -> None:
 
 
 def test_a_node_that_dies_between_the_steps_is_named(world: World) -> None:
-    """It prepared and is gone; what started elsewhere is undone, and the hint says where something may be left."""
+    """A node is lost after it prepared: the others are undone, and the hint names the nodes that may keep a part."""
     one, two = world.node("n1"), world.node("n2")
     island = world.composite("n1", "n2")
     two.refuse("start", LinkError("nothing listens there"))
@@ -138,7 +138,7 @@ def test_a_node_that_dies_between_the_steps_is_named(world: World) -> None:
 
 
 def test_several_failures_are_all_named() -> None:
-    """The class is that of a failure that trying again does not help; all nodes are in the text."""
+    """The error has the class of the failure that a retry does not solve, and names all nodes."""
     problem = Problem(code="X1", severity=Severity.ERROR, where="/", text="bad")
     errors = {
         "n1": LinkError("it does not answer"),
@@ -155,12 +155,12 @@ def test_several_failures_are_all_named() -> None:
 
 
 def test_the_http_status_of_a_child_is_not_passed_on() -> None:
-    """That a node refuses our key is not that our caller lacks a token."""
+    """A 401 of a node is not returned to the caller, whose token is valid."""
     assert isinstance(merge_errors({"n1": HttpError(401, "a token is needed")}, "could not prepare"), WorldError)
 
 
 def test_a_master_passes_slices_on_and_its_islands_undo(world: World) -> None:
-    """A failure two storeys down undoes the nodes of all islands, and names the node and its island."""
+    """A failure two levels below undoes the nodes of all islands, and names the node and its island."""
     nodes = [world.node(name) for name in ("n1", "n2", "n3")]
     world.composite("n1", "n2", name="east")
     world.composite("n3", name="west")
@@ -180,7 +180,7 @@ def _deployment(*nodes: str) -> Deployment:
 
 
 def test_an_island_that_forgot_what_it_prepared_still_starts_it(world: World) -> None:
-    """Between the two steps an island may be started again: it asks all its nodes."""
+    """An island that is restarted between the two steps asks all its nodes."""
     one, two = world.node("n1"), world.node("n2")
     world.node("n3")
     deployment = _deployment("n1", "n2")
@@ -208,7 +208,7 @@ def test_what_was_never_prepared_cannot_be_started(world: World) -> None:
 
 
 def test_a_node_that_forgot_what_it_prepared_is_noticed(world: World) -> None:
-    """An island that knows whom it prepared does not take a node's NotFound for an answer."""
+    """If a node that was prepared does not find the session, the island fails the deployment."""
     one = world.node("n1")
     world.node("n2")
     island = world.composite("n1", "n2")
@@ -221,11 +221,11 @@ def test_a_node_that_forgot_what_it_prepared_is_noticed(world: World) -> None:
 
 
 def test_slices_for_strangers_are_refused(world: World) -> None:
-    """A slice for a node that is not below is an error that names it, before any child prepares."""
+    """A slice for a node that is not below is an error that names it, before any node prepares."""
     one = world.node("n1")
     island = world.composite("n1")
 
-    with pytest.raises(LinkError, match="n9 cannot be reached: it is not known here"):
+    with pytest.raises(LinkError, match="n9 cannot be reached: it is unknown"):
         island.prepare(_deployment("n1", "n9"), seconds=30)
     assert not one.prepared
 

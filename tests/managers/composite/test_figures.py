@@ -1,4 +1,4 @@
-"""Figures of a session agree, on each node and merged: every drop in ERROR is counted behind exactly one cause."""
+"""Figures of a session agree, on each node and merged: every drop in ERROR is counted for exactly one cause."""
 
 from collections import Counter
 from dataclasses import replace
@@ -25,7 +25,7 @@ _GONE = Failure(code="DF220", kind="NodeLost", text="node n0 is lost")
 
 
 def _run(graph: PhysicalGraph, seed: int, nodes: int, steps: int | None) -> Cluster:
-    """A cluster after so many events, or at its end."""
+    """Return a cluster after `steps` events, or at its end."""
     chance = _chance(seed)
     part = np.array([chance.randrange(nodes) for _ in range(graph.drops)], dtype=np.int32)
     placed = replace(graph, part=part, places=tuple(f"n{at}" for at in range(nodes)))
@@ -44,8 +44,8 @@ def _run(graph: PhysicalGraph, seed: int, nodes: int, steps: int | None) -> Clus
     return cluster
 
 
-def _told(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
-    """What the manager of a node tells of its part."""
+def _report(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
+    """Return the report of a node manager about its part."""
     piece = node.piece
     exchange: Any = SimpleNamespace(rows=piece.drop, on_node=lambda _: piece.ghosts.tolist())
     known = {drop: BOOM for drop in node.core.drops.error_causes().values() if drop >= 0 and piece.is_own[drop]}
@@ -67,27 +67,27 @@ def _told(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
     )
 
 
-def _behind(failures: tuple[FailureInfo, ...]) -> tuple[int, int]:
-    """Drops behind causes, and behind losses."""
+def _drops_of(failures: tuple[FailureInfo, ...]) -> tuple[int, int]:
+    """Return the numbers of drops that failed because of causes, and of losses."""
     causes = sum(failure.count for failure in failures if failure.drop)
     return causes, sum(failure.count for failure in failures if not failure.drop)
 
 
 @given(graphs(), st.integers(0, 2**32), st.integers(1, 4), st.none() | st.integers(0, 30))
 def test_causes_add_up_to_the_drops_in_error(graph: PhysicalGraph, seed: int, nodes: int, steps: int | None) -> None:
-    """At any moment, on each node and merged: each cause with its victims, all together, are the drops in ERROR."""
+    """At any moment, on each node and merged, the counts of all causes add up to the drops in ERROR."""
     cluster = _run(graph, seed, nodes, steps)
-    parts = [_told(name, node, []) for name, node in cluster.nodes.items()]
+    parts = [_report(name, node, []) for name, node in cluster.nodes.items()]
     merged = merge([SessionPart(name, part) for name, part in zip(cluster.nodes, parts, strict=True)], version=1)
 
     for detail in (*parts, merged):
-        assert _behind(detail.failures) == (detail.states.get("ERROR", 0), 0)
+        assert _drops_of(detail.failures) == (detail.states.get("ERROR", 0), 0)
     assert len({failure.row for failure in merged.failures}) == len(merged.failures)
 
 
 @given(graphs(), st.integers(0, 2**32), st.integers(2, 4), st.integers(0, 30))
 def test_losses_add_up_to_the_drops_that_were_given_up(graph: PhysicalGraph, seed: int, nodes: int, steps: int) -> None:
-    """After a loss, the drops behind it are all those that were not settled, on the lost node and on the others."""
+    """The count of a loss is the number of drops that were not settled, on the lost node and on the others."""
     cluster = _run(graph, seed, nodes, steps)
     parts = []
     for name, node in cluster.nodes.items():
@@ -96,11 +96,11 @@ def test_losses_add_up_to_the_drops_that_were_given_up(graph: PhysicalGraph, see
             lost.append(Lost("n0", _GONE))
             node.core.handle(lost)
         freshness = Freshness.LOST if name == "n0" else Freshness.CURRENT
-        parts.append(SessionPart(name, _told(name, node, lost), freshness))
+        parts.append(SessionPart(name, _report(name, node, lost), freshness))
     merged = merge(parts, version=1)
     states = Counter(merged.states)
 
-    assert _behind(merged.failures) == (
+    assert _drops_of(merged.failures) == (
         states["ERROR"],
         states["CANCELLED"] + states["INITIALIZED"] + states["WRITING"],
     )

@@ -193,7 +193,7 @@ def test_long_polls_are_bounded() -> None:
 
 
 def test_questions_to_a_child_that_hangs_are_bounded() -> None:
-    """Eight are under way at a time; those that waited too long are never sent."""
+    """At most eight requests are sent at a time; those that waited too long are never sent."""
     world = MachineWorld("a")
     world.answer_all()
     calls = [world.call("sessions") for _ in range(20)]
@@ -238,7 +238,7 @@ def test_after_a_pause_of_the_composite_no_child_is_suspect() -> None:
 
 
 def test_a_machine_without_children_needs_no_tick() -> None:
-    """An idle master sleeps."""
+    """An idle master has no deadline."""
     world = MachineWorld()
 
     assert world.machine.deadline() == float("inf")

@@ -28,7 +28,7 @@ class Island(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """Start with two sessions that all know."""
+        """Start with two sessions on all nodes."""
         self.world = MachineWorld(*_NAMES)
         self.answers: list[Answered | Unanswered] = []
         self.epoch = 0
@@ -52,7 +52,7 @@ class Island(RuleBasedStateMachine):
 
     @rule(name=_names, session=_sessions, is_over=st.booleans())
     def move(self, name: str, session: str, is_over: bool) -> None:  # noqa: FBT001 - drawn
-        """Let the part of a node change, or end."""
+        """Change or end the part of a node."""
         node = self.node(name)
         if node is not None and session in node.sessions and node.sessions[session][2] == "RUNNING":
             epoch, version, _ = node.sessions[session]
@@ -70,7 +70,7 @@ class Island(RuleBasedStateMachine):
     def change_children(self, name: str, is_there: bool) -> None:  # noqa: FBT001 - drawn
         """Remove a child, or add it (again)."""
         self.world.call("add_child" if is_there else "remove_child", url=f"http://{name}:8000")
-        # What is to be deleted on a child is forgotten with it.
+        # With a child, its pending deletions are removed.
         node = self.node(name)
         for session in node.sessions if node is not None else ():
             self.deleted.pop(session, None)
@@ -79,7 +79,7 @@ class Island(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def carry_out(self, data: st.DataObject) -> None:
-        """Let a child carry a question out; the answer is delivered later, or never."""
+        """Carry out a request at a child; the answer is delivered later, or never."""
         if self.world.asked:
             ask = data.draw(st.sampled_from(sorted(self.world.asked.values(), key=lambda ask: ask.id)))
             self.answers.append(self.world.outcome(ask))
@@ -93,31 +93,31 @@ class Island(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def fail(self, data: st.DataObject) -> None:
-        """Let a question fail without reaching the child."""
+        """Fail a request without reaching the child."""
         if self.world.asked:
             number = data.draw(st.sampled_from(sorted(self.world.asked)))
             self.world.deliver(Unanswered(number, LinkError("nothing listens there")))
 
     @rule()
     def answer_all(self) -> None:
-        """Let all children answer at once."""
+        """Answer all requests."""
         self.world.answer_all()
 
     @rule(seconds=st.sampled_from([0.05, 0.5, 1.0, 3.0, 20.0]))
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the virtual time."""
         self.world.advance(seconds)
 
     # Calls.
 
     @rule(operation=st.sampled_from(["sessions", "children", "nodes"]))
     def look(self, operation: str) -> None:
-        """Ask for a list."""
+        """Request a list."""
         self.world.call(operation)
 
     @rule(session=_sessions)
     def look_at(self, session: str) -> None:
-        """Ask for a session."""
+        """Request a session."""
         self.world.call("session", session=session)
 
     @rule(session=_sessions)

@@ -1,4 +1,4 @@
-"""What several children tell becomes what one manager with all the drops would tell."""
+"""Merged reports of several children equal the report of one manager with all the drops."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ _rows = st.lists(
 )
 
 
-def _told(rows: Sequence[Row]) -> SessionDetail:
-    """What a manager that has these drops tells: the slow and obvious way."""
+def _report(rows: Sequence[Row]) -> SessionDetail:
+    """Return the report of a manager with these drops, computed in the slow and obvious way."""
     unsettled = [row for row in rows if row[2] in ("INITIALIZED", "WRITING")]
     failed = [row for row in rows if row[2] == "ERROR"]
     if unsettled:
@@ -78,18 +78,18 @@ def _sorted(detail: SessionDetail) -> SessionDetail:
 
 
 def _parts(rows: Sequence[Row]) -> list[SessionPart]:
-    return [SessionPart(node, _told(own)) for node in _NODES if (own := [row for row in rows if row[0] == node])]
+    return [SessionPart(node, _report(own)) for node in _NODES if (own := [row for row in rows if row[0] == node])]
 
 
 @given(_rows)
 def test_the_parts_together_are_the_whole(rows: list[Row]) -> None:
-    """Whatever is on which node, the merged session is that of one manager which has all drops."""
-    assert _sorted(merge(_parts(rows), version=0)) == _sorted(_told(rows))
+    """For any distribution of drops, the merged session is that of one manager with all drops."""
+    assert _sorted(merge(_parts(rows), version=0)) == _sorted(_report(rows))
 
 
 @given(_rows)
 def test_merging_in_steps_is_merging_at_once(rows: list[Row]) -> None:
-    """A master of islands tells what one island of all nodes would."""
+    """A master of islands reports what one island with all nodes would report."""
     parts = _parts(rows)
     island = SessionPart("island", merge(parts[:2], version=7))
 
@@ -98,7 +98,7 @@ def test_merging_in_steps_is_merging_at_once(rows: list[Row]) -> None:
 
 @given(_rows, st.randoms())
 def test_the_order_of_children_does_not_matter(rows: list[Row], random: object) -> None:
-    """Whoever answers first, the session is the same."""
+    """The merged session does not depend on the order of the answers."""
     parts = _parts(rows)
     shuffled = list(parts)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -128,7 +128,7 @@ def test_a_session_is_over_when_all_parts_are(parts: str, whole: str) -> None:
 
 
 def test_a_node_that_forgot_its_part_fails_the_session_and_is_named() -> None:
-    """What was not settled there is lost: FAILED, with the node as a root cause and how many drops."""
+    """Its unsettled drops are lost: the session is FAILED, with the node as a root cause and the number of drops."""
     detail = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2, nodes=("n2",))
     over = SessionDetail(session="s", graph="g", status="FAILED", drops=5, settled=5, nodes=("n1",))
 
@@ -140,7 +140,7 @@ def test_a_node_that_forgot_its_part_fails_the_session_and_is_named() -> None:
 
 
 def test_a_silent_node_that_its_peers_gave_up_is_lost() -> None:
-    """The nodes that needed it have ended the session: FAILED. They tell of it, and its drops count behind it."""
+    """The nodes that needed it have ended the session as FAILED and report the loss; its drops count for it."""
     lost = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, nodes=("n2",))
     told = FailureInfo(drop="", name="n2", node="n1", code="DF220", kind="NodeLost", text="n2 is lost", count=3)
     other = SessionDetail(session="s", graph="g", status="FAILED", text="n2 is lost", failures=(told,))
@@ -152,8 +152,8 @@ def test_a_silent_node_that_its_peers_gave_up_is_lost() -> None:
     assert found.text == "n2 is lost; n2: 6 of its 10 drops were not settled"
 
 
-def test_a_part_that_only_does_not_answer_is_told_as_it_was() -> None:
-    """A node that is silent for a moment fails nothing; that its numbers are old is said."""
+def test_a_part_that_only_does_not_answer_is_reported_as_it_was() -> None:
+    """A node that is silent for a moment fails nothing; a note says that its numbers are old."""
     detail = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2)
 
     found = merge([SessionPart("n2", detail, missing="does not answer")], version=1)
@@ -162,7 +162,7 @@ def test_a_part_that_only_does_not_answer_is_told_as_it_was() -> None:
 
 
 def test_a_silent_node_that_was_done_changes_nothing() -> None:
-    """What was over before the node fell silent stays as it ended."""
+    """A part that was over before the node fell silent stays as it ended."""
     detail = SessionDetail(session="s", graph="g", status="FINISHED", drops=3, settled=3)
 
     assert merge([SessionPart("n", detail, Freshness.STALE, "does not answer")], version=1).status == "FINISHED"
@@ -201,7 +201,7 @@ def test_what_cannot_be_asked_is_not_known(other: str, whole: str) -> None:
 
 
 def test_a_node_that_is_given_up_below_another_island_is_known_to_be_lost() -> None:
-    """An island that does not hear a node says UNKNOWN; a master that has the word of the node's peer says FAILED."""
+    """An island with a silent node reports UNKNOWN; a master to which a peer reported the loss reports FAILED."""
     silent = msgspec.structs.replace(_NOT_OVER, nodes=("n2",))
     east = merge([SessionPart("n2", silent, Freshness.STALE, "does not answer")], version=1)
     lost = FailureInfo(drop="", name="n2", node="n1", code="DF220", kind="NodeLost", text="node n2 is lost")
@@ -213,7 +213,7 @@ def test_a_node_that_is_given_up_below_another_island_is_known_to_be_lost() -> N
 
 @given(_rows, st.sets(st.sampled_from(_NODES)))
 def test_silence_never_ends_a_session(rows: list[Row], silent: set[str]) -> None:
-    """Whoever is silent, an end is told only if every part was over when it was last heard; then it is the true one."""
+    """With any silent nodes, an end is reported only if every part was over in its last report; then it is right."""
     parts = _parts(rows)
     seen = [replace(part, freshness=Freshness.STALE, missing="x") if part.child in silent else part for part in parts]
     whole, found = merge(parts, version=0), merge(seen, version=0)
@@ -226,7 +226,7 @@ def test_silence_never_ends_a_session(rows: list[Row], silent: set[str]) -> None
 
 @given(_rows, st.sets(st.sampled_from(_NODES)))
 def test_merging_in_steps_hides_no_silence(rows: list[Row], silent: set[str]) -> None:
-    """A master of islands knows as little as one island of all nodes would."""
+    """A master of islands reports as many silent nodes as one island with all nodes would."""
     parts = [
         replace(part, freshness=Freshness.STALE, missing="x") if part.child in silent else part for part in _parts(rows)
     ]
@@ -249,7 +249,7 @@ def test_failures_of_one_root_are_one() -> None:
 
 def test_a_row_of_the_list_is_the_detail_without_its_details() -> None:
     """`as_info` keeps every field that the list has."""
-    detail = _told([("n1", "a", "COMPLETED", "r1")])
+    detail = _report([("n1", "a", "COMPLETED", "r1")])
 
     assert msgspec.structs.asdict(as_info(detail)).items() <= msgspec.structs.asdict(detail).items()
     assert SessionState[as_info(detail).status].is_terminal

@@ -14,7 +14,7 @@ from tests.managers.composite.world import SUBMIT, World, lose, parts, silence, 
 
 
 def test_a_restarted_island_finds_its_sessions(world: World) -> None:
-    """It keeps nothing and asks; its versions go on from where those of the one before were."""
+    """It stores nothing and asks its children; its versions continue those of the earlier process."""
     world.node("n1")
     world.node("n2")
     first = world.composite("n1", "n2")
@@ -31,7 +31,7 @@ def test_a_restarted_island_finds_its_sessions(world: World) -> None:
 
 
 def test_after_a_restart_missing_parts_make_a_session_unknown(world: World) -> None:
-    """While a node is silent that the island has not heard since its start, a session is not FINISHED without its part.
+    """A session is not FINISHED while the part of a node is missing that never answered the restarted island.
 
     Its results are incomplete, and a deletion reaches the node when it is back.
     """
@@ -59,7 +59,7 @@ def test_after_a_restart_missing_parts_make_a_session_unknown(world: World) -> N
 
 
 def test_a_child_that_never_answered_does_not_hide_the_end_of_a_whole_session(world: World) -> None:
-    """An island that knows half of a session says UNKNOWN, and a master that knows all of it says how it ended."""
+    """An island with half of a session reports UNKNOWN; a master with all of it reports the end."""
     for name in ("n1", "n2", "n3"):
         world.node(name)
     world.managers["http://n3:8000"].refuse("info", LinkError("nothing listens there"))
@@ -103,7 +103,7 @@ def test_sessions_on_a_lost_node_are_unknown_and_others_go_on(world: World) -> N
 
 
 def test_a_node_that_answers_again_updates_the_session(world: World) -> None:
-    """A node that was out of reach shows what it has done meanwhile."""
+    """When a node answers again, the session has its progress."""
     world.node("n1")
     two = world.node("n2")
     island = world.composite("n1", "n2")
@@ -120,7 +120,7 @@ def test_a_node_that_answers_again_updates_the_session(world: World) -> None:
 
 @pytest.mark.slow
 def test_a_hanging_node_costs_its_deadline_once(world: World) -> None:
-    """The first question waits for it, the next ones do not ask it; the numbers are its last ones."""
+    """The first request waits for the node; the next ones skip it and use its last report."""
     world.node("n1")
     two = world.hanging("n2")
     island = world.composite("n1", "n2")
@@ -137,7 +137,7 @@ def test_a_hanging_node_costs_its_deadline_once(world: World) -> None:
 
 @pytest.mark.slow
 def test_a_slow_node_that_is_alive_is_waited_for(world: World) -> None:
-    """Who answers its heartbeat is not given up because a question takes longer."""
+    """A node that answers status requests is not given up because another request takes longer."""
     world.node("n1")
     two = world.hanging("n2")
     island = world.composite("n1", "n2")
@@ -195,7 +195,7 @@ def test_after_a_pause_of_the_island_all_children_are_alive(world: World) -> Non
 
 
 def test_a_restarted_node_with_an_older_clock_is_alive(world: World) -> None:
-    """Which life of a child is the latest follows from the order of its answers, not from numbers that it tells."""
+    """The latest process of a child follows from the order of its answers, not from the clock of its host."""
     one = world.node("n1")
     island = world.composite("n1")
     info, asked = one.info, []
@@ -214,7 +214,7 @@ def test_a_restarted_node_with_an_older_clock_is_alive(world: World) -> None:
 
 
 def test_a_node_that_was_just_started_again_can_be_deployed_to(world: World) -> None:
-    """A child that did not answer is asked again when a graph is submitted, and not only when its time has come."""
+    """A child that did not answer is asked again when a graph is submitted, before its next period."""
     world.node("n1")
     two = world.node("n2")
     island = world.composite("n1", "n2", every=1000.0, suspect_after=3000.0, lost_after=15000.0)
@@ -227,18 +227,18 @@ def test_a_node_that_was_just_started_again_can_be_deployed_to(world: World) -> 
 
 
 def test_a_session_that_silent_nodes_may_have_is_not_missing(world: World) -> None:
-    """That there is none can be said only when all children have answered."""
+    """A session is reported as missing only when all children have answered."""
     world.node("n1")
     world.node("n2").refuse("info", LinkError("nothing listens there"))
     island = world.composite("n1", "n2")
 
-    with pytest.raises(LinkError, match="'s' cannot be looked for"):
+    with pytest.raises(LinkError, match="'s' cannot be looked up"):
         island.session("s")
     assert island.submit(fan(4), SUBMIT).nodes == ("n1",)
 
 
 def test_a_lost_island_does_not_fail_its_sessions(world: World) -> None:
-    """Nodes go on without their island, so how the session is cannot be known; that the island is away is said."""
+    """Nodes go on without their island: the session is UNKNOWN, and the island is named as missing."""
     world.node("n1")
     island = world.composite("n1", name="east")
     master = world.composite("east", role="master", name="master-1")
@@ -259,7 +259,7 @@ def test_a_lost_island_does_not_fail_its_sessions(world: World) -> None:
 
 
 def test_a_child_that_was_silent_for_a_moment_is_waited_for(world: World) -> None:
-    """A child that let somebody wait in vain, but is alive, is deployed to and deletes as soon as it answers again."""
+    """A child that missed a deadline but is alive can be deployed to, and deletes, as soon as it answers again."""
     one, two = world.node("n1"), world.node("n2")
     island = world.composite("n1", "n2")
     silence(island, two)

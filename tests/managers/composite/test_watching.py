@@ -11,7 +11,7 @@ from tests.managers.composite.world import SUBMIT, World, lose, parts, until
 
 
 def test_watching_returns_with_a_change_on_any_node(world: World) -> None:
-    """`watch` answers when something changed on a node, with a newer version, and at once when it is over."""
+    """`watch` returns a newer version when a node reports a change, and without waiting when the session is over."""
     one, two = world.node("n1"), world.node("n2")
     island = world.composite("n1", "n2")
     island.submit(parts(2), SUBMIT)
@@ -30,7 +30,7 @@ def test_watching_returns_with_a_change_on_any_node(world: World) -> None:
 
 
 def test_watching_returns_the_same_version_after_its_time(world: World) -> None:
-    """Without news the answer is the session as it is."""
+    """Without a change, the same version is returned after the given time."""
     world.node("n1")
     island = world.composite("n1")
     island.submit(fan(4), SUBMIT)
@@ -40,7 +40,7 @@ def test_watching_returns_the_same_version_after_its_time(world: World) -> None:
 
 
 def test_watching_returns_when_a_node_is_lost(world: World) -> None:
-    """A watcher is told when a node falls silent, and does not wait for ever."""
+    """`watch` returns when a node is lost, and does not wait for ever."""
     world.node("n1")
     two = world.node("n2")
     island = world.composite("n1", "n2")

@@ -40,7 +40,7 @@ class RunningClock:
 
 
 class Hanging:
-    """A manager whose chosen methods do not come back until they are let go."""
+    """A manager whose chosen methods block until they are released."""
 
     def __init__(self, manager: FakeManager) -> None:
         self.manager = manager
@@ -49,11 +49,11 @@ class Hanging:
         self.calls: list[str] = []
 
     def hang(self, *methods: str) -> None:
-        """Let later calls of these methods hang; with ``info`` the status hangs too."""
+        """Block later calls of these methods; with ``info`` also that of ``status``."""
         self.hung |= {*methods, *(["status"] if "info" in methods else [])}
 
     def release(self) -> None:
-        """Let everything go that hangs."""
+        """Release all blocked calls."""
         self.hung.clear()
         self.free.set()
 
@@ -107,7 +107,7 @@ class World:
         return made
 
     def advance(self, seconds: float) -> None:
-        """Let time pass in steps of a second, in each of which the composites run."""
+        """Advance the time in steps of a second, and run the composites in each."""
         for _ in range(round(seconds)):
             self.clock.advance(1.0)
             for composite in self.opened:
@@ -115,7 +115,7 @@ class World:
                     composite.status()
 
     def close(self) -> None:
-        """Let everything go."""
+        """Release all blocked calls and close the managers."""
         for composite in self.opened:
             composite.close()
         for manager in self.managers.values():
@@ -134,13 +134,13 @@ def until(ready: Callable[[], bool]) -> None:
 
 
 def parts(count: int, drops: int = 40) -> PhysicalGraph:
-    """Return a fan whose drops are in so many parts."""
+    """Return a fan whose drops are in `count` parts."""
     graph = fan(drops)
     return replace(graph, part=(graph.instance % count).astype("int32"))
 
 
 def silence(island: Composite, node: FakeManager) -> None:
-    """Let a node miss the deadline of one request."""
+    """Make a node miss the deadline of one request."""
     node.refuse("drops", LinkError("no answer within 2 s"))
     with pytest.raises(LinkError, match="no answer within 2 s"):
         island.drops("gone", DropQuery())
@@ -148,7 +148,7 @@ def silence(island: Composite, node: FakeManager) -> None:
 
 
 def lose(world: World, island: Composite, name: str) -> None:
-    """Let a node be silent until it is lost."""
+    """Keep a node silent until it is lost."""
     world.managers[f"http://{name}:8000"].refuse("info", LinkError("nothing listens there"))
     until(lambda: any(child.text for child in island.children() if child.name == name))
     world.advance(20.0)

@@ -42,7 +42,9 @@ def _probe(address: str, key: ClusterKey | None = None, seconds: float = 5.0) ->
     return probe_links([address], name="a", key=key, seconds=seconds)[address]
 
 
-def test_who_listens_says_so(keys: tuple[ClusterKey, ClusterKey], listen: Callable[..., Links]) -> None:
+def test_links_that_listen_answer_with_their_name(
+    keys: tuple[ClusterKey, ClusterKey], listen: Callable[..., Links]
+) -> None:
     """Its name, its incarnation and its protocol, through a handshake with the key."""
     links = listen(key=keys[0])
     found = _probe(links.address, keys[0])
@@ -71,7 +73,7 @@ def test_knocking_disturbs_no_link(listen: Callable[..., Links]) -> None:
 @pytest.mark.parametrize(
     ("there", "here"), [(0, 1), (0, None), (None, 0)], ids=["another key", "none here", "none there"]
 )
-def test_another_key_is_told(
+def test_another_key_is_reported(
     keys: tuple[ClusterKey, ClusterKey], listen: Callable[..., Links], there: int | None, here: int | None
 ) -> None:
     """Whichever end has it, the key is named as the reason, and at once."""
@@ -84,7 +86,7 @@ def test_another_key_is_told(
     assert not found.is_ours
 
 
-def test_a_port_on_which_nobody_listens() -> None:
+def test_a_port_without_a_listener() -> None:
     """It is told at once, though another address takes all the time."""
     with socket.create_server(("127.0.0.1", 0)) as mute, socket.create_server(("127.0.0.1", 0)) as gone:
         closed, silent = (f"tcp://127.0.0.1:{each.getsockname()[1]}" for each in (gone, mute))
@@ -95,7 +97,7 @@ def test_a_port_on_which_nobody_listens() -> None:
     assert found[silent].trouble == "something listens there, but does not answer as links do within 0.5 s"
 
 
-def test_a_host_that_cannot_be_reached_is_told_with_the_reason() -> None:
+def test_a_host_that_cannot_be_reached_is_reported_with_the_reason() -> None:
     """In the words of the operating system."""
     found = _probe("tcp://[fe80::1]:5555", ClusterKey(*zmq.curve_keypair()))
 

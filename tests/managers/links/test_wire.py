@@ -18,18 +18,18 @@ messages = st.lists(
 )
 
 
-def _sealed(packer: Packer) -> list[NumberedPacket]:
+def _packets_of(packer: Packer) -> list[NumberedPacket]:
     packets = []
     while (packet := packer.next_packet()) is not None:
         packets.append(packet)
     return packets
 
 
-def _opened(packets: list[NumberedPacket]) -> list[tuple[str, list[bytes]]]:
+def _messages_of(packets: list[NumberedPacket]) -> list[tuple[str, list[bytes]]]:
     found: list[tuple[str, list[bytes]]] = []
     reassembler = Reassembler()
-    for sealed in packets:
-        header, *raw = (bytes(frame) for frame in sealed.frames)
+    for numbered in packets:
+        header, *raw = (bytes(frame) for frame in numbered.frames)
         packet = decode_packet(header)
         check_frames(packet, raw)
         whole: list[list[bytes]] = packet.messages if isinstance(packet, MessageBatch) else []
@@ -44,33 +44,33 @@ def _opened(packets: list[NumberedPacket]) -> list[tuple[str, list[bytes]]]:
 
 @given(messages, st.integers(1, 70_000))
 def test_messages_come_back_whole_and_in_order(sent: list[tuple[str, list[bytes]]], fragment: int) -> None:
-    """Whatever their sizes, messages are what they were after packing and joining, and packets count from 1."""
+    """Messages of any size are unchanged after packing and joining, and packets count from 1."""
     packer = Packer(max(fragment, 200))
     for text, frames in sent:
         packer.put(outgoing_message(Shutdown(text), frames))
-    packets = _sealed(packer)
+    packets = _packets_of(packer)
 
-    assert _opened(packets) == sent
+    assert _messages_of(packets) == sent
     assert [packet.number for packet in packets] == list(range(1, len(packets) + 1))
     assert packer.is_empty
 
 
 @given(messages)
-def test_costs_and_letters_add_up(sent: list[tuple[str, list[bytes]]]) -> None:
+def test_costs_of_packets_and_messages_are_equal(sent: list[tuple[str, list[bytes]]]) -> None:
     """The packets of some messages cost what the messages cost, so that a window fills and empties exactly."""
     packer = Packer(5000)
     messages = [outgoing_message(Shutdown(text), frames) for text, frames in sent]
     for item in messages:
         packer.put(item)
-    packets = _sealed(packer)
+    packets = _packets_of(packer)
 
     assert sum(packet.cost for packet in packets) == sum(item.cost for item in messages)
     assert sum(packet.messages for packet in packets) == len(messages)
 
 
 @given(messages, st.integers(0, 10))
-def test_what_is_cleared_adds_up_too(sent: list[tuple[str, list[bytes]]], taken: int) -> None:
-    """Packets that were sealed and what is thrown away afterwards make up all messages, in number and cost."""
+def test_the_cost_of_cleared_messages_is_counted(sent: list[tuple[str, list[bytes]]], taken: int) -> None:
+    """Packets that were made and messages that are discarded add up to all messages, in number and cost."""
     packer = Packer(5000)
     messages = [outgoing_message(Shutdown(text), frames) for text, frames in sent]
     for item in messages:
@@ -84,12 +84,12 @@ def test_what_is_cleared_adds_up_too(sent: list[tuple[str, list[bytes]]], taken:
 
 
 def test_small_messages_share_a_packet() -> None:
-    """Messages that wait together travel together."""
+    """Messages that wait together are sent in one packet."""
     packer = Packer(1000)
     for number in range(50):
         packer.put(outgoing_message(Shutdown(str(number))))
 
-    assert len(_sealed(packer)) == 1
+    assert len(_packets_of(packer)) == 1
 
 
 def test_large_frames_are_not_copied() -> None:
@@ -97,7 +97,7 @@ def test_large_frames_are_not_copied() -> None:
     content = bytearray(200_000)
     packer = Packer(50_000)
     packer.put(outgoing_message(Shutdown(), [content]))
-    packets = _sealed(packer)
+    packets = _packets_of(packer)
     content[:] = b"x" * len(content)
 
     assert b"".join(bytes(frame) for packet in packets for frame in packet.frames[1:]).endswith(bytes(content))
@@ -107,7 +107,7 @@ def test_a_whole_frame_is_handed_on_as_it_came() -> None:
     """A raw frame that fits into one part is not copied at the receiving end."""
     packer = Packer(50_000)
     packer.put(outgoing_message(Shutdown("here it is"), [b"y" * 20_000]))
-    (packet,) = _sealed(packer)
+    (packet,) = _packets_of(packer)
     frame = bytes(packet.frames[2])
     part = decode_packet(packet.frames[0])
     assert isinstance(part, Fragment)
@@ -117,7 +117,7 @@ def test_a_whole_frame_is_handed_on_as_it_came() -> None:
     assert segments[1] is frame
 
 
-def test_a_message_beyond_all_measure_is_refused() -> None:
+def test_a_message_that_is_too_large_is_refused() -> None:
     """A message that is too large fails at its sender and says what to do."""
     with pytest.raises(UsageError, match="too large"):
         outgoing_message(Shutdown(), [memoryview(bytes(1)).cast("B")] * 2000)
@@ -156,6 +156,6 @@ def test_parts_that_do_not_fit_are_refused(parts: list[Fragment], pieces: list[l
 def test_raw_frames_must_belong_to_their_header(
     packet: Heartbeat | MessageBatch | Fragment | Chunk, raw: list[bytes]
 ) -> None:
-    """A packet with raw frames it cannot have, or without those it must have, is a protocol error."""
+    """A packet with unexpected raw frames, or without required ones, is a protocol error."""
     with pytest.raises(ProtocolError, match=r"packet with . raw frames"):
         check_frames(packet, raw)

@@ -203,7 +203,7 @@ def test_what_was_committed_before_a_crash_is_served_after_it(stack: ExitStack, 
         assert pickled(node, name) == name
     with pytest.raises(GoneError, match="was released after its last consumer"):
         node.data("s", "past_used_0")
-    with pytest.raises(GoneError, match="was only in memory, and went with the process"):
+    with pytest.raises(GoneError, match="was only in memory, and was lost when the process"):
         node.data("s", "past_big_0")
     with pytest.raises(NotFoundError, match="it is CANCELLED"):
         node.data("s", "past_end_0")

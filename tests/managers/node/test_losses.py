@@ -86,7 +86,7 @@ def test_a_deployment_for_an_earlier_process_is_refused(make_cluster: Make) -> N
     cluster = make_cluster(2)
     stale = _elsewhere(cluster.cut(_waiting()), "b", incarnation=7)
 
-    with pytest.raises(RestartedError, match="node b was started again after session 's' was cut for it"):
+    with pytest.raises(RestartedError, match="node b was restarted after session 's' was planned for it"):
         cluster["b"].prepare(stale, seconds=60.0)
     assert not cluster["b"].sessions()
 
@@ -123,7 +123,7 @@ def test_an_undo_ends_the_wait_for_peers(make_cluster: Make) -> None:
     pause, errors = threading.Event(), list[LinkError]()
 
     def prepare() -> None:
-        with pytest.raises(LinkError, match="taken back") as caught:
+        with pytest.raises(LinkError, match="undone") as caught:
             cluster["a"].prepare(deployment, seconds=600.0)
         errors.append(caught.value)
 
@@ -187,7 +187,7 @@ def test_a_session_that_is_taken_back_while_it_is_built_is_removed(
         with pytest.raises(NotFoundError, match="no session 's'"):
             node.start("s", deployment.epoch)
         gate.set()
-        with pytest.raises(GoneError, match="taken back while it was prepared"):
+        with pytest.raises(GoneError, match="undone while it was prepared"):
             prepared.result(60)
 
     assert node.sessions() == ()

@@ -205,7 +205,7 @@ def test_a_session_that_is_removed_while_it_connects(undo: str) -> None:
     assert node.end(status=SessionState.CANCELLED) == [RemoveSession("s", 1, "hosted")]
     node.send(Removed("s", 1))
     assert node.answer() is None
-    with pytest.raises(LinkError, match="taken back while its peers were reached"):
+    with pytest.raises(LinkError, match="undone while its peers were connected"):
         node.answer(1)
     assert node.machine.deadline() == inf
 
@@ -222,10 +222,10 @@ def test_undo_while_a_session_is_built() -> None:
     assert node.send(Built("s", 1, "hosted", ("b",))) == [CancelSession("hosted", "")]
     assert node.end(status=SessionState.CANCELLED) == [RemoveSession("s", 1, "hosted")]
     node.send(Removed("s", 1))
-    with pytest.raises(GoneError, match="taken back while it was prepared"):
+    with pytest.raises(GoneError, match="undone while it was prepared"):
         node.answer(1)
     node.call("prepare", deployment=deployment(), seconds=1.0)
-    with pytest.raises(GoneError, match="taken back before it came"):
+    with pytest.raises(GoneError, match="undone before its deployment arrived"):
         node.answer()
     assert node.call("prepare", deployment=deployment(epoch=2), seconds=1.0)
 
@@ -263,7 +263,7 @@ def test_peers_that_do_not_answer_are_named() -> None:
         ([LinkRefused("b", "unknown key"), PeersHeard({})], LinkError, "refuses: unknown key"),
         ([PeersHeard({"b": (2, 0.0)})], RestartedError, "node b was started again"),
         ([PeerRestarted("b", 2)], LinkError, "node b is lost: its process was started again"),
-        ([PeerStopped("b", "s", 1, "enough")], LinkError, "taken back"),
+        ([PeerStopped("b", "s", 1, "enough")], LinkError, "undone"),
         ([PeerStopped("b", "s", 1, "", "b", BROKEN)], LinkError, "the engine of node b failed"),
     ],
 )

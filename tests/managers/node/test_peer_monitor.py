@@ -97,4 +97,4 @@ def test_what_a_missing_peer_does_is_reported() -> None:
 
     assert (sorted(missing), silent) == (["b", "c"], None)
     assert "node b at tcp://b:1 does not answer; node c at tcp://c:1 refuses: unknown key" in str(refused)
-    assert "node b was started again after the session was cut for it" in str(restarted)
+    assert "node b was restarted after the session was planned for it" in str(restarted)

@@ -1,4 +1,4 @@
-"""Graphs with streaming links at random, cut at random over nodes: all ends as in one process without streams."""
+"""Random graphs with streaming links, partitioned at random, end as in one process without streams."""
 
 import os
 import zlib
@@ -46,7 +46,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
 
 
 def alone(graph: PhysicalGraph, directory: Path) -> Picture:
-    """Run a graph in one process without streams; return its outcome."""
+    """Run a graph in one process, without streams; return the states and contents."""
     kept: list[Session] = []
     plain = unstreamed(graph)
     local.run(plain, directory=local.prepare_directory(directory), runner="threads", on_session=kept.append)
@@ -60,7 +60,7 @@ def alone(graph: PhysicalGraph, directory: Path) -> Picture:
 
 
 def together(cluster: Cluster, graph: PhysicalGraph, session: str) -> Picture:
-    """Run a graph on nodes; return its outcome, with no transfer left."""
+    """Run a graph on nodes; return the states and contents. No streams are left."""
     cluster.run(graph, session)
     wanted = set(oids(graph, leaves(graph)))
     states, contents = {}, {}

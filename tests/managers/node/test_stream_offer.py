@@ -1,4 +1,4 @@
-"""What of a stream can be read by other nodes, from its first bytes to its end."""
+"""Offers of streams: what other nodes can read, from the first bytes to the end."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def made(tmp_path: Path) -> Made:
 
 
 def test_what_grows_has_no_size_and_is_read_as_far_as_it_is(made: Made) -> None:
-    """Beyond its present end there is nothing, until there is."""
+    """A read beyond the present end returns nothing until the content grows."""
     part, offer = made
     before = (offer.size, offer.read(2, 10), offer.read(4, 10))
     part.write(b"45")
@@ -42,7 +42,7 @@ def test_what_grows_has_no_size_and_is_read_as_far_as_it_is(made: Made) -> None:
 
 
 def test_what_is_complete_is_read_where_it_is_then(made: Made, tmp_path: Path) -> None:
-    """After its commit under another name too, and again after the data plane has closed it."""
+    """It is read also after its commit under another name, and after the data plane has closed it."""
     part, offer = made
     handle = part.finish()
     final = Path(handle.location).rename(tmp_path / "final")
@@ -60,8 +60,8 @@ def test_what_is_complete_is_read_where_it_is_then(made: Made, tmp_path: Path) -
     assert offer.reader.closed
 
 
-def test_who_is_in_the_middle_of_it_reads_on(made: Made, tmp_path: Path) -> None:
-    """Though something else gets the name of the content meanwhile."""
+def test_an_open_reader_continues_after_the_commit(made: Made, tmp_path: Path) -> None:
+    """It reads the same file, even if another file gets the name of the content."""
     part, offer = made
     offer.read(0, 2)
     handle = part.finish()
@@ -75,8 +75,8 @@ def test_who_is_in_the_middle_of_it_reads_on(made: Made, tmp_path: Path) -> None
     assert read == b"23"
 
 
-def test_what_is_lost_or_ended_is_said_so(made: Made, tmp_path: Path) -> None:
-    """A file that is gone cannot be read; an offer that has ended is gone, complete or not, and ends but once."""
+def test_a_lost_file_and_an_ended_offer_are_errors(made: Made, tmp_path: Path) -> None:
+    """A removed file cannot be read; an ended offer is gone, complete or not, and ends only once."""
     part, offer = made
     offer.complete(_moved(part.finish(), tmp_path / "nowhere"))
     with pytest.raises(StorageError, match="nowhere"):

@@ -1,4 +1,4 @@
-"""What a peer can do by telling nonsense of streams: fail the session that it shares, by its own name, and no more."""
+"""Invalid stream events of a peer fail the session that it shares, with an error that names it, and nothing else."""
 
 import threading
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Make = Callable[..., Cluster]
 MAKE, DATA, TAKE, RESULT = range(4)
 """Rows of a `line`; the first two on a, the others on b."""
 
-NONSENSE = {
+INVALID_UPDATES = {
     "of a drop that there is not": ("a", "b", StreamUpdate(99, 1, -1, Handle(kind="stream"))),
     "of a drop that is not in the slice": ("b", "a", StreamUpdate(RESULT, 1, -1, Handle(kind="stream"))),
     "of a drop of the receiver": ("b", "a", StreamUpdate(DATA, 1, -1, Handle(kind="stream"))),
@@ -38,7 +38,7 @@ NONSENSE = {
 
 
 def _begun(make_cluster: Make, folder: Path) -> tuple[Cluster, int]:
-    """A line whose producer waits for a sign in mid-stream, and whose consumer has read what there is."""
+    """Start a line whose producer waits for a file in mid-stream, and whose consumer has read all that was written."""
     cluster = make_cluster(2)
     make = f"echo one; until test -e {folder}/go; do sleep 0.02; done; echo two"
     epoch = cluster.start(line(make, f"read word; touch {folder}/read; echo $word; cat", (0, 0, 1))).epoch
@@ -46,34 +46,32 @@ def _begun(make_cluster: Make, folder: Path) -> tuple[Cluster, int]:
     return cluster, epoch
 
 
-def _tell(cluster: Cluster, epoch: int, liar: str, peer: str, *told: StreamUpdate) -> None:
-    events = Events.of("s", epoch, 9, drops=[], states=[], attempts=[], causes=[], streams=told)
-    cluster[liar]._links.send(peer, events)
-    assert cluster[liar]._links.flush(10.0)
+def _send(cluster: Cluster, epoch: int, sender: str, peer: str, *updates: StreamUpdate) -> None:
+    events = Events.of("s", epoch, 9, drops=[], states=[], attempts=[], causes=[], streams=updates)
+    cluster[sender]._links.send(peer, events)
+    assert cluster[sender]._links.flush(10.0)
 
 
-@pytest.mark.parametrize("what", NONSENSE)
-def test_a_peer_that_tells_nonsense_of_a_stream_fails_the_session(
-    what: str, make_cluster: Make, tmp_path: Path
-) -> None:
-    """The node that was told it says who told it; nothing is written outside of the session's directory."""
-    liar, peer, stream = NONSENSE[what]
+@pytest.mark.parametrize("what", INVALID_UPDATES)
+def test_an_invalid_stream_event_of_a_peer_fails_the_session(what: str, make_cluster: Make, tmp_path: Path) -> None:
+    """The error of the receiving node names the sender; nothing is written outside of the session's directory."""
+    sender, peer, stream = INVALID_UPDATES[what]
     cluster, epoch = _begun(make_cluster, tmp_path)
-    _tell(cluster, epoch, liar, peer, stream)
+    _send(cluster, epoch, sender, peer, stream)
     detail = until(cluster[peer], "s", lambda detail: bool(detail.finished))
 
     assert detail.status == "FAILED"
-    assert [failure.name for failure in detail.failures if not failure.drop] == [liar]
+    assert [failure.name for failure in detail.failures if not failure.drop] == [sender]
     assert not list(tmp_path.glob("**/stolen*"))
 
 
 @pytest.mark.parametrize("attempt", [1, 5])
-def test_a_stream_that_is_told_again_changes_no_result(attempt: int, make_cluster: Make, tmp_path: Path) -> None:
-    """Of the same attempt it is not copied anew; of one that is not offered, who read it gets the whole later."""
+def test_a_repeated_stream_event_changes_no_result(attempt: int, make_cluster: Make, tmp_path: Path) -> None:
+    """A stream of the same attempt is not copied again; if it is not offered, readers get the whole content later."""
     cluster, epoch = _begun(make_cluster, tmp_path)
-    _tell(cluster, epoch, "a", "b", StreamUpdate(DATA, attempt, -1, Handle(kind="stream", final="./files/data")))
+    _send(cluster, epoch, "a", "b", StreamUpdate(DATA, attempt, -1, Handle(kind="stream", final="./files/data")))
     if attempt > 1:
-        _tell(cluster, epoch, "a", "b", StreamUpdate(DATA, 3, -1), StreamUpdate(DATA, 2, -1, Handle(kind="stream")))
+        _send(cluster, epoch, "a", "b", StreamUpdate(DATA, 3, -1), StreamUpdate(DATA, 2, -1, Handle(kind="stream")))
     (tmp_path / "go").touch()
     ended = cluster.end()
 
@@ -88,7 +86,7 @@ def test_a_stream_that_is_told_again_changes_no_result(attempt: int, make_cluste
 def test_a_peer_gets_nothing_that_is_not_offered(
     drop: int, attempt: int, producer: int, make_cluster: Make, tmp_path: Path
 ) -> None:
-    """Who asks for the stream of another drop, attempt or producer is told that it is gone."""
+    """A request for the stream of another drop, attempt or producer fails: it is gone."""
     cluster, _ = _begun(make_cluster, tmp_path)
     wanted = WantedContent(session="s", drop=drop, attempt=attempt, producer=producer)
     with pytest.raises(GoneError, match=f"drop {drop} of session s"):

@@ -48,7 +48,7 @@ PLACES = [(0, 0, 1), (0, 1, 1), (1, 0, 1), (0, 1, 0), (0, 1, 2)]
 def test_a_consumer_elsewhere_reads_while_its_producer_writes(
     places: tuple[int, int, int], data: str, make_cluster: Make, tmp_path: Path
 ) -> None:
-    """A producer that waits for a sign of its consumer on another node gets it, wherever the data live."""
+    """A producer can wait for a file that its consumer on another node writes, for any class of data."""
     sign = tmp_path / "sign"
     make = f"echo one; until test -e {sign}; do sleep 0.05; done; echo two"
     cluster = make_cluster(max(places) + 1)
@@ -64,7 +64,7 @@ def test_a_consumer_elsewhere_reads_while_its_producer_writes(
 def test_a_consumer_starts_over_with_its_producer(
     places: tuple[int, int, int], make_cluster: Make, tmp_path: Path
 ) -> None:
-    """What a failed attempt had written reaches no result: the consumer elsewhere begins again with the next one."""
+    """Data of a failed attempt reach no result: the consumer on another node starts again with the next attempt."""
     sign, failed = tmp_path / "sign", tmp_path / "failed"
     make = f"""
     if test -e {failed}; then echo right; exit 0; fi
@@ -92,7 +92,7 @@ def _state(node: NodeManager, drop: str, session: str = "s") -> str:
 def test_a_producer_waits_for_a_consumer_elsewhere(
     places: tuple[int, int, int], make_cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It gets no further ahead than each copy on the way may, wherever the data live, and goes on when it is read."""
+    """It gets ahead by at most the limit of each copy between them, for any class of data, and then continues."""
     monkeypatch.setattr(streams, "AHEAD", MB)
     monkeypatch.setattr(streams, "PATIENCE", 1000.0)
     sign = tmp_path / "sign"
@@ -109,10 +109,10 @@ def test_a_producer_waits_for_a_consumer_elsewhere(
     assert content(cluster["abc"[places[2]]].data("s", "line_result_0")) == b"30000000\n"
 
 
-def test_a_producer_gives_way_to_a_consumer_that_does_not_move(
+def test_a_producer_does_not_wait_for_a_consumer_that_does_not_read(
     make_cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends its work though its consumer elsewhere reads nothing at all, which then finds everything."""
+    """It ends although its consumer on another node reads nothing; the consumer then finds all data."""
     monkeypatch.setattr(streams, "AHEAD", MB)
     monkeypatch.setattr(streams, "PATIENCE", 0.1)
     sign = tmp_path / "sign"
@@ -173,7 +173,7 @@ def test_one_stream_goes_to_consumers_on_three_nodes(make_cluster: Make, tmp_pat
 
 
 def test_nodes_that_need_the_whole_do_not_follow(make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node none of whose consumers reads as it comes gets the content when it is complete, and holds up nobody."""
+    """A node without streaming consumers gets the content when it is complete, and delays no other node."""
     monkeypatch.setattr(streams, "AHEAD", 4096)
     monkeypatch.setattr(streams, "PATIENCE", 3600.0)
     followed: list[str] = []
@@ -199,7 +199,7 @@ def test_nodes_that_need_the_whole_do_not_follow(make_cluster: Make, monkeypatch
 
 
 def test_a_copy_ends_as_the_file_does(make_cluster: Make) -> None:
-    """Programs look at the ends of names, whether a file was copied as it grew or afterwards."""
+    """A copy has the suffix of the file, which programs use, whether it was copied as it grew or afterwards."""
     drawing = GraphBuilder("named")
     name = (Argument(name="filepath", value="sky.fits"),)
     drawing.app("MAKE", **bash("StreamingOutputBashApp", "echo 1"))  # type: ignore[arg-type]
@@ -222,7 +222,7 @@ def test_a_copy_ends_as_the_file_does(make_cluster: Make) -> None:
 def test_slow_readers_of_a_stream_hold_up_no_others(
     make_cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once it is complete where it is written, who wants it whole gets it, though others here are slow to read it."""
+    """When it is complete at its producer, consumers of the whole get it, even if streaming readers are slow."""
     monkeypatch.setattr(streams, "AHEAD", 4 * MB)
     monkeypatch.setattr(streams, "PATIENCE", 1000.0)
     sign = tmp_path / "sign"
@@ -237,8 +237,8 @@ def test_slow_readers_of_a_stream_hold_up_no_others(
 def test_copies_that_are_not_complete_keep_no_other_content_waiting(
     make_cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many streams of a node are complete there and slow to come here, its other contents come through."""
-    count = 5  # of which a node fetches four at a time from another one
+    """Any number of complete streams with slow copies do not delay the other contents of their node."""
+    count = 5  # a node fetches four at a time from another one
     sign, copy = tmp_path / "sign", StreamCopy._copy
 
     def late(follower: StreamCopy, fetcher: ContentFetcher, peer: str, session: str) -> None:
@@ -262,7 +262,7 @@ def test_copies_that_are_not_complete_keep_no_other_content_waiting(
 
 
 def test_streams_that_are_complete_hold_no_descriptors(make_cluster: Make, tmp_path: Path) -> None:
-    """A gather of many streams on another node costs the node that offers them none for those that are complete."""
+    """A node that offers many complete streams holds no file descriptors for them."""
     sign, count = tmp_path / "sign", 40
     drawing = GraphBuilder("gather")
     drawing.app("GATHER", component="dlg.apps.simple.CopyApp", part=1).data("all", component=FILE, part=1)
@@ -302,7 +302,7 @@ def _alive() -> list[str]:
 def test_a_session_ends_in_mid_stream(
     how: str, places: tuple[int, int, int], where: str, make_cluster: Make, tmp_path: Path
 ) -> None:
-    """Wherever it is cancelled or deleted, it ends on all nodes, and nothing of its streams is left on any."""
+    """Cancelled or deleted on any node, it ends on all nodes, and no files of its streams are left."""
     if where == "c" and max(places) < 2:
         pytest.skip("there is no such node here")
     sign = tmp_path / "sign"
@@ -326,7 +326,7 @@ def test_a_session_ends_in_mid_stream(
 def test_a_copy_that_ends_late_does_not_make_the_directory_again(
     make_cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a session that was deleted nothing comes back, though its copies were about to write."""
+    """The directory of a deleted session does not reappear, even if its copies were about to write."""
     begun = threading.Event()
 
     def late(copy: StreamCopy, *_: object) -> None:
@@ -347,7 +347,7 @@ def test_a_copy_that_ends_late_does_not_make_the_directory_again(
 
 
 def test_a_node_that_leaves_ends_the_session_in_mid_stream(make_cluster: Make, tmp_path: Path) -> None:
-    """A session whose consumer's node is gone fails and names it; nothing of the stream is left."""
+    """A session that loses the node of its consumer fails with the name of the node; no stream files are left."""
     sign = tmp_path / "sign"
     cluster = make_cluster(2, lost_after=1.0)
     cluster.start(line(ENDLESS, f"read word; touch {sign}; cat", (0, 0, 1)))
@@ -367,7 +367,7 @@ def test_a_node_that_leaves_ends_the_session_in_mid_stream(make_cluster: Make, t
 def test_a_damaged_copy_reaches_no_result(
     places: tuple[int, int, int], make_cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What differs from the content in the end is fetched again, and who had read it starts over."""
+    """A copy that differs from the final content is fetched again, and its readers start over."""
     receive = Transfer._receive_chunk
     damaged: list[int] = []
 
@@ -388,8 +388,8 @@ def test_a_damaged_copy_reaches_no_result(
     assert content(cluster["abc"[places[2]]].data("s", "line_result_0")) == expected
 
 
-def test_what_a_restarted_node_tells_of_streams(make_cluster: Make, tmp_path: Path) -> None:
-    """A session that was killed in mid-stream is told by the node's next life as far as its journal goes."""
+def test_a_restarted_node_reports_the_streams_of_its_journal(make_cluster: Make, tmp_path: Path) -> None:
+    """After a kill in mid-stream, the next process of the node reports the session as far as its journal goes."""
     sign = tmp_path / "sign"
     cluster = make_cluster(2)
     cluster.start(line(ENDLESS, f"read word; touch {sign}; cat", (0, 0, 1)))
