@@ -32,7 +32,7 @@ def wanted_content(drop: int, **options: Any) -> WantedContent:
 
 
 def until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
-    """Wait for something that another thread brings about and tells nobody of; whether it came about."""
+    """Wait for an effect of another thread that has no notification; return whether it happened."""
     nothing, end = threading.Event(), time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
@@ -112,7 +112,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> ClusterKey:
 
 @pytest.fixture(scope="session")
 def warm() -> None:
-    """Lets pyzmq and multiprocessing start what they keep for the whole process, lest it look like a leak."""
+    """Make pyzmq and multiprocessing open what they keep for the process, so that it does not look like a leak."""
     resource_tracker.ensure_running()
     a = Links("a", on_message=print)
     b = Links("b", on_message=print, open_content=lambda *_: BufferSource(CONTENT))

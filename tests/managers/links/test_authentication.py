@@ -98,7 +98,7 @@ def test_a_malformed_address_is_refused(office: Office, address: str) -> None:
 
 
 def test_a_taken_port_is_named(office: Office) -> None:
-    """Listening where somebody listens already is an error that names the address, and leaves nothing open."""
+    """Listening on an address in use is an error that names the address, and leaves nothing open."""
     a, _ = office.open("a")
     with pytest.raises(LinkError, match=a.address):
         Links("b", bind=a.address, on_message=print)

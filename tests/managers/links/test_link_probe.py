@@ -1,4 +1,4 @@
-"""Probes of links: the node that listens, its key, or the reason of a failure."""
+"""Probes of links: which process listens, with which key, or why none answers."""
 
 import socket
 import threading
@@ -87,7 +87,7 @@ def test_another_key_is_reported(
 
 
 def test_a_port_without_a_listener() -> None:
-    """It is told at once, though another address takes all the time."""
+    """It is reported without waiting for another address that takes all the time."""
     with socket.create_server(("127.0.0.1", 0)) as mute, socket.create_server(("127.0.0.1", 0)) as gone:
         closed, silent = (f"tcp://127.0.0.1:{each.getsockname()[1]}" for each in (gone, mute))
         gone.close()
@@ -116,7 +116,7 @@ def test_addresses_that_cannot_be_tried(address: str) -> None:
 
 
 def _answering() -> tuple[zmq.Context[zmq.Socket[bytes]], zmq.Socket[bytes], str]:
-    """A socket that is not a node, and can send any answer."""
+    """A socket that is not a node, and can send invalid answers."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     router = context.socket(zmq.ROUTER)
     router.linger = 0
@@ -135,7 +135,7 @@ def _answering() -> tuple[zmq.Context[zmq.Socket[bytes]], zmq.Socket[bytes], str
     ids=["an older node", "a full node", "another packet", "no packet"],
 )
 def test_whatever_answers_is_understood(packet: bytes, words: str) -> None:
-    """An older node refuses the question, and is reached for all that; others are told in words."""
+    """An older node refuses the request but counts as reached; other refusals are reported with their text."""
     context, router, address = _answering()
     answering = threading.Thread(
         target=lambda: router.send_multipart([router.recv_multipart()[0], packet]), daemon=True

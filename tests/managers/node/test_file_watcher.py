@@ -1,4 +1,4 @@
-"""The thread that hears when streams grow."""
+"""The thread that is notified when streams grow."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ SECONDS = 60.0
 
 
 class Pipe:
-    """A pipe that is watched, and how often it was heard."""
+    """A watched pipe, and the number of its notifications."""
 
     def __init__(self, file_watcher: FileWatcher) -> None:
         self.reader, self.writer = os.pipe()
@@ -28,7 +28,7 @@ class Pipe:
         os.write(self.writer, b"!")
 
     def is_heard(self, seconds: float = SECONDS) -> bool:
-        """Whether it is heard once more."""
+        """Return whether there is another notification."""
         return self._heard.acquire(timeout=seconds)
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ def test_each_is_heard_as_often_as_it_rings(pipes: list[Pipe]) -> None:
 
 
 def test_who_is_forgotten_is_not_heard(file_watcher: FileWatcher, pipes: list[Pipe]) -> None:
-    """The others are still watched; removing a file again, or an unknown one, is not an error."""
+    """The others are. Removing a file again, or an unknown one, is not an error."""
     first, *others = pipes
     file_watcher.unwatch(first.reader)
     file_watcher.unwatch(first.reader)

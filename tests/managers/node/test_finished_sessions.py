@@ -295,7 +295,7 @@ def test_any_damaged_byte_of_a_small_file_is_noticed(name: str, stack: ExitStack
         _copy(tmp_path / "first", root)
         (root / "sessions" / "s" / name).write_bytes(whole[:position] + b"\xff" + whole[position + 1 :])
         (found,) = recover_all(root / "sessions", "a", SystemClock()).values()
-        assert found.info().status == "FINISHED"  # the end, or else the journal, tells the same
+        assert found.info().status == "FINISHED"  # the end, or else the journal, has the same state
         assert found.detail().states == told.states
     assert len(recover_all(tmp_path / "first" / "sessions", "a", SystemClock())) == 1
 

@@ -334,7 +334,7 @@ def test_a_loss_fails_the_sessions_that_need_that_process() -> None:
 
 
 def test_silence_fails_sessions() -> None:
-    """A peer that is not heard for so long is lost; the links are read often enough to notice."""
+    """A peer that is silent for the given time is lost; the links are read often enough to notice."""
     node = Node()
     node.prepare(peers=True)
     lost = []

@@ -3,7 +3,7 @@ from managers.node.peer_monitor import PeerMonitor
 
 
 class _Monitor:
-    """A monitor with a clock, and links that hear from peers when the test says so."""
+    """A monitor with a clock, and links that receive from peers when the test requests it."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -29,7 +29,7 @@ class _Monitor:
 
 
 def test_a_pause_of_this_process_is_no_silence_of_others() -> None:
-    """After a pause of this process (stopped by Ctrl-Z, say) the others have their full time to be heard again."""
+    """After a pause of this process (stopped by Ctrl-Z, say) the others have their full time to answer again."""
     watch = _Monitor()
     watch.need("s", "b")
     watch.look(0.5)
