@@ -1,6 +1,6 @@
 """The daemon: one per host, starts and stops the other managers there.
 
-Each manager is a process of its own, started with the command that a person would type (`managers.supervisor`). A
+Each manager is a separate process, started with the command that a person would type (`managers.supervisor`). A
 manager that ends by itself is not started again: its state is ``failed`` until a request starts it. All managers end
 with the daemon, however it ends.
 """

@@ -1,7 +1,7 @@
 """The thread that owns the state of a manager.
 
 It drains one inbox, lets a state machine decide, and carries the machine's actions out. Other threads post events, or
-post calls and wait for the answer. What may block runs as a job in a thread of its own, and its result comes back as an
+post calls and wait for the answer. What may block runs as a job in its own thread, and its result comes back as an
 event. So no lock guards the machine: only one thread touches it. While there is nothing to do, the thread sleeps until
 the machine's deadline.
 """
@@ -45,7 +45,7 @@ class Machine(Protocol):
 
 
 class Owner:
-    """Runs one machine in a thread of its own.
+    """Runs one machine in its own thread.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class CallResult(Generic[Value]):
 def call_in_parallel(
     calls: Mapping[Key, Callable[[], Value]], *, seconds: float, clock: Clock
 ) -> dict[Key, CallResult[Value]]:
-    """Make all calls, each in a thread of its own, and wait for `seconds` at most.
+    """Make all calls, each in its own thread, and wait for `seconds` at most.
 
     Returns
     -------

@@ -27,7 +27,7 @@ _GRACE = 1.5
 
 
 class RestServer:
-    """One HTTP server in a thread of its own.
+    """One HTTP server in its own thread.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The answering end of the data plane: reads the contents that peers request, in a thread of its own.
+"""The answering end of the data plane: reads the contents that peers request, in its own thread.
 
 Requests are complete in themselves, so nothing has to be cleaned up when a peer goes away. A request for content that
 is still growing waits until there is more.

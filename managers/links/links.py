@@ -54,7 +54,7 @@ class Links:
     on_change : callable
         Takes each `LinkChange`. Called in the links' thread too.
     open_content : callable
-        Opens the content that peers fetch, of (session, drop, attempt, producer); called in a thread of its own.
+        Opens the content that peers fetch, of (session, drop, attempt, producer); called in its own thread.
     incarnation : int
         Grows with each start of the process. The present time in microseconds by default, for processes that are not
         started again under their name; nodes count their starts (`managers.node.incarnation`).

@@ -84,7 +84,7 @@ class ContentExchange:
         Raises
         ------
         GoneError
-            It is not offered any more.
+            It is no longer offered.
         StorageError
             It cannot be read.
         """

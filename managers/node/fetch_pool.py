@@ -64,7 +64,7 @@ class FetchPool:
         self._links = links
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="fetch")
         self._per_peer = per_peer
-        # Guards the counts below, which sessions and the pool's threads change. A queue would need a thread of its own
+        # Guards the counts below, which sessions and the pool's threads change. a queue would need its own thread
         # that does nothing but count.
         self._lock = threading.Lock()
         self._busy: Counter[str] = Counter()

@@ -2,8 +2,8 @@
 
 A node that offers a stream reads it as far as other nodes request it, like any consumer: so the writer waits for the
 first of the nodes as it waits for consumers, and the others read from the disk what it has written. A node that follows
-a stream writes what arrives into a growing file of its own, from which its consumers and further nodes read, and
-requests no more than they keep up with. A transfer has a thread of its own while the data grow: if streams took turns
+a stream writes what arrives into a separate growing file, from which its consumers and further nodes read, and
+requests no more than they keep up with. A transfer has its own thread while the data grow: if streams took turns
 with whole contents, these could wait without end.
 """
 
@@ -127,7 +127,7 @@ class NodeStreams:
         Raises
         ------
         GoneError
-            It is not offered any more.
+            It is no longer offered.
         """
         offer = self._offered.get(drop, {}).get((attempt, producer))
         if offer is None:

@@ -133,7 +133,7 @@ class ProcessResources:
         )
 
     def execute(self, session: Session, name: str, on_end: OnSessionEnd) -> None:
-        """Execute a session in a thread of its own."""
+        """Execute a session in its own thread."""
 
         def run() -> None:
             try:

@@ -27,7 +27,7 @@ _NAME = 64
 
 
 class StreamCopy:
-    """A transfer that writes what arrives into a growing file, in a thread of its own.
+    """A transfer that writes what arrives into a growing file, in its own thread.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class StreamOffer:
         Raises
         ------
         GoneError
-            It is not offered any more.
+            It is no longer offered.
         StorageError
             It cannot be read.
         """
@@ -87,7 +87,7 @@ class StreamOffer:
             self.reader.close()
 
     def end(self) -> None:
-        """StreamOffer it no more; idempotent."""
+        """Withdraw the offer. Idempotent."""
         with self._lock:
             self._ended = True
             self._close_file()

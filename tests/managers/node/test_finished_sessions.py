@@ -257,7 +257,7 @@ def test_a_session_that_cannot_be_read_is_failed(name: str, stack: ExitStack, tm
     detail = node.session("s")
     refused = []
     for ask in (node.results, node.graph, node.slices, lambda session: node.data(session, "past_two_0")):
-        with pytest.raises(GoneError, match=f"kept of session 's' cannot be read: .*{name}"):
+        with pytest.raises(GoneError, match=f"the files of session 's' on node .* cannot be read: .*{name}"):
             refused.append(ask("s"))
 
     assert (detail.status, detail.nodes, refused) == ("FAILED", ("a",), [])
