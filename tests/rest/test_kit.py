@@ -346,7 +346,7 @@ def test_head_of_a_stream_takes_no_slot() -> None:
 
 
 def test_closing_ends_streams_and_frees_the_port() -> None:
-    """Clients of event streams see the end, and new connections are refused."""
+    """Open streams end, and new connections are refused."""
     streams, begun = StreamSlots(2), threading.Event()
     with serve([_endless(streams, begun)], streams=streams) as server:
         wire = _open(server)

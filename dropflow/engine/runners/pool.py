@@ -129,7 +129,7 @@ class WorkerPool:
         while not self._closing:
             try:
                 self._turn()
-            except Exception as error:  # noqa: BLE001 - sessions that wait for workers must not wait for ever
+            except Exception as error:  # noqa: BLE001 - sessions that wait for workers must not wait forever
                 _LOG.exception("the thread of worker processes failed: this is a bug of dropflow")
                 self._give_up(error)
         self._dispatcher.close()

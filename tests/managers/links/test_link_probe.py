@@ -116,7 +116,7 @@ def test_addresses_that_cannot_be_tried(address: str) -> None:
 
 
 def _answering() -> tuple[zmq.Context[zmq.Socket[bytes]], zmq.Socket[bytes], str]:
-    """A socket that is not a node, and can send invalid answers."""
+    """A socket that is not a node, and can send any answer."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     router = context.socket(zmq.ROUTER)
     router.linger = 0

@@ -65,7 +65,7 @@ def test_each_is_heard_as_often_as_it_rings(pipes: list[Pipe]) -> None:
 
 
 def test_who_is_forgotten_is_not_heard(file_watcher: FileWatcher, pipes: list[Pipe]) -> None:
-    """The others are. Removing a file again, or an unknown one, is not an error."""
+    """The others are still watched; removing a file again, or an unknown one, is not an error."""
     first, *others = pipes
     file_watcher.unwatch(first.reader)
     file_watcher.unwatch(first.reader)
