@@ -74,7 +74,7 @@ def test_a_deployment_that_fails_does_not_end_the_watch_for_others(make_cluster:
     cluster.start(_waiting(), session="going")
     failing = _elsewhere(cluster.cut(_waiting(), session="failing"), "b", incarnation=7)
     for _ in range(3):
-        with pytest.raises(RestartedError, match="b was started again"):
+        with pytest.raises(RestartedError, match="b was restarted"):
             cluster["a"].prepare(failing, seconds=0.1)
     cluster["b"]._links.close()
 
