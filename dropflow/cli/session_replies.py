@@ -137,8 +137,8 @@ def _group_lines(group: Sequence[FailureInfo], session: str) -> Iterator[str]:
     log = shell_command("log", session, first.drop) if first.has_log and first.drop else ""
     yield from cause_lines(f"{what}{where}", first, others, log)
     if len(group) > 1:
-        others = sum(failure.count - 1 for failure in group[1:])
-        more = f", and {plural(others, 'drop')} because of them" if others else ""
+        dependent = sum(failure.count - 1 for failure in group[1:])
+        more = f", and {plural(dependent, 'drop')} because of them" if dependent else ""
         yield f"    the same: {few([failure.drop for failure in group[1:]])}{more}"
 
 
