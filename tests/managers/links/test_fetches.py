@@ -103,5 +103,5 @@ def test_content_that_is_not_served_is_gone(office: Office) -> None:
     """Fetching from a process that serves no content is a `GoneError`."""
     (a, _), (b, _) = office.open("a"), office.open("b")
     a.connect("b", b.address)
-    with pytest.raises(GoneError, match="not here"):
+    with pytest.raises(GoneError, match="is not on this node"):
         a.fetch("b", wanted_content(1), lambda *_: None)

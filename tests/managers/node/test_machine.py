@@ -148,7 +148,7 @@ def test_a_deployment_that_is_not_for_this_node_is_refused() -> None:
     node = Node()
     refused = (
         (msgspec.structs.replace(deployment(), slices={}), UsageError, "no slice for node a"),
-        (deployment(incarnation=7), RestartedError, "node a was started again"),
+        (deployment(incarnation=7), RestartedError, "node a was restarted"),
     )
     for wrong, kind, text in refused:
         assert node.call("prepare", deployment=wrong, seconds=1.0) == []
@@ -261,7 +261,7 @@ def test_peers_that_do_not_answer_are_named() -> None:
     [
         ([NotConnected("s", 1, UsageError("not an address"))], UsageError, "not an address"),
         ([LinkRefused("b", "unknown key"), PeersHeard({})], LinkError, "refuses: unknown key"),
-        ([PeersHeard({"b": (2, 0.0)})], RestartedError, "node b was started again"),
+        ([PeersHeard({"b": (2, 0.0)})], RestartedError, "node b was restarted"),
         ([PeerRestarted("b", 2)], LinkError, "node b is lost: its process was started again"),
         ([PeerStopped("b", "s", 1, "enough")], LinkError, "undone"),
         ([PeerStopped("b", "s", 1, "", "b", BROKEN)], LinkError, "the engine of node b failed"),
