@@ -76,6 +76,7 @@ def test_a_session_is_followed_to_its_end(ask: Command, cluster: Cluster) -> Non
     assert answer.json["session"]["status"] == "FINISHED"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_away_at_start", [False, True])
 def test_a_manager_that_is_away_is_asked_again(ask: Command, cluster: Cluster, *, is_away_at_start: bool) -> None:
     """The session is followed to its end, also if the manager is away at the first request."""
@@ -122,6 +123,7 @@ def test_a_manager_that_stays_away(ask: Command, cluster: Cluster, monkeypatch: 
     assert "dropflow watch running" in answer.json["error"]["hint"]
 
 
+@pytest.mark.slow
 def test_a_manager_that_was_started_again_with_another_token(
     ask: Command, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +181,7 @@ def test_the_exit_status_depends_on_the_session(
     assert answer.json["ok"] == (status == 0)
 
 
+@pytest.mark.slow
 def test_an_unknown_state_is_reported(ask: Command, cluster: Cluster) -> None:
     """Standard error says why; when the nodes answer again, the session is followed to its end."""
     cluster.manager.hide("running", "n2 does not answer")

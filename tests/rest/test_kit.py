@@ -360,6 +360,7 @@ def test_closing_ends_streams_and_frees_the_port() -> None:
         server.close()
 
 
+@pytest.mark.slow
 def test_closing_does_not_wait_for_handlers() -> None:
     """The server closes although a handler does not return."""
     begun, end = threading.Event(), threading.Event()

@@ -103,6 +103,7 @@ def test_children_come_and_go(world: World) -> None:
         island.add_child("n2")
 
 
+@pytest.mark.slow
 def test_rings_of_managers_cannot_be_made(world: World) -> None:
     """A master is no child of an island, nor an island of another or itself."""
     world.node("n1")

@@ -30,6 +30,7 @@ def test_a_restarted_island_finds_its_sessions(world: World) -> None:
     assert [row.session for row in second.sessions()] == ["s"]
 
 
+@pytest.mark.slow
 def test_after_a_restart_missing_parts_make_a_session_unknown(world: World) -> None:
     """A session is not FINISHED while the part of a node is missing that never answered the restarted island.
 

@@ -68,6 +68,7 @@ def _elsewhere(deployment: Deployment, node: str, **changes: object) -> Deployme
     return msgspec.structs.replace(deployment, places=tuple(places))
 
 
+@pytest.mark.slow
 def test_a_deployment_that_fails_does_not_end_the_watch_for_others(make_cluster: Make) -> None:
     """A peer that one session could not reach is still watched for the others that need it."""
     cluster = make_cluster(2, lost_after=1.0)
@@ -137,6 +138,7 @@ def test_an_undo_ends_the_wait_for_peers(make_cluster: Make) -> None:
     assert not cluster["a"].sessions()
 
 
+@pytest.mark.slow
 def test_a_node_lost_between_prepare_and_start_fails_the_session(make_cluster: Make) -> None:
     """The session fails without a start, and a start that comes later changes nothing."""
     cluster = make_cluster(2, lost_after=1.0)

@@ -188,6 +188,7 @@ def test_a_node_that_stops_cancels_its_sessions_everywhere(make_cluster: Make) -
     assert until(cluster["a"], "s", lambda detail: bool(detail.finished)).status == "CANCELLED"
 
 
+@pytest.mark.slow
 def test_a_lost_node_fails_its_sessions_only(make_cluster: Make) -> None:
     """Sessions that need a silent node are FAILED at its deadline, and name the drops; other sessions continue."""
     cluster = make_cluster(3, lost_after=1.0)

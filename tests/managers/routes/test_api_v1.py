@@ -292,6 +292,7 @@ def test_a_session_that_is_deleted_ends_its_events(manager: FakeManager) -> None
     assert [event.name for event in read_events(chunks)] == ["gone", "end"]
 
 
+@pytest.mark.slow
 def test_a_failed_watch_is_reported_and_tried_again(manager: FakeManager) -> None:
     """The error of the manager is an event, and later changes arrive."""
     chunks = session_events(manager, "running", threading.Event())

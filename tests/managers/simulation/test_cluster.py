@@ -73,6 +73,7 @@ def test_a_failure_on_one_node_fails_the_session_everywhere(tmp_path: Path) -> N
     assert [failure.kind for failure in ended.failures] == ["SimulatedError"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_cuts_blocks_and_pauses_lose_nothing(seed: int, tmp_path: Path) -> None:
     """Without crashes, every accepted session finishes."""
@@ -92,6 +93,7 @@ def test_cuts_blocks_and_pauses_lose_nothing(seed: int, tmp_path: Path) -> None:
     _check_nothing_runs(cluster)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_every_session_ends_when_managers_crash(seed: int, tmp_path: Path) -> None:
     """Nodes, islands and the master crash and restart; the session ends on every node, and the master reports that."""
@@ -122,6 +124,7 @@ def _check_nothing_runs(cluster: SimulatedCluster) -> None:
     assert all(info.is_over for info in listed.value), listed.value
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run(tmp_path: Path) -> None:
     """Two processes with different hash seeds and directories run the same to the byte; another seed does not."""
 
