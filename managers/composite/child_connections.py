@@ -15,7 +15,7 @@ from managers.composite.deployment_plan import plan_deployment
 from managers.composite.machine import Disconnect, LogWarning
 from managers.composite.routines import Discard, PlanDeployment
 
-__all__ = ["ChildConnections", "Job"]
+__all__ = ["ChildConnections", "Job", "answer_plan"]
 
 _LOG = logging.getLogger("dropflow.composite")
 _SHORTEST = 0.1
@@ -74,14 +74,7 @@ class ChildConnections:
             self._work(partial(self._answer, self._managers[ask.url], ask))
 
     def _plan(self, plan: PlanDeployment) -> None:
-        def job() -> Answered | Unanswered:
-            try:
-                deployment = plan_deployment(plan.graph, plan.options, plan.nodes, clock=self._clock, after=plan.after)
-            except DropflowError as error:
-                return Unanswered(plan.id, error)
-            return Answered(plan.id, deployment)
-
-        self._work(job)
+        self._work(partial(answer_plan, plan, self._clock))
 
     def _disconnect(self, action: Disconnect) -> None:
         manager = self._managers.pop(action.url, None)
@@ -104,6 +97,15 @@ class ChildConnections:
             return Answered(ask.id, getattr(manager, ask.operation)(**ask.arguments))
         except Exception as error:  # noqa: BLE001 - the machine waits for an answer
             return Unanswered(ask.id, _own(ask, error))
+
+
+def answer_plan(plan: PlanDeployment, clock: Clock) -> Answered | Unanswered:
+    """Compute the deployment that a machine asked for, which takes seconds for millions of drops."""
+    try:
+        deployment = plan_deployment(plan.graph, plan.options, plan.nodes, clock=clock, after=plan.after)
+    except DropflowError as error:
+        return Unanswered(plan.id, error)
+    return Answered(plan.id, deployment)
 
 
 def _own(ask: Ask, error: Exception) -> DropflowError:

@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal
 
-from dropflow.errors import DropflowError
 from dropflow.rest.manager_info import manager_info
 from dropflow.rest.schema import ManagerInfo, ManagerStatus
-from managers.calls import Answered, Ask, Unanswered
-from managers.composite.deployment_plan import plan_deployment
+from managers.calls import Ask
+from managers.composite.child_connections import answer_plan
 from managers.composite.machine import ChildConfigured, CompositeMachine, Disconnect, LogWarning
 from managers.composite.routines import Discard, PlanDeployment
 from managers.messages import PROTOCOL
@@ -92,16 +91,7 @@ class SimulatedComposite:
         self._calls.ask(self.process, ask, self.owner.post)
 
     def _plan(self, plan: PlanDeployment) -> None:
-        def job() -> Answered | Unanswered:
-            try:
-                deployment = plan_deployment(
-                    plan.graph, plan.options, plan.nodes, clock=self._simulation, after=plan.after
-                )
-            except DropflowError as error:
-                return Unanswered(plan.id, error)
-            return Answered(plan.id, deployment)
-
-        self.owner.work(job)
+        self.owner.work(partial(answer_plan, plan, self._simulation))
 
 
 def _ignore(action: object) -> None:
