@@ -378,7 +378,7 @@ def run(
         seconds=result.seconds,
         directory=place,
         graph=physical,
-        _contents=sessions[0].held(),
+        _contents=sessions[0].contents(),
     )
 
 

@@ -55,11 +55,11 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     from dropflow.graph_file import load
 
     graph = load(directory / "graph.dfg")
-    course = replay(graph, directory / "journal.dfj")
-    found = explain(course.core, find_drop(graph, drop))
-    failure = None if found.cause is None else course.failures.get(found.cause)
+    replayed = replay(graph, directory / "journal.dfj")
+    found = explain(replayed.core, find_drop(graph, drop))
+    failure = None if found.cause is None else replayed.failures.get(found.cause)
     reasons = (*found.lines, *_failure_lines(failure))
-    return ExplainReply(session=course.core.status.name, drop=found.oid, state=found.state.name, reasons=reasons)
+    return ExplainReply(session=replayed.core.status.name, drop=found.oid, state=found.state.name, reasons=reasons)
 
 
 def _of_session(manager: ConnectionOptions, session: str, drop: str) -> ExplainReply:

@@ -24,7 +24,7 @@ from dropflow.errors import BadFileError, StorageError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 
-__all__ = ["Course", "Entry", "Journal", "JournalHeader", "read", "replay"]
+__all__ = ["Entry", "Journal", "JournalHeader", "ReplayedSession", "read", "replay"]
 
 _FAMILY = b"DFJ"
 _VERSION = b"2"
@@ -197,8 +197,8 @@ def _frames(data: bytes, path: Path) -> Iterator[bytes]:
 
 
 @dataclass(frozen=True)
-class Course:
-    """The state of a session, as its journal has it.
+class ReplayedSession:
+    """The state of a session after its journal was replayed.
 
     Attributes
     ----------
@@ -221,7 +221,7 @@ class Course:
     started: float
 
 
-def replay(graph: PhysicalGraph, path: Path, *, remote: Iterable[int] = ()) -> Course:
+def replay(graph: PhysicalGraph, path: Path, *, remote: Iterable[int] = ()) -> ReplayedSession:
     """Replay a journal through a fresh core, and return the state of its session.
 
     Raises
@@ -230,13 +230,13 @@ def replay(graph: PhysicalGraph, path: Path, *, remote: Iterable[int] = ()) -> C
         See `read`.
     """
     header, entries = read(path)
-    course = Course(Core(graph, remote=remote, streams=header.streams), {}, {}, set(), header.started)
+    replayed = ReplayedSession(Core(graph, remote=remote, streams=header.streams), {}, {}, set(), header.started)
     for entry in entries:
-        course.contents.update(entry.contents)
-        course.failures.update(entry.failures)
+        replayed.contents.update(entry.contents)
+        replayed.failures.update(entry.failures)
         for event in entry.events:
             if isinstance(event, Failed | Assembled) and event.failure is not None:
-                course.failures[event.drop] = event.failure
-        actions = course.core.handle(entry.events)
-        course.released.update(action.drop for action in actions if isinstance(action, Release))
-    return course
+                replayed.failures[event.drop] = event.failure
+        actions = replayed.core.handle(entry.events)
+        replayed.released.update(action.drop for action in actions if isinstance(action, Release))
+    return replayed

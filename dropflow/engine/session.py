@@ -295,11 +295,11 @@ class Session:
 
     # What others see, in the session's own thread.
 
-    def handle(self, drop: int) -> Handle | None:
+    def content(self, drop: int) -> Handle | None:
         """Return the content of a data drop, or None if there is none."""
         return self._contents.contents.get(drop)
 
-    def held(self) -> dict[int, Handle]:
+    def contents(self) -> dict[int, Handle]:
         """Return all contents by drop."""
         return dict(self._contents.contents)
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
 from dropflow.engine.events import Lost
-from dropflow.engine.journal import Course
+from dropflow.engine.journal import ReplayedSession
 from dropflow.engine.reports import FailureReport
 from dropflow.errors import BadFileError, DropflowError, GoneError, LinkError
 from dropflow.failure import Failure
@@ -95,14 +95,14 @@ class FinishedSession(_OverSession):
         GoneError
             The journal cannot be read.
         """
-        return self._course.core
+        return self._replayed.core
 
     @cached_property
-    def _course(self) -> Course:
+    def _replayed(self) -> ReplayedSession:
         with self._readable():
-            course = self.directory.replay(self.piece)
-        lose_own_node(course.core, self.piece.node)
-        return course
+            replayed = self.directory.replay(self.piece)
+        lose_own_node(replayed.core, self.piece.node)
+        return replayed
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -121,23 +121,23 @@ class FinishedSession(_OverSession):
         """Return `function(self)`."""
         return function(self)
 
-    def handle(self, drop: int) -> Handle | None:
+    def content(self, drop: int) -> Handle | None:
         """Return the content of a drop, if it is left."""
         return self._contents.get(drop)
 
-    def held(self) -> Mapping[int, Handle]:
+    def contents(self) -> Mapping[int, Handle]:
         """Return all contents that are left."""
         return self._contents
 
     def why_gone(self, drop: int) -> str:
         """Return why the content of a completed drop is not left."""
-        if drop in self._course.released:
+        if drop in self._replayed.released:
             return "was released after its last consumer"
         return f"was only in memory, and was lost when the process that ran session {self.name!r} ended"
 
     @cached_property
     def _contents(self) -> dict[int, Handle]:
-        found = ((drop, record.handle(self.directory.path)) for drop, record in self.end.contents.items())
+        found = ((drop, record.in_directory(self.directory.path)) for drop, record in self.end.contents.items())
         return {drop: handle for drop, handle in found if handle is not None}
 
     def reports(self) -> Sequence[FailureReport]:
@@ -229,11 +229,11 @@ class DamagedSession(_OverSession):
         """Refuse."""
         raise self._unreadable()
 
-    def handle(self, drop: int) -> Handle | None:  # noqa: ARG002 - one protocol
+    def content(self, drop: int) -> Handle | None:  # noqa: ARG002 - one protocol
         """Refuse."""
         raise self._unreadable()
 
-    def held(self) -> Mapping[int, Handle]:
+    def contents(self) -> Mapping[int, Handle]:
         """Refuse."""
         raise self._unreadable()
 

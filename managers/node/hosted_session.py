@@ -180,9 +180,9 @@ class HostedSession:
     def _final(self) -> SessionEnd:
         """Return what later processes of this node read."""
         failures = tuple(session_views.failure_info(one, self.piece.node) for one in self.session.call(Session.reports))
-        held = self.session.call(Session.held)
+        kept = self.session.call(Session.contents)
         directory, own = f"{self.directory.path}/", self.piece.is_own
-        contents = {row: ContentRecord.of(handle, directory) for row, handle in held.items() if own[row]}
+        contents = {row: ContentRecord.of(handle, directory) for row, handle in kept.items() if own[row]}
         return SessionEnd(whole=self.whole, detail=self.detail(), failures=failures, contents=contents)
 
     def _note(self, write: Callable[[Any], None], content: object) -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from dropflow.data.storage_errors import storage_errors
 from dropflow.engine.content_record import ContentRecord
-from dropflow.engine.journal import Course, read, replay
+from dropflow.engine.journal import ReplayedSession, read, replay
 from dropflow.engine.reports import SessionResult
 from dropflow.errors import ConflictError, DropflowError, StorageError
 from dropflow.graph.slice_codec import dump_slice, parse_slice
@@ -192,7 +192,7 @@ class SessionDirectory:
         except OSError as error:
             raise StorageError(f"cannot be read: {error.strerror}", where=str(self._slice)) from error
 
-    def replay(self, piece: Slice) -> Course:
+    def replay(self, piece: Slice) -> ReplayedSession:
         """Replay the journal.
 
         Raises

@@ -25,7 +25,7 @@ from managers.node.events import (
     NotConnected,
     PeerChanged,
     PeerRestarted,
-    PeersHeard,
+    PeersRead,
     PeerStopped,
     ReadPeers,
     Removed,
@@ -158,7 +158,7 @@ class SessionHost:
 
     def _read_peers(self, action: ReadPeers) -> None:
         del action
-        self.owner.post(PeersHeard(self.links.last_seen()))
+        self.owner.post(PeersRead(self.links.last_seen()))
 
     def _write_log(self, action: Log) -> None:
         level = logging.WARNING if action.is_warning else logging.INFO

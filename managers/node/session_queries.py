@@ -97,7 +97,7 @@ class SessionQueries(ABC):
         """Return the name of a drop as part of a path, and its content."""
         found = self._find(session)
         name = oid(found.piece.graph, row)
-        handle = found.session.call(lambda live: live.handle(row))
+        handle = found.session.call(lambda live: live.content(row))
         if handle is None:
             state = found.session.call(lambda live: live.core.drops.state(row)).name
             if state == "COMPLETED":
@@ -108,7 +108,7 @@ class SessionQueries(ABC):
     def results(self, session: str) -> ResultList:
         """Return the results."""
         found = self._find(session)
-        contents = found.session.call(lambda live: live.held())
+        contents = found.session.call(lambda live: live.contents())
         return ResultList(results=session_views.results(found.piece, contents, found.directory.path))
 
     def journal(self, session: str) -> Download:

@@ -17,7 +17,7 @@ from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.core import Core
-from dropflow.engine.journal import Course
+from dropflow.engine.journal import ReplayedSession
 from dropflow.engine.reports import cause_reports
 from dropflow.engine.statistics import snapshot
 from dropflow.errors import DropflowError, StorageError
@@ -89,16 +89,16 @@ def recover(directory: SessionDirectory, node: str, clock: Clock) -> FinishedSes
 def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, node: str) -> SessionEnd:
     """Return the end of a session whose process ended before it."""
     piece = directory.slice()
-    course = directory.replay(piece)
-    core = course.core
+    replayed = directory.replay(piece)
+    core = replayed.core
     was_over = core.status.is_terminal
     lost = lose_own_node(core, node)
-    failures = _failures(directory, piece, course)
+    failures = _failures(directory, piece, replayed)
     if not was_over:
         failures.insert(0, _lost_node(piece, core, lost))
     statistics = snapshot(core, 0.0)
     ended = directory.journal.stat().st_mtime
-    contents = {row: record for row, record in course.contents.items() if _is_left(row, record, course, directory)}
+    contents = {row: record for row, record in replayed.contents.items() if _is_left(row, record, replayed, directory)}
     detail = SessionDetail(
         session=deployment.session,
         graph=deployment.graph,
@@ -109,9 +109,9 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         settled=statistics.settled,
         states=session_views.totals(statistics),
         created=deployment.created,
-        started=course.started,
+        started=replayed.started,
         finished=ended,
-        seconds=max(0.0, ended - course.started),
+        seconds=max(0.0, ended - replayed.started),
         nodes=(node,),
         text="" if was_over else lost.text,
         whole=deployment.drops,
@@ -122,18 +122,18 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
     return SessionEnd(whole=deployment.drops, detail=detail, failures=tuple(failures), contents=contents)
 
 
-def _is_left(row: int, record: ContentRecord, course: Course, directory: SessionDirectory) -> bool:
+def _is_left(row: int, record: ContentRecord, replayed: ReplayedSession, directory: SessionDirectory) -> bool:
     """Return whether there is a content, or should be one: a file that was released may be there still."""
-    handle = record.handle(directory.path)
+    handle = record.in_directory(directory.path)
     if handle is None:
         return False
-    return row not in course.released or (bool(handle.location) and os.path.lexists(handle.location))
+    return row not in replayed.released or (bool(handle.location) and os.path.lexists(handle.location))
 
 
 def _damage(piece: Slice, contents: Mapping[int, ContentRecord], directory: SessionDirectory) -> Iterator[str]:
     """Yield a note for each content that was committed and is missing, or has another size."""
     for row, record in contents.items():
-        handle = record.handle(directory.path)
+        handle = record.in_directory(directory.path)
         if handle is not None:
             try:
                 refuse_changed(handle)
@@ -158,7 +158,7 @@ def _lost_node(piece: Slice, core: Core, failure: Failure) -> FailureInfo:
     )
 
 
-def _failures(directory: SessionDirectory, piece: Slice, course: Course) -> list[FailureInfo]:
+def _failures(directory: SessionDirectory, piece: Slice, replayed: ReplayedSession) -> list[FailureInfo]:
     """Return the root causes of the drops in ERROR here. Of a cause on another node, only the row is known."""
-    reports = cause_reports(piece.graph, course.core, str(directory.path), course.failures, rows=piece.drop.data)
+    reports = cause_reports(piece.graph, replayed.core, str(directory.path), replayed.failures, rows=piece.drop.data)
     return [session_views.failure_info(report, piece.node) for report in reports]

@@ -48,7 +48,7 @@ class LiveSession(Protocol):
         """State of the engine."""
         ...
 
-    def handle(self, drop: int) -> Handle | None:
+    def content(self, drop: int) -> Handle | None:
         """Return the content of a data drop if it has one."""
         ...
 
@@ -148,7 +148,7 @@ def page(session: SessionCaller, piece: Slice, query: DropQuery, *, whole: int) 
         names = oids(graph, found.astype(np.int32))
         found = found[np.fromiter((name.endswith(query.ending) for name in names), dtype=np.bool_, count=len(names))]
     shown = found[query.offset : query.offset + query.limit].tolist()
-    facts = session.call(lambda live: {row: (live.core.drops.attempt(row), live.handle(row)) for row in shown})
+    facts = session.call(lambda live: {row: (live.core.drops.attempt(row), live.content(row)) for row in shown})
     names = oids(graph, np.array(shown, dtype=np.int32))
     drops = tuple(
         _info(piece, row, int(states[row]), *facts[row], name=name) for row, name in zip(shown, names, strict=True)
@@ -209,7 +209,7 @@ def detail_of(session: SessionCaller, piece: Slice, row: int, logs: Path, query:
         reports = [] if cause is None else [one for one in live.reports() if one.row == _global(piece, cause)]
         lines = explain(core, row).lines
         states = bytes(core.drops.states)
-        return lines, core.drops.attempt(row), live.handle(row), reports[0] if reports else None, states
+        return lines, core.drops.attempt(row), live.content(row), reports[0] if reports else None, states
 
     reasons, attempt, handle, failure, states = session.call(look)
     name = oid(graph, row)

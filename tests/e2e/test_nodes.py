@@ -100,7 +100,7 @@ def _alone(graph: PhysicalGraph, directory: Path) -> Picture:
     states = {name: DropState(state).name for name, state in zip(names, kept[0].core.drops.states, strict=True)}
     contents = {}
     for leaf in leaves(graph).tolist():
-        handle = kept[0].handle(leaf)
+        handle = kept[0].content(leaf)
         if handle is not None and handle.size:
             contents[names[leaf]] = _checksum(content_download(handle, "x"))
     return states, contents

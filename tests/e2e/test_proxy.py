@@ -145,7 +145,7 @@ def _alone(graph: PhysicalGraph, directory: Path) -> Picture:
     local.run(graph, directory=local.prepare_directory(directory), runner="threads", on_session=kept.append)
     names = oids(graph, range(graph.drops))
     states = {name: DropState(state).name for name, state in zip(names, kept[0].core.drops.states, strict=True)}
-    handles = {names[leaf]: kept[0].handle(leaf) for leaf in leaves(graph).tolist()}
+    handles = {names[leaf]: kept[0].content(leaf) for leaf in leaves(graph).tolist()}
     contents = {
         name: zlib.crc32(b"".join(content_download(handle, "x").chunks)) for name, handle in handles.items() if handle
     }

@@ -332,7 +332,7 @@ def test_a_journal_has_the_locations_of_contents(tmp_path: Path) -> None:
     journal.close()
     moved = tmp_path / "moved"
     ((entry,),) = [tuple(read(path)[1])]
-    found = {drop: record.handle(moved) for drop, record in entry.contents.items()}
+    found = {drop: record.in_directory(moved) for drop, record in entry.contents.items()}
 
     assert found == {
         0: msgspec.structs.replace(here, location=f"{moved}/files/x"),
