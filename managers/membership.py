@@ -5,17 +5,17 @@ The owner of a `Membership` calls `handle` with each event and its time, gets th
 
 ::
 
-                Join               Heard                 silence               silence
+                Join              Received               silence               silence
     (unknown) ───────▶ JOINED ───────────────▶ ALIVE ───────────────▶ SUSPECT ─────────▶ LOST
-                          │                      ▲         Heard         │                │ ▲
-                          │                      └───────────────────────┘           Join │ │ never heard
+                          │                      ▲        Received       │                │ ▲
+                          │                      └───────────────────────┘           Join │ │ no message
                           └───────────────────────────────────────────────────────────────┼─┘ in time
                                           Leave from anywhere ▶ LEFT ─── Join of a newer ─┘▶ JOINED
 
 The *incarnation* of a process grows with each start. Events of an older incarnation are ignored. A newer one replaces
 the older, which is lost without waiting for its silence. A lost member that was only out of reach may join again under
-the same incarnation. Hearing from it is not enough for that: it must pass the handshake, in which the epoch of a
-session keeps it from continuing with what was given up. A member that left stays away until it starts again.
+the same incarnation. A message from it is not enough for that: it must pass the handshake, in which the epoch of a
+session keeps it from continuing work that was given up. A member that left stays away until it starts again.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ from types import MappingProxyType
 
 import msgspec
 
-__all__ = ["Change", "Heard", "Join", "Leave", "Member", "MemberState", "Membership", "Tick"]
+__all__ = ["Change", "Join", "Leave", "Member", "MemberState", "Membership", "Received", "Tick"]
 
 
 class MemberState(Enum):
     """State of a member."""
 
     JOINED = "joined"
-    """Announced, not heard yet."""
+    """Announced; no message was received yet."""
     ALIVE = "alive"
     SUSPECT = "suspect"
     """Silent for `suspect_after` seconds."""
@@ -55,8 +55,8 @@ class Join(msgspec.Struct, frozen=True):
     address: str = ""
 
 
-class Heard(msgspec.Struct, frozen=True):
-    """A message came from this incarnation of a member."""
+class Received(msgspec.Struct, frozen=True):
+    """A message from this incarnation of a member was received."""
 
     name: str
     incarnation: int
@@ -75,13 +75,13 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One member. `heard` is when it was heard last, or joined; `since` is when its state began."""
+    """One member. `last_received` is when its last message came, or when it joined; `since` is when its state began."""
 
     name: str
     incarnation: int
     address: str
     state: MemberState
-    heard: float
+    last_received: float
     since: float
 
 
@@ -116,7 +116,7 @@ class Membership:
         """All members by name, also lost and left ones: a read-only view."""
         return MappingProxyType(self._members)
 
-    def handle(self, event: Join | Heard | Leave | Tick, now: float) -> list[Change]:
+    def handle(self, event: Join | Received | Leave | Tick, now: float) -> list[Change]:
         """Take in one event at time `now` (seconds, never going back), and return the changes in order.
 
         Deadlines that have passed by `now` are judged first, so that the changes do not depend on how often this is
@@ -126,8 +126,8 @@ class Membership:
         match event:
             case Join():
                 changes += self._join(event, now)
-            case Heard():
-                changes += self._heard(event, now)
+            case Received():
+                changes += self._receive(event, now)
             case Leave():
                 changes += self._leave(event, now)
             case Tick():
@@ -147,9 +147,9 @@ class Membership:
     def _due(self, member: Member) -> float:
         match member.state:
             case MemberState.ALIVE:
-                return member.heard + self._suspect_after
+                return member.last_received + self._suspect_after
             case MemberState.JOINED | MemberState.SUSPECT:
-                return member.heard + self._lost_after
+                return member.last_received + self._lost_after
             case _:
                 return inf
 
@@ -157,7 +157,7 @@ class Membership:
         changes: list[Change] = []
         for member in list(self._members.values()):
             while (due := self._due(member)) <= now:
-                silence = f"silent for {due - member.heard:g} s"
+                silence = f"silent for {due - member.last_received:g} s"
                 if member.state is MemberState.ALIVE:
                     changes.append(self._move(member, MemberState.SUSPECT, due, silence))
                 elif member.state is MemberState.JOINED:
@@ -186,15 +186,15 @@ class Membership:
         self._members[event.name] = joined
         return [*changes, Change(known, joined, "joined" if known is None else "joined again")]
 
-    def _heard(self, event: Heard, now: float) -> list[Change]:
+    def _receive(self, event: Received, now: float) -> list[Change]:
         known = self._members.get(event.name)
         if known is None or known.incarnation != event.incarnation or not known.state.is_present:
             return []
-        self._members[known.name] = heard = msgspec.structs.replace(known, heard=now)
+        self._members[known.name] = received = msgspec.structs.replace(known, last_received=now)
         if known.state is MemberState.ALIVE:
             return []
-        reason = "heard for the first time" if known.state is MemberState.JOINED else "heard again"
-        return [self._move(heard, MemberState.ALIVE, now, reason, before=known)]
+        reason = "answered for the first time" if known.state is MemberState.JOINED else "answered again"
+        return [self._move(received, MemberState.ALIVE, now, reason, before=known)]
 
     def _leave(self, event: Leave, now: float) -> list[Change]:
         known = self._members.get(event.name)

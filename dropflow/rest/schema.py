@@ -298,7 +298,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
         The nodes that do not answer, or whose island does not, and that had open drops in their last answer.
     whole : int
         Drops of the session on all nodes, also on those that are not below the manager; 0 if it is not known.
-    unheard : tuple of str
+    silent_children : tuple of str
         The children that have not answered since the manager was started and may have the rest of `whole`. Only if the
         session is UNKNOWN.
     """
@@ -324,7 +324,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     unknown: tuple[str, ...] = ()
     whole: int = 0
-    unheard: tuple[str, ...] = ()
+    silent_children: tuple[str, ...] = ()
 
     @property
     def is_over(self) -> bool:

@@ -19,7 +19,7 @@ import msgspec
 from dropflow.errors import NotFoundError, UsageError
 from dropflow.rest.schema import Child, ManagerInfo, ManagerStatus, NodeInfo, Role
 from managers.composite.machine_time import MachineTime
-from managers.membership import Heard, Join, Leave, Membership, MemberState, Tick
+from managers.membership import Join, Leave, Membership, MemberState, Received, Tick
 
 __all__ = ["ChildView", "Children", "StatusRequest", "canonical"]
 
@@ -241,7 +241,7 @@ class Children:
         child.unfit = "" if is_fit else f"is a {info.role}, which cannot be a child of {_article(self._role)}"
         child.nodes = status.nodes if is_fit else ()
         self._membership.handle(Join(child.url, child.process, child.url), self._time.now)
-        self._membership.handle(Heard(child.url, child.process), self._time.now)
+        self._membership.handle(Received(child.url, child.process), self._time.now)
         if child.silent_since is not None and child.silent_since < request.number:
             child.silent_since = None
         if child.silent_since is None:
@@ -353,7 +353,7 @@ class Children:
         if not text and state != "alive":
             text = "has not answered yet" if member.state is MemberState.JOINED else "does not answer"
         if state == "lost" and not unfit:
-            text = f"{text} (for {self._time.now - member.heard:.0f} s)"
+            text = f"{text} (for {self._time.now - member.last_received:.0f} s)"
         return ChildView(
             url=child.url,
             name=child.info.name if child.info else child.url,
@@ -399,7 +399,7 @@ def _doubles(children: Iterable[_ChildState]) -> dict[str, str]:
 
 
 def _process(info: ManagerInfo) -> tuple[str, int, int]:
-    """Return what tells one process of a manager from the next."""
+    """Return the identity of a process of a manager: it differs after a restart."""
     return info.name, info.incarnation, info.process
 
 

@@ -340,8 +340,8 @@ class CompositeMachine:
             views = self._children.by_url()
             wanted = {url: {**arguments, **more} for url, more in each.items() if url in views}
             replies = yield from self._requests.ask_each(operation, wanted, views=views, seconds=seconds)
-        unheard = self._cache.unheard(session, self._children.by_url())
-        holders = {*self._cache.holders(session), *(view.url for view in unheard)}
+        silent = self._cache.silent_children(session, self._children.by_url())
+        holders = {*self._cache.holders(session), *(view.url for view in silent)}
         return Gathered(replies, tuple(sorted(view.name for view, _ in replies.missing if view.url in holders)))
 
     def _parts(self, session: str) -> Routine[list[SessionPart]]:

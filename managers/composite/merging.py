@@ -73,7 +73,7 @@ class SessionPart:
         return max(self.detail.drops - self.detail.settled, 0)
 
 
-def merge(parts: Sequence[SessionPart], *, version: int, unheard: Iterable[str] = ()) -> SessionDetail:
+def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] = ()) -> SessionDetail:
     """Return the session that consists of `parts` (at least one).
 
     The session is over when all parts are over. Then it is FAILED if any part is, else CANCELLED if any part is. If a
@@ -82,19 +82,19 @@ def merge(parts: Sequence[SessionPart], *, version: int, unheard: Iterable[str] 
 
     Parameters
     ----------
-    unheard : iterable of str
+    silent : iterable of str
         Children that may have unknown parts. While drops are missing, the session is not over.
     """
     reported = lost_nodes(failure for part in parts for failure in part.detail.failures)
     details = [known_detail(part, reported) for part in parts]
     drops = sum(detail.drops for detail in details)
     whole = max(detail.whole for detail in details)
-    candidates = tuple(sorted({*unheard, *(name for detail in details for name in detail.unheard)}))
+    candidates = tuple(sorted({*silent, *(name for detail in details for name in detail.silent_children)}))
     states: Counter[str] = Counter()
     for detail in details:
         states.update(detail.states)
     status = _status([_status_of_known(detail) for detail in details])
-    texts = [detail.text for detail in details if detail.text and (detail.unknown or not detail.unheard)]
+    texts = [detail.text for detail in details if detail.text and (detail.unknown or not detail.silent_children)]
     is_partial = (
         drops < whole and bool(candidates) and status in (SessionState.FINISHED.name, SessionState.CANCELLED.name)
     )
@@ -130,7 +130,7 @@ def merge(parts: Sequence[SessionPart], *, version: int, unheard: Iterable[str] 
         text="; ".join(dict.fromkeys(texts)),
         unknown=tuple(sorted({node for detail in details for node in detail.unknown})),
         whole=whole,
-        unheard=candidates if is_partial else (),
+        silent_children=candidates if is_partial else (),
         logical=merge_logical(node for detail in details for node in detail.logical),
         failures=failures[:SHOWN_FAILURES],
         notes=tuple(dict.fromkeys([*missing, *(note for detail in details for note in detail.notes)])),
@@ -206,7 +206,7 @@ def row_ranges(totals: Sequence[int], query: DropQuery) -> tuple[RowRange, ...]:
 
 def _status_of_known(detail: SessionDetail) -> str:
     """Return the status of the known drops only."""
-    if not detail.unheard or detail.unknown:
+    if not detail.silent_children or detail.unknown:
         return detail.status
     state = SessionState.CANCELLED if detail.states.get(DropState.CANCELLED.name) else SessionState.FINISHED
     return state.name

@@ -1,4 +1,4 @@
-"""The nodes below a composite, as its children told of them."""
+"""The nodes below a composite, as its children reported them."""
 
 from collections.abc import Iterable
 
@@ -11,21 +11,21 @@ __all__ = ["children_by_node", "nodes_of"]
 
 
 def nodes_of(children: Iterable[ChildView], *, role: Role) -> tuple[NodeInfo, ...]:
-    """All nodes below, sorted by name; each is no better off than the child by which it is reached.
+    """Return all nodes below, sorted by name; none is in a better state than the child through which it is reached.
 
     Parameters
     ----------
     children : iterable of ChildView
         A child that is a node and never answered is a node whose name is its address.
     role : str
-        Of the composite: a master says which island each node belongs to.
+        Role of the composite: a master adds the island to which each node belongs.
     """
     found: dict[str, NodeInfo] = {}
     for view in children:
         if view.is_unfit:
             continue
-        told = view.nodes or ((_never_heard(view),) if view.role == "node" else ())
-        for node in told:
+        reported = view.nodes or ((_node_without_answer(view),) if view.role == "node" else ())
+        for node in reported:
             known = found.get(node.name)
             seen = _seen_through(node, view, role)
             if known is None or (known.state != "alive" and seen.state == "alive"):
@@ -34,7 +34,7 @@ def nodes_of(children: Iterable[ChildView], *, role: Role) -> tuple[NodeInfo, ..
 
 
 def children_by_node(children: Iterable[ChildView]) -> dict[str, ChildView]:
-    """The child by which each node is reached, by the node's name: the first that is asked."""
+    """Return the child through which each node is reached, by name. A child that is asked comes first."""
     found: dict[str, ChildView] = {}
     for view in sorted(children, key=lambda view: not view.is_asked):
         for node in view.nodes:
@@ -42,7 +42,7 @@ def children_by_node(children: Iterable[ChildView]) -> dict[str, ChildView]:
     return found
 
 
-def _never_heard(view: ChildView) -> NodeInfo:
+def _node_without_answer(view: ChildView) -> NodeInfo:
     return NodeInfo(name=view.name, url=view.url, state=view.state, text=view.text)
 
 

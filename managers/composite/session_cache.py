@@ -181,7 +181,7 @@ class SessionCache:
         current = {url: part for url, part in by_child.items() if part.detail.epoch == epoch}
         return [_part(part, children.get(url)) for url, part in sorted(current.items(), key=_by_child)]
 
-    def unheard(self, session: str, children: Mapping[str, ChildView]) -> list[ChildView]:
+    def silent_children(self, session: str, children: Mapping[str, ChildView]) -> list[ChildView]:
         """Return the children that may have an unknown part of this session, sorted by name.
 
         These are the children that do not answer and never answered about it. There are none if all drops of the
@@ -205,8 +205,8 @@ class SessionCache:
             (part.child, part.detail.epoch, part.detail.version, part.detail.status, part.freshness, bool(part.missing))
             for part in parts
         )
-        unheard = tuple(view.name for view in self.unheard(session, children))
-        return merge(parts, version=self._version(session, (sources, unheard)), unheard=unheard)
+        silent = tuple(view.name for view in self.silent_children(session, children))
+        return merge(parts, version=self._version(session, (sources, silent)), silent=silent)
 
     def _is_newer(self, url: str, info: SessionInfo, since: int) -> bool:
         forgotten = max(self._forgotten.get((info.session, url), -1), self._forgotten.get((info.session, ""), -1))

@@ -89,7 +89,7 @@ class Sessions:
         self._cache.note_others_absent(view.url, {*present, *others}, since=since)
 
     def wanted_polls(self) -> list[tuple[str, str]]:
-        """Return the watched sessions and the children that may tell of changes."""
+        """Return the watched sessions and the children to ask for their changes."""
         asked = {url for url, view in self._children.by_url().items() if view.is_asked}
         return [
             (session, url)
@@ -200,8 +200,8 @@ class Sessions:
             A child could not: its error, naming it. It was deleted elsewhere.
         """
         yield from self._requests.settle()
-        unheard = self._cache.unheard(session, self._children.by_url())
-        holders = {*self._cache.holders(session), *(view.url for view in unheard)}
+        silent = self._cache.silent_children(session, self._children.by_url())
+        holders = {*self._cache.holders(session), *(view.url for view in silent)}
         epoch = self._cache.epoch_of(session)
         yield from self._requests.wait_for_silent(holders, _SILENT_SECONDS)
         replies = yield from self._requests.ask_all("delete", seconds=_DELETE_SECONDS, session=session)

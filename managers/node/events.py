@@ -34,7 +34,7 @@ __all__ = [
     "PeerEvent",
     "PeerRestarted",
     "PeerStopped",
-    "PeersHeard",
+    "PeersRead",
     "ReadPeers",
     "RemoveSession",
     "Removed",
@@ -112,10 +112,10 @@ class Retired(msgspec.Struct, frozen=True):
     finished: Any = None
 
 
-class PeersHeard(msgspec.Struct, frozen=True):
-    """For each peer that was ever heard over a link: the incarnation of its process, and when it was heard last."""
+class PeersRead(msgspec.Struct, frozen=True):
+    """The links were read: the incarnation of each peer that ever sent a message, and the time of its last one."""
 
-    heard: Mapping[str, tuple[int, float]]
+    last_received: Mapping[str, tuple[int, float]]
 
 
 class PeerChanged(msgspec.Struct, frozen=True):
@@ -167,7 +167,7 @@ class ConnectPeers(msgspec.Struct, frozen=True):
 
 
 class ReadPeers(msgspec.Struct, frozen=True):
-    """Look when the links heard from their peers: `PeersHeard`."""
+    """Read the time of the last message of each peer from the links: `PeersRead`."""
 
 
 class StartSession(msgspec.Struct, frozen=True):
@@ -216,7 +216,7 @@ class Log(msgspec.Struct, frozen=True):
 
 
 SessionEvent = Built | NotBuilt | NotConnected | Changed | Over | Ended | Removed | Retired
-PeerEvent = PeersHeard | PeerChanged | LinkRefused | PeerRestarted | PeerStopped
+PeerEvent = PeersRead | PeerChanged | LinkRefused | PeerRestarted | PeerStopped
 Event = Call | SessionEvent | PeerEvent
 Action = (
     Return

@@ -36,7 +36,7 @@ from managers.node.events import (
     PeerChanged,
     PeerEvent,
     PeerRestarted,
-    PeersHeard,
+    PeersRead,
     PeerStopped,
     ReadPeers,
     Removed,
@@ -117,7 +117,7 @@ class NodeMachine:
                     self._operations[event.operation](event.id, now, **event.arguments)
                 except DropflowError as error:
                     self._sessions.answer([event.id], error)
-            case PeersHeard() | PeerChanged() | LinkRefused() | PeerRestarted() | PeerStopped():
+            case PeersRead() | PeerChanged() | LinkRefused() | PeerRestarted() | PeerStopped():
                 self._on_peers(event, now)
             case _:
                 record = self.table.get(event.session, event.epoch)
@@ -236,7 +236,7 @@ class NodeMachine:
     # Sessions.
 
     def _stop(self, record: SessionRecord, now: float, reason: str) -> None:
-        """Cancel a session. One that connects to peers that were all heard before stays, as CANCELLED."""
+        """Cancel a session. One that is connecting, to peers that all answered before, stays as CANCELLED."""
         if record.phase is Phase.CONNECTING and not self.peers.missing(record.peers):
             self._sessions.prepared(record, now)
         self._sessions.cancel(record, now, reason)
@@ -288,8 +288,8 @@ class NodeMachine:
 
     def _on_peers(self, event: PeerEvent, now: float) -> None:
         match event:
-            case PeersHeard():
-                self._hear(event, now)
+            case PeersRead():
+                self._update_peers(event, now)
             case PeerChanged():
                 self._check_connecting()
             case LinkRefused():
@@ -312,9 +312,9 @@ class NodeMachine:
         if any(record.phase is Phase.CONNECTING for record in self.table):
             self._actions.append(ReadPeers())
 
-    def _hear(self, event: PeersHeard, now: float) -> None:
+    def _update_peers(self, event: PeersRead, now: float) -> None:
         paused = self.peers.paused
-        losses = self.peers.hear(event.heard, now)
+        losses = self.peers.update(event.last_received, now)
         if self.peers.needed and self.peers.paused > paused:
             self._actions.append(Log(f"this process was paused for {self.peers.paused - paused:.1f} s"))
         self._lose(losses, now)

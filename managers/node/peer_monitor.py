@@ -7,13 +7,13 @@ import msgspec
 
 from dropflow.errors import LinkError, RestartedError
 from managers.deployment import Place
-from managers.membership import Change, Heard, Join, Leave, Membership, MemberState, Tick
+from managers.membership import Change, Join, Leave, Membership, MemberState, Received, Tick
 from managers.uptime import Uptime
 
 __all__ = ["Loss", "PeerMonitor"]
 
-_LOOKS = 8
-"""How often the links are read in the time after which a peer is suspect."""
+_READS = 8
+"""Number of reads of the links in the time after which a peer is suspect."""
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class PeerMonitor:
-    """Judges the peers that sessions need by when they were heard.
+    """Judges the peers that sessions need by the time of their last message.
 
     A peer is judged from `need` on, until `release` was called for every session that needs it. Time in which this
     process did not run itself (it was stopped, or its host was busy) does not count as silence.
@@ -43,13 +43,13 @@ class PeerMonitor:
     def __init__(self, node: str, *, suspect_after: float, lost_after: float, now: float) -> None:
         self._node = node
         self._members = Membership(suspect_after=suspect_after, lost_after=lost_after)
-        self._period = suspect_after / _LOOKS
+        self._period = suspect_after / _READS
         self._uptime = Uptime(suspect_after / 2, now)
         self._needed: dict[str, set[str]] = {}
-        self._heard: dict[str, float] = {}
-        self._lives: Mapping[str, int] = {}
+        self._last_received: dict[str, float] = {}
+        self._incarnations: Mapping[str, int] = {}
         self._refusals: dict[str, str] = {}
-        self._next_look = inf
+        self._next_read = inf
 
     @property
     def needed(self) -> Mapping[str, set[str]]:
@@ -89,15 +89,23 @@ class PeerMonitor:
         self._plan(now)
         return self._losses(changes)
 
-    def hear(self, heard: Mapping[str, tuple[int, float]], now: float) -> list[Loss]:
-        """Take in when each peer was heard, and return the peers that are lost."""
+    def update(self, last_received: Mapping[str, tuple[int, float]], now: float) -> list[Loss]:
+        """Update the time of the last message from each peer, and return the peers that are lost.
+
+        Parameters
+        ----------
+        last_received : mapping
+            Incarnation of each peer, and the time of its last message.
+        now : float
+            The monotonic time.
+        """
         time = self._uptime.read(now)
-        self._lives = {name: incarnation for name, (incarnation, _) in heard.items()}
+        self._incarnations = {name: incarnation for name, (incarnation, _) in last_received.items()}
         changes: list[Change] = []
-        for peer, (incarnation, moment) in heard.items():
-            if peer in self._needed and self._heard.get(peer) != moment:
-                self._heard[peer] = moment
-                changes += self._members.handle(Heard(peer, incarnation), time)
+        for peer, (incarnation, moment) in last_received.items():
+            if peer in self._needed and self._last_received.get(peer) != moment:
+                self._last_received[peer] = moment
+                changes += self._members.handle(Received(peer, incarnation), time)
         changes += self._members.handle(Tick(), time)
         return self._losses(changes)
 
@@ -107,11 +115,11 @@ class PeerMonitor:
 
     def missing(self, places: Mapping[str, Place]) -> dict[str, Place]:
         """Return those of these peers whose expected process has not answered."""
-        return {name: place for name, place in places.items() if self._lives.get(name, 0) != place.incarnation}
+        return {name: place for name, place in places.items() if self._incarnations.get(name, 0) != place.incarnation}
 
     def trouble(self, missing: Mapping[str, Place]) -> RestartedError | LinkError | None:
         """Return why waiting for these peers is of no use; None if it may be."""
-        later = sorted(name for name, place in missing.items() if self._lives.get(name, 0) > place.incarnation)
+        later = sorted(name for name, place in missing.items() if self._incarnations.get(name, 0) > place.incarnation)
         if later:
             return RestartedError(
                 f"node {', '.join(later)} was restarted after the session was planned for it",
@@ -136,20 +144,20 @@ class PeerMonitor:
 
     def tick(self, now: float) -> bool:
         """Return whether the links are to be read now; if so, `deadline` is when to do it again."""
-        if now < self._next_look:
+        if now < self._next_read:
             return False
-        self._next_look = now + self._period
+        self._next_read = now + self._period
         return True
 
     def deadline(self) -> float:
         """Return when the links are to be read next; infinity while no peer is needed."""
-        return self._next_look
+        return self._next_read
 
     def _plan(self, now: float) -> None:
         if not self._needed:
-            self._next_look = inf
-        elif self._next_look == inf:
-            self._next_look = now + self._period
+            self._next_read = inf
+        elif self._next_read == inf:
+            self._next_read = now + self._period
 
     def _losses(self, changes: list[Change]) -> list[Loss]:
         return [

@@ -81,7 +81,7 @@ def _events(
 ) -> Generator[bytes]:
     # Without an event, a comment opens the stream.
     yield heartbeat() if seen else _event("session", detail, detail)
-    told = clock.monotonic()
+    sent = clock.monotonic()
     while not detail.is_over:
         if closing.wait(_PACE) or is_gone():
             return
@@ -99,10 +99,10 @@ def _events(
         if after.version != detail.version or after.epoch != detail.epoch:
             change = change_between(detail, after)
             yield _event("session", after, after) if change is None else _event("change", after, change)
-            detail, told = after, clock.monotonic()
-        elif clock.monotonic() - told >= _HEARTBEAT:
+            detail, sent = after, clock.monotonic()
+        elif clock.monotonic() - sent >= _HEARTBEAT:
             yield heartbeat()
-            told = clock.monotonic()
+            sent = clock.monotonic()
     yield _event("end", detail, {})
 
 

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from managers.membership import Change, Heard, Join, Leave, Membership, MemberState, Tick
+from managers.membership import Change, Join, Leave, Membership, MemberState, Received, Tick
 
 SUSPECT, LOST = 3.0, 15.0
 
@@ -20,7 +20,7 @@ def members() -> Membership:
     """A membership in which ``a`` joined at 0 and was seen at 1."""
     members = Membership(suspect_after=SUSPECT, lost_after=LOST)
     members.handle(Join("a", 1, "tcp://h:1"), 0.0)
-    members.handle(Heard("a", 1), 1.0)
+    members.handle(Received("a", 1), 1.0)
     return members
 
 
@@ -29,8 +29,8 @@ def test_a_member_is_alive_after_its_first_message() -> None:
     members = Membership()
 
     assert _states(members.handle(Join("a", 1), 0.0)) == [("a", "joined")]
-    assert _states(members.handle(Heard("a", 1), 1.0)) == [("a", "alive")]
-    assert _states(members.handle(Heard("a", 1), 2.0)) == []
+    assert _states(members.handle(Received("a", 1), 1.0)) == [("a", "alive")]
+    assert _states(members.handle(Received("a", 1), 2.0)) == []
 
 
 def test_silence_makes_suspect_then_lost(members: Membership) -> None:
@@ -54,12 +54,12 @@ def test_a_message_ends_suspicion(members: Membership) -> None:
     """A suspect member is alive after its next message."""
     members.handle(Tick(), 5.0)
 
-    assert _states(members.handle(Heard("a", 1), 6.0)) == [("a", "alive")]
+    assert _states(members.handle(Received("a", 1), 6.0)) == [("a", "alive")]
 
 
 def test_a_message_after_the_deadline_is_too_late(members: Membership) -> None:
     """The member is lost, even without a tick before the message."""
-    assert _states(members.handle(Heard("a", 1), 1.0 + LOST)) == [("a", "suspect"), ("a", "lost")]
+    assert _states(members.handle(Received("a", 1), 1.0 + LOST)) == [("a", "suspect"), ("a", "lost")]
 
 
 def test_a_member_that_never_answers_is_lost() -> None:
@@ -78,7 +78,7 @@ def test_a_new_incarnation_replaces_the_old_one(members: Membership) -> None:
 
     assert _states(changes) == [("a", "lost"), ("a", "joined")]
     assert [change.after.incarnation for change in changes] == [1, 2]
-    assert members.handle(Heard("a", 1), 2.5) == []
+    assert members.handle(Received("a", 1), 2.5) == []
     assert members.handle(Join("a", 1), 2.5) == []
     assert members.members["a"].address == "tcp://h:2"
 
@@ -87,14 +87,14 @@ def test_a_lost_member_must_join_again(members: Membership) -> None:
     """A message of it changes nothing; it may join with the same incarnation."""
     members.handle(Tick(), 100.0)
 
-    assert members.handle(Heard("a", 1), 101.0) == []
+    assert members.handle(Received("a", 1), 101.0) == []
     assert _states(members.handle(Join("a", 1), 102.0)) == [("a", "joined")]
 
 
 def test_a_member_that_left_needs_a_new_incarnation(members: Membership) -> None:
     """Later messages of the same incarnation are ignored."""
     assert _states(members.handle(Leave("a", 1, "maintenance"), 2.0)) == [("a", "left")]
-    assert members.handle(Heard("a", 1), 2.1) == []
+    assert members.handle(Received("a", 1), 2.1) == []
     assert members.handle(Join("a", 1), 2.2) == []
     assert members.deadline() == inf
     assert _states(members.handle(Join("a", 2), 3.0)) == [("a", "joined")]
@@ -128,7 +128,7 @@ class AnyEvents(RuleBasedStateMachine):
         self.now = 0.0
         self.seen: dict[str, tuple[int, str]] = {}
 
-    def _handle(self, event: Join | Heard | Leave | Tick) -> None:
+    def _handle(self, event: Join | Received | Leave | Tick) -> None:
         for change in self.members.handle(event, self.now):
             before = None if change.before is None else (change.before.incarnation, change.before.state.value)
             assert self.seen.get(change.after.name) == before, "each change begins where the last one ended"
@@ -144,9 +144,9 @@ class AnyEvents(RuleBasedStateMachine):
         self._handle(Join(name, incarnation))
 
     @rule(name=names, incarnation=incarnations)
-    def hear(self, name: str, incarnation: int) -> None:
+    def receive(self, name: str, incarnation: int) -> None:
         """A message of a member arrives."""
-        self._handle(Heard(name, incarnation))
+        self._handle(Received(name, incarnation))
 
     @rule(name=names, incarnation=incarnations)
     def leave(self, name: str, incarnation: int) -> None:

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from managers.membership import Heard, Join, Membership, MemberState, Tick
+from managers.membership import Join, Membership, MemberState, Received, Tick
 from managers.uptime import Uptime
 
 PERIOD, SUSPECT, LOST = 1.5, 3.0, 15.0
@@ -31,18 +31,18 @@ def test_pauses_do_not_make_members_suspect(gaps: list[float]) -> None:
     """A member with a message at each reading is alive, even after long pauses."""
     uptime, members = Uptime(PERIOD, 0.0), Membership(suspect_after=SUSPECT, lost_after=LOST)
     members.handle(Join("a", 1), 0.0)
-    members.handle(Heard("a", 1), 0.0)
+    members.handle(Received("a", 1), 0.0)
     for now in accumulate(gaps):
         members.handle(Tick(), uptime.read(now))
         assert members.members["a"].state is MemberState.ALIVE
-        members.handle(Heard("a", 1), uptime.read(now))
+        members.handle(Received("a", 1), uptime.read(now))
 
 
 def test_a_silent_member_is_lost_in_spite_of_pauses() -> None:
     """A pause delays the loss by its length."""
     uptime, members = Uptime(PERIOD, 0.0), Membership(suspect_after=SUSPECT, lost_after=LOST)
     members.handle(Join("a", 1), 0.0)
-    members.handle(Heard("a", 1), 0.0)
+    members.handle(Received("a", 1), 0.0)
     now, states = 0.0, {}
     for gap in (*[1.0] * 5, 100.0, *[1.0] * 12):
         now += gap

@@ -48,7 +48,7 @@ def test_after_a_restart_missing_parts_make_a_session_unknown(world: World) -> N
     found = island.session("s")
     left = 41 - found.drops
 
-    assert (found.status, found.whole, found.unheard) == ("UNKNOWN", 41, ("http://n2:8000",))
+    assert (found.status, found.whole, found.silent_children) == ("UNKNOWN", 41, ("http://n2:8000",))
     assert f"{left} of its 41 drops are unknown: http://n2:8000 did not answer yet; the others: FINISHED" in found.text
     assert [info.status for info in island.sessions()] == ["UNKNOWN"]
     assert island.results("s").missing == ("http://n2:8000",)
@@ -75,7 +75,7 @@ def test_a_child_that_never_answered_does_not_hide_the_end_of_a_whole_session(wo
 
     assert world.managers["http://east:8000"].session("s").status == "UNKNOWN"
     assert world.managers["http://west:8000"].session("s").status == "FINISHED"
-    assert (master.session("s").status, master.session("s").unheard) == ("FINISHED", ())
+    assert (master.session("s").status, master.session("s").silent_children) == ("FINISHED", ())
 
 
 def test_sessions_on_a_lost_node_are_unknown_and_others_go_on(world: World) -> None:

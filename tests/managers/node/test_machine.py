@@ -38,7 +38,7 @@ from managers.node.events import (
     Over,
     PeerChanged,
     PeerRestarted,
-    PeersHeard,
+    PeersRead,
     PeerStopped,
     ReadPeers,
     Removed,
@@ -95,7 +95,7 @@ class Node:
         self.call("prepare", deployment=deployment(session, epoch), seconds=10.0)
         self.send(Built(session, epoch, session, ("b",) if peers else ()))
         if peers:
-            self.send(PeersHeard({"b": (1, self.now)}))
+            self.send(PeersRead({"b": (1, self.now)}))
         return session
 
     def end(self, session: str = "s", status: SessionState = SessionState.FINISHED) -> list[Any]:
@@ -131,7 +131,7 @@ def test_a_session_from_its_preparation_to_its_removal() -> None:
     assert node.send(Built("s", 1, "hosted", ("b",))) == [ConnectPeers("s", 1, {"b": "tcp://b:1"}), ReadPeers()]
     assert dict(node.machine.table.visible) == {"s": "hosted"}
     assert node.returned == {}
-    assert node.send(PeersHeard({"b": (1, 0.0)})) == []
+    assert node.send(PeersRead({"b": (1, 0.0)})) == []
     assert node.answer() is None
     assert node.call("start", session="s", epoch=1) == [StartSession("hosted")]
     assert node.answer() is None
@@ -200,7 +200,7 @@ def test_a_session_that_is_removed_while_it_connects(undo: str) -> None:
     node.send(Built("s", 1, "hosted", ("b",)))
     more = {"epoch": 1, "reason": "b failed"} if undo == "undo" else {}
     assert node.call(undo, session="s", **more) == [CancelSession("hosted", "")]
-    assert node.send(PeersHeard({"b": (1, 0.0)})) == []
+    assert node.send(PeersRead({"b": (1, 0.0)})) == []
     assert node.returned == {}
     assert node.end(status=SessionState.CANCELLED) == [RemoveSession("s", 1, "hosted")]
     node.send(Removed("s", 1))
@@ -247,7 +247,7 @@ def test_peers_that_do_not_answer_are_named() -> None:
     node = Node()
     node.call("prepare", deployment=deployment(), seconds=2.0)
     node.send(Built("s", 1, "hosted", ("b",)))
-    node.send(PeersHeard({}))
+    node.send(PeersRead({}))
     assert ReadPeers() in node.wait(1.0)
     assert CancelSession("hosted", "") in node.wait(1.0)
     node.end(status=SessionState.CANCELLED)
@@ -260,8 +260,8 @@ def test_peers_that_do_not_answer_are_named() -> None:
     ("events", "kind", "text"),
     [
         ([NotConnected("s", 1, UsageError("not an address"))], UsageError, "not an address"),
-        ([LinkRefused("b", "unknown key"), PeersHeard({})], LinkError, "refuses: unknown key"),
-        ([PeersHeard({"b": (2, 0.0)})], RestartedError, "node b was restarted"),
+        ([LinkRefused("b", "unknown key"), PeersRead({})], LinkError, "refuses: unknown key"),
+        ([PeersRead({"b": (2, 0.0)})], RestartedError, "node b was restarted"),
         ([PeerRestarted("b", 2)], LinkError, "node b is lost: its process was started again"),
         ([PeerStopped("b", "s", 1, "enough")], LinkError, "undone"),
         ([PeerStopped("b", "s", 1, "", "b", BROKEN)], LinkError, "the engine of node b failed"),
@@ -285,7 +285,7 @@ def test_peers_that_end_a_preparation(events: list[Any], kind: type[Exception], 
     "cancel", [Call(9, "cancel", {"session": "s", "reason": "enough"}), PeerStopped("b", "s", 1, "enough")]
 )
 def test_a_session_that_is_cancelled_while_it_connects_to_known_peers_stays(cancel: Any) -> None:
-    """If its peers were heard before, it is prepared and ends as CANCELLED: its deployment does not fail."""
+    """If its peers answered before, it is prepared and ends as CANCELLED: its deployment does not fail."""
     node = Node()
     node.prepare(peers=True, session="before")
     node.call("prepare", deployment=deployment(), seconds=100.0)
@@ -298,13 +298,13 @@ def test_a_session_that_is_cancelled_while_it_connects_to_known_peers_stays(canc
     assert node.phase is Phase.ENDED
 
 
-def test_a_change_of_a_link_is_looked_at_while_a_session_connects() -> None:
+def test_links_are_read_again_after_a_change_while_a_session_connects() -> None:
     """The links are read again when one comes up; otherwise their changes need no action."""
     node = Node()
     node.call("prepare", deployment=deployment(), seconds=100.0)
     node.send(Built("s", 1, "hosted", ("b",)))
     assert node.send(PeerChanged("b")) == [ReadPeers()]
-    node.send(PeersHeard({"b": (1, 0.0)}))
+    node.send(PeersRead({"b": (1, 0.0)}))
     assert node.send(PeerChanged("b")) == []
 
 
@@ -341,7 +341,7 @@ def test_silence_fails_sessions() -> None:
     while not lost and node.now < 60:
         for action in node.wait(0.5):
             assert action == ReadPeers()
-            lost += node.send(PeersHeard({"b": (1, 0.0)}))
+            lost += node.send(PeersRead({"b": (1, 0.0)}))
 
     assert [type(action) for action in lost] == [LoseNode]
     assert 15 <= node.now <= 16
@@ -504,7 +504,7 @@ class AnyOrder(RuleBasedStateMachine):
             return
         self.builds.remove(build)
         self._built(build.deployment, peers)
-        self._send(PeersHeard({"b": (1, self.now)}))
+        self._send(PeersRead({"b": (1, self.now)}))
         if started:
             self.start(session, 0)
 
@@ -576,10 +576,10 @@ class AnyOrder(RuleBasedStateMachine):
         one = self.retirements.pop(0)
         self._send(Retired(one.session, one.epoch, None if fails else Finished(one.session, one.epoch)))
 
-    @rule(heard=st.sampled_from([{}, {"b": 1}, {"b": 1}, {"b": 1}, {"b": 2}]))
-    def read(self, heard: dict[str, int]) -> None:
+    @rule(last_received=st.sampled_from([{}, {"b": 1}, {"b": 1}, {"b": 1}, {"b": 2}]))
+    def read(self, last_received: dict[str, int]) -> None:
         """The links were read."""
-        self._send(PeersHeard({peer: (incarnation, self.now) for peer, incarnation in heard.items()}))
+        self._send(PeersRead({peer: (incarnation, self.now) for peer, incarnation in last_received.items()}))
 
     @rule(session=NAMES, kind=st.integers(0, 5))
     def peer(self, session: str, kind: int) -> None:
