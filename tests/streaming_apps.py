@@ -143,7 +143,7 @@ class Mixer(_Trial):
             for output in outputs:
                 output.write(line if number % 2 else line.encode())
         if self.values["fails"]:
-            raise AppError("as it was told", hint="do not tell it")
+            raise AppError("fails is set", hint="clear fails")
         for number in self.values["skips"]:
             if number < len(outputs):
                 outputs[number].skip()

@@ -130,10 +130,10 @@ def _closable(app: Callable[..., Any], streams: StreamSlots) -> Callable[..., An
             answer: Iterable[bytes] = app(environ, start_response)
             return answer
         error = HttpError(503, "the server is closing", hint="start it again, or ask another one")
-        told = error_response(error, {"Accept": environ.get("HTTP_ACCEPT", "")}, target=environ.get("PATH_INFO", ""))
-        headers = [("Content-Type", told.content_type), ("Content-Length", str(len(told.body)))]
+        refusal = error_response(error, {"Accept": environ.get("HTTP_ACCEPT", "")}, target=environ.get("PATH_INFO", ""))
+        headers = [("Content-Type", refusal.content_type), ("Content-Length", str(len(refusal.body)))]
         start_response("503 Service Unavailable", headers)
-        return [told.body]
+        return [refusal.body]
 
     return serve
 

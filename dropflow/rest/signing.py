@@ -104,11 +104,11 @@ class Signer:
         scheme, _, fields = challenge.partition(" ")
         if scheme.lower() != SCHEME.lower():
             return False
-        told, asked = _fields(fields), _parse(refused)
-        expected = self._key.proof(asked.nonce, told.get("time", ""))
-        if not hmac.compare_digest(expected.encode(), told.get("proof", "").encode()):
+        challenged, asked = _fields(fields), _parse(refused)
+        expected = self._key.proof(asked.nonce, challenged.get("time", ""))
+        if not hmac.compare_digest(expected.encode(), challenged.get("proof", "").encode()):
             return False
-        self._ahead = float(told["time"]) - self._clock.now()
+        self._ahead = float(challenged["time"]) - self._clock.now()
         return True
 
     def sign(self, method: str, host: str, target: str, body: str) -> str:
@@ -168,10 +168,10 @@ class Verifier:
         # Checked after the signature, so that only holders of the key learn the time of this clock.
         if not abs(now - found.time) <= WINDOW:  # in this form, NaN is refused too
             way = "behind" if found.time < now else "ahead of"
-            told = f"{now:.3f}"
+            own_time = f"{now:.3f}"
             raise ClockSkewError(
                 f"the request was signed {abs(now - found.time):.0f} s {way} the clock of this host",
-                challenge=f"{SCHEME} time={told}, proof={self._key.proof(found.nonce, told)}",
+                challenge=f"{SCHEME} time={own_time}, proof={self._key.proof(found.nonce, own_time)}",
                 hint="sign by the time in WWW-Authenticate, or set both clocks (NTP): a signature is valid for 60 s",
             )
         self._remember(found.nonce, now)

@@ -169,9 +169,9 @@ class _DaliugeHandlers:
             "a GET deploys only for a program that sends the token",
             hint="send Authorization: Bearer TOKEN, or POST to the same address",
         )
-        told = error_response(error, call.headers, target="/gen_pg", daliuge=True)
-        headers = (*told.headers, ("Allow", "POST"))
-        return Response(status=told.status, content_type=told.content_type, headers=headers, body=told.body)
+        answer = error_response(error, call.headers, target="/gen_pg", daliuge=True)
+        headers = (*answer.headers, ("Allow", "POST"))
+        return Response(status=answer.status, content_type=answer.content_type, headers=headers, body=answer.body)
 
     def deploy(self, call: Request) -> Response:
         return redirect(self._deployed(call.query))

@@ -24,7 +24,7 @@ _TAIL = 2000
 
 
 class TranslationQueue:
-    """Runs `translator.web.worker` for one folder after the other.
+    """Runs `translator.web.worker` for one folder after another.
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ class TranslationQueue:
         Processes at a time, and folders that may wait for one.
     seconds : float
         Time limit of a process, which is then killed.
-    told : callable
+    on_stage : callable
         Called with an id and the stage that its process reports.
-    ended : callable
+    on_end : callable
         Called with an id and None, or the error that prevented the report.
     """
 
@@ -44,11 +44,11 @@ class TranslationQueue:
         workers: int,
         waiting: int,
         seconds: float,
-        told: Callable[[str, str], None],
-        ended: Callable[[str, WorldError | None], None],
+        on_stage: Callable[[str, str], None],
+        on_end: Callable[[str, WorldError | None], None],
     ) -> None:
         self._most, self._seconds = waiting, seconds
-        self._told, self._ended = told, ended
+        self._on_stage, self._on_end = on_stage, on_end
         # Guards the queue and the running processes. `queue.Queue` would not do: `cancel` removes entries from the
         # middle, and kills a process that has just left the queue.
         self._change = threading.Condition()
@@ -139,7 +139,7 @@ class TranslationQueue:
                 del self._running[identity]
                 if self._closing.is_set():
                     return  # killed by `close`: no report; the next service deletes the folder
-            self._ended(identity, failure)
+            self._on_end(identity, failure)
 
     def _translate(self, identity: str, folder: Path) -> WorldError | None:
         try:
@@ -160,7 +160,7 @@ class TranslationQueue:
         timer.start()
         with process:
             for line in _pipe(process.stdout):
-                self._told(identity, line.decode(errors="replace").strip())
+                self._on_stage(identity, line.decode(errors="replace").strip())
         timer.cancel()
         if late.is_set():
             text = f"the translation took longer than the {self._seconds:g} seconds that this translator allows"

@@ -81,8 +81,8 @@ class TranslatorService:
             workers=self.limits.workers,
             waiting=self.limits.waiting,
             seconds=self.limits.seconds,
-            told=self._told,
-            ended=self._ended,
+            on_stage=self._on_stage,
+            on_end=self._on_end,
         )
 
     def submit(self, source: bytes | Path, query: TranslateQuery, *, notes: Sequence[Problem] = ()) -> TranslationInfo:
@@ -293,13 +293,13 @@ class TranslatorService:
         with self._change:
             return [identity for identity, info in self._known.items() if not info.is_over]
 
-    def _told(self, identity: str, stage: str) -> None:
+    def _on_stage(self, identity: str, stage: str) -> None:
         with self._change:
             info = self._known.get(identity)
             if info is not None:
                 self._known[identity] = msgspec.structs.replace(info, state="running", stage=stage)
 
-    def _ended(self, identity: str, failure: WorldError | None) -> None:
+    def _on_end(self, identity: str, failure: WorldError | None) -> None:
         report = _report(self._store.path(identity), failure)
         with self._change:
             info = self._known.get(identity)

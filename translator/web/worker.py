@@ -68,7 +68,7 @@ def main(folder: Path) -> int:
     return 0
 
 
-def translate(order: TranslationOrder, folder: Path, tell: Callable[[str], object]) -> TranslationReport:
+def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str], object]) -> TranslationReport:
     """Translate the source in `folder`, and write its graph there.
 
     Parameters
@@ -77,10 +77,10 @@ def translate(order: TranslationOrder, folder: Path, tell: Callable[[str], objec
         What to do.
     folder : Path
         Where ``source`` is, and where ``graph.dfg`` goes.
-    tell : callable
+    report_stage : callable
         Called with the text of each stage.
     """
-    tell("reading and checking the graph")
+    report_stage("reading and checking the graph")
     options = PartitionOptions(algorithm=order.algorithm, parts=order.parts, imbalance=order.imbalance, seed=order.seed)
     problems = [*order.notes, *_impossible(options)]
     try:
@@ -105,16 +105,16 @@ def translate(order: TranslationOrder, folder: Path, tell: Callable[[str], objec
     try:
         if any(problem.severity is Severity.ERROR for problem in problems):
             raise BadGraphError("the graph cannot be translated as asked", problems=tuple(problems))
-        tell(f"unrolling {report.drops:,} drops")
+        report_stage(f"unrolling {report.drops:,} drops")
         graph = finish(replace(found, problems=())).graph
         cut_before = graph.parts > 1 and order.parts == 1
         if not cut_before:
-            tell(f"partitioning {graph.drops:,} drops by {order.algorithm}")
+            report_stage(f"partitioning {graph.drops:,} drops by {order.algorithm}")
             problems += [p for p in check_partition(graph, options) if p.severity is not Severity.ERROR]
             graph = partition(graph, options)
-        tell("measuring the graph")
+        report_stage("measuring the graph")
         report = _measured(graph, "an earlier translation" if cut_before else order.algorithm, report)
-        tell(f"writing {report.bytes / 1e6:,.1f} MB")
+        report_stage(f"writing {report.bytes / 1e6:,.1f} MB")
         graph_file.save(graph, folder / GRAPH)
     except DropflowError as error:
         return _refused(_renamed(error, order.name), report, problems)
