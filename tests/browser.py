@@ -1,7 +1,7 @@
 """A real browser for tests of pages: Chromium of the system, driven by Playwright; tests skip where it is absent.
 
-Each module starts a browser of its own (`browser`), and each test looks through a fresh `window` of it, which minds its
-manners: no error on the console, nothing that the content security policy had to stop, no request to another host.
+Each module starts its own browser (`browser`), and each test opens a fresh `window` of it. The test fails if the page
+logs an error or a warning on the console, violates its content security policy, or sends a request to another host.
 """
 
 import os
@@ -25,7 +25,7 @@ _FLAGS = (
 
 
 def chromium() -> str | None:
-    """Where Chromium is, or None."""
+    """Return the path of Chromium, or None."""
     return next(
         (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
     )
@@ -38,12 +38,12 @@ needs_chromium = pytest.mark.skipif(
 
 @contextmanager
 def open_browser() -> Iterator[Any]:
-    """A browser. Playwright keeps a loop in its thread, so it must end before tests of asyncio begin."""
+    """Start a browser. Playwright runs an event loop in this thread, so it must end before tests of asyncio begin."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only tests with a browser need it
 
     path = chromium()
     assert path is not None
-    # Chromium's sandbox does not work for root, who runs continuous integrations.
+    # Chromium's sandbox does not work for root, and continuous integrations run as root.
     flags = [*_FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=flags)
@@ -54,48 +54,48 @@ def open_browser() -> Iterator[Any]:
 
 
 class Window:
-    """A page, and what it should not have done."""
+    """A page, and the violations that were observed on it: console errors and requests to other hosts."""
 
     def __init__(self, page: Any, host: str) -> None:
         self.page = page
-        self.wrongs: list[str] = []
-        self.forgiven: tuple[str, ...] = ()
-        page.on("console", self._heard)
-        page.on("pageerror", lambda error: self.wrongs.append(f"error: {error}"))
-        page.on("request", lambda request: self._requested(request.url, host))
+        self.violations: list[str] = []
+        self._allowed: tuple[str, ...] = ()
+        page.on("console", self._on_console)
+        page.on("pageerror", lambda error: self.violations.append(f"error: {error}"))
+        page.on("request", lambda request: self._on_request(request.url, host))
 
-    def forgive(self, *texts: str) -> None:
-        """Let console messages that contain one of these texts pass: the browser's own words for a refused request."""
-        self.forgiven = texts
+    def allow_console_messages(self, *texts: str) -> None:
+        """Ignore console messages that contain one of these texts, as the browser logs for each refused request."""
+        self._allowed = texts
 
-    def _heard(self, message: Any) -> None:
-        if message.type in ("error", "warning") and not any(text in message.text for text in self.forgiven):
-            self.wrongs.append(f"{message.type}: {message.text}")
+    def _on_console(self, message: Any) -> None:
+        if message.type in ("error", "warning") and not any(text in message.text for text in self._allowed):
+            self.violations.append(f"{message.type}: {message.text}")
 
-    def _requested(self, url: str, host: str) -> None:
+    def _on_request(self, url: str, host: str) -> None:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https", "ws", "wss") and parts.netloc != host:
-            self.wrongs.append(f"request to {url}")
+            self.violations.append(f"request to {url}")
 
 
 @contextmanager
 def open_window(browser: Any, url: str, **settings: Any) -> Iterator[Window]:
-    """A fresh window without cookies for the site at `url`; at its end there must be no wrongs.
+    """Open a fresh window without cookies for the site at `url`, and assert at its end that there are no violations.
 
     Parameters
     ----------
     browser
-        What `open_browser` gave.
+        The result of `open_browser`.
     url : str
-        Address of the site, against which relative addresses count.
+        Address of the site; relative addresses are resolved against it.
     **settings
-        Of Playwright's context: ``viewport``, ``java_script_enabled``, ``color_scheme`` and so on.
+        Options of Playwright's browser context: ``viewport``, ``java_script_enabled``, ``color_scheme`` and so on.
     """
     context = browser.new_context(base_url=url, **settings)
     context.set_default_timeout(20_000)
     try:
         window = Window(context.new_page(), urlsplit(url).netloc)
         yield window
-        assert window.wrongs == []
+        assert window.violations == []
     finally:
         context.close()

@@ -143,7 +143,7 @@ def test_without_an_event_stream_the_page_polls(serve: Any, look: Any) -> None:
     """The page shows that it polls, and is still updated."""
     manager = manager_with_sessions()
     window = look(serve(manager, streams=0))
-    window.forgive("503")
+    window.allow_console_messages("503")
     page = window.page
     page.goto("/sessions/running")
 
@@ -158,7 +158,7 @@ def test_a_page_reconnects_to_its_manager(serve: Any, look: Any) -> None:
     manager = manager_with_sessions()
     url = serve(manager)
     window = look(url)
-    window.forgive("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE")
+    window.allow_console_messages("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE")
     page = window.page
     page.goto("/sessions/running")
     expect(page.locator("#live")).to_have_text("live")
@@ -200,7 +200,7 @@ def test_the_page_of_a_deleted_session_shows_the_deletion(serve: Any, look: Any)
     """The page shows that the session was deleted, and does not poll for it."""
     manager = manager_with_sessions()
     window = look(serve(manager))
-    window.forgive("404")
+    window.allow_console_messages("404")
     window.page.goto("/sessions/running")
     expect(window.page.locator("#live")).to_have_attribute("data-state", "live")
 
@@ -401,7 +401,7 @@ def test_the_focus_of_the_keyboard_is_visible(serve: Any, look: Any) -> None:
 def test_a_browser_without_a_token_is_redirected_to_the_login(serve: Any, look: Any) -> None:
     """After the login it gets the page that it requested."""
     window = look(serve(manager_with_sessions(), token="secret-token"))  # noqa: S106 - made up
-    window.forgive("401")
+    window.allow_console_messages("401")
     page = window.page
     page.goto("/sessions/failed")
     expect(page).to_have_url(re.compile("/login"))
@@ -414,7 +414,7 @@ def test_a_browser_without_a_token_is_redirected_to_the_login(serve: Any, look: 
 def test_an_unknown_page_links_to_the_first_page(serve: Any, look: Any) -> None:
     """Unknown pages, sessions and drops have status 404 and a link to the first page."""
     window = look(serve(manager_with_sessions()))
-    window.forgive("404")
+    window.allow_console_messages("404")
     for address in ("/nope", "/sessions/nope", "/sessions/failed/drops/nope"):
         assert window.page.goto(address).status == 404
         window.page.get_by_role("link", name="To the first page").click()
