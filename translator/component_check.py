@@ -11,12 +11,9 @@ from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Link, Template
 from translator.logical import LogicalGraph
 from translator.options import ComponentOptions
-from translator.problems import Problem, Severity
+from translator.problems import VALUE_CODES, Problem, Severity
 
 __all__ = ["ComponentFindings", "check_components"]
-
-
-_OF_VALUES = ("LG091", "LG094")
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class ComponentFindings:
         refused = {
             field.pointer for node in graph.nodes for field in node.fields if (node.key, field.name) in self.fields
         }
-        yield from (found for found in problems if not (found.code in _OF_VALUES and found.where in refused))
+        yield from (found for found in problems if not (found.code in VALUE_CODES and found.where in refused))
         yield from self.problems
 
 

@@ -25,7 +25,7 @@ from translator.options import ComponentOptions, PartitionOptions, ReadOptions, 
 from translator.parameters import fill
 from translator.partition.registry import partition
 from translator.placement import place
-from translator.problems import problem
+from translator.problems import REPEATABLE, problem
 from translator.rehearsal import REHEARSED, rehearsed
 from translator.same_files import same_files
 from translator.unroll import UnrollPlan, plan, unroll
@@ -300,9 +300,5 @@ def _once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Return the findings without duplicates: of two stages that report the same thing, the first counts."""
     found: dict[tuple[str, str, str], Problem] = {}
     for finding in problems:
-        found.setdefault((finding.code, finding.where, finding.text if finding.code in _SEVERAL else ""), finding)
+        found.setdefault((finding.code, finding.where, finding.text if finding.code in REPEATABLE else ""), finding)
     return tuple(found.values())
-
-
-_SEVERAL = frozenset({"LG010", "LG032", "LG041", "LG080", "LG083", "LG094", "LG120"})
-"""Codes that one place of a file may have several times, with different texts."""

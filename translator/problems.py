@@ -5,7 +5,16 @@
 
 from dropflow.problems import Problem, Severity, refuse_errors
 
-__all__ = ["CODES", "Problem", "Severity", "problem", "refuse_errors"]
+__all__ = [
+    "CODES",
+    "REPEATABLE",
+    "VALUE_CODES",
+    "ZERO_MULTIPLICITY",
+    "Problem",
+    "Severity",
+    "problem",
+    "refuse_errors",
+]
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
@@ -65,6 +74,14 @@ CODES: dict[str, tuple[Severity, str]] = {
     "PT003": (_W, "there are fewer drops than parts"),
 }
 """Every code with its usual severity and meaning."""
+
+ZERO_MULTIPLICITY = "LG021"
+
+VALUE_CODES = frozenset({"LG091", "LG094"})
+"""Codes of findings about the value of one field, which a check of the component reports as well."""
+
+REPEATABLE = frozenset({"LG010", "LG032", "LG041", "LG080", "LG083", "LG094", "LG120"})
+"""Codes that may be reported several times for one place of a file, with different texts."""
 
 
 def problem(code: str, text: str, *, where: str = "", hint: str = "", severity: Severity | None = None) -> Problem:

@@ -11,7 +11,7 @@ from math import prod
 
 from translator.logical import LogicalNode
 from translator.options import UnrollOptions
-from translator.problems import problem
+from translator.problems import ZERO_MULTIPLICITY, problem
 from translator.unroll.index_map import IndexCounter, IndexMap
 from translator.unroll.levels import LOOP, Level, Levels, part, strides
 from translator.unroll.links import assemble, in_step, unpaired
@@ -24,10 +24,10 @@ def width(node: LogicalNode, findings: Findings) -> int:
     """Return the number of inputs in a chunk; 0 for all inputs of a context."""
     if node.value("num_of_inputs") is None:
         return 0
-    # Zero is documented to mean "all inputs", so that LG021 is not reported.
+    # Zero is documented to mean "all inputs", so it is not reported.
     found: Findings = []
     size = multiplicity(node, "num_of_inputs", found)
-    findings.extend(finding for finding in found if finding.code != "LG021")
+    findings.extend(finding for finding in found if finding.code != ZERO_MULTIPLICITY)
     return size
 
 
