@@ -34,7 +34,7 @@ def text_of(error: BaseException) -> str:
     except CancelledRunError:
         raise
     except BaseException as problem:  # noqa: BLE001 - __str__ is user code, which may raise anything
-        return f"its text cannot be had: __str__ raised {name_of(problem)}"
+        return f"its text is not available: __str__ raised {name_of(problem)}"
 
 
 def summary_of(error: BaseException) -> str:
@@ -51,7 +51,7 @@ def trace_of(error: BaseException, frames: TracebackType | None) -> str:
     except CancelledRunError:
         raise
     except BaseException as problem:  # noqa: BLE001 - as above: notes, causes and attributes are user code too
-        return f"the traceback cannot be had: {name_of(problem)} was raised while it was formatted\n"
+        return f"the traceback is not available: {name_of(problem)} was raised while it was formatted\n"
 
 
 def sendable(text: Any, most: int = _LONGEST, *, keep_end: bool = False) -> str:

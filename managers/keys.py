@@ -20,7 +20,7 @@ from dropflow.errors import BadFileError, ConflictError, MissingDependencyError,
 
 __all__ = ["ClusterKey", "create", "load"]
 
-_HEADER = "# dropflow cluster key: whoever can read this file belongs to the cluster. Keep it secret.\n"
+_HEADER = "# dropflow cluster key: every process that can read this file can join the cluster. Keep it secret.\n"
 _Z85_CHARACTERS = 40
 
 

@@ -119,4 +119,4 @@ def test_long_texts_are_cut() -> None:
 
 def test_the_text_of_an_exception_whose_str_raises() -> None:
     """The text of an exception whose __str__ raises names the exception and what was raised."""
-    assert text_of(HOSTILE["text raises"]) == "its text cannot be had: __str__ raised ValueError"
+    assert text_of(HOSTILE["text raises"]) == "its text is not available: __str__ raised ValueError"

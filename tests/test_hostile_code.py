@@ -26,7 +26,7 @@ class Broken(Exception):
     __repr__ = __str__
 """
 RAISED = {
-    "broken": (BROKEN + "def f():\n    raise Broken", "its text cannot be had: __str__ raised SystemExit"),
+    "broken": (BROKEN + "def f():\n    raise Broken", "its text is not available: __str__ raised SystemExit"),
     "surrogate": ("def f():\n    raise ValueError('\\udcff')", r"ValueError: \udcff"),
     "huge": ("def f():\n    raise ValueError('x' * 30_000_000)", "characters left out"),
     "exit": ("import sys\ndef f():\n    sys.exit('\\ud800')", "sys.exit"),

@@ -169,7 +169,7 @@ def test_a_stop_wakes_a_waiting_reader(tmp_path: Path) -> None:
 
 
 def test_a_sink_that_fails_ends_the_command(tmp_path: Path, growing: Growing) -> None:
-    """When its output cannot be stored a command is killed, though it would go on for ever."""
+    """A command whose output cannot be stored is killed, even if it would never end by itself."""
 
     def refuse(_: bytes) -> None:
         raise StorageError("no space left")

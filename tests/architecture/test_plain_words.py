@@ -34,22 +34,6 @@ _WORDS = {
 _PATTERNS = {re.compile(rf"\b(?:{words})\b"): plain for words, plain in _WORDS.items()}
 _SUFFIXES = {".py", ".md", ".tpl", ".js", ".css", ".sh", ".toml", ".jinja"}
 _FOLDERS = ("dropflow", "translator", "managers", "palettes", "tests", "docs", "examples", "benchmarks")
-# Findings that are left, by folder. Never raise a number.
-_REMAINING: dict[str, int] = {
-    "dropflow": 2,
-    "managers": 2,
-    "managers/composite": 1,
-    "managers/links": 2,
-    "managers/node": 2,
-    "tests": 2,
-    "tests/apps": 1,
-    "tests/data": 3,
-    "tests/graph": 1,
-    "tests/managers/composite": 5,
-    "tests/managers/links": 3,
-    "tests/managers/node": 6,
-    "translator/web": 1,
-}
 # Bad examples on purpose.
 _EXCEPTIONS = {"CONTRIBUTING.md", "tests/architecture/test_plain_words.py"}
 
@@ -67,19 +51,8 @@ def _findings(path: Path) -> Iterator[str]:
                 yield f"{path}:{number}: {found[0]!r} (write: {plain})"
 
 
-def _room(path: Path) -> str:
-    """Return the folder of a file: two levels of it, three in the tests."""
-    levels = 3 if path.parts[0] == "tests" else 2
-    return "/".join(path.parts[: min(levels, len(path.parts) - 1)]) or "."
-
-
 def test_words_are_plain() -> None:
-    """No archaic or riddling phrase of the list is left, except for those that are counted above, by folder."""
-    found: dict[str, list[str]] = {}
-    for path in _files():
-        if str(path) not in _EXCEPTIONS:
-            found.setdefault(_room(path), []).extend(_findings(path))
+    """No archaic or riddling phrase of the list is in the project."""
+    found = [finding for path in _files() if str(path) not in _EXCEPTIONS for finding in _findings(path)]
 
-    assert [
-        each for room, findings in found.items() if len(findings) > _REMAINING.get(room, 0) for each in findings
-    ] == []
+    assert found == []

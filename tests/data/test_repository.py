@@ -310,7 +310,7 @@ def test_colliding_files_are_named(repository: LocalRepository, node: Node, slot
 
 
 def test_a_directory_and_a_file_do_not_mix(repository: LocalRepository, node: Node, slot: Slots) -> None:
-    """Parts of different kinds are an error that says how many of which."""
+    """Parts of different kinds are an error that has the number of parts of each kind."""
     template = node(FILE, filepath="x")
     parts = [_part(template, slot(), {"a": b"1"}), _part(template, slot(), b"2")]
 

@@ -143,7 +143,7 @@ def test_a_reader_gets_all_whenever_it_comes(written: Written, readers: ThreadPo
 
 
 def test_a_reader_that_waits_is_woken(written: Written, readers: ThreadPoolExecutor) -> None:
-    """Who has read all there is gets what comes next, and the end."""
+    """A reader at the end of the written data wakes up for the next block, and for the end of the stream."""
     asked = threading.Semaphore(0)
     with StreamReader(written.folder, asked.release) as reader:
         for block in (b"first", b"second"):
@@ -431,7 +431,7 @@ def test_too_many_open_files_are_reported(written: Written, more: int) -> None:
 
 
 def test_every_reader_is_woken_without_free_descriptors(written: Written) -> None:
-    """A writer that cannot wake its readers fails, for they would wait for ever."""
+    """A writer that cannot wake its readers fails, because they would wait forever."""
     with StreamReader(written.folder) as reader:
         with few_files(0), pytest.raises(StorageError, match="Too many open files"):
             written.writer.end(Handle())

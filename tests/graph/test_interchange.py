@@ -306,7 +306,7 @@ def _codes(read: Callable[[], object]) -> list[tuple[str, str]]:
 def test_all_problems_are_reported_together() -> None:
     """Each problem has its code and the place in the document."""
     document = [
-        {"oid": "a", **MEMORY, "consumers": ["nobody"], "producers": "b"},
+        {"oid": "a", **MEMORY, "consumers": ["absent"], "producers": "b"},
         {"oid": "a", **MEMORY},
         7,
         {**MEMORY, "consumers": []},

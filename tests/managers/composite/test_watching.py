@@ -40,7 +40,7 @@ def test_watching_returns_the_same_version_after_its_time(world: World) -> None:
 
 
 def test_watching_returns_when_a_node_is_lost(world: World) -> None:
-    """`watch` returns when a node is lost, and does not wait for ever."""
+    """`watch` returns when a node is lost, and does not wait forever."""
     world.node("n1")
     two = world.node("n2")
     island = world.composite("n1", "n2")

@@ -60,7 +60,7 @@ def deployment(session: str = "s", epoch: int = 1, *, incarnation: int = 1) -> D
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """A session of which only the directory is left."""
+    """A session that ended: only its directory is left."""
 
     name: str
     epoch: int = 1
@@ -600,7 +600,7 @@ class AnyOrder(RuleBasedStateMachine):
         """Time passes."""
         self.now += seconds
         self._do(self.machine.tick(self.now))
-        assert self.machine.deadline() > self.now, "it would tick for ever"
+        assert self.machine.deadline() > self.now, "the deadline has passed, so it would tick forever"
 
     @precondition(lambda self: self.calls > 15)
     @rule()
