@@ -41,7 +41,7 @@ def test_random_numbers_are_in_range(tmp_path: Path, *, integer: bool) -> None:
 
 
 def test_a_seed_makes_numbers_repeatable_but_not_equal_everywhere(tmp_path: Path) -> None:
-    """The same copy of a scatter draws the same numbers again, another copy others."""
+    """A copy of a scatter draws the same numbers in each run; different copies draw different numbers."""
     app, fields = f"{SIMPLE}RandomArrayApp", {"seed": 1, "integer": False}
     first, again, other = (
         try_app(app, tmp_path, outputs=["a"], fields=fields, index=index).values[0] for index in ((0,), (0,), (1,))
@@ -52,7 +52,7 @@ def test_a_seed_makes_numbers_repeatable_but_not_equal_everywhere(tmp_path: Path
 
 
 def test_an_empty_range_is_refused(tmp_path: Path) -> None:
-    """High must be above low."""
+    """An error is raised unless high is above low."""
     assert "not above low" in try_app(f"{SIMPLE}RandomArrayApp", tmp_path, fields={"low": 5, "high": 5}).failure.text
 
 
@@ -95,7 +95,7 @@ def test_averages_of_numbers_tables_and_lost_inputs(tmp_path: Path) -> None:
         (["x"], "not numbers"),
     ],
 )
-def test_what_cannot_be_averaged(tmp_path: Path, contents: list[Any], text: str) -> None:
+def test_inputs_that_cannot_be_averaged_are_an_error(tmp_path: Path, contents: list[Any], text: str) -> None:
     """The failure has the reason why there is no average."""
     got = try_app(f"{SIMPLE}AverageArraysApp", tmp_path, inputs=[Given("a", content) for content in contents])
 
@@ -121,8 +121,8 @@ def test_a_scatter_loses_nothing_and_keeps_the_order(tmp_path: Path, values: lis
     assert max(map(len, got)) - min(map(len, got)) <= 1
 
 
-def test_a_scatter_serves_each_port_for_itself(tmp_path: Path) -> None:
-    """Two output ports get a whole scatter each, from the input of the same name."""
+def test_a_scatter_with_two_output_ports_splits_each_input_separately(tmp_path: Path) -> None:
+    """Each output port gets all pieces of the input of the same name."""
     inputs = [Given("a", [1, 2]), Given("b", ["x", "y"])]
 
     got = try_app(f"{SIMPLE}GenericScatterApp", tmp_path, inputs=inputs, outputs=["b", "a", "b", "a"]).values
@@ -130,7 +130,7 @@ def test_a_scatter_serves_each_port_for_itself(tmp_path: Path) -> None:
     assert [piece.tolist() for piece in got] == [["x"], [1], ["y"], [2]]
 
 
-def test_a_scatter_of_elements(tmp_path: Path) -> None:
+def test_element_mode_writes_one_value_to_each_output(tmp_path: Path) -> None:
     """With 'element' each output gets one value; too few are an error."""
     app, fields = f"{SIMPLE}GenericScatterApp", {"element": True}
 
@@ -140,7 +140,7 @@ def test_a_scatter_of_elements(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "text"), [({"a": 1}, "cannot be split"), (5, "cannot be split")])
-def test_what_cannot_be_scattered(tmp_path: Path, content: Any, text: str) -> None:
+def test_inputs_that_cannot_be_scattered_are_an_error(tmp_path: Path, content: Any, text: str) -> None:
     """The failure names what was found."""
     got = try_app(f"{SIMPLE}GenericScatterApp", tmp_path, inputs=[Given("in", content)], outputs=["o"])
 
@@ -175,7 +175,7 @@ def test_npy_pieces_follow_input_and_axis(tmp_path: Path) -> None:
         ("[0]", 0, "cannot share"),
     ],
 )
-def test_axes_that_do_not_fit(tmp_path: Path, axes: str, outputs: int, text: str) -> None:
+def test_axes_that_do_not_fit_are_an_error(tmp_path: Path, axes: str, outputs: int, text: str) -> None:
     """The failure names what does not fit."""
     fields = (Argument(name="scatter_axes", value=axes),)
 
@@ -203,7 +203,7 @@ def test_axes_that_do_not_fit(tmp_path: Path, axes: str, outputs: int, text: str
         ("minimum", "", [[1, 1], [1, 4]]),
     ],
 )
-def test_npy_gathers(tmp_path: Path, function: str, axes: str, wanted: Any) -> None:
+def test_npy_gathers_reduce_or_combine_their_inputs(tmp_path: Path, function: str, axes: str, wanted: Any) -> None:
     """Reductions reduce each array and combine the results; the others combine element by element."""
     fields = (Argument(name="function", value=function), Argument(name="reduce_axes", value=axes, type="Json"))
     inputs = [Given("a", npy([[1, 2], [3, 4]])), Given("a", FAILED), Given("a", [[5, 1], [1, 6]])]
@@ -221,7 +221,7 @@ def test_npy_gathers(tmp_path: Path, function: str, axes: str, wanted: Any) -> N
         ([b"\x93NUMPY cut"], "not a whole npy array"),
     ],
 )
-def test_what_cannot_be_gathered(tmp_path: Path, contents: list[Any], text: str) -> None:
+def test_inputs_that_cannot_be_gathered_are_an_error(tmp_path: Path, contents: list[Any], text: str) -> None:
     """The failure names the input that does not fit."""
     fields = {"function": "add"}
 

@@ -31,21 +31,21 @@ def test_the_input_goes_to_one_output_and_the_other_is_skipped(tmp_path: Path, x
     assert len(got.result.skipped) == 1
 
 
-def test_numpy_truth_values(tmp_path: Path) -> None:
-    """What numpy calls true is true."""
+def test_numpy_truth_values_are_accepted(tmp_path: Path) -> None:
+    """A condition may return a numpy boolean."""
     code = "import numpy as np\ndef condition(x): return np.mean(x) > 0.5"
 
     assert branch(tmp_path, code, inputs=[("x", [0, 0])]).contents[0] is None
 
 
-def test_a_field_serves_when_nothing_is_connected(tmp_path: Path) -> None:
-    """Without data the parameter x is judged, and its value passed on."""
+def test_a_field_is_used_when_no_input_is_connected(tmp_path: Path) -> None:
+    """Without an input, the condition gets the parameter x, whose value is also written to the output."""
     x = Argument(name="x", value="-1", type="Integer", parameter_type="ApplicationArgument")
 
     assert branch(tmp_path, "def condition(x=1): return x > 0", x).values == [None, -1]
 
 
-def test_text_stays_text(tmp_path: Path) -> None:
+def test_text_is_passed_on_as_text(tmp_path: Path) -> None:
     """A text drop that is passed on is still a text drop."""
     got = branch(tmp_path, "def condition(x): return True", inputs=[("x", "words")])
 
@@ -53,22 +53,22 @@ def test_text_stays_text(tmp_path: Path) -> None:
     assert got.handles[0].text
 
 
-def test_other_inputs_decide_too(tmp_path: Path) -> None:
-    """The condition may take more inputs than x; x is what is passed on."""
+def test_the_condition_may_take_several_inputs(tmp_path: Path) -> None:
+    """The condition may take more inputs than x; only x is passed on."""
     got = branch(tmp_path, "def condition(x, limit): return x < limit", inputs=[("limit", 3), ("x", 2)])
 
     assert got.values == [2, None]
 
 
-def test_text_chooses_among_many_ports(tmp_path: Path) -> None:
-    """A condition that returns text chooses the port of that name."""
+def test_a_returned_text_selects_the_port_of_that_name(tmp_path: Path) -> None:
+    """If the condition returns text, the output port of that name is chosen."""
     got = branch(tmp_path, "def condition(x): return 'mid'", inputs=[("x", 1)], outputs=["low", "mid", "high"])
 
     assert got.values == [None, 1, None]
 
 
-def test_a_single_way_may_be_connected(tmp_path: Path) -> None:
-    """With only the false side connected, a true answer skips it."""
+def test_only_one_side_of_a_branch_needs_to_be_connected(tmp_path: Path) -> None:
+    """If only the false side is connected and the condition is true, that side is skipped."""
     assert branch(tmp_path, "def condition(x): return 1", inputs=[("x", 1)], outputs=["false"]).contents == [None]
 
 
@@ -80,8 +80,10 @@ def test_a_single_way_may_be_connected(tmp_path: Path) -> None:
         ("True", ["a", "b", "c"], "which is true and which is false"),
     ],
 )
-def test_return_values_that_choose_nothing(tmp_path: Path, answer: str, outputs: list[str], text: str) -> None:
-    """An answer that names no way is an error."""
+def test_return_values_that_select_no_port_are_an_error(
+    tmp_path: Path, answer: str, outputs: list[str], text: str
+) -> None:
+    """A return value that selects no output port is an error."""
     got = branch(tmp_path, f"def condition(): return {answer}", outputs=outputs)
 
     assert text in got.failure.text
@@ -103,7 +105,7 @@ def test_the_older_branch_uses_a_constant(tmp_path: Path, result: str, taken: in
     ("port", "result", "taken"), [("first", "true", True), ("second", "true", False), ("second", "0", True)]
 )
 def test_the_order_of_the_fields_distinguishes_the_outputs(tmp_path: Path, port: str, result: str, taken: bool) -> None:  # noqa: FBT001 - a result
-    """With other names the node's first output port is true and its second false, also if only one is connected."""
+    """With other port names, the first output port is true and the second is false, even if only one is connected."""
     fields = (
         Argument(name="result", value=result, type="Boolean"),
         Argument(name="first", usage="OutputPort"),

@@ -1,4 +1,4 @@
-"""Real graphs and the catalogue of applications."""
+"""The registry of applications knows the classes in graphs of the community."""
 
 import csv
 
@@ -30,7 +30,7 @@ def runs_clean() -> list[str]:
 
 @needs_corpus
 @pytest.mark.slow
-def test_every_class_of_every_graph_is_ours_or_refused_clearly() -> None:
+def test_every_class_in_the_corpus_is_known_or_refused_with_a_hint() -> None:
     """Every class in a real graph is known, or its problem names the node and has a hint."""
     for name in FILES:
         nodes, links = parts(name)
@@ -44,6 +44,6 @@ def test_every_class_of_every_graph_is_ours_or_refused_clearly() -> None:
 
 @needs_corpus
 @pytest.mark.parametrize("name", runs_clean())
-def test_what_runs_in_daliuge_is_accepted(name: str) -> None:
+def test_graphs_that_run_in_daliuge_are_accepted(name: str) -> None:
     """A graph that DALiuGE runs without an error has no class or parameter that we refuse."""
     assert check(*parts(name)) == []

@@ -1,4 +1,4 @@
-"""The time limit of attempts: what is stopped, how, and what is reported."""
+"""The time limit of attempts: how they are stopped, and what is reported."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -63,7 +63,7 @@ def _swallow(_: Context) -> None:
 def test_an_attempt_ends_at_its_limit(
     run: Callable[[Context], Any], bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It fails with its own code and may be tried again; what it wrote is removed."""
+    """The attempt fails with its own code and can be retried; its output is removed."""
     if "command" in str(run.__code__.co_names):
         monkeypatch.undo()  # a command has its own grace, which the interrupt waits for
 
@@ -81,8 +81,8 @@ def test_an_attempt_ends_at_its_limit(
     assert not list((bench.directory / "tmp" / "shm").iterdir())
 
 
-def test_the_text_of_an_exception_counts_too(bench: Bench) -> None:
-    """An exception whose __str__ does not end is interrupted like the application itself."""
+def test_the_limit_includes_formatting_the_exception(bench: Bench) -> None:
+    """An exception whose `__str__` does not return is interrupted like the application itself."""
 
     def compute(_: object) -> str:
         while True:
@@ -99,8 +99,8 @@ def test_the_text_of_an_exception_counts_too(bench: Bench) -> None:
     assert failure.text == LATE
 
 
-def test_an_attempt_within_its_limit_is_left_alone(bench: Bench) -> None:
-    """Nothing is raised in the thread afterwards, and an attempt that fails by itself keeps its own reason."""
+def test_an_attempt_within_its_limit_is_not_affected(bench: Bench) -> None:
+    """No exception is raised in the thread afterwards, and an attempt that fails by itself keeps its own reason."""
     fields = (Argument(name="timeout", value=1000.0, type="Float"),)
 
     assert bench.run(lambda _: None, fields=fields).failure is None
@@ -109,8 +109,8 @@ def test_an_attempt_within_its_limit_is_left_alone(bench: Bench) -> None:
     assert failure.kind == "KeyError"
 
 
-def test_a_thread_that_cannot_be_stopped_is_given_up() -> None:
-    """Its attempt fails, another thread replaces it, and its late result is ignored."""
+def test_a_thread_that_cannot_be_stopped_is_replaced() -> None:
+    """Its attempt fails, a new thread takes its place, and its late result is ignored."""
     release = threading.Event()
 
     class Stuck:
@@ -125,7 +125,7 @@ def test_a_thread_that_cannot_be_stopped_is_given_up() -> None:
             return AttemptResult(task.drop, task.attempt, seconds=2.0)
 
         def abort(self, drop: int, attempt: int) -> None:
-            """Take no notice."""
+            """Ignore the abort."""
 
         def close(self) -> None:
             """Nothing is held."""
@@ -156,7 +156,7 @@ def _sleeper(code: str, *, tries: int = 1) -> PhysicalGraph:
 def test_a_session_continues_if_an_attempt_cannot_be_stopped(
     runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Code that computes outside of Python: a thread is given up, a worker process killed; each try counts."""
+    """If native code does not return, the thread is abandoned or the worker process killed; each try counts."""
     monkeypatch.setattr("dropflow.engine.runners.worker_monitor._OVERDUE_SECONDS", 0.1)
     monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
     # With PyDLL the call holds the interpreter: no thread of the worker can do anything.
@@ -169,8 +169,8 @@ def test_a_session_continues_if_an_attempt_cannot_be_stopped(
 
 
 @pytest.mark.parametrize("value", ["soon", -1, float("nan"), float("inf"), 1e10])
-def test_a_limit_that_is_none_is_refused(value: object, tmp_path: Path) -> None:
-    """Before anything runs, with the value."""
+def test_an_invalid_limit_is_refused(value: object, tmp_path: Path) -> None:
+    """The run is refused before it starts, and the error has the invalid value."""
     builder = GraphBuilder("g")
     builder.app("app", component="NullBarrierApp", arguments=(Argument(name="timeout", value=value, type="Float"),))
     with pytest.raises(BadGraphError, match="parameter 'timeout' is") as caught:
@@ -179,7 +179,7 @@ def test_a_limit_that_is_none_is_refused(value: object, tmp_path: Path) -> None:
     assert "parameter 'timeout' is" in str(caught.value.problems)
 
 
-def test_an_argument_of_the_application_is_not_a_limit() -> None:
+def test_a_function_argument_called_timeout_is_not_a_limit() -> None:
     """A function with an argument `timeout` has it as an application argument or a port."""
 
     def limit(**field: Any) -> float:
@@ -207,7 +207,9 @@ def test_an_argument_of_the_application_is_not_a_limit() -> None:
         ("users.own.App", {}, 0.0),
     ],
 )
-def test_a_timeout_among_the_application_arguments(component: str, fields: dict[str, str], expected: float) -> None:
+def test_a_timeout_among_the_application_arguments_limits_attempts(
+    component: str, fields: dict[str, str], expected: float
+) -> None:
     """It limits the attempts of a built-in application that does not use it itself."""
     timeout = Argument(name="timeout", value=0.3, type="Float", parameter_type="ApplicationArgument")
     others = (Argument(name=name, value=value) for name, value in fields.items())
@@ -217,7 +219,7 @@ def test_a_timeout_among_the_application_arguments(component: str, fields: dict[
 
 
 @pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
-def test_a_run_keeps_a_limit_among_the_application_arguments(tmp_path: Path, kind: str) -> None:
+def test_every_runner_applies_a_limit_among_the_application_arguments(tmp_path: Path, kind: str) -> None:
     """The attempt is stopped with every runner."""
     builder = GraphBuilder("g")
     arguments = (

@@ -34,19 +34,19 @@ class Content:
         self.warnings: list[str] = []
 
     def view(self) -> memoryview:
-        """All of it."""
+        """Return the whole content."""
         return memoryview(self.body)
 
     def read(self) -> bytes:
-        """All of it."""
+        """Return the whole content."""
         return self.body
 
     def open(self) -> BinaryIO:
-        """All of it."""
+        """Return the whole content."""
         return io.BytesIO(self.body)
 
     def warn(self, text: str) -> None:
-        """Remember."""
+        """Record the warning."""
         self.warnings.append(text)
 
 
@@ -80,8 +80,8 @@ _LINES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=1
 
 @pytest.mark.parametrize("encoding", ["pickle", "dill"])
 @given(value=_VALUES)
-def test_pickles_hold_any_value(encoding: str, value: Any) -> None:
-    """Values come back equal and of the same type."""
+def test_pickle_round_trips_any_value(encoding: str, value: Any) -> None:
+    """Decoded values are equal to the originals and have the same type."""
     found = _round_trip(encoding, value)
 
     assert found == value
@@ -89,14 +89,14 @@ def test_pickles_hold_any_value(encoding: str, value: Any) -> None:
 
 
 @given(_JSON)
-def test_json_holds_json(value: Any) -> None:
-    """What JSON can say comes back."""
+def test_json_round_trips_json_values(value: Any) -> None:
+    """Every value that JSON can represent is decoded unchanged."""
     assert _round_trip("json", value) == value
 
 
 @given(_LITERALS)
-def test_eval_holds_literals(value: Any) -> None:
-    """Python literals come back, texts too, and nothing is evaluated."""
+def test_eval_round_trips_literals(value: Any) -> None:
+    """Python literals, including strings, are decoded unchanged, and no code is evaluated."""
     found = _round_trip("eval", value)
 
     assert found == value
@@ -104,20 +104,20 @@ def test_eval_holds_literals(value: Any) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_utf8_holds_text(value: str) -> None:
-    """Text comes back as text."""
+def test_utf8_round_trips_text(value: str) -> None:
+    """Text is decoded unchanged."""
     assert _round_trip("utf-8", value) == value
 
 
 @pytest.mark.parametrize("encoding", ["raw", "binary", "base64"])
 @given(value=st.binary(max_size=200_000))
-def test_bytes_come_back_whole(encoding: str, value: bytes) -> None:
-    """Bytes are what they were, all of them."""
+def test_bytes_round_trip_unchanged(encoding: str, value: bytes) -> None:
+    """All bytes are decoded unchanged."""
     assert _round_trip(encoding, value) == value
 
 
 @given(hnp.arrays(hnp.scalar_dtypes(), hnp.array_shapes(min_dims=0, min_side=0)))
-def test_npy_holds_arrays(value: Any) -> None:
+def test_npy_round_trips_arrays(value: Any) -> None:
     """Arrays keep values, type and shape."""
     found = _round_trip("npy", value)
 
@@ -126,18 +126,18 @@ def test_npy_holds_arrays(value: Any) -> None:
 
 
 @given(_LINES)
-def test_paths_come_back_from_memory(value: str) -> None:
+def test_paths_round_trip_through_memory(value: str) -> None:
     """A path that was written to a memory drop is the path that is read."""
     assert _round_trip("path", value) == value
 
 
-def test_urls_come_back_from_memory() -> None:
-    """A URL likewise."""
+def test_urls_round_trip_through_memory() -> None:
+    """A URL that was written to a memory drop is the URL that is read."""
     assert _round_trip("dataurl", "https://example.org/x?y=1") == "https://example.org/x?y=1"
 
 
-def test_functions_and_classes_travel() -> None:
-    """What another process could not import is taken along."""
+def test_functions_and_classes_are_pickled_by_value() -> None:
+    """Functions and classes that another process cannot import are part of the pickle."""
 
     class Local:
         value = 7
@@ -183,7 +183,7 @@ def test_unknown_encodings_list_the_known() -> None:
         ("dataurl", "no url"),
     ],
 )
-def test_what_cannot_be_held_is_refused(encoding: str, value: Any) -> None:
+def test_values_that_an_encoding_cannot_represent_are_refused(encoding: str, value: Any) -> None:
     """An encoding that would lose or change a value raises an error with the type of the value."""
     with pytest.raises(AppError, match=f"encoding '{encoding}' cannot hold {type(value).__name__}"):
         encode(encoding, value)
@@ -193,13 +193,13 @@ def test_what_cannot_be_held_is_refused(encoding: str, value: Any) -> None:
     ("value", "text"), [(5, b"5"), ([1, "a"], b"[1, 'a']"), (np.float64(2.5), b"2.5"), (b"ok", b"ok"), (None, b"None")]
 )
 def test_utf8_writes_other_values_as_text(value: Any, text: bytes) -> None:
-    """As DALiuGE does: graphs rely on numbers and lists becoming readable text."""
+    """Numbers and lists become readable text, as in DALiuGE; graphs rely on that."""
     assert encode("utf-8", value) == text
 
 
 @pytest.mark.parametrize("encoding", ["pickle", "dill", "eval"])
-def test_nothing_is_none(encoding: str) -> None:
-    """An empty content is None."""
+def test_empty_content_is_decoded_as_none(encoding: str) -> None:
+    """An empty content is decoded as None."""
     assert decode(encoding, Content(b"")) is None
 
 
@@ -225,8 +225,8 @@ def test_contents_of_another_encoding_are_named(encoding: str, body: bytes) -> N
 
 
 @pytest.mark.parametrize("encoding", ["pickle", "dill"])
-def test_text_drops_answer_pickle_ports(encoding: str) -> None:
-    """A String drop gives its text, the empty one the empty text."""
+def test_text_drops_can_be_read_at_pickle_ports(encoding: str) -> None:
+    """A String drop is read as its text, also if that is empty."""
     assert decode(encoding, Content(b"hello", text=True)) == "hello"
     assert decode(encoding, Content(b"", text=True)) == ""
 
@@ -241,13 +241,13 @@ def test_text_drops_answer_pickle_ports(encoding: str) -> None:
         ("path", "/a/b", "/a/b"),
     ],
 )
-def test_pickles_in_memory_answer_other_ports(encoding: str, value: Any, expected: Any) -> None:
-    """A pickle of this session gives its value at ports of all encodings."""
+def test_pickles_in_memory_can_be_read_at_ports_of_other_encodings(encoding: str, value: Any, expected: Any) -> None:
+    """A pickle that this session wrote is decoded at ports of all encodings."""
     assert decode(encoding, Content(encode("pickle", value))) == expected
 
 
-def test_arrays_answer_both_kinds_of_ports() -> None:
-    """A pickled array at an npy port, and an npy array at a pickle port."""
+def test_arrays_can_be_read_at_pickle_and_npy_ports() -> None:
+    """A pickled array is decoded at an npy port, and an npy array at a pickle port."""
     array = np.arange(3)
 
     assert decode("npy", Content(encode("pickle", array))).tolist() == [0, 1, 2]
@@ -260,7 +260,7 @@ class _Trap:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "eval", "json", "npy"])
-def test_files_are_not_unpickled_unasked(encoding: str) -> None:
+def test_files_are_unpickled_only_at_pickle_ports(encoding: str) -> None:
     """A pickle in a file runs no code unless the port asks for a pickle."""
     with pytest.raises(AppError, match="is not in encoding"):
         decode(encoding, Content(pickle.dumps(_Trap()), memory=False))
@@ -272,7 +272,7 @@ _SEVERAL = ["pickle", "dill", "npy", "json", "eval"]
 @pytest.mark.parametrize("encoding", _SEVERAL)
 @pytest.mark.parametrize("memory", [True, False])
 def test_all_values_of_several_producers_are_read(encoding: str, *, memory: bool) -> None:
-    """Values one after the other are a list in their order, however alike they look."""
+    """Consecutive values are decoded as a list in their order, also if they look alike."""
     values = [1, 2, -3, 45]
     body = b"".join(encode(encoding, value) + separator(encoding) for value in values)
 
@@ -282,7 +282,7 @@ def test_all_values_of_several_producers_are_read(encoding: str, *, memory: bool
 
 @pytest.mark.parametrize("encoding", _SEVERAL)
 def test_a_content_of_several_producers_is_always_a_list(encoding: str) -> None:
-    """Where the graph has several producers write a drop, one of them and none make a list, too."""
+    """If the graph has several producers for a drop, its value is a list even if only one or none wrote."""
     body = encode(encoding, 7) + separator(encoding)
 
     assert decode(encoding, Content(body, joint=True)) == [7]
@@ -292,7 +292,7 @@ def test_a_content_of_several_producers_is_always_a_list(encoding: str) -> None:
 
 @given(st.lists(_VALUES, min_size=2, max_size=4))
 def test_any_values_are_distinguished(values: list[Any]) -> None:
-    """Whatever several producers write, each value comes back."""
+    """Each value of several producers is decoded separately, for any values."""
     pickled = b"".join(encode("pickle", value) for value in values)
 
     assert decode("pickle", Content(pickled)) == values
@@ -318,8 +318,8 @@ def test_pickles_and_arrays_may_follow_each_other() -> None:
     ("encoding", "body"),
     [("pickle", encode("pickle", 1) + b"rest"), ("npy", encode("npy", 1) + b"rest"), ("json", b"2024-11-22")],
 )
-def test_what_follows_a_value_and_is_none_is_refused(encoding: str, body: bytes) -> None:
-    """The first value is never taken for the whole content."""
+def test_trailing_bytes_that_are_not_a_value_are_refused(encoding: str, body: bytes) -> None:
+    """If the bytes after a value are not a value, the content is refused; the first value is not used alone."""
     with pytest.raises(AppError, match=r"4 bytes after value 1 are|more after its first value"):
         decode(encoding, Content(body))
 
@@ -333,7 +333,7 @@ def test_several_unexpected_values_are_reported() -> None:
 
 
 def test_bytes_of_several_producers_are_joined() -> None:
-    """Encodings of bytes and text read what was written, one after the other."""
+    """Encodings of bytes and text read the contents of all producers, concatenated in order."""
     padded = b"".join(encode("base64", body) + separator("base64") for body in (b"a", b"bcd"))
 
     assert decode("base64", Content(padded, joint=True)) == b"abcd"
@@ -341,8 +341,8 @@ def test_bytes_of_several_producers_are_joined() -> None:
     assert decode("utf-8", Content(b"ab", joint=True, text=True)) == "ab"
 
 
-def test_large_values_are_read_whole() -> None:
-    """Arrays larger than any buffer come back, and leave nothing unread."""
+def test_large_values_are_read_completely() -> None:
+    """Arrays larger than any buffer are decoded unchanged, and no byte is left unread."""
     array = np.arange(300_000)
     content = Content(encode("pickle", array))
 
@@ -362,7 +362,7 @@ def test_missing_dill_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_paths_of_files_and_of_other_contents() -> None:
-    """The path of a file is its own; text in memory is a path itself, other contents get a temporary file."""
+    """A file is read as its path, text in memory as the path that it contains, other contents as a temporary file."""
     assert decode("path", Content(b"text", memory=False)) == "/some/where"
     assert decode("path", Content(b"two\nlines", text=True)) == "/some/where"
     assert decode("path", Content(b"\x00\x01")) == "/some/where"

@@ -34,7 +34,7 @@ class _Does(App):
         self._run = run
 
     def run(self, context: Context) -> None:
-        """Do it."""
+        """Call the function."""
         self._run(context)
 
 
@@ -94,7 +94,7 @@ class Bench:
         return path.read_text() if path.exists() else ""
 
     def close(self) -> None:
-        """Give back the standard streams."""
+        """Restore the standard streams."""
         if self.executor is not None:
             self.executor.close()
 
@@ -117,7 +117,7 @@ def _content(result: AttemptResult) -> bytes:
     return read(result.handles[200])
 
 
-def test_values_go_in_and_out(bench: Bench) -> None:
+def test_values_are_decoded_and_encoded_by_the_ports(bench: Bench) -> None:
     """An application reads its input's value and writes its output's, by the encodings of the ports."""
     fields = (
         Argument(name="in", encoding="utf-8", usage="InputPort"),
@@ -147,7 +147,7 @@ def test_a_context_has_the_identity_of_the_attempt(bench: Bench) -> None:
     ]
 
 
-def test_untouched_outputs_are_empty(bench: Bench) -> None:
+def test_outputs_that_are_not_written_are_empty(bench: Bench) -> None:
     """An application that writes nothing still completes its outputs: memory without content, files as empty files."""
     memory = bench.run(lambda _ctx: None)
     file = bench.run(lambda _ctx: None, target=FILE)
@@ -156,7 +156,7 @@ def test_untouched_outputs_are_empty(bench: Bench) -> None:
     assert Path(file.handles[200].location).read_bytes() == b""
 
 
-def test_skipped_outputs_are_left_out(bench: Bench) -> None:
+def test_skipped_outputs_have_no_content(bench: Bench) -> None:
     """A skipped output has no content, even if something was written to it."""
 
     def skip(ctx: Context) -> None:
@@ -169,7 +169,7 @@ def test_skipped_outputs_are_left_out(bench: Bench) -> None:
     assert not list((bench.directory / "tmp").glob("0-1-*"))
 
 
-def test_streams_and_writes_mix(bench: Bench) -> None:
+def test_streams_and_writes_append_in_the_order_of_calls(bench: Bench) -> None:
     """Bytes, text, streams and programs append in the order of the calls; open streams are closed at the end."""
 
     def write(ctx: Context) -> None:
@@ -187,8 +187,8 @@ def test_streams_and_writes_mix(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 1_000_000])
-def test_inputs_can_be_read_in_every_way(bench: Bench, size: int) -> None:
-    """Whole, as a stream, and as a file, from the handle and from shared memory."""
+def test_inputs_can_be_read_as_bytes_stream_or_file(bench: Bench, size: int) -> None:
+    """An input in a handle or in shared memory can be read as bytes, as a stream and as a file."""
     part = bench.run(lambda ctx: ctx.outputs[0].write(b"x" * size) and None).handles[200]
     seen: list[bytes] = []
 
@@ -203,7 +203,7 @@ def test_inputs_can_be_read_in_every_way(bench: Bench, size: int) -> None:
     assert seen == [b"x" * size] * 4
 
 
-def test_temporary_inputs_go_with_the_attempt(bench: Bench) -> None:
+def test_temporary_input_files_are_removed_after_the_attempt(bench: Bench) -> None:
     """The temporary file of a content in memory is removed when the attempt is over."""
     paths: list[Path] = []
     bench.run(lambda ctx: paths.append(ctx.inputs[0].path), given=_text("hi"))
@@ -211,7 +211,7 @@ def test_temporary_inputs_go_with_the_attempt(bench: Bench) -> None:
     assert not paths[0].parent.exists()
 
 
-def test_failed_inputs_refuse_to_be_read(bench: Bench) -> None:
+def test_reading_a_failed_input_is_an_error(bench: Bench) -> None:
     """Reading an input whose drop failed raises an error; an application can check it first."""
     result = bench.run(lambda ctx: ctx.inputs[0].read() and None, state=DropState.ERROR)
 
@@ -219,8 +219,8 @@ def test_failed_inputs_refuse_to_be_read(bench: Bench) -> None:
     assert "input 'the input' (g_i_0) has no content: it is ERROR" in result.failure.text
 
 
-def test_failed_attempts_leave_nothing(bench: Bench) -> None:
-    """What a failed attempt wrote is removed, and its result has no contents."""
+def test_failed_attempts_leave_no_contents(bench: Bench) -> None:
+    """The output of a failed attempt is removed, and its result has no contents."""
 
     def fail(ctx: Context) -> None:
         ctx.outputs[0].write(b"x" * 1_000_000)
@@ -233,7 +233,7 @@ def test_failed_attempts_leave_nothing(bench: Bench) -> None:
     assert not list((bench.directory / "tmp" / "shm").iterdir())
 
 
-def test_a_failure_has_text_and_place(bench: Bench) -> None:
+def test_a_failure_has_the_exception_and_its_traceback(bench: Bench) -> None:
     """The failure has the exception, and a traceback that begins in the application's own code; the log has it too."""
 
     def helper() -> None:
@@ -260,8 +260,8 @@ def _import_nothing(_ctx: Context) -> None:
         (lambda _ctx: sys.exit(3), "SystemExit", "return from the function"),
     ],
 )
-def test_failures_have_hints(bench: Bench, function: Callable[[Context], None], kind: str, hint: str) -> None:
-    """Common exceptions come with advice."""
+def test_common_exceptions_have_hints(bench: Bench, function: Callable[[Context], None], kind: str, hint: str) -> None:
+    """Failures by common exceptions have a hint."""
     failure = bench.run(function).failure
 
     assert failure is not None
@@ -269,8 +269,8 @@ def test_failures_have_hints(bench: Bench, function: Callable[[Context], None], 
     assert hint in failure.hint
 
 
-def test_our_own_errors_keep_their_words(bench: Bench) -> None:
-    """A DropflowError gives its code, text and hint; with nothing else to show, the log's end is the detail."""
+def test_dropflow_errors_keep_code_text_and_hint(bench: Bench) -> None:
+    """A DropflowError keeps its code, text and hint; without a traceback, the detail is the end of the log."""
 
     def fail(ctx: Context) -> None:
         ctx.log("about to fail")
@@ -306,8 +306,8 @@ def test_ctrl_c_is_not_a_failure_of_the_application(bench: Bench) -> None:
     assert not list((bench.directory / "tmp").glob("0-1-*"))
 
 
-def test_a_wait_ends_with_the_session(bench: Bench) -> None:
-    """An abort from another thread wakes a waiting application."""
+def test_an_abort_wakes_a_waiting_application(bench: Bench) -> None:
+    """An application that waits is woken by an abort from another thread."""
     waiting = threading.Event()
 
     def wait(ctx: Context) -> None:
@@ -324,8 +324,8 @@ def test_a_wait_ends_with_the_session(bench: Bench) -> None:
     assert result.failure.kind == "CancelledRunError"
 
 
-def test_an_aborted_attempt_writes_no_more(bench: Bench) -> None:
-    """Reading and writing notice the abort, so that long copies end."""
+def test_reading_and_writing_end_after_an_abort(bench: Bench) -> None:
+    """Reads and writes check for the abort, so that long copies end."""
     executor = bench.build()
 
     def copy(ctx: Context) -> None:
@@ -349,8 +349,8 @@ def test_a_second_attempt_continues_the_log(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("value", "name"), [("hello.txt", "hello.txt"), ("", "g_o_0"), ("hello_{dlg}.txt", "hello_dropflow.txt")]
 )
-def test_the_application_names_its_file(bench: Bench, value: str, name: str) -> None:
-    """The field of a port with path encoding names an unnamed file."""
+def test_a_path_port_field_names_the_output_file(bench: Bench, value: str, name: str) -> None:
+    """The field of a port with path encoding is the name of a file that has no other name."""
     fields = (Argument(name="out", value=value, encoding="path", usage="OutputPort"),)
     result = bench.run(lambda ctx: ctx.outputs[0].path.touch(), target=FILE, fields=fields)
 
@@ -358,8 +358,8 @@ def test_the_application_names_its_file(bench: Bench, value: str, name: str) -> 
     assert Path(result.handles[200].location).name == name
 
 
-def test_an_input_names_the_file(bench: Bench) -> None:
-    """The value that comes in at the port of that name counts more than the field."""
+def test_an_input_at_a_path_port_names_the_output_file(bench: Bench) -> None:
+    """An input at the port of that name overrides the field."""
     fields = (Argument(name="filepath", value="field.txt", encoding="path", usage="InputOutput"),)
     result = bench.run(
         lambda ctx: ctx.outputs[0].path.touch(),
@@ -373,8 +373,8 @@ def test_an_input_names_the_file(bench: Bench) -> None:
     assert result.handles[200].final == str(bench.directory / "files/input.txt")
 
 
-def test_a_path_as_value_is_taken(bench: Bench, tmp_path: Path) -> None:
-    """An application may answer the path of a file it made: its content becomes the drop's."""
+def test_a_returned_path_becomes_the_content(bench: Bench, tmp_path: Path) -> None:
+    """If an application returns the path of a file, the content of that file becomes the content of the drop."""
     (tmp_path / "made").write_bytes(b"content")
     result = bench.run(lambda ctx: ctx.outputs[0].put(str(tmp_path / "made"), "path"), target=FILE)
     failure = bench.run(lambda ctx: ctx.outputs[0].put("/no/where", "path"), target=FILE).failure
@@ -384,8 +384,8 @@ def test_a_path_as_value_is_taken(bench: Bench, tmp_path: Path) -> None:
     assert "/no/where" in failure.text
 
 
-def test_json_drops_hold_json(bench: Bench) -> None:
-    """Whatever pickle-like encoding EAGLE put on the port, a JSON drop is written and read as JSON."""
+def test_json_drops_are_written_and_read_as_json(bench: Bench) -> None:
+    """A JSON drop is written and read as JSON, even if EAGLE set another encoding at the port."""
     target = "dlg.data.drops.json_drop.JsonDROP"
     result = bench.run(lambda ctx: ctx.outputs[0].put({"a": [1]}), target=target)
     seen: list[Any] = []
@@ -404,7 +404,7 @@ def test_errors_of_encodings_name_the_port(bench: Bench) -> None:
 
 
 def test_root_drops_get_their_initial_content(bench: Bench) -> None:
-    """A data drop without producers is a task too; problems are its failure, warnings go to its log."""
+    """A data drop without producers is a task too: problems become its failure, warnings go to its log."""
     executor = bench.build(target=FILE, target_fields=(Argument(name="filepath", value="/no/where"),))
     failed = executor.execute(Task(5, 1, _OUT, "g_o_0", ()))
     made = bench.build(target=FILE, target_fields=(Argument(name="filepath", value="new.txt"),)).execute(
@@ -449,7 +449,7 @@ def test_a_program_stream_can_be_a_zip(bench: Bench) -> None:
 
 
 def test_reading_a_directory_as_bytes_is_reported(bench: Bench, tmp_path: Path) -> None:
-    """A directory has a path, but no bytes."""
+    """The error says that a directory has a path, but no bytes."""
     seen: list[Any] = []
 
     def look(ctx: Context) -> None:
@@ -464,8 +464,8 @@ def test_reading_a_directory_as_bytes_is_reported(bench: Bench, tmp_path: Path) 
     assert seen == [True, tmp_path, os.fspath(tmp_path)]
 
 
-def test_errors_in_our_code_are_appended_with_a_cause(bench: Bench) -> None:
-    """An error of ours that was caused by another keeps that one's name and traceback."""
+def test_a_failure_includes_the_cause_of_our_error(bench: Bench) -> None:
+    """If another exception caused a DropflowError, the failure has the name and traceback of that exception."""
 
     def fail(_ctx: Context) -> None:
         try:

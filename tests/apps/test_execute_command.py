@@ -39,7 +39,7 @@ def _gone(pid: int) -> bool:
 
 @pytest.fixture
 def soon() -> Callable[[Callable[[], bool]], None]:
-    """Waits until something is so."""
+    """Wait until a condition holds."""
 
     def wait(condition: Callable[[], bool]) -> None:
         while not condition():
@@ -48,7 +48,7 @@ def soon() -> Callable[[Callable[[], bool]], None]:
     return wait
 
 
-def test_output_status_place_and_environment(tmp_path: Path) -> None:
+def test_a_command_has_its_directory_environment_output_and_status(tmp_path: Path) -> None:
     """A command runs in its directory with its environment; output and errors come in order, and the exit status."""
     output = _Output()
     status = _command("echo $WHO; echo err >&2; pwd; exit 3", tmp_path, output).run()
@@ -57,20 +57,20 @@ def test_output_status_place_and_environment(tmp_path: Path) -> None:
     assert output.body.decode().splitlines() == ["me", "err", str(tmp_path)]
 
 
-def test_much_output_comes_whole(tmp_path: Path) -> None:
-    """More than a pipe holds."""
+def test_output_larger_than_a_pipe_is_complete(tmp_path: Path) -> None:
+    """Output that exceeds the capacity of a pipe is complete."""
     output = _Output()
 
     assert _command("head -c 3000000 /dev/zero", tmp_path, output).run() == 0
     assert output.body == bytes(3_000_000)
 
 
-def test_a_killed_command_has_a_status(tmp_path: Path) -> None:
-    """As the shell counts: 128 and the signal."""
+def test_a_killed_command_has_128_plus_the_signal_as_status(tmp_path: Path) -> None:
+    """The status is 128 plus the number of the signal, as in a shell."""
     assert _command("kill -9 $$", tmp_path).run() == 137
 
 
-def test_stopping_takes_the_children_along(tmp_path: Path, soon: Callable[[Callable[[], bool]], None]) -> None:
+def test_stopping_a_command_ends_its_children(tmp_path: Path, soon: Callable[[Callable[[], bool]], None]) -> None:
     """A stop from another thread ends the command, its children and its pipes, and raises CancelledRunError."""
     output = _Output(b"started\n")
     command = _command("sleep 1000 & echo $!; sleep 1000 | cat & echo started; wait", tmp_path, output)
@@ -83,7 +83,7 @@ def test_stopping_takes_the_children_along(tmp_path: Path, soon: Callable[[Calla
     soon(lambda: _gone(int(output.body.split()[0])))
 
 
-def test_a_deaf_command_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that ignore SIGTERM are killed."""
     monkeypatch.setattr("dropflow.apps.command.GRACE", 0.1)
     output = _Output(b"started\n")
@@ -95,8 +95,8 @@ def test_a_deaf_command_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     stopper.join()
 
 
-def test_a_stop_before_the_start_counts(tmp_path: Path) -> None:
-    """A command that is stopped before it runs does not outlive its start."""
+def test_a_stop_before_the_start_ends_the_command(tmp_path: Path) -> None:
+    """A command that is stopped before it runs ends immediately after its start."""
     command = _command("sleep 1000", tmp_path)
     command.stop()
     with pytest.raises(CancelledRunError, match=r"^$"):
@@ -104,8 +104,8 @@ def test_a_stop_before_the_start_counts(tmp_path: Path) -> None:
     command.stop()
 
 
-def test_left_over_children_do_not_hold_the_end(tmp_path: Path, soon: Callable[[Callable[[], bool]], None]) -> None:
-    """A process left in the background ends with its command, though it holds the output open."""
+def test_background_children_do_not_delay_the_end(tmp_path: Path, soon: Callable[[Callable[[], bool]], None]) -> None:
+    """A process in the background is ended with its command, even if it holds the output open."""
     output = _Output()
 
     assert _command("sleep 1000 & echo $!", tmp_path, output).run() == 0
@@ -120,8 +120,8 @@ def test_a_command_that_cannot_start_is_reported(tmp_path: Path) -> None:
         _command("echo \0", tmp_path).run()
 
 
-def test_nothing_is_leaked(tmp_path: Path) -> None:
-    """After many commands there are as many open files and threads as before."""
+def test_commands_leak_no_files_or_threads(tmp_path: Path) -> None:
+    """After many commands the number of open files and threads is unchanged."""
     _command("true", tmp_path).run()
     before = (len(os.listdir("/proc/self/fd")), threading.active_count())  # noqa: PTH208 - not a place of ours
     for _ in range(10):

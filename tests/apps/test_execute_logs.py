@@ -31,15 +31,15 @@ def _read(folder: Path, name: str = "a") -> str:
     return (folder / f"{name}.log").read_text()
 
 
-def test_a_silent_drop_has_no_log(tmp_path: Path) -> None:
-    """The file is made when there is something to say."""
+def test_a_drop_without_output_has_no_log(tmp_path: Path) -> None:
+    """The log file is created with the first output."""
     _log(tmp_path).close()
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_prints_and_records_reach_the_log(tmp_path: Path, router: LogRouter) -> None:
-    """print, sys.stderr, bytes to the buffer and logging, in their order."""
+def test_prints_and_log_records_are_in_the_log(tmp_path: Path, router: LogRouter) -> None:
+    """print, sys.stderr, bytes written to the buffer and logging records are in the log, in order."""
     log = _log(tmp_path)
     router.install()
     try:
@@ -58,7 +58,7 @@ def test_prints_and_records_reach_the_log(tmp_path: Path, router: LogRouter) -> 
     assert lines[2].endswith("WARNING some.library: read 3 files")
 
 
-def test_threads_do_not_meet(tmp_path: Path, router: LogRouter) -> None:
+def test_threads_write_to_the_logs_of_their_own_attempts(tmp_path: Path, router: LogRouter) -> None:
     """Each thread prints into the log of its own attempt, however they interleave."""
     barrier = threading.Barrier(4)
 
@@ -82,8 +82,8 @@ def test_threads_do_not_meet(tmp_path: Path, router: LogRouter) -> None:
         assert _read(tmp_path, name).splitlines() == [f"{name} {number}" for number in range(50)]
 
 
-def test_output_outside_of_attempts_is_as_ever(router: LogRouter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Output outside of attempts goes where it went before, and the streams are restored in the end."""
+def test_output_outside_of_attempts_is_unchanged(router: LogRouter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Output outside of attempts goes to the original streams, which are restored at the end."""
     before = io.StringIO()
     monkeypatch.setattr(sys, "stdout", before)
     router.install()
@@ -95,8 +95,8 @@ def test_output_outside_of_attempts_is_as_ever(router: LogRouter, monkeypatch: p
     assert sys.stdout is before
 
 
-def test_installing_is_counted(router: LogRouter) -> None:
-    """Two executors in one process share the standing-in streams; the last one puts the old ones back."""
+def test_the_last_executor_restores_the_standard_streams(router: LogRouter) -> None:
+    """Two executors in one process share the replaced streams; the last one to close restores the originals."""
     before = sys.stdout
     router.install()
     router.install()
@@ -107,7 +107,7 @@ def test_installing_is_counted(router: LogRouter) -> None:
     assert sys.stdout is before
 
 
-def test_other_handlers_stay_in_charge(tmp_path: Path, router: LogRouter) -> None:
+def test_configured_logging_is_not_changed(tmp_path: Path, router: LogRouter) -> None:
     """The level of logging is changed only if logging is not configured, and is restored."""
     top = logging.getLogger()
     level, handlers = top.level, list(top.handlers)
@@ -144,8 +144,8 @@ def test_logs_are_bounded(tmp_path_factory: pytest.TempPathFactory, sizes: list[
         assert len(head) + int(number) + len(tail) == len(whole)
 
 
-def test_a_log_that_cannot_be_written_fails_no_attempt(tmp_path: Path) -> None:
-    """Writing to a missing directory or a full disk is given up silently."""
+def test_a_log_that_cannot_be_written_does_not_fail_the_attempt(tmp_path: Path) -> None:
+    """A missing directory or a full disk is ignored."""
     log = _log(tmp_path / "missing")
     log.write("x\n")
     log.line("INFO", "x", 0.0)
@@ -154,8 +154,8 @@ def test_a_log_that_cannot_be_written_fails_no_attempt(tmp_path: Path) -> None:
     log.close()
 
 
-def test_the_tail_is_the_end(tmp_path: Path) -> None:
-    """What was written last, also if it is not in the file yet."""
+def test_the_tail_includes_unflushed_output(tmp_path: Path) -> None:
+    """The tail has the latest output, even if it is not in the file yet."""
     log = _log(tmp_path)
     log.write("first\nsecond")
 
@@ -163,6 +163,6 @@ def test_the_tail_is_the_end(tmp_path: Path) -> None:
     log.close()
 
 
-def test_times_are_readable() -> None:
-    """UTC with milliseconds."""
+def test_times_are_utc_with_milliseconds() -> None:
+    """Times in the log are UTC with milliseconds."""
     assert stamp(0.25) == "1970-01-01T00:00:00.250"

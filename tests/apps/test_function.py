@@ -47,7 +47,7 @@ def call(
 
 
 def test_arguments_come_from_ports_fields_and_defaults(tmp_path: Path) -> None:
-    """A port counts more than a field, a field more than func_defaults, those more than the function's default."""
+    """The order of precedence is: port, field, func_defaults, default of the function."""
     code = "def f(a=1, b=1, c=1, d=1): return a, b, c, d"
     defaults = Argument(name="func_defaults", value='{"b": 2, "c": 2, "d": 2}')
 
@@ -57,8 +57,8 @@ def test_arguments_come_from_ports_fields_and_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("value", "number"), [(0.5, 0.5), ("0.5", 0.5), (" 4 ", 4), ("1e3", 1000)])
-def test_an_integer_field_gives_the_number_that_it_holds(tmp_path: Path, value: object, number: float) -> None:
-    """A fraction, or a number as text, reaches the function as the number; so does text at an Integer port."""
+def test_an_integer_field_accepts_fractions_and_text(tmp_path: Path, value: object, number: float) -> None:
+    """A fraction, or a number as text, is passed to the function as a number; so is text at an Integer port."""
     code = "def f(x): return x"
 
     assert call(tmp_path, code, field("x", value, "Integer")).values == [number]
@@ -66,36 +66,36 @@ def test_an_integer_field_gives_the_number_that_it_holds(tmp_path: Path, value: 
 
 
 @pytest.mark.parametrize("value", [0, False, 0.0])
-def test_falsy_values_are_values(tmp_path: Path, value: object) -> None:
-    """0 and False in a field override a default, as any value does."""
+def test_falsy_fields_override_defaults(tmp_path: Path, value: object) -> None:
+    """0 and False in a field override a default like any other value."""
     type_ = {int: "Integer", bool: "Boolean", float: "Float"}[type(value)]
 
     assert call(tmp_path, "def f(x=7): return x", field("x", value, type_)).values == [value]
 
 
-def test_blank_text_means_the_default_unless_the_function_demands_text(tmp_path: Path) -> None:
-    """A blank field leaves a default in place; an argument without default gets the empty text."""
+def test_a_blank_field_means_the_default_or_empty_text(tmp_path: Path) -> None:
+    """For a blank field the default is used; an argument without default gets the empty text."""
     code = "def f(a, b='kept'): return a, b"
 
     assert call(tmp_path, code, field("a", ""), field("b", "")).values == [("", "kept")]
 
 
 def test_a_missing_argument_is_named(tmp_path: Path) -> None:
-    """A required argument that nothing gives is an error, not None."""
+    """A required argument without a value is an error that names it; it is not None."""
     failure = call(tmp_path, "def f(x, y): return x", field("x", 1, "Integer")).failure
 
     assert "f() needs a value for 'y'" in failure.text
     assert "connect data" in failure.hint
 
 
-def test_fields_are_typed(tmp_path: Path) -> None:
-    """The value of a field arrives as its type says: JSON and literals parsed, texts of numbers as numbers."""
+def test_field_values_are_converted_to_their_type(tmp_path: Path) -> None:
+    """Fields are converted to their declared type: JSON and literals are parsed, texts of numbers become numbers."""
     fields = (field("a", "[1, 2]", "Json"), field("b", "(1, None)", "Complex"), field("c", "3", "Integer"))
 
     assert call(tmp_path, "def f(a, b, c): return a, b, c", *fields).values == [([1, 2], (1, None), 3)]
 
 
-def test_bad_fields_are_all_named(tmp_path: Path) -> None:
+def test_all_invalid_fields_are_reported_together(tmp_path: Path) -> None:
     """Every field that does not fit its type is reported."""
     failure = call(tmp_path, "def f(a, b): 0", field("a", "x", "Integer"), field("b", "[int(0)]", "Json")).failure
 
@@ -104,13 +104,13 @@ def test_bad_fields_are_all_named(tmp_path: Path) -> None:
 
 
 def test_component_parameters_are_arguments_too(tmp_path: Path) -> None:
-    """Any field reaches a function that asks for it, except those that EAGLE keeps on every node."""
+    """Any field is passed to a function with an argument of that name, except those that EAGLE has on every node."""
     fields = (Argument(name="x", value="5", type="Integer"), Argument(name="num_cpus", value=8, type="Integer"))
 
     assert call(tmp_path, "def f(x, num_cpus=1): return x, num_cpus", *fields).values == [(5, 1)]
 
 
-def test_varargs_and_kwargs_take_the_rest(tmp_path: Path) -> None:
+def test_varargs_and_kwargs_take_the_remaining_fields(tmp_path: Path) -> None:
     """Positional fields extend *args behind the named ones, the others go to **kwargs."""
     fields = (field("a", 1, "Integer"), field("p", "x", positional=True), field("k", "y"))
 
@@ -120,7 +120,7 @@ def test_varargs_and_kwargs_take_the_rest(tmp_path: Path) -> None:
 
 
 def test_positional_only_arguments(tmp_path: Path) -> None:
-    """Arguments that have no name for callers are passed by place."""
+    """Positional-only arguments are passed by position."""
     got = call(tmp_path, "def f(a, b=5, /, *, c): return a, b, c", field("c", 3, "Integer"), inputs=[("a", 1)])
 
     assert got.values == [(1, 5, 3)]
@@ -134,12 +134,12 @@ def test_unused_values_are_logged(tmp_path: Path) -> None:
     assert "no argument 'wrong'" in got.log
 
 
-def test_inputs_without_a_parameter_fill_what_is_lacking(tmp_path: Path) -> None:
+def test_unnamed_inputs_fill_missing_arguments_in_order(tmp_path: Path) -> None:
     """Unnamed inputs become arguments in order, after those that have a name."""
     assert call(tmp_path, "def f(a, b, c): return a, b, c", inputs=[("", 1), ("b", 2), ("", 3)]).values == [(1, 2, 3)]
 
 
-def test_event_ports_carry_nothing(tmp_path: Path) -> None:
+def test_event_ports_have_no_value(tmp_path: Path) -> None:
     """An Event input is not an argument, and an Event output stays empty."""
     events = (port("go", type="Event"), port("done", "OutputPort", type="Event"))
 
@@ -149,8 +149,8 @@ def test_event_ports_carry_nothing(tmp_path: Path) -> None:
     assert got.values == [None, 1]
 
 
-def test_a_failed_input_leaves_the_default(tmp_path: Path) -> None:
-    """Within the error threshold a failed input counts as not connected."""
+def test_a_failed_input_counts_as_not_connected(tmp_path: Path) -> None:
+    """Within the error threshold, a failed input counts as not connected, so that the default is used."""
     got = call(tmp_path, "def f(x=1): return x", inputs=[("x", FAILED)])
 
     assert got.values == [1]
@@ -195,7 +195,7 @@ def test_inputs_at_a_port_without_an_argument_are_all_used(tmp_path: Path) -> No
     assert call(tmp_path / "e", "def f(a, b=0): return a, b", inputs=inputs).values == [([1, 2], 0)]
 
 
-def test_a_skipped_input_is_not_called_a_failed_one(tmp_path: Path) -> None:
+def test_the_log_distinguishes_skipped_from_failed_inputs(tmp_path: Path) -> None:
     """The log has the reason why an input has no content."""
     got = call(tmp_path, "def f(x=1): return x", inputs=[("x", SKIPPED)])
 
@@ -203,8 +203,8 @@ def test_a_skipped_input_is_not_called_a_failed_one(tmp_path: Path) -> None:
     assert "input 'x' was skipped" in got.log
 
 
-def test_empty_data_do_not_override(tmp_path: Path) -> None:
-    """A memory drop without content leaves field and default in place; a function that demands a value gets None."""
+def test_empty_data_do_not_override_fields_and_defaults(tmp_path: Path) -> None:
+    """A memory drop without content does not override field or default; a required argument gets None."""
     code = "def f(a, b=2, c=3): return a, b, c"
     inputs = [("a", b""), ("b", b""), ("c", b"")]
 
@@ -227,12 +227,12 @@ def test_each_port_has_its_own_encoding(tmp_path: Path) -> None:
     assert (got.contents[1] or b"")[:6] == b"\x93NUMPY"
 
 
-def test_the_whole_value_goes_to_every_output(tmp_path: Path) -> None:
+def test_every_output_gets_the_whole_value(tmp_path: Path) -> None:
     """A tuple is not distributed over output ports."""
     assert call(tmp_path, "def f(): return 1, 2", outputs=["a", "b"]).values == [(1, 2), (1, 2)]
 
 
-def test_a_dictionary_of_the_ports_is_distributed(tmp_path: Path) -> None:
+def test_a_dictionary_with_the_port_names_is_distributed(tmp_path: Path) -> None:
     """A dictionary with exactly the names of two or more output ports gives each port its entry."""
     assert call(tmp_path, "def f(): return {'a': 1, 'b': 2}", outputs=["a", "b"]).values == [1, 2]
     assert call(tmp_path / "1", "def f(): return {'a': 1}", outputs=["a"]).values == [{"a": 1}]
@@ -248,7 +248,7 @@ def test_a_path_output_is_written_by_the_function(tmp_path: Path) -> None:
     assert got.contents == [b"mine"]
 
 
-def test_a_file_is_named_by_the_data_at_its_port(tmp_path: Path) -> None:
+def test_the_input_at_an_inputoutput_path_port_names_the_file(tmp_path: Path) -> None:
     """For an InputOutput port with path encoding, the input is the name of the file."""
     code = f"{PATHS}def f(filepath): Path(filepath).write_text('mine')"
     ports = (port("filepath", "InputOutput", "path"),)
@@ -260,7 +260,7 @@ def test_a_file_is_named_by_the_data_at_its_port(tmp_path: Path) -> None:
     assert read(got.handles[0]) == b"mine"
 
 
-def test_a_returned_path_gives_its_file(tmp_path: Path) -> None:
+def test_a_returned_path_becomes_the_content(tmp_path: Path) -> None:
     """If a function returns the path of a file for a path output, that file is the content."""
     place = str(tmp_path / "x")
     code = f"{PATHS}def f():\n    Path({place!r}).write_text('mine')\n    return {place!r}"
@@ -270,7 +270,7 @@ def test_a_returned_path_gives_its_file(tmp_path: Path) -> None:
     assert got.contents == [b"mine"]
 
 
-def test_path_inputs_are_paths(tmp_path: Path) -> None:
+def test_inputs_at_path_ports_are_paths(tmp_path: Path) -> None:
     """An input port with path encoding gives a path, also for content in memory."""
     got = call(
         tmp_path, f"{PATHS}def f(x): return Path(x).read_bytes()", port("x", encoding="path"), inputs=[("x", b"\0data")]
@@ -293,7 +293,7 @@ def test_path_inputs_are_paths(tmp_path: Path) -> None:
         ("dlg.apps.simple_functions.string2json", [("string", "[1]")], [1]),
     ],
 )
-def test_functions_are_found_by_name(tmp_path: Path, name: str, inputs: Any, wanted: object) -> None:
+def test_functions_are_imported_by_name(tmp_path: Path, name: str, inputs: Any, wanted: object) -> None:
     """Builtins, functions of modules and submodules, classes, members, and DALiuGE's simple functions."""
     assert call(tmp_path, "", name=name, inputs=inputs).values == [wanted]
 
@@ -307,7 +307,9 @@ def test_functions_are_found_by_name(tmp_path: Path, name: str, inputs: Any, wan
         ("math.pi", "DF104", "cannot be called", "name a function"),
     ],
 )
-def test_functions_that_cannot_be_found(tmp_path: Path, name: str, code: str, text: str, hint: str) -> None:
+def test_functions_that_cannot_be_found_are_an_error(
+    tmp_path: Path, name: str, code: str, text: str, hint: str
+) -> None:
     """The failure names what is missing and has a hint."""
     failure = call(tmp_path, "", name=name).failure
 
@@ -339,12 +341,12 @@ def test_the_only_function_needs_no_name(tmp_path: Path) -> None:
         ("", "func_name is 'f', which is not a builtin function"),
     ],
 )
-def test_source_that_is_wrong(tmp_path: Path, code: str, text: str) -> None:
+def test_errors_in_func_code_name_the_node(tmp_path: Path, code: str, text: str) -> None:
     """Errors in func_code are reported with the name of the node."""
     assert text in call(tmp_path, code).failure.text
 
 
-def test_a_node_without_any_function(tmp_path: Path) -> None:
+def test_a_node_without_a_function_is_an_error(tmp_path: Path) -> None:
     """A PyFuncApp with blank name and code is an error."""
     assert "func_name and func_code are both blank" in call(tmp_path, "", name="").failure.text
 
@@ -360,8 +362,8 @@ def test_pickled_functions_run(tmp_path: Path, dumps: Any) -> None:
     assert call(tmp_path, code, inputs=[("x", 1)]).values == [2]
 
 
-def test_errors_of_the_function_are_its_own(tmp_path: Path) -> None:
-    """The failure has the class, the text and the line of the function's source, and none of our frames."""
+def test_a_failure_has_the_frames_of_the_function_only(tmp_path: Path) -> None:
+    """The failure has the class, the text and the line in the source of the function, and no frames of dropflow."""
     failure = call(tmp_path, "def f():\n    return {}['lost']").failure
 
     assert failure.kind == "KeyError"
@@ -374,8 +376,8 @@ def test_output_of_the_function_is_in_the_log(tmp_path: Path) -> None:
     assert "hello from f" in call(tmp_path, "def f(): print('hello from f')").log
 
 
-def test_older_parsers_are_honoured(tmp_path: Path) -> None:
-    """A node without encodings but with input_parser and output_parser is read and written by those."""
+def test_input_parser_and_output_parser_set_the_encodings(tmp_path: Path) -> None:
+    """A node without encodings uses input_parser and output_parser."""
     fields = (Argument(name="input_parser", value="eval"), Argument(name="output_parser", value="utf-8"))
 
     got = call(tmp_path, "def f(x): return x[0]", *fields, inputs=[("x", b"[7]")])
@@ -383,15 +385,15 @@ def test_older_parsers_are_honoured(tmp_path: Path) -> None:
     assert got.contents == [b"7"]
 
 
-def test_functions_that_do_not_tell_their_arguments(tmp_path: Path) -> None:
-    """A callable without a signature gets everything by place."""
+def test_functions_without_a_signature_get_positional_arguments(tmp_path: Path) -> None:
+    """A callable without a signature gets all arguments by position."""
     got = call(tmp_path, "", field("a", 2, "Integer"), field("b", 9, "Integer"), name="max")
 
     assert got.values == [9]
 
 
-def test_text_at_a_typed_port_is_that_type(tmp_path: Path) -> None:
-    """Text that comes in at a port for numbers is a number, if it can be one."""
+def test_text_at_a_typed_port_is_converted(tmp_path: Path) -> None:
+    """Text at a port for numbers is converted to a number if possible."""
     fields = (port("a", encoding="utf-8", type="Integer"), port("b", encoding="utf-8", type="Integer"))
 
     assert call(tmp_path, "def f(a, b): return a, b", *fields, inputs=[("a", "5"), ("b", "five")]).values == [
@@ -399,7 +401,7 @@ def test_text_at_a_typed_port_is_that_type(tmp_path: Path) -> None:
     ]
 
 
-def test_inputs_without_a_parameter_of_their_name(tmp_path: Path) -> None:
+def test_inputs_without_an_argument_of_their_name_go_to_varargs_or_kwargs(tmp_path: Path) -> None:
     """A named input goes to **kwargs, an unnamed one to *args; without these the log has a warning."""
     inputs = [("", 1), ("k", 2)]
 
@@ -410,8 +412,8 @@ def test_inputs_without_a_parameter_of_their_name(tmp_path: Path) -> None:
     assert "no argument for the input 'k'" in got.log
 
 
-def test_several_outputs_at_one_path_port(tmp_path: Path) -> None:
-    """The function writes once; every output of the port gets what it wrote, files and directories alike."""
+def test_all_outputs_of_a_path_port_get_the_same_content(tmp_path: Path) -> None:
+    """The function writes once; every output of the port gets that file or directory."""
     code = f"{PATHS}def f(out):\n    Path(out).mkdir()\n    Path(out, 'x').write_text('mine')"
     outputs = [Wanted("out", component="dlg.data.drops.directory.DirectoryDROP")] * 2
 
@@ -421,7 +423,7 @@ def test_several_outputs_at_one_path_port(tmp_path: Path) -> None:
     assert [handle and (Path(handle.location) / "x").read_text() for handle in got.handles] == ["mine", "mine"]
 
 
-def test_relative_paths_begin_in_the_session(tmp_path: Path) -> None:
+def test_relative_paths_are_resolved_in_the_session_directory(tmp_path: Path) -> None:
     """A returned relative path is looked for in the session's files directory."""
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "made").write_text("mine")
@@ -433,7 +435,7 @@ def test_relative_paths_begin_in_the_session(tmp_path: Path) -> None:
     assert got.contents == [b"mine"]
 
 
-def test_pickled_defaults(tmp_path: Path) -> None:
+def test_func_defaults_may_be_pickled(tmp_path: Path) -> None:
     """Values of func_defaults may be pickles in base64; anything but an object is refused."""
     pickled = base64.b64encode(cloudpickle.dumps({1, 2})).decode()
     good = Argument(name="func_defaults", value={"x": pickled}, type="Json")
@@ -451,14 +453,14 @@ def test_pickled_defaults(tmp_path: Path) -> None:
         (b"\x80\x05cut", "DF105", "cannot be read"),
     ],
 )
-def test_pickles_that_cannot_be_read(tmp_path: Path, pickled: bytes, code: str, text: str) -> None:
+def test_pickles_that_cannot_be_read_are_an_error(tmp_path: Path, pickled: bytes, code: str, text: str) -> None:
     """A pickle that needs something or is damaged fails with the reason."""
     failure = call(tmp_path, base64.b64encode(pickled).decode()).failure
 
     assert (failure.code, text in failure.text) == (code, True)
 
 
-def test_a_module_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_error_of_the_module_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in the module of the function is reported as such, and a missing module is named."""
     (tmp_path / "broken_stars.py").write_text("1 / 0")
     (tmp_path / "needy_stars.py").write_text("import surely_not_installed")
@@ -478,8 +480,8 @@ def test_a_source_that_defines_several_functions_needs_a_name(tmp_path: Path) ->
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.sets(st.sampled_from(["default", "defaults", "field", "port"])), min_size=1, max_size=5))
-def test_the_nearest_source_wins(tmp_path: Path, sources: list[set[str]]) -> None:
-    """Whatever gives an argument, it has the value of the nearest source; with none, its name is in the failure."""
+def test_each_argument_has_the_value_of_its_first_source(tmp_path: Path, sources: list[set[str]]) -> None:
+    """An argument has the value of the source with the highest precedence; without one, the failure names it."""
     names = [f"a{number}" for number in range(len(sources))]
     signature = ", ".join(
         f"{name}='default'" if "default" in kinds else name for name, kinds in zip(names, sources, strict=True)

@@ -24,8 +24,8 @@ def test_inputs_are_joined_byte_for_byte(tmp_path: Path, name: str) -> None:
     assert got.contents == [b"\x00onetwo\xff"] * 2
 
 
-def test_a_copy_of_text_is_text(tmp_path: Path) -> None:
-    """What was text by design stays so."""
+def test_a_copy_of_text_is_marked_as_text(tmp_path: Path) -> None:
+    """The copy of a text content is marked as text."""
     got = try_app(f"{SIMPLE}CopyApp", tmp_path, inputs=[Given("a", "wörds")], outputs=["x"])
 
     assert got.contents == ["wörds".encode()]
@@ -64,7 +64,7 @@ def test_a_directory_cannot_become_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["CopyApp", "GenericGatherApp", "ArrayGatherApp", "DictGatherApp"])
-def test_lost_inputs_are_left_out_aloud(tmp_path: Path, name: str) -> None:
+def test_missing_inputs_are_logged(tmp_path: Path, name: str) -> None:
     """An application that runs without some inputs logs their names and number."""
     inputs = [Given("a", 1), Given("a", FAILED, name="broken"), Given("a", 2), Given("a", 3)]
 
@@ -74,14 +74,14 @@ def test_lost_inputs_are_left_out_aloud(tmp_path: Path, name: str) -> None:
     assert "1 of 4 inputs failed; working without broken" in got.log
 
 
-def test_nothing_but_lost_inputs_is_a_failure(tmp_path: Path) -> None:
-    """With no content at all there is nothing to do."""
+def test_an_application_without_any_content_fails(tmp_path: Path) -> None:
+    """If no input has content, the attempt fails."""
     got = try_app(f"{SIMPLE}CopyApp", tmp_path, inputs=[Given("a", FAILED)] * 2, outputs=["x"])
 
     assert "no input has content: 2 of 2 inputs failed" in got.failure.text
 
 
-def test_a_list_has_every_value_of_its_inputs(tmp_path: Path) -> None:
+def test_a_list_has_all_values_of_its_inputs(tmp_path: Path) -> None:
     """Values that several producers wrote into one drop are collected like values in drops of their own."""
     joined = b"".join(pickle.dumps(value, protocol=5) for value in (1, [2], None))
     got = try_app(f"{SIMPLE}ArrayGatherApp", tmp_path, inputs=[Given("a", joined), Given("a", 4)], outputs=["x"])
@@ -97,7 +97,7 @@ def test_a_scatter_of_several_inputs_at_one_port_is_refused(tmp_path: Path) -> N
     assert got.failure.text == "2 inputs come in at port 'a', and one can be split"
 
 
-def test_errors_and_skips_are_counted_apart(tmp_path: Path) -> None:
+def test_failed_and_skipped_inputs_are_counted_separately(tmp_path: Path) -> None:
     """A skipped input is not called a failed one, neither in a failure nor in the log."""
     lost = [Given("a", FAILED, name="broken"), Given("a", SKIPPED, name="left out")]
     nothing = try_app(f"{SIMPLE}ArrayGatherApp", tmp_path, inputs=lost, outputs=["x"])
@@ -107,7 +107,7 @@ def test_errors_and_skips_are_counted_apart(tmp_path: Path) -> None:
     assert "1 of 4 inputs failed, 2 were skipped; working without broken, left out, left out" in something.log
 
 
-def test_doing_nothing(tmp_path: Path) -> None:
+def test_null_barrier_leaves_its_outputs_empty(tmp_path: Path) -> None:
     """NullBarrierApp leaves its outputs empty."""
     got = try_app(f"{SIMPLE}NullBarrierApp", tmp_path, inputs=[Given("a", 1)], outputs=["x"])
 
@@ -134,23 +134,23 @@ def test_a_negative_sleep_is_refused(tmp_path: Path) -> None:
     ("content", "greeting"),
     [("you", "Hello, you"), (["a", "b"], "Hello, a"), (b"raw", "Hello, raw"), (7, "Hello, 7"), ([], "Hello, []")],
 )
-def test_greetings(tmp_path: Path, content: Any, greeting: str) -> None:
-    """Whom to greet comes from an input, of a list the first, or from the field."""
+def test_the_greeting_has_the_name_from_input_or_field(tmp_path: Path, content: Any, greeting: str) -> None:
+    """The name in the greeting is the input, the first element of a list, or the field."""
     app = f"{SIMPLE}HelloWorldApp"
 
     assert try_app(app, tmp_path, inputs=[Given("x", content)], outputs=["o"]).contents == [greeting.encode()]
     assert try_app(app, tmp_path, outputs=["o", "p"], fields={"greet": "you"}).contents == [b"Hello you"] * 2
 
 
-def test_one_greeting_at_a_time(tmp_path: Path) -> None:
-    """Several inputs are an error."""
+def test_several_inputs_of_a_greeting_are_an_error(tmp_path: Path) -> None:
+    """The hello application accepts one input only."""
     got = try_app(f"{SIMPLE}HelloWorldApp", tmp_path, inputs=[Given("x", 1), Given("x", 2)])
 
     assert "2 inputs are connected" in got.failure.text
 
 
-def test_checksums(tmp_path: Path) -> None:
-    """The CRC-32 of the one input, as a decimal number."""
+def test_crc_writes_the_checksum_as_decimal_text(tmp_path: Path) -> None:
+    """The output is the CRC-32 of the input as a decimal number."""
     content = bytes(range(256)) * 50
 
     got = try_app("dlg.apps.crc.CRCApp", tmp_path, inputs=[Given("d", content)], outputs=["c"])
@@ -168,7 +168,7 @@ def test_a_group_is_a_list_of_its_members(tmp_path: Path) -> None:
     assert got.values == [[[1], "text", b"\xff raw"]]
 
 
-def test_arrays_of_values_and_dictionaries(tmp_path: Path) -> None:
+def test_gathers_make_lists_or_dictionaries(tmp_path: Path) -> None:
     """ArrayGatherApp makes a list, DictGatherApp a dictionary by names, numbered where they repeat."""
     inputs = [Given("v", 1, name="a"), Given("v", 2, name="b"), Given("v", 3, name="a")]
     fields = (
@@ -183,7 +183,7 @@ def test_arrays_of_values_and_dictionaries(tmp_path: Path) -> None:
     assert named.values == [{"z": 0, "y": 5, "a-0": 1, "b": 2, "a-1": 3}]
 
 
-def test_thrashing(tmp_path: Path) -> None:
+def test_list_append_makes_a_list_of_the_given_length(tmp_path: Path) -> None:
     """ListAppendThrashingApp ends with a list of the given length."""
     got = try_app(f"{SIMPLE}ListAppendThrashingApp", tmp_path, outputs=["o"], fields={"size": 5})
 
@@ -194,7 +194,7 @@ def test_thrashing(tmp_path: Path) -> None:
     ("data", "first", "rest"),
     [([3, 4, 5], 3, [4, 5]), ([7], 7, []), ([], None, []), (None, None, []), (5, 5, []), ("ab", "ab", [])],
 )
-def test_picking_one(tmp_path: Path, data: Any, first: Any, rest: Any) -> None:
+def test_pick_one_writes_the_first_element_and_the_rest(tmp_path: Path, data: Any, first: Any, rest: Any) -> None:
     """The first element is written to the outputs, the rest to the one called rest_array, by port or by drop."""
     outputs = ["element", "rest_array", Wanted("other", name="rest_array")]
 
@@ -203,7 +203,7 @@ def test_picking_one(tmp_path: Path, data: Any, first: Any, rest: Any) -> None:
     assert got.values == [first, rest, rest]
 
 
-def test_picking_ignores_events(tmp_path: Path) -> None:
+def test_pick_one_ignores_event_inputs(tmp_path: Path) -> None:
     """Of several inputs the array is the one at rest_array, and never an event."""
     event = Argument(name="go", type="Event", usage="InputPort")
     app = f"{SIMPLE}PickOne"

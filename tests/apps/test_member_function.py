@@ -1,4 +1,4 @@
-"""Objects that travel through a graph."""
+"""Objects that are passed through a graph."""
 
 import pickle
 from pathlib import Path
@@ -24,8 +24,8 @@ def node(directory: Path, name: str, code: str = "", *, inputs: Any = (), output
     return try_app(CLASS, directory, inputs=given, outputs=outputs, fields=fields, category="PythonMemberFunction")
 
 
-def test_an_object_is_made_used_and_passed_on(tmp_path: Path) -> None:
-    """A class in func_code: its object travels from the constructor through a member function, with its changes."""
+def test_an_object_is_constructed_used_and_passed_on(tmp_path: Path) -> None:
+    """An object of a class in func_code is passed from the constructor through a member function, with its changes."""
     made = node(tmp_path / "1", "Counter.__init__", COUNTER, inputs=[("start", 5)]).contents[0]
 
     used = node(tmp_path / "2", "Counter.add", inputs=[("self", made), ("step", 2)], outputs=["self", "result"])
@@ -34,8 +34,8 @@ def test_an_object_is_made_used_and_passed_on(tmp_path: Path) -> None:
     assert used.values[1] == 70
 
 
-def test_classes_of_modules(tmp_path: Path) -> None:
-    """Constructors and members by dotted names."""
+def test_classes_and_members_are_imported_by_dotted_names(tmp_path: Path) -> None:
+    """Constructors and members can be given by dotted names."""
     made = node(tmp_path / "1", "fractions.Fraction.__init__", inputs=[("numerator", 1), ("denominator", 4)])
 
     used = node(
@@ -59,8 +59,8 @@ def test_a_member_without_a_result_passes_the_object_on_only_at_self(tmp_path: P
     ("name", "content", "text"),
     [("Counter.nothing", 5, "is a int and has no member function 'nothing'"), ("x.y", FAILED, "is missing")],
 )
-def test_what_can_be_wrong_with_the_object(tmp_path: Path, name: str, content: Any, text: str) -> None:
-    """A missing member and a missing object give different errors."""
+def test_a_missing_member_or_object_is_an_error(tmp_path: Path, name: str, content: Any, text: str) -> None:
+    """A missing member and a missing object are different errors."""
     assert text in node(tmp_path, name, inputs=[("self", content)]).failure.text
 
 
@@ -73,7 +73,7 @@ def test_what_can_be_wrong_with_the_object(tmp_path: Path, name: str, content: A
         ("Counter", "anything.Counter", COUNTER),
     ],
 )
-def test_base_name_is_the_class_that_is_made(tmp_path: Path, name: str, base: str, code: str) -> None:
+def test_base_name_is_the_class_to_construct(tmp_path: Path, name: str, base: str, code: str) -> None:
     """A bare `__init__`, or the bare name of a class, means the class that base_name names."""
     values = {"func_name": name, "base_name": base, "func_code": code}
     fields = tuple(Argument(name=key, value=value) for key, value in values.items())

@@ -1,4 +1,4 @@
-"""Applications that talk to the network, on this machine only."""
+"""Applications that use the network, on this host only."""
 
 import http.server
 import socket
@@ -23,7 +23,7 @@ class Site(http.server.BaseHTTPRequestHandler):
     """A web site of a few pages."""
 
     def do_GET(self) -> None:
-        """Answer with the page, an error, or the way to another page."""
+        """Send the page, an error or a redirect."""
         if self.path == "/data":
             self.reply(200, BODY)
         elif self.path == "/cut":
@@ -45,7 +45,7 @@ class Site(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is given
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def fetch(directory: Path, url: str, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("page", ["/data", "/moved"])
-def test_a_page_is_fetched(tmp_path: Path, site: str, page: str) -> None:
-    """The bytes of the page arrive, also after a redirection."""
+def test_a_page_is_fetched_after_redirects(tmp_path: Path, site: str, page: str) -> None:
+    """The content has the bytes of the page, also after a redirect."""
     assert fetch(tmp_path, site + page).contents == [BODY]
 
 
@@ -86,26 +86,28 @@ def test_the_address_may_come_from_a_port(tmp_path: Path, site: str) -> None:
         ("/cut", "DF200", "ended after 5120 of 10240 bytes"),
     ],
 )
-def test_no_page_is_a_failure(tmp_path: Path, site: str, page: str, code: str, text: str) -> None:
-    """An error page, a way out of the web and half a page are failures, not data."""
+def test_an_error_page_or_incomplete_page_is_a_failure(
+    tmp_path: Path, site: str, page: str, code: str, text: str
+) -> None:
+    """An error page, a redirect to another scheme and an incomplete page are failures, not data."""
     failure = fetch(tmp_path, site + page).failure
 
     assert (failure.code, text in failure.text) == (code, True)
 
 
-def test_a_page_may_be_too_large(tmp_path: Path, site: str) -> None:
+def test_a_page_over_the_limit_is_refused(tmp_path: Path, site: str) -> None:
     """More bytes than allowed are refused."""
     assert "larger than max_size (100 bytes)" in fetch(tmp_path, f"{site}/data", max_size=100).failure.text
 
 
 @pytest.mark.parametrize("url", ["", "file:///etc/passwd", "ftp://x/y", "data", "http://"])
-def test_only_the_web_is_fetched(tmp_path: Path, url: str) -> None:
-    """Anything but http and https is refused before anything is opened."""
+def test_only_http_urls_are_fetched(tmp_path: Path, url: str) -> None:
+    """A URL with a scheme other than http and https is refused before a connection is opened."""
     assert fetch(tmp_path, url).failure.code == "DF104"
 
 
-def test_a_server_that_is_not_there(tmp_path: Path) -> None:
-    """A refused connection is the world's fault: worth another attempt."""
+def test_a_refused_connection_can_be_retried(tmp_path: Path) -> None:
+    """A refused connection is a failure that can be retried."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
@@ -123,8 +125,8 @@ def free_port() -> int:
 
 
 @pytest.mark.parametrize("reuse", [True, False])
-def test_a_client_is_listened_to(tmp_path: Path, free_port: int, *, reuse: bool) -> None:
-    """What one client sends until it closes is the content of every output."""
+def test_the_data_of_one_client_are_the_content(tmp_path: Path, free_port: int, *, reuse: bool) -> None:
+    """The data that one client sends until it closes are the content of every output."""
     fields = {"host": "127.0.0.1", "port": free_port, "bufsize": 100, "reuse_addr": reuse}
     got: list[Any] = []
     listening = threading.Thread(
@@ -147,7 +149,7 @@ def _connected(port: int) -> socket.socket:
             threading.Event().wait(0.01)
 
 
-def test_a_port_that_is_taken(tmp_path: Path) -> None:
+def test_a_port_in_use_is_a_failure(tmp_path: Path) -> None:
     """The failure names the port that is not available."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -162,7 +164,7 @@ def test_a_listener_takes_no_inputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("connected", [True, False])
-def test_listening_can_be_stopped(tmp_path: Path, free_port: int, *, connected: bool) -> None:
+def test_a_cancelled_listener_ends(tmp_path: Path, free_port: int, *, connected: bool) -> None:
     """A cancelled listener ends, with or without a client."""
     fields = (Argument(name="host", value="127.0.0.1"), Argument(name="port", value=free_port))
     node = Template(key="l", name="listener", kind=Kind.APP, component=LISTENER, arguments=fields)

@@ -41,7 +41,7 @@ def test_every_application_describes_itself(name: str) -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_palette_sees_them_all() -> None:
+def test_every_application_is_in_the_palette() -> None:
     """`app_components` has one definition for each application."""
     assert [component.name for component in app_components()] == list(APPLICATIONS)
 
@@ -64,8 +64,8 @@ def test_the_palette_sees_them_all() -> None:
         (" dlg.apps.simple.CopyApp ", "", "CopyApp"),
     ],
 )
-def test_spellings_of_graphs(component: str, category: str, name: str) -> None:
-    """Older packages, blank classes and placeholders give the right application."""
+def test_old_class_names_and_placeholders_are_resolved(component: str, category: str, name: str) -> None:
+    """Older package names, blank classes and placeholders are resolved to the right application."""
     assert app_class(node(component, category)).component.name == name
 
 
@@ -75,7 +75,7 @@ def test_a_function_or_command_decides_the_kind_of_a_placeholder() -> None:
     assert app_class(node("", "", Argument(name="command", value="ls"))).component.name == "BashShellApp"
 
 
-def test_an_object_coming_in_makes_a_member_function() -> None:
+def test_a_function_with_the_port_self_is_a_member_function() -> None:
     """Nodes of DALiuGE's class for functions are members if they have the port self."""
     target = Argument(name="self", usage="InputPort")
 
@@ -84,7 +84,7 @@ def test_an_object_coming_in_makes_a_member_function() -> None:
 
 @pytest.mark.parametrize("component", ["", "PythonApp", "dlg.apps.simple.PythonApp", "test.graphsRepository"])
 def test_a_node_without_a_class_is_refused(component: str) -> None:
-    """A placeholder that nothing explains is an error that names the node."""
+    """A node without class, function or command is an error that names the node."""
     with pytest.raises(UnknownComponentError, match="'wanted' has no class"):
         app_class(node(component, "DALiuGEApp"))
 
@@ -102,8 +102,8 @@ def test_a_node_without_a_class_is_refused(component: str) -> None:
         ("dlg.apps.subgraph.SubGraphLocal", ""),
     ],
 )
-def test_what_we_do_not_have_is_refused_with_the_way_out(component: str, category: str) -> None:
-    """Applications of DALiuGE that are missing here say what to use instead."""
+def test_missing_applications_of_daliuge_have_an_alternative(component: str, category: str) -> None:
+    """The error for an application of DALiuGE that is not available names an alternative."""
     with pytest.raises(MissingDependencyError, match="does not support") as caught:
         app_class(node(component, category))
 
@@ -121,7 +121,7 @@ def test_what_we_do_not_have_is_refused_with_the_way_out(component: str, categor
         ("flagging", "no such application"),
     ],
 )
-def test_unknown_classes(component: str, hint: str) -> None:
+def test_unknown_classes_are_an_error(component: str, hint: str) -> None:
     """The error names node and class, and has what is missing or a similar name."""
     with pytest.raises(UnknownComponentError, match=f"'wanted' has the unknown class '{component}'") as caught:
         app_class(node(component))
@@ -129,7 +129,7 @@ def test_unknown_classes(component: str, hint: str) -> None:
     assert hint in caught.value.hint
 
 
-def test_an_application_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_applications_of_users_are_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph can name any importable subclass of App; a broken module gives an error with the reason."""
     (tmp_path / "users_own_apps.py").write_text(
         "from dropflow.apps.api import App\n\n\nclass MyApp(App):\n    def run(self, context):\n        pass\n"

@@ -26,7 +26,7 @@ def run(
     return try_app(more.get("component", BASH), directory, inputs=given, outputs=outputs, fields=arguments)
 
 
-def test_inputs_fields_and_outputs_are_filled_in(tmp_path: Path) -> None:
+def test_placeholders_are_replaced_by_inputs_fields_and_outputs(tmp_path: Path) -> None:
     """Data in memory appear as text, fields as their values, an output as a path whose content becomes the drop's."""
     got = run(tmp_path, "echo {a} {b} {n} > {out}", argument("n", 7), inputs=[("a", "text"), ("b", 2.5)])
 
@@ -61,33 +61,33 @@ def test_encodings_of_ports_have_priority(tmp_path: Path) -> None:
     assert got.contents == [f"bytes\ninside {file.as_uri()}\n".encode()]
 
 
-def test_several_inputs_at_one_port_follow_each_other(tmp_path: Path) -> None:
+def test_all_inputs_of_a_port_are_filled_in(tmp_path: Path) -> None:
     """All inputs of a port are filled in, in order; those that failed are left out."""
     got = run(tmp_path, "printf '<%s>' {x} > {out}", inputs=[("x", "a b"), ("x", FAILED), ("x", "c")])
 
     assert got.contents == [b"<a b><c>"]
 
 
-def test_an_input_that_failed_cannot_be_filled_in(tmp_path: Path) -> None:
-    """A command that names a failed input does not run."""
+def test_a_command_that_names_a_failed_input_does_not_run(tmp_path: Path) -> None:
+    """The attempt fails before the command starts."""
     assert "input 'x': the only input failed" in run(tmp_path, "echo {x}", inputs=[("x", FAILED)]).failure.text
 
 
-def test_values_are_values(tmp_path: Path) -> None:
-    """Neither data nor fields can add commands."""
+def test_values_cannot_inject_commands(tmp_path: Path) -> None:
+    """Neither data nor fields can add commands to the command line."""
     got = run(tmp_path, 'echo {a} "{b}" > {out}', argument("b", "$(touch evil)"), inputs=[("a", "; touch evil")])
 
     assert got.contents == [b"; touch evil $(touch evil)\n"]
 
 
-def test_the_shell_keeps_its_braces(tmp_path: Path) -> None:
+def test_shell_braces_are_not_placeholders(tmp_path: Path) -> None:
     """Brace expansion, variables and awk programs are not placeholders."""
     got = run(tmp_path, "V=v; echo {a,b} ${V} | awk '{print $3}' > {out}; echo {nothing} >> {out}")
 
     assert got.contents == [b"v\n{nothing}\n"]
 
 
-def test_documented_forms(tmp_path: Path) -> None:
+def test_documented_placeholder_forms_work(tmp_path: Path) -> None:
     """%i0 and %o0 count inputs and outputs; brackets name them by id, name or the id of their node."""
     inputs = [Given("", b"1", oid="g_k-5_0"), Given("", b"2", name="second"), Given("", b"3", oid="g_12_0-3")]
 
@@ -96,8 +96,8 @@ def test_documented_forms(tmp_path: Path) -> None:
     assert got.contents == [b"1231"]
 
 
-def test_urls_and_ids(tmp_path: Path) -> None:
-    """%iDataURL0 is a URL, and a drop's id in braces its path."""
+def test_placeholders_for_data_urls_and_drop_ids_work(tmp_path: Path) -> None:
+    """%iDataURL0 is replaced by a URL, and the id of a drop in braces by its path."""
     file = tmp_path / "x"
     file.write_text("content")
 
@@ -106,7 +106,7 @@ def test_urls_and_ids(tmp_path: Path) -> None:
     assert got.contents == [f"{file.as_uri()}\ncontent".encode()]
 
 
-def test_forms_that_mean_nothing_stay_with_a_warning(tmp_path: Path) -> None:
+def test_placeholders_without_an_input_stay_with_a_warning(tmp_path: Path) -> None:
     """A number without an input stays in the command, with a warning in the log."""
     got = run(tmp_path, "echo %i3 > {out}")
 
@@ -114,8 +114,8 @@ def test_forms_that_mean_nothing_stay_with_a_warning(tmp_path: Path) -> None:
     assert "%i3 in the command is not an input" in got.log
 
 
-def test_a_key_that_editors_have_changed(tmp_path: Path) -> None:
-    """A key that names no drop can only mean the one there is; of several, none is guessed."""
+def test_an_unknown_key_means_the_only_input(tmp_path: Path) -> None:
+    """A key that names no drop means the only one; if there are several, it is not replaced."""
     one = run(tmp_path, "cat %i[-5] > %o[-9]", inputs=[("x", b"1")])
     two = run(tmp_path, "cat %i[-5] > %o[-9]", inputs=[Given("x", b"1", name="a"), Given("y", b"2", name="b")])
 
@@ -125,8 +125,8 @@ def test_a_key_that_editors_have_changed(tmp_path: Path) -> None:
     assert "a, b" in two.failure.hint
 
 
-def test_blank_fields_leave_nothing(tmp_path: Path) -> None:
-    """Blank and False leave nothing behind; a precious field leaves an empty word."""
+def test_blank_fields_add_no_argument(tmp_path: Path) -> None:
+    """A blank or False field adds no argument; a precious field adds an empty one."""
     fields = (argument("a", ""), argument("b", False, type="Boolean"), argument("c", "", precious=True))
 
     assert run(tmp_path, "printf '<%s>' {a} {b} {c} end > {out}", *fields).contents == [b"<><end>"]
@@ -144,8 +144,8 @@ def test_a_status_other_than_0_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "words"), [("kill -9 $$", "signal SIGKILL"), ("nocommandofthatname", "status 127 (command not found)")]
 )
-def test_statuses_have_meanings(tmp_path: Path, command: str, words: str) -> None:
-    """Signals and the statuses of the shell are put in words."""
+def test_exit_statuses_are_explained(tmp_path: Path, command: str, words: str) -> None:
+    """The failure explains signals and the statuses that a shell uses."""
     assert words in run(tmp_path, command).failure.text
 
 
@@ -154,8 +154,8 @@ def test_a_node_without_a_command_is_refused(tmp_path: Path) -> None:
     assert "the node 'the app' has no command" in run(tmp_path, "  ").failure.text
 
 
-def test_a_value_too_large_for_a_command(tmp_path: Path) -> None:
-    """A value that no command line can hold is refused with the way out."""
+def test_a_value_too_large_for_a_command_is_refused(tmp_path: Path) -> None:
+    """A value that exceeds the limit of a command line is refused with an alternative."""
     failure = run(tmp_path, "echo {x}", inputs=[("x", "x" * 200_000)]).failure
 
     assert "the limit is 131071" in failure.text
@@ -167,14 +167,14 @@ def test_binary_data_cannot_be_in_a_command(tmp_path: Path) -> None:
     assert "is not text" in run(tmp_path, "echo {x}", inputs=[("x", b"\xff\xfe")]).failure.text
 
 
-def test_commands_in_pieces(tmp_path: Path) -> None:
+def test_numbered_arguments_are_joined(tmp_path: Path) -> None:
     """The numbered arguments of older graphs are joined, placeholders included."""
     fields = (Argument(name="Arg02", value="hello > %o[out0]"), Argument(name="Arg01", value="echo"))
 
     assert run(tmp_path, "", *fields, outputs=["data"]).contents == [b"hello\n"]
 
 
-def test_placeholders_are_filled_in_in_every_piece_of_a_command(tmp_path: Path) -> None:
+def test_placeholders_are_replaced_in_all_parts_of_a_command(tmp_path: Path) -> None:
     """`%i0`, `%o0` and `{port}` mean the data in command, Arguments, ArgNN and in arguments that become part of it."""
     file = tmp_path / "a file"
     file.write_text("content")
@@ -200,7 +200,7 @@ def test_placeholders_are_filled_in_in_every_piece_of_a_command(tmp_path: Path) 
     ["a; touch DONE; echo %i0", "$(touch DONE) %i0", "`touch DONE`{in}", "100%i9; touch DONE", "%i0' ; touch DONE '"],
 )
 def test_a_value_that_mentions_data_is_not_executed(place: str, value: str, tmp_path: Path) -> None:
-    """Data are filled in in the value of a field; the rest stays text in all kinds of quoting."""
+    """Placeholders in the value of a field are replaced by data; the rest stays text in all kinds of quoting."""
     ports = (Argument(name="in", usage="InputPort"), Argument(name="out", usage="OutputPort"))
     field = argument("v", value, positional=place == "appended")
     command = "printf '%s' " + (place if place != "appended" else "")
@@ -229,8 +229,8 @@ def test_a_port_that_an_argument_mentions_is_not_appended(tmp_path: Path) -> Non
     assert got.contents == [b"content"]
 
 
-def test_what_data_and_values_hold_is_never_filled_in(tmp_path: Path) -> None:
-    """A content or a plain value that looks like a placeholder stays what it is, wherever it is used."""
+def test_placeholders_in_data_and_values_are_not_replaced(tmp_path: Path) -> None:
+    """A content or a plain value that looks like a placeholder is used unchanged."""
     ports = (Argument(name="in", usage="InputPort"), Argument(name="out", usage="OutputPort"))
     held = "%i0 {out} $(echo no) {n}"
 
@@ -246,7 +246,7 @@ def test_what_data_and_values_hold_is_never_filled_in(tmp_path: Path) -> None:
     assert got.contents == [f"{held} {held} {{m}} %z\n".encode()]
 
 
-def test_redirections(tmp_path: Path) -> None:
+def test_redirections_set_standard_input_and_output(tmp_path: Path) -> None:
     """input_redirection and output_redirection say where standard input and output go."""
     fields = (Argument(name="input_redirection", value="%i0"), Argument(name="output_redirection", value="> %o0"))
 
@@ -254,7 +254,7 @@ def test_redirections(tmp_path: Path) -> None:
 
 
 def test_arguments_are_appended_to_a_command_without_placeholders(tmp_path: Path) -> None:
-    """Older nodes say how their arguments look and leave the command bare."""
+    """For older nodes, whose command has no placeholders, arguments are appended in the declared style."""
     source = tmp_path / "source"
     source.write_bytes(bytes(range(200)))
     style = (Argument(name="argumentPrefix", value=" "), Argument(name="paramValueSeparator", value="="))
@@ -265,7 +265,7 @@ def test_arguments_are_appended_to_a_command_without_placeholders(tmp_path: Path
     assert got.contents == [bytes(range(30))]
 
 
-def test_long_and_positional_arguments(tmp_path: Path) -> None:
+def test_argument_prefixes_and_positions_are_applied(tmp_path: Path) -> None:
     """With two dashes, names of one letter get one; positional arguments come last, without names."""
     fields = (
         Argument(name="argumentPrefix", value="--"),
@@ -308,7 +308,7 @@ def test_every_output_gets_standard_output(tmp_path: Path) -> None:
     assert got.contents == [b"x\n", b"x\n"]
 
 
-def test_fields_may_refer_to_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fields_may_use_session_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """$DLG_ROOT within a field is expanded by the shell, $DLG_X alone by us; an unset one is an error."""
     monkeypatch.setenv("DLG_ROOT", "/the root")
     fields = (argument("a", "$DLG_ROOT/x"), argument("b", "$DLG_ROOT"))
