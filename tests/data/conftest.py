@@ -22,7 +22,7 @@ def repository(tmp_path: Path) -> Iterator[LocalRepository]:
 
 @pytest.fixture
 def slot(repository: LocalRepository) -> Callable[..., Slot]:
-    """Makes slots of that session, each for another drop by default."""
+    """Return a function that makes slots of that session, each for a different drop by default."""
     drops = iter(range(1, 1000))
 
     def make(oid: str = "g_k_0", *, drop: int | None = None, attempt: int = 1, name: str = "") -> Slot:
@@ -33,7 +33,7 @@ def slot(repository: LocalRepository) -> Callable[..., Slot]:
 
 @pytest.fixture
 def node() -> Callable[..., Template]:
-    """Makes data nodes: a class, a category and fields; a field may be a value or a whole `Argument`."""
+    """Return a function that makes data nodes. A field is a value or an `Argument`."""
 
     def make(component: str = "", /, *, category: str = "", persist: bool | None = None, **fields: Any) -> Template:
         arguments = tuple(

@@ -1,4 +1,4 @@
-"""Where files go."""
+"""Paths of the files of data drops."""
 
 import doctest
 import os
@@ -38,20 +38,20 @@ def _path(value: str, **environment: str) -> str:
         ("{{uid}}", "/s/files/{uid}"),
     ],
 )
-def test_names_follow_the_table(value: str, expected: str) -> None:
-    """Every row of the table in the module's docstring."""
+def test_file_names_follow_the_documented_table(value: str, expected: str) -> None:
+    """Each row of the table in the docstring of the module holds."""
     assert _path(value, PLACE="/data") == expected
 
 
 @pytest.mark.parametrize("value", ["", "  ", "None", "./", ".", "{auto}"])
-def test_no_name_makes_one_from_the_id(value: str) -> None:
-    """Nothing, the text None, a bare directory and {auto} give a name that only this drop has."""
+def test_a_file_without_a_name_is_named_after_its_drop(value: str) -> None:
+    """No name, the text None, a bare directory and {auto} give a name that is unique to the drop."""
     assert _path(value) == f"/s/files/{drop_file_name(OID)}"
 
 
 @pytest.mark.parametrize(("value", "folder"), [("sub/", "/s/files/sub"), ("/abs/", "/abs")])
 def test_a_trailing_slash_names_a_directory(value: str, folder: str) -> None:
-    """The file gets a made name inside."""
+    """The file gets a generated name in that directory."""
     assert _path(value) == f"{folder}/{drop_file_name(OID)}"
 
 
@@ -75,7 +75,7 @@ def test_dlg_root_has_a_default() -> None:
 
 
 @pytest.mark.parametrize("value", ["../x", "a/../../x", ".."])
-def test_relative_paths_cannot_leave(value: str) -> None:
+def test_relative_paths_that_leave_the_session_are_refused(value: str) -> None:
     """A relative path that leaves the session's files is an error."""
     with pytest.raises(BadParameterError, match="leaves the directory"):
         check_name(value)
@@ -100,6 +100,6 @@ def test_file_names_of_drops_are_safe_and_different(oids: list[str]) -> None:
     assert all("/" not in name and not name.startswith((".", "-")) and 0 < len(name) <= 100 for name in names)
 
 
-def test_examples() -> None:
+def test_doctest_examples_are_right() -> None:
     """The examples in the docstrings are right."""
     assert doctest.testmod(naming).failed == 0

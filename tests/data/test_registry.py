@@ -1,4 +1,4 @@
-"""Which store serves which class."""
+"""The components for classes of data."""
 
 import json
 import re
@@ -32,7 +32,7 @@ Node = Callable[..., Template]
         ("dlg.data.drops.parset_drop.ParameterSetDROP", "ParameterSet"),
     ],
 )
-def test_classes_have_their_components(node: Node, name: str, expected: str) -> None:
+def test_every_class_has_one_component(node: Node, name: str, expected: str) -> None:
     """Every class name of DALiuGE, new and old, has one component, independent of the category."""
     assert component_for(node(name, category="Memory")).name == expected
 
@@ -41,16 +41,16 @@ def test_classes_have_their_components(node: Node, name: str, expected: str) -> 
     ("category", "expected"),
     [("Memory", "Memory"), ("File", "File"), ("SharedMemory", "SharedMemory"), ("null", "NULL"), ("json", "JSON")],
 )
-def test_categories_serve_where_there_is_not_a_class(node: Node, category: str, expected: str) -> None:
-    """Graphs without class names mean what their category says."""
+def test_nodes_without_a_class_use_their_category(node: Node, category: str, expected: str) -> None:
+    """A node without class name has the component of its category."""
     assert component_for(node(category=category)).name == expected
 
 
 @pytest.mark.parametrize(
     "name", ["dlg.data.drops.s3_drop.S3DROP", "dlg.data.drops.ngas.NgasDROP", "dlg.data.drops.rdbms.RDBMSDrop"]
 )
-def test_classes_for_later_are_distinguished(node: Node, name: str) -> None:
-    """What DALiuGE has and we do not have yet is named as that, with what to use."""
+def test_unsupported_classes_of_daliuge_have_an_alternative(node: Node, name: str) -> None:
+    """A class of DALiuGE that is not supported is reported as such, with an alternative."""
     with pytest.raises(MissingDependencyError, match="does not support") as caught:
         store_for(node(name))
     assert "File" in caught.value.hint
@@ -64,7 +64,7 @@ def test_unknown_classes_are_named(node: Node) -> None:
 
 
 def test_all_errors_are_reported_together(node: Node) -> None:
-    """One call finds every node that cannot work: unknown classes and bad parameters alike."""
+    """One call reports all unknown classes and bad parameters."""
     nodes = [
         node("no.such.Class"),
         node("dlg.data.drops.memory.InMemoryDROP"),
@@ -78,13 +78,13 @@ def test_all_errors_are_reported_together(node: Node) -> None:
     assert all(problem.hint for problem in found)
 
 
-def test_good_nodes_have_no_complaints(node: Node) -> None:
-    """Each class passes with its defaults."""
+def test_every_class_is_valid_with_its_defaults(node: Node) -> None:
+    """A node of each class with default parameters has no problems."""
     assert check((node(component.dropclass) for component in DATA_COMPONENTS), ()) == []
 
 
 def test_names_are_unique() -> None:
-    """No class name means two components."""
+    """No two components have the same class name."""
     names = [name for component in DATA_COMPONENTS for name in (component.dropclass, *component.aliases)]
 
     assert len(set(names)) == len(names)
@@ -95,7 +95,7 @@ def test_names_are_unique() -> None:
 
 @needs_corpus
 def test_every_data_class_of_the_community_is_known(node: Node) -> None:
-    """Each class name in real graphs means a component, or is one that we say we do not support."""
+    """Each class name in graphs of the community has a component or is listed as not supported."""
     names = {
         name
         for path in corpus_files()

@@ -51,8 +51,8 @@ def _part(template: Template, slot: Slot, content: bytes | dict[str, bytes]) -> 
     return part.finish()
 
 
-def test_a_commit_renames(repository: LocalRepository, node: Node, slot: Slots) -> None:
-    """A file appears whole under its name, and nothing of the part is left."""
+def test_a_commit_renames_the_part(repository: LocalRepository, node: Node, slot: Slots) -> None:
+    """The complete file appears under its name, and no file of the part is left."""
     template = node(FILE, filepath="sub/x.txt")
     part = _part(template, slot(), b"hello")
     assert not Path(part.final).exists()
@@ -63,8 +63,8 @@ def test_a_commit_renames(repository: LocalRepository, node: Node, slot: Slots) 
     assert _names(repository.workspace.tmp) == ["shm"]
 
 
-def test_a_commit_replaces(repository: LocalRepository, node: Node, slot: Slots) -> None:
-    """A later content takes the place of an earlier one, whether they are files or directories."""
+def test_a_commit_replaces_an_earlier_content(repository: LocalRepository, node: Node, slot: Slots) -> None:
+    """A later content replaces an earlier one, for files and directories."""
     template = node(FILE, filepath="x")
     contents: list[bytes | dict[str, bytes]] = [b"1", b"2", {"a": b"3"}, {"b": b"4"}, b"5", {"c": b"6"}]
     for content in contents:
@@ -74,7 +74,9 @@ def test_a_commit_replaces(repository: LocalRepository, node: Node, slot: Slots)
     assert _names(repository.workspace.tmp) == ["shm"]
 
 
-def test_a_commit_elsewhere(repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path) -> None:
+def test_a_commit_to_an_absolute_path_leaves_no_other_file(
+    repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path
+) -> None:
     """An absolute target gets its file, and nothing else is left beside it."""
     template = node(FILE, filepath=str(tmp_path / "far/x"))
     repository.commit(1, 1, template, _part(template, slot(), b"hello"))
@@ -82,7 +84,7 @@ def test_a_commit_elsewhere(repository: LocalRepository, node: Node, slot: Slots
     assert _names(tmp_path / "far") == ["x"]
 
 
-def test_a_killed_worker_leaves_nothing_elsewhere(
+def test_closing_removes_unfinished_contents_beside_absolute_targets(
     repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path
 ) -> None:
     """Unfinished contents beside absolute targets are removed when the session closes."""
@@ -93,10 +95,10 @@ def test_a_killed_worker_leaves_nothing_elsewhere(
     assert _names(tmp_path / "far") == []
 
 
-def test_a_link_that_waits_beside_a_target_is_not_followed(
+def test_links_beside_a_target_are_not_followed(
     repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path
 ) -> None:
-    """Whatever links another user makes beside an absolute target, nothing is written through them."""
+    """No data are written through links that another user makes beside an absolute target."""
     far, victim = tmp_path / "far", tmp_path / "victim"
     far.mkdir()
     victim.write_text("precious")
@@ -108,8 +110,8 @@ def test_a_link_that_waits_beside_a_target_is_not_followed(
     assert not (far / "x").is_symlink()
 
 
-def test_parts_beside_a_target_cannot_be_prepared(node: Node, slot: Slots, tmp_path: Path) -> None:
-    """The directory of such a part has a new name each time, and only its owner can enter it."""
+def test_directories_of_parts_have_unpredictable_names(node: Node, slot: Slots, tmp_path: Path) -> None:
+    """The directory of a part beside an absolute target has a new name each time, and only its owner can enter it."""
     store = store_for(node(FILE, filepath=str(tmp_path / "far/x")))
     folders = {Path(store.part(slot(drop=1)).path()).parent for _ in range(2)}
     growing = store.growing
@@ -121,8 +123,8 @@ def test_parts_beside_a_target_cannot_be_prepared(node: Node, slot: Slots, tmp_p
     assert {folder.parent for folder in folders} == {tmp_path / "far"}
 
 
-def test_a_part_begins_with_a_file_of_its_own(tmp_path: Path) -> None:
-    """A file or a link that is where a part is to be written is neither appended to nor followed."""
+def test_an_existing_file_at_the_path_of_a_part_is_not_used(tmp_path: Path) -> None:
+    """An existing file or link at the path of a part is neither appended to nor followed."""
     (tmp_path / "link").symlink_to(tmp_path / "victim")
     (tmp_path / "file").write_text("old")
     for name in ("link", "file"):
@@ -185,7 +187,7 @@ def test_a_fifo_or_device_is_never_replaced(
 
 
 @pytest.mark.parametrize("kind", [FILE, DIRECTORY, MEMORY])
-def test_a_fifo_that_a_program_left_is_not_a_content(node: Node, slot: Slots, kind: str) -> None:
+def test_a_fifo_made_by_a_program_is_not_a_content(node: Node, slot: Slots, kind: str) -> None:
     """A FIFO without writer does not block: the attempt fails with its kind."""
     part = store_for(node(kind)).part(slot())
     os.mkfifo(part.path())
@@ -208,7 +210,7 @@ def test_a_fifo_as_input_is_not_read_as_a_value(node: Node, slot: Slots, tmp_pat
 
 
 def test_a_commit_that_fails_names_the_place(repository: LocalRepository, node: Node, slot: Slots) -> None:
-    """An impossible final path is a StorageError with the path; the temporary file is removed."""
+    """If the final path cannot be written, a StorageError names it, and the temporary file is removed."""
     template = node(FILE, filepath="file/x")
     part = _part(template, slot(), b"x")
     (repository.workspace.files / "file").touch()
@@ -219,7 +221,7 @@ def test_a_commit_that_fails_names_the_place(repository: LocalRepository, node: 
 
 
 @pytest.mark.parametrize("contents", [(b"one", b"two"), ({"a": b"1"}, {"a": b"2"}), (b"x", {"x": b"x"})])
-def test_a_drop_does_not_destroy_what_another_has_written(
+def test_a_drop_does_not_overwrite_the_file_of_another_drop(
     repository: LocalRepository, node: Node, slot: Slots, contents: tuple[bytes | dict[str, bytes], ...]
 ) -> None:
     """The later drop fails and names the first; the file of the first stays whole. The drop itself may try again."""
@@ -235,8 +237,8 @@ def test_a_drop_does_not_destroy_what_another_has_written(
     assert repository.commit(1, 2, template, again).size == kept.size
 
 
-def test_drops_may_write_the_same_content(repository: LocalRepository, node: Node, slot: Slots) -> None:
-    """It is removed when the last of them is not needed any more."""
+def test_drops_may_write_equal_contents_to_one_file(repository: LocalRepository, node: Node, slot: Slots) -> None:
+    """The file is removed when the last of the drops is released."""
     template = node(FILE, filepath="x", persist=False)
     handles = [repository.commit(drop, 1, template, _part(template, slot(drop=drop), b"x")) for drop in (1, 2, 3)]
 
@@ -247,7 +249,7 @@ def test_drops_may_write_the_same_content(repository: LocalRepository, node: Nod
 
 
 def test_a_drop_may_replace_what_it_depends_on(tmp_path: Path, node: Node) -> None:
-    """In a loop that writes one file again and again, the last iteration stays."""
+    """If each iteration of a loop writes the same file, the content of the last one stays."""
     drawing = GraphBuilder()
     drawing.app("A").data("x").app("B").data("y").app("C").data("z")
     drawing.connect("A", "x").connect("x", "B").connect("B", "y").connect("C", "z")
@@ -267,8 +269,8 @@ def test_a_drop_may_replace_what_it_depends_on(tmp_path: Path, node: Node) -> No
 
 
 @pytest.mark.parametrize("size", [3, SMALL])
-def test_parts_in_memory_are_put_together(repository: LocalRepository, node: Node, slot: Slots, size: int) -> None:
-    """Bytes come one after the other in the order of the producers."""
+def test_parts_in_memory_are_concatenated(repository: LocalRepository, node: Node, slot: Slots, size: int) -> None:
+    """The bytes are in the order of the producers."""
     template = node(MEMORY)
     parts = [_part(template, slot(), letter * size) for letter in (b"a", b"b", b"c")]
     content = repository.assemble(9, template, parts)
@@ -277,8 +279,8 @@ def test_parts_in_memory_are_put_together(repository: LocalRepository, node: Nod
     verify(content)
 
 
-def test_parts_of_a_file_are_put_together(repository: LocalRepository, node: Node, slot: Slots) -> None:
-    """The file has all of them, its checksum is right, and no part is left."""
+def test_parts_of_a_file_are_concatenated(repository: LocalRepository, node: Node, slot: Slots) -> None:
+    """The file has all parts, its checksum is right, and no part is left."""
     template = node(FILE, filepath="x")
     parts = [_part(template, slot(), body) for body in (b"one ", b"", b"two")]
     content = repository.assemble(9, template, parts)
@@ -299,8 +301,10 @@ def test_directories_are_merged(repository: LocalRepository, node: Node, slot: S
     assert content.size == 4
 
 
-def test_colliding_files_are_named(repository: LocalRepository, node: Node, slot: Slots) -> None:
-    """Two producers that write the same file into one directory are an error; nothing is lost silently."""
+def test_two_producers_of_one_file_in_a_directory_are_an_error(
+    repository: LocalRepository, node: Node, slot: Slots
+) -> None:
+    """The error names the file, so that no content is lost silently."""
     template = node(DIRECTORY, dirname="d")
     parts = [_part(template, slot(), {"a": b"1"}), _part(template, slot(), {"a": b"2"})]
 
@@ -318,14 +322,16 @@ def test_a_directory_and_a_file_do_not_mix(repository: LocalRepository, node: No
         repository.assemble(9, template, parts)
 
 
-def test_nothing_is_assembled_from_nothing(repository: LocalRepository, node: Node) -> None:
-    """Producers without content give a drop without content."""
+def test_producers_without_content_give_an_empty_drop(repository: LocalRepository, node: Node) -> None:
+    """If no producer has written, the drop has no content."""
     assert repository.assemble(9, node(MEMORY), [NULL, NULL]) == NULL
     assert repository.assemble(9, node(MEMORY), [EMPTY, EMPTY]).size == 0
 
 
-def test_discarded_contents_are_removed(repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path) -> None:
-    """Late attempts leave nothing, and inputs that were there before stay."""
+def test_contents_of_late_attempts_are_removed(
+    repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path
+) -> None:
+    """The contents of late attempts are removed; input files stay."""
     for template in (node(MEMORY), node(FILE, filepath="x"), node(FILE, filepath=str(tmp_path / "y"))):
         repository.discard(_part(template, slot(), b"z" * SMALL * 2))
     (tmp_path / "input").touch()
@@ -348,7 +354,7 @@ def test_discarded_contents_are_removed(repository: LocalRepository, node: Node,
         (FILE, {"filepath": "x", "expireAfterUse": "true", "persist": True}, "there"),
     ],
 )
-def test_what_is_released(
+def test_memory_is_released_and_files_stay_by_default(
     repository: LocalRepository,
     node: Node,
     slot: Slots,
@@ -380,8 +386,8 @@ def test_files_elsewhere_and_inputs_are_not_released(
     assert not repository.release(2, node(FILE, persist=False, expireAfterUse=True), found)
 
 
-def test_the_parent_is_removed_too(repository: LocalRepository, node: Node, slot: Slots) -> None:
-    """With delete_parent_directory, if it is empty."""
+def test_an_empty_parent_directory_is_removed_on_request(repository: LocalRepository, node: Node, slot: Slots) -> None:
+    """With delete_parent_directory, the directory of a released file is removed if it is empty."""
     template = node(FILE, persist=False, filepath="sub/x", delete_parent_directory=True)
     content = repository.commit(1, 1, template, _part(template, slot(), b"x"))
     repository.release(1, template, content)
@@ -416,8 +422,8 @@ def test_results_have_suffixes(
     verify(kept)
 
 
-def test_files_and_nothing_stay_where_they_are(repository: LocalRepository, node: Node, slot: Slots) -> None:
-    """Leaves that are files already are not copied, and empty ones make no file."""
+def test_file_leaves_are_not_copied(repository: LocalRepository, node: Node, slot: Slots) -> None:
+    """Leaves that are files already are not copied, and leaves without content get no file."""
     template = node(FILE, filepath="x")
     content = repository.commit(1, 1, template, _part(template, slot(), b"x"))
 
@@ -427,7 +433,7 @@ def test_files_and_nothing_stay_where_they_are(repository: LocalRepository, node
 
 
 def test_a_directory_in_memory_is_kept(repository: LocalRepository, node: Node, slot: Slots) -> None:
-    """A program may make a directory of a memory drop; as a leaf it is a result like any other."""
+    """If a program writes a directory as a memory drop, it is kept as the result of a leaf."""
     template = node(MEMORY)
     kept = repository.keep_result(
         1, "a", template, repository.commit(1, 1, template, _part(template, slot(), {"x": b"1"}))
@@ -437,8 +443,8 @@ def test_a_directory_in_memory_is_kept(repository: LocalRepository, node: Node, 
     assert kept.kind == "directory"
 
 
-def test_closing_leaves_only_what_is_committed(repository: LocalRepository, node: Node, slot: Slots) -> None:
-    """Temporary files and shared memory go; closing twice does no harm."""
+def test_closing_removes_all_that_is_not_committed(repository: LocalRepository, node: Node, slot: Slots) -> None:
+    """Temporary files and shared memory are removed; closing twice is no error."""
     segment = repository.workspace.shared.resolve()
     _part(node(MEMORY), slot(), b"x" * SMALL * 2)
     repository.close()
@@ -448,8 +454,8 @@ def test_closing_leaves_only_what_is_committed(repository: LocalRepository, node
     assert not repository.workspace.tmp.exists()
 
 
-def test_a_new_session_clears_what_an_old_one_left(tmp_path: Path) -> None:
-    """A session that crashed in the same directory leaves no temporary files behind the next one."""
+def test_a_new_session_removes_temporary_files_of_a_crashed_one(tmp_path: Path) -> None:
+    """Temporary files of a session that crashed in the same directory are removed."""
     first = LocalRepository(tmp_path, "one", SystemClock())
     (first.workspace.tmp / "rubbish").touch()
     segment = first.workspace.shared.resolve()
@@ -461,7 +467,9 @@ def test_a_new_session_clears_what_an_old_one_left(tmp_path: Path) -> None:
     assert not segment.exists()
 
 
-def test_without_shared_memory_the_disk_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
+def test_without_shared_memory_contents_are_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Node
+) -> None:
     """Without /dev/shm, large contents are files in the session directory."""
     monkeypatch.setattr("dropflow.data.shm_directory.claim", lambda _session: None)
     repository = LocalRepository(tmp_path, "s", SystemClock())
@@ -493,7 +501,7 @@ class _Full(FileWriter):
 
 
 def test_a_full_shared_memory_overflows_to_the_disk(tmp_path: Path) -> None:
-    """If shared memory is full the content continues on disk; the reader finds all of it."""
+    """If shared memory is full, the content is continued on disk, and readers get all of it."""
     part = _Full(str(tmp_path / "small"), overflow=lambda: str(tmp_path / "large"))
     assert part.write(b"1234567") == 7
     part.write(b"89")
@@ -516,8 +524,8 @@ def test_a_full_disk_is_reported_with_its_free_space(tmp_path: Path, monkeypatch
     assert "MB left" in caught.value.hint
 
 
-def test_damage_is_found(repository: LocalRepository, node: Node, slot: Slots) -> None:
-    """A content that was changed or cut after its commit does not verify."""
+def test_damaged_contents_are_detected(repository: LocalRepository, node: Node, slot: Slots) -> None:
+    """A content that was changed or truncated after its commit fails verification."""
     template = node(FILE, filepath="x")
     content = repository.commit(1, 1, template, _part(template, slot(), b"hello"))
     Path(content.location).write_bytes(b"hallo")
@@ -530,8 +538,8 @@ def test_damage_is_found(repository: LocalRepository, node: Node, slot: Slots) -
         verify(msgspec.structs.replace(EMPTY, body=b"hallo", size=5, checksum=content.checksum))
 
 
-def test_durable_files_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the switch on, a finished file has been synchronised."""
+def test_durable_files_are_synchronised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the option, a finished file is synchronised to the disk."""
     forced: list[int] = []
     monkeypatch.setattr(os, "fsync", forced.append)
     for durable in (False, True):

@@ -17,7 +17,7 @@ def _of_a_dead_process(root: Path) -> Path:
     return Path(done.stdout.strip())
 
 
-def test_left_overs_of_the_dead_are_swept(tmp_path: Path) -> None:
+def test_directories_of_ended_processes_are_removed(tmp_path: Path) -> None:
     """The directory of a session is removed if its process has ended."""
     dead, alive = _of_a_dead_process(tmp_path), segments.claim("alive", tmp_path)
     assert dead.is_dir()
@@ -38,7 +38,7 @@ def test_a_reused_process_id_is_not_taken_for_the_owner(tmp_path: Path) -> None:
     assert segments.sweep(tmp_path) == [impostor]
 
 
-def test_what_is_not_ours_to_judge_stays(tmp_path: Path) -> None:
+def test_directories_of_other_pid_namespaces_stay(tmp_path: Path) -> None:
     """Directories of other pid namespaces and with other names are not removed."""
     for name in ("dropflow-1-1-1-other", "dropflow-nonsense", "something-else"):
         (tmp_path / name).mkdir()
@@ -46,21 +46,21 @@ def test_what_is_not_ours_to_judge_stays(tmp_path: Path) -> None:
     assert segments.sweep(tmp_path) == []
 
 
-def test_only_the_owner_may_look(tmp_path: Path) -> None:
-    """Other users of the machine see neither names nor contents."""
+def test_only_the_owner_can_read_the_directory(tmp_path: Path) -> None:
+    """Other users can read neither names nor contents."""
     path = segments.claim("mine", tmp_path)
 
     assert path is not None
     assert path.stat().st_mode & 0o777 == 0o700
 
 
-def test_two_repositories_of_a_session_do_not_meet(tmp_path: Path) -> None:
+def test_each_repository_has_its_own_directory(tmp_path: Path) -> None:
     """Each session gets its own directory; without shared memory the result is None."""
     assert segments.claim("same", tmp_path) != segments.claim("same", tmp_path)
     assert segments.claim("same", tmp_path / "nowhere") is None
 
 
-def test_reading_outlives_release(tmp_path: Path) -> None:
+def test_a_mapped_content_is_readable_after_its_release(tmp_path: Path) -> None:
     """A mapped content stays readable when its file is removed."""
     from dropflow.data.read_content import view  # noqa: PLC0415 - only here
     from dropflow.engine.api import Handle  # noqa: PLC0415 - only here

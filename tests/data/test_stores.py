@@ -1,4 +1,4 @@
-"""What each class of data drops does with content."""
+"""The stores of all classes of data drops."""
 
 import configparser
 import json
@@ -43,16 +43,16 @@ def _written(store: Store, slot: Slot, *blocks: bytes, text: bool = False) -> Ha
     return part.finish()
 
 
-def test_small_contents_travel_in_the_handle(node: Node, slot: Slots) -> None:
-    """Up to the threshold nothing touches a disk."""
+def test_small_contents_are_in_the_handle(node: Node, slot: Slots) -> None:
+    """A content up to the threshold is part of the handle, and no file is written."""
     handle = _written(MemoryStore(node()), slot(), b"a" * SMALL)
 
     assert (handle.kind, handle.size, handle.location) == ("bytes", SMALL, "")
     verify(handle)
 
 
-def test_large_contents_go_to_shared_memory(node: Node, slot: Slots, repository: LocalRepository) -> None:
-    """Above it the content is one file in the session's shared memory, which the handle names."""
+def test_large_contents_are_in_shared_memory(node: Node, slot: Slots, repository: LocalRepository) -> None:
+    """A content above the threshold is one file in the shared memory of the session, which the handle names."""
     handle = _written(MemoryStore(node()), slot(), b"a" * SMALL, b"b")
 
     assert (handle.kind, handle.size, handle.body) == ("shm", SMALL + 1, b"")
@@ -63,8 +63,8 @@ def test_large_contents_go_to_shared_memory(node: Node, slot: Slots, repository:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.lists(st.binary(max_size=40), max_size=8), st.integers(0, 60))
-def test_memory_is_what_was_written(slot: Slots, blocks: list[bytes], small: int) -> None:
-    """Whatever is written comes back in order, on both sides of the threshold."""
+def test_memory_drops_return_what_was_written(slot: Slots, blocks: list[bytes], small: int) -> None:
+    """All writes are read back in order, below and above the threshold."""
     part = MemoryWriter(slot(), small)
     for block in blocks:
         part.write(block)
@@ -77,7 +77,7 @@ def test_memory_is_what_was_written(slot: Slots, blocks: list[bytes], small: int
 
 @pytest.mark.parametrize("before", [b"", b"first ", b"f" * SMALL * 2])
 def test_a_program_can_write_a_memory_drop(node: Node, slot: Slots, before: bytes) -> None:
-    """What a program makes of the temporary file becomes the content, after what was written before."""
+    """The file that a program writes becomes the content, after the data that were written before."""
     part = MemoryStore(node()).part(slot())
     part.write(before)
     with Path(part.path()).open("ab") as stream:
@@ -86,15 +86,15 @@ def test_a_program_can_write_a_memory_drop(node: Node, slot: Slots, before: byte
     assert read(part.finish()) == before + b"second"
 
 
-def test_the_path_of_a_part_is_free(node: Node, slot: Slots) -> None:
-    """Programs that refuse to overwrite find nothing at the path, and its directory there."""
+def test_the_path_of_a_part_does_not_exist_yet(node: Node, slot: Slots) -> None:
+    """The path does not exist and its directory does, for programs that refuse to overwrite files."""
     for store in (MemoryStore(node()), FileStore(node(filepath="x")), DirectoryStore(node()), NullStore(node())):
         path = Path(store.part(slot()).path())
         assert path.parent.is_dir()
         assert not path.exists()
 
 
-def test_text_is_remembered(node: Node, slot: Slots) -> None:
+def test_a_content_written_as_text_is_marked_as_text(node: Node, slot: Slots) -> None:
     """A content is text if all of it was written as text."""
     store = MemoryStore(node())
 
@@ -102,15 +102,15 @@ def test_text_is_remembered(node: Node, slot: Slots) -> None:
     assert not _written(store, slot(), b"a").text
 
 
-def test_shared_memory_drops_are_files_however_small(node: Node, slot: Slots) -> None:
-    """Programs can map them."""
+def test_shared_memory_drops_of_any_size_are_files(node: Node, slot: Slots) -> None:
+    """Even small contents are files, so that programs can map them."""
     handle = _written(SharedMemoryStore(node()), slot(), b"x")
 
     assert handle.kind == "shm"
     assert Path(handle.location).read_bytes() == b"x"
 
 
-def test_files_are_written_under_their_name_elsewhere(node: Node, slot: Slots, repository: LocalRepository) -> None:
+def test_a_part_has_the_base_name_of_its_file(node: Node, slot: Slots, repository: LocalRepository) -> None:
     """A part has the base name of its file, so that programs see its extension, in a directory of its own."""
     part = FileStore(node(filepath="sub/x.fits")).part(slot())
 
@@ -119,14 +119,14 @@ def test_files_are_written_under_their_name_elsewhere(node: Node, slot: Slots, r
     assert not (repository.workspace.files / "sub").exists()
 
 
-def test_files_elsewhere_are_written_beside_their_place(node: Node, slot: Slots, tmp_path: Path) -> None:
+def test_a_part_for_an_absolute_path_is_on_the_same_file_system(node: Node, slot: Slots, tmp_path: Path) -> None:
     """A part for an absolute path is on the file system of that path, where a rename is atomic."""
     part = FileStore(node(filepath=str(tmp_path / "far/x.txt"))).part(slot())
 
     assert Path(part.path()).parent.parent == tmp_path / "far"
 
 
-def test_an_unwritten_file_is_empty(node: Node, slot: Slots) -> None:
+def test_a_file_that_is_not_written_is_empty(node: Node, slot: Slots) -> None:
     """An application that writes nothing leaves an empty file for the readers."""
     handle = FileStore(node(filepath="x")).part(slot()).finish()
 
@@ -144,7 +144,7 @@ def test_a_program_can_make_a_directory_of_a_file_drop(node: Node, slot: Slots) 
 
 
 def test_the_producer_names_an_unnamed_file(node: Node, slot: Slots, repository: LocalRepository) -> None:
-    """Where the drop gives no name the producer's counts, by the same rules."""
+    """If the drop has no file name, that of its producer is used, by the same rules."""
     named = FileStore(node(filepath="")).part(slot(name="hello_{dlg}.txt")).finish()
     own = FileStore(node(filepath="own.txt")).part(slot(name="hello.txt")).finish()
 
@@ -153,8 +153,8 @@ def test_the_producer_names_an_unnamed_file(node: Node, slot: Slots, repository:
 
 
 @pytest.mark.parametrize("value", [None, 0, 0.0, "None"])
-def test_an_empty_number_is_not_a_name(node: Node, slot: Slots, value: Any) -> None:
-    """Some graphs type the name of a file as a number: its zero means that there is none."""
+def test_a_zero_as_file_name_means_no_name(node: Node, slot: Slots, value: Any) -> None:
+    """Some graphs declare the name of a file as a number; 0 means that it has no name."""
     assert FileStore(node(filepath=value)).part(slot()).finish().final.endswith("/files/g_k_0")
 
 
@@ -174,7 +174,7 @@ def test_root_files_are_found_where_they_are(node: Node, slot: Slots, tmp_path: 
 
 
 def test_root_devices_have_no_size(node: Node, slot: Slots) -> None:
-    """A device can be an input; its bytes are not counted."""
+    """A device can be an input; its size is reported as 0."""
     handle = FileStore(node(filepath="/dev/urandom")).initial(slot())
 
     assert stat.S_ISCHR(os.stat(handle.location).st_mode)  # noqa: PTH116 - the mode is what is asked
@@ -204,7 +204,7 @@ def test_relative_root_files_may_be_empty(node: Node, slot: Slots, value: str) -
 
 
 def test_directories_are_filled_by_programs(node: Node, slot: Slots, repository: LocalRepository) -> None:
-    """A directory part becomes what a program makes; bytes have no place in it."""
+    """A directory drop has the directory that a program makes; writing bytes to it is an error."""
     part = DirectoryStore(node(dirname="out")).part(slot())
     with pytest.raises(AppError, match="directory"):
         part.write(b"x")
@@ -223,7 +223,7 @@ def test_missing_root_directories_are_named(node: Node, slot: Slots, fields: dic
 
 
 def test_root_directories_can_be_made(node: Node, slot: Slots, tmp_path: Path) -> None:
-    """With create_if_missing, also outside the session."""
+    """With create_if_missing, a missing directory is created, also outside the session."""
     store = DirectoryStore(node(dirname=str(tmp_path / "new"), create_if_missing="true"))
 
     assert store.initial(slot()).kind == "directory"
@@ -237,7 +237,7 @@ def test_a_file_is_not_a_root_directory(node: Node, slot: Slots, tmp_path: Path)
 
 
 def test_null_drops_discard(node: Node, slot: Slots) -> None:
-    """They take everything, by any way, and hold nothing."""
+    """They accept all ways of writing, and keep no content."""
     part = NullStore(node()).part(slot())
     assert part.write(b"12345") == 5
     Path(part.path()).write_bytes(b"12345")
@@ -248,15 +248,15 @@ def test_null_drops_discard(node: Node, slot: Slots) -> None:
 
 
 def test_json_drops_have_their_encoding_and_suffix(node: Node, slot: Slots) -> None:
-    """Ports that say nothing but EAGLE's default read and write JSON."""
+    """Ports with EAGLE's default encoding read and write JSON."""
     store = JsonStore(node())
 
     assert store.encoding == "json"
     assert store.part(slot()).finish().final.endswith(".json")
 
 
-def test_abandoned_parts_leave_nothing(node: Node, slot: Slots, repository: LocalRepository) -> None:
-    """A failed attempt leaves no trace in the temporary directories."""
+def test_abandoned_parts_are_removed(node: Node, slot: Slots, repository: LocalRepository) -> None:
+    """A failed attempt leaves no file in the temporary directories."""
     for store in (MemoryStore(node()), FileStore(node(filepath="x")), DirectoryStore(node()), NullStore(node())):
         part = store.part(slot())
         if not isinstance(store, DirectoryStore):
@@ -289,7 +289,7 @@ def _pydata(value: Any, type_: str) -> Argument:
     ],
 )
 def test_initial_values_are_typed(node: Node, slot: Slots, value: Any, type_: str, expected: Any) -> None:
-    """Ports with pickle receive what the type says; the text False is false."""
+    """At pickle ports, an initial value has its declared type: the text False is false."""
     handle = MemoryStore(node(pydata=_pydata(value, type_))).initial(slot())
     found = pickle.loads(handle.body)  # noqa: S301 - our own
 
@@ -306,8 +306,8 @@ def test_initial_text_is_text(node: Node, slot: Slots, value: str, type_: str) -
 
 
 @pytest.mark.parametrize("value", ["", None, "None"])
-def test_no_initial_value_is_nothing(node: Node, slot: Slots, value: str | None) -> None:
-    """Nothing, blank text and None are the empty content; for text types the empty text."""
+def test_a_blank_initial_value_is_an_empty_content(node: Node, slot: Slots, value: str | None) -> None:
+    """No value, blank text and None give an empty content, or the empty text for text types."""
     assert MemoryStore(node(pydata=_pydata(value, "Object"))).initial(slot()) == EMPTY
     assert MemoryStore(node(pydata=_pydata(value, "String"))).initial(slot()).text
 
@@ -315,8 +315,8 @@ def test_no_initial_value_is_nothing(node: Node, slot: Slots, value: str | None)
 @pytest.mark.parametrize(
     ("value", "type_"), [("five", "Integer"), ("maybe", "Boolean"), ("{", "Json"), ("f(x)", "eval")]
 )
-def test_initial_values_that_do_not_fit_are_named(node: Node, slot: Slots, value: str, type_: str) -> None:
-    """A value that does not fit its type is an error with both; nothing is evaluated."""
+def test_initial_values_of_the_wrong_type_are_an_error(node: Node, slot: Slots, value: str, type_: str) -> None:
+    """The error has the value and the type; no code is evaluated."""
     with pytest.raises(BadParameterError, match="expected") as caught:
         MemoryStore(node(pydata=_pydata(value, type_))).initial(slot())
     assert value in caught.value.text
@@ -337,7 +337,7 @@ def _parset(node: Node, slot: Slots, mode: str) -> bytes:
 
 
 def test_parameter_sets_in_yanda_form(node: Node, slot: Slots) -> None:
-    """One assignment a line, names with dots whole, booleans in lower case, ports and structure left out."""
+    """There is one assignment per line, with lower-case booleans; ports and structural fields are left out."""
     assert _parset(node, slot, "YANDA") == b'Cimager.ncycles=3\nwide=false\nname=say "hi"\n'
 
 
@@ -346,7 +346,7 @@ def test_parameter_sets_in_yanda_form(node: Node, slot: Slots) -> None:
     [("json", json.loads), ("toml", lambda body: tomllib.loads(body.decode())), ("pickle", pickle.loads)],
 )
 def test_parameter_sets_keep_types(node: Node, slot: Slots, mode: str, load: Callable[[bytes], Any]) -> None:
-    """In formats with types, the value of each name comes back as it was."""
+    """In formats with types, each value is read back with its type."""
     found = load(_parset(node, slot, mode))
 
     assert {name: record["value"] for name, record in found.items()} == {
@@ -358,7 +358,7 @@ def test_parameter_sets_keep_types(node: Node, slot: Slots, mode: str, load: Cal
 
 
 def test_parameter_sets_as_ini(node: Node, slot: Slots) -> None:
-    """A section for each name."""
+    """Each name is a section."""
     parser = configparser.ConfigParser(interpolation=None)
     parser.read_string(_parset(node, slot, "ini").decode())
 
@@ -366,7 +366,7 @@ def test_parameter_sets_as_ini(node: Node, slot: Slots) -> None:
 
 
 def test_parameter_sets_as_yaml(node: Node, slot: Slots) -> None:
-    """A mapping of mappings whose scalars are spelled as in JSON, which is YAML."""
+    """The content is a mapping of mappings, with scalars as in JSON."""
     lines = _parset(node, slot, "yaml").decode().splitlines()
 
     assert lines[:2] == ['"Cimager.ncycles":', "  value: 3"]
@@ -374,5 +374,5 @@ def test_parameter_sets_as_yaml(node: Node, slot: Slots) -> None:
 
 
 def test_parameter_sets_can_be_verbatim(node: Node, slot: Slots) -> None:
-    """config_data is the whole content."""
+    """With config_data, the content is that text."""
     assert read(ParameterSetStore(node(mode="YANDA", config_data="a=1")).initial(slot())) == b"a=1"

@@ -42,7 +42,7 @@ reader.close()
 
 
 class Written:
-    """A growing file with its stream, written step by step.
+    """A growing file with its stream, which the test writes step by step.
 
     Parameters
     ----------
@@ -61,22 +61,22 @@ class Written:
         self.writer = StreamPublisher(self.folder, str(self.file), check, clock)
 
     def write(self, data: bytes) -> None:
-        """Append, as a part does."""
+        """Append data."""
         self._stream.write(data)
         self.size += len(data)
         self.writer.grown(self.size)
 
     def end(self) -> None:
-        """No more comes."""
+        """Mark the end of the stream."""
         self._stream.close()
         self.writer.end(Handle(kind="file", location=str(self.file), final=str(self.final), size=self.size))
 
     def commit(self) -> None:
-        """What a repository does."""
+        """Commit as a repository does."""
         self.file.replace(self.final)
 
     def close(self) -> None:
-        """Give all back."""
+        """Close all readers and the writer."""
         self._stream.close()
         self.writer.close()
 
@@ -91,14 +91,14 @@ def written(tmp_path: Path) -> Iterator[Written]:
 
 @pytest.fixture
 def readers() -> Iterator[ThreadPoolExecutor]:
-    """Threads to read in."""
+    """Threads for readers."""
     with ThreadPoolExecutor(8) as pool:
         yield pool
 
 
 @contextlib.contextmanager
 def few_files(more: int) -> Iterator[None]:
-    """While this lasts, this process can open only so many files more."""
+    """Limit the number of files that this process can still open."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() + 100, before[1]))
     spare: list[int] = []
@@ -116,17 +116,17 @@ def few_files(more: int) -> Iterator[None]:
 
 
 def descriptors() -> int:
-    """How many files this process has open."""
+    """Return the number of open files of this process."""
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - not a place of ours
 
 
 def all_of(folder: str, step: int = 1 << 16) -> bytes:
-    """What a reader gets from beginning to end."""
+    """Return all data that a reader gets."""
     with StreamReader(folder) as reader:
         return b"".join(iter(lambda: reader.read(step), b""))
 
 
-def test_a_reader_gets_all_whenever_it_comes(written: Written, readers: ThreadPoolExecutor) -> None:
+def test_a_reader_gets_the_whole_content_at_any_time(written: Written, readers: ThreadPoolExecutor) -> None:
     """Readers get the whole content before its end, after it, and after its commit."""
     written.write(b"one ")
     early = StreamReader(written.folder)
@@ -142,7 +142,7 @@ def test_a_reader_gets_all_whenever_it_comes(written: Written, readers: ThreadPo
     assert waiting.result(SECONDS) == ended == all_of(written.folder) == b"one two "
 
 
-def test_a_reader_that_waits_is_woken(written: Written, readers: ThreadPoolExecutor) -> None:
+def test_a_waiting_reader_is_woken_by_data_and_end(written: Written, readers: ThreadPoolExecutor) -> None:
     """A reader at the end of the written data wakes up for the next block, and for the end of the stream."""
     asked = threading.Semaphore(0)
     with StreamReader(written.folder, asked.release) as reader:
@@ -158,8 +158,8 @@ def test_a_reader_that_waits_is_woken(written: Written, readers: ThreadPoolExecu
         assert reader.wait_for_end().size == written.size
 
 
-def test_readers_in_other_processes(written: Written) -> None:
-    """Processes read side by side while this one writes."""
+def test_processes_read_while_another_writes(written: Written) -> None:
+    """Several processes read while this one writes."""
     command = [sys.executable, "-c", READS, written.folder, "3"]
     processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     written.write(b"abc")
@@ -175,7 +175,7 @@ def test_readers_in_other_processes(written: Written) -> None:
 
 
 def test_a_commit_between_two_reads_is_not_an_error(tmp_path: Path, readers: ThreadPoolExecutor) -> None:
-    """Readers that begin at the very moment of the commit find the content under one name or the other."""
+    """Readers that start during the commit find the content under the old or the new name."""
     for number in range(40):
         (tmp_path / str(number)).mkdir()
         written = Written(tmp_path / str(number))
@@ -201,7 +201,7 @@ def test_any_chunks_arrive_whole_and_in_order(
     tmp_path_factory: pytest.TempPathFactory,
     readers: ThreadPoolExecutor,
 ) -> None:
-    """Whatever is written in whichever pieces, each reader gets it all, in order, in steps of its own."""
+    """For any sizes of writes and reads, each reader gets all data in order."""
     written = Written(tmp_path_factory.mktemp("stream"))
     got: list[Future[bytes]] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -215,8 +215,8 @@ def test_any_chunks_arrive_whole_and_in_order(
         assert [each.result(SECONDS) for each in got] == [b"".join(chunks)] * len(plans)
 
 
-def test_stopping_is_the_end_of_what_is_there(written: Written, readers: ThreadPoolExecutor) -> None:
-    """A reader that is stopped while it waits, or before, has what is there already, and then the end."""
+def test_a_stopped_reader_gets_the_data_so_far_and_the_end(written: Written, readers: ThreadPoolExecutor) -> None:
+    """A reader that is stopped before or during a wait gets the data so far, and then the end."""
     written.write(b"there")
     asked = threading.Event()
     with StreamReader(written.folder, asked.set) as reader, StreamReader(written.folder) as other:
@@ -254,7 +254,7 @@ def test_a_reader_stops_waiting_when_its_check_raises(written: Written, readers:
 
 
 def test_ranges_are_read_without_waiting(written: Written) -> None:
-    """`pread` returns what is there of a range, the reader is woken by more data, and its position is the offset."""
+    """`pread` returns the available part of a range; its offset is the position of the reader."""
     written.write(b"0123456789")
     with StreamReader(written.folder) as reader:
         assert reader.pread(0, 4) == b"0123"
@@ -269,7 +269,7 @@ def test_ranges_are_read_without_waiting(written: Written) -> None:
 
 
 def test_a_reader_has_no_descriptor_for_programs(written: Written) -> None:
-    """A reader has no `fileno`, because a program would take the present end of the file for its end."""
+    """A reader has no `fileno`, because a program would treat the current end of the file as the end of the data."""
     written.write(b"not all of it")
     with StreamReader(written.folder) as reader, pytest.raises(OSError, match="fileno"):
         subprocess.run(["/bin/cat"], stdin=reader, check=True, timeout=SECONDS)  # type: ignore[call-overload]
@@ -289,13 +289,13 @@ class Waits:
             raise CancelledRunError
 
     def wait(self) -> None:
-        """Until the writer waits."""
+        """Wait until the writer waits."""
         assert self.asked.acquire(timeout=SECONDS)
 
 
 @pytest.fixture
 def clock() -> VirtualClock:
-    """Time that a test moves."""
+    """A clock that the test advances."""
     return VirtualClock()
 
 
@@ -314,8 +314,8 @@ def paced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: Waits, clock: 
     found.close()
 
 
-def test_a_writer_waits_for_a_reader_that_moves(paced: Written, waits: Waits, readers: ThreadPoolExecutor) -> None:
-    """A fast writer is never further ahead than the limit; a reader lets it go on."""
+def test_a_writer_waits_for_an_active_reader(paced: Written, waits: Waits, readers: ThreadPoolExecutor) -> None:
+    """A writer is ahead by the limit at most, and continues when the reader advances."""
     with StreamReader(paced.folder) as reader:
         got = 0
         for _ in range(10):
@@ -330,7 +330,7 @@ def test_a_writer_waits_for_a_reader_that_moves(paced: Written, waits: Waits, re
 
 
 def test_closed_readers_are_not_waited_for(paced: Written, waits: Waits, readers: ThreadPoolExecutor) -> None:
-    """A reader that closes lets the writer go; without readers it never waits."""
+    """The writer continues when a reader closes, and never waits without readers."""
     reader = StreamReader(paced.folder)
     writing = readers.submit(paced.write, bytes(5000))
     waits.wait()
@@ -341,10 +341,10 @@ def test_closed_readers_are_not_waited_for(paced: Written, waits: Waits, readers
     assert not waits.asked.acquire(blocking=False)
 
 
-def test_a_writer_gives_way_to_readers_that_do_not_move(
+def test_a_writer_does_not_wait_for_inactive_readers(
     paced: Written, waits: Waits, clock: VirtualClock, readers: ThreadPoolExecutor
 ) -> None:
-    """Once they have not moved for so long they all are not waited for any more, until they move again."""
+    """After the time limit, the writer does not wait for inactive readers until they advance again."""
     with StreamReader(paced.folder) as one, StreamReader(paced.folder) as two:
         writing = readers.submit(paced.write, bytes(5000))
         waits.wait()
@@ -391,7 +391,7 @@ def test_a_writer_that_waits_can_be_stopped(
             writing.result(SECONDS)
 
 
-def test_nothing_stays_open(tmp_path: Path) -> None:
+def test_closed_readers_and_writers_leave_no_descriptors(tmp_path: Path) -> None:
     """Readers and writers that are closed, once or twice, leave no descriptor and no reader's files behind."""
     before = descriptors()
     written = Written(tmp_path)
@@ -407,7 +407,7 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
 
 
 def test_a_removed_stream_cannot_be_read(written: Written) -> None:
-    """Without its content, or altogether, a stream is refused, and nothing of the reader is left."""
+    """Opening a stream that was removed, or whose content was, is an error and leaves no file of the reader."""
     before = descriptors()
     written.file.unlink()
     with pytest.raises(StorageError, match="cannot read the stream"):
@@ -421,7 +421,7 @@ def test_a_removed_stream_cannot_be_read(written: Written) -> None:
 
 @pytest.mark.parametrize("more", [0, 1, 2])
 def test_too_many_open_files_are_reported(written: Written, more: int) -> None:
-    """A reader without free descriptors raises an error with a hint at every step, and leaves nothing open."""
+    """A reader raises an error with a hint at any step that finds no free descriptor, and leaves none open."""
     before = descriptors()
     with few_files(more), pytest.raises(StorageError, match="Too many open files") as caught:
         StreamReader(written.folder)
@@ -439,7 +439,7 @@ def test_every_reader_is_woken_without_free_descriptors(written: Written) -> Non
 
 
 def test_a_file_system_without_fifos_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no FIFO can be made, that is the error."""
+    """If no FIFO can be made, the error says so."""
 
     def refuse(path: str, mode: int) -> None:
         del mode
@@ -479,8 +479,8 @@ def part(tmp_path: Path, opened: list[Handle]) -> Iterator[StreamedWriter]:
     found.abandon()
 
 
-def test_a_part_is_open_from_its_first_byte(part: StreamedWriter, opened: list[Handle]) -> None:
-    """An empty output is not announced as a stream; with its first bytes it is, once."""
+def test_a_stream_is_announced_with_its_first_byte(part: StreamedWriter, opened: list[Handle]) -> None:
+    """An empty output is not announced as a stream; it is announced once, with its first bytes."""
     part.write(b"")
     assert opened == []
     part.write(b"some text")
@@ -495,7 +495,7 @@ def test_a_part_is_open_from_its_first_byte(part: StreamedWriter, opened: list[H
 
 @pytest.mark.parametrize("first", [True, False])
 def test_text_is_known_from_the_beginning(part: StreamedWriter, opened: list[Handle], *, first: bool) -> None:
-    """A stream says whether its beginning is text, and its end whether the whole content is."""
+    """A stream is marked as text if its beginning is; the final content only if all of it is."""
     part.write(b"a", text=first)
     part.write(b"b", text=False)
 
@@ -503,8 +503,8 @@ def test_text_is_known_from_the_beginning(part: StreamedWriter, opened: list[Han
     assert not part.finish().text
 
 
-def test_a_program_may_append_to_what_was_streamed(part: StreamedWriter, opened: list[Handle]) -> None:
-    """Readers see at the end what a program added."""
+def test_a_program_may_append_to_a_stream(part: StreamedWriter, opened: list[Handle]) -> None:
+    """Readers get the data that a program appended at the end."""
     part.write(b"head ")
     with open(part.path(), "ab") as file:  # noqa: PTH123 - as a program does
         file.write(b"tail")
@@ -514,8 +514,8 @@ def test_a_program_may_append_to_what_was_streamed(part: StreamedWriter, opened:
 
 
 @pytest.mark.parametrize("how", ["replaced", "shortened"])
-def test_a_program_must_not_replace_what_was_streamed(part: StreamedWriter, opened: list[Handle], how: str) -> None:
-    """Others have read it already: another content is refused, with the way out, and has no end."""
+def test_a_program_must_not_replace_streamed_data(part: StreamedWriter, opened: list[Handle], how: str) -> None:
+    """Other content is refused with a hint, because readers have data of the first one; the stream gets no end."""
     part.write(b"what others have read")
     path = Path(part.path())
     if how == "replaced":
@@ -532,7 +532,7 @@ def test_a_program_must_not_replace_what_was_streamed(part: StreamedWriter, open
 
 
 def test_a_full_disk_is_reported(tmp_path: Path, opened: list[Handle], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be written is an error of the writer and opens nothing."""
+    """A write that fails is an error of the writer, and no stream is announced."""
     growing = FileWriter(str(tmp_path / "part"))
     part = StreamedWriter(growing, str(tmp_path / "part.stream"), opened.append, lambda: None, SystemClock())
     with io.FileIO("/dev/full", "ab") as full:
@@ -545,7 +545,7 @@ def test_a_full_disk_is_reported(tmp_path: Path, opened: list[Handle], monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_abandoned_has_no_end(part: StreamedWriter, opened: list[Handle], tmp_path: Path) -> None:
+def test_an_abandoned_stream_has_no_end(part: StreamedWriter, opened: list[Handle], tmp_path: Path) -> None:
     """An open reader of an abandoned stream gets the data so far and waits; a new reader raises an error."""
     before = descriptors()
     part.write(b"begun")

@@ -27,7 +27,7 @@ def _columns(**changed: object) -> PhysicalGraph:
 
 @given(graphs(acyclic=False))
 def test_edges_in_any_order_end_up_sorted(graph: PhysicalGraph) -> None:
-    """Whatever order edges come in, successors are sorted by source, link and target."""
+    """Successors are sorted by source, link and target, for any order of edges."""
     assert edges_of(graph) == sorted(edges_of(graph))
     assert faults(graph) == []
 
@@ -46,7 +46,7 @@ def test_predecessors_are_the_same_edges_seen_from_their_targets(graph: Physical
 
 
 def test_columns_are_read_only() -> None:
-    """Nobody can change a graph in place, whichever way its arrays are reached."""
+    """The arrays of a graph cannot be changed, by any way of access."""
     graph = scatter(4)
     columns = [graph.template, graph.instance, graph.part]
     for edges in (graph.successors, graph.predecessors):
@@ -82,8 +82,8 @@ def test_columns_that_do_not_fit_are_refused(changed: dict[str, object], text: s
         _columns(**changed)
 
 
-def test_a_graph_without_drops_is_a_graph() -> None:
-    """Nothing at all can be built and looked at."""
+def test_a_graph_without_drops_can_be_built() -> None:
+    """An empty graph can be built and read."""
     graph = GraphBuilder("empty").build()
 
     assert (graph.drops, graph.edges, graph.parts) == (0, 0, 1)
@@ -102,7 +102,7 @@ def test_a_drawing_becomes_a_graph() -> None:
     assert edges_of(graph) == [(0, 0, 1)]
 
 
-def test_a_drawing_refuses_what_makes_no_graph() -> None:
+def test_an_invalid_drawing_is_refused() -> None:
     """Unknown drops, names given twice and edges between drops of one kind are refused by name."""
     drawing = GraphBuilder().data("a").data("b")
     with pytest.raises(UsageError, match="no drop 'c'"):

@@ -32,13 +32,13 @@ SMALL = _bytes(scatter(2))
 @pytest.mark.slow
 @given(graphs(detailed=True))
 @settings(max_examples=30)
-def test_a_graph_survives_its_container(graph: PhysicalGraph) -> None:
-    """What is read is what was written, down to every parameter of every template."""
+def test_a_graph_round_trips_through_its_container(graph: PhysicalGraph) -> None:
+    """A graph that is written and read again is equal in all parts, including parameters of templates."""
     assert _same(codec.parse(_bytes(graph)), graph)
 
 
 def test_all_parts_of_a_graph_are_kept() -> None:
-    """Names, places, notes and text ids are in the container too."""
+    """The container has names, places, notes and text ids."""
     graph = _furnished()
 
     assert _same(codec.parse(_bytes(graph)), graph)
@@ -66,8 +66,8 @@ def test_containers_are_recognised_by_their_first_bytes() -> None:
     assert not codec.is_dfg(b"[{")
 
 
-def test_values_that_msgpack_cannot_hold_survive() -> None:
-    """Integers of any size and the special numbers come back as they were."""
+def test_values_that_msgpack_cannot_represent_round_trip() -> None:
+    """Integers of any size, infinities and NaN are read back unchanged."""
     values = [2**80, -(2**64), {"nested": [2**70]}, float("inf"), None, True]
     graph = GraphBuilder().data("a", arguments=(Argument(name="x", value=values),)).build()
     found = codec.parse(_bytes(graph)).templates[0].arguments[0].value
@@ -75,8 +75,8 @@ def test_values_that_msgpack_cannot_hold_survive() -> None:
     assert found == values
 
 
-def test_half_a_character_is_refused() -> None:
-    """A text that no file can hold is a clear error when writing, not a broken file."""
+def test_lone_surrogates_are_refused() -> None:
+    """Writing a text that UTF-8 cannot encode is an error, and writes no broken file."""
     with pytest.raises(BadGraphError, match=r"not Unicode: .*before\\ud800"):
         codec.dump(GraphBuilder().data("before\ud800").build())
     with pytest.raises(BadGraphError, match="not Unicode"):
@@ -84,37 +84,37 @@ def test_half_a_character_is_refused() -> None:
 
 
 @given(st.integers(0, len(SMALL) - 1), st.integers(1, 255))
-def test_a_byte_changed_to_anything_is_noticed(place: int, change: int) -> None:
-    """Whatever a byte is changed to, the file is refused with one clear error."""
+def test_a_changed_byte_of_any_value_is_detected(place: int, change: int) -> None:
+    """For any new value of a byte, the file is refused with one error."""
     with pytest.raises(BadFileError, match="file"):
         codec.parse(SMALL[:place] + bytes([SMALL[place] ^ change]) + SMALL[place + 1 :])
 
 
 @pytest.mark.parametrize("change", [0x01, 0x80, 0xFF])
-def test_any_changed_byte_is_noticed(change: int) -> None:
+def test_a_changed_byte_at_any_place_is_detected(change: int) -> None:
     """Every changed byte in a file is detected."""
     for place in range(len(SMALL)):
         with pytest.raises(BadFileError, match="file"):
             codec.parse(SMALL[:place] + bytes([SMALL[place] ^ change]) + SMALL[place + 1 :])
 
 
-def test_a_file_that_is_cut_off_is_noticed() -> None:
-    """Wherever a file ends too early, it is refused."""
+def test_a_truncated_file_is_refused() -> None:
+    """A file that is truncated at any place is refused."""
     for length in range(len(SMALL)):
         with pytest.raises(BadFileError, match=r"cut off|empty|not a \.dfg"):
             codec.parse(SMALL[:length])
 
 
 @given(st.binary(min_size=1, max_size=300))
-def test_more_at_the_end_is_noticed(rest: bytes) -> None:
+def test_trailing_bytes_are_refused(rest: bytes) -> None:
     """A file with data after its end is refused."""
     with pytest.raises(BadFileError, match="damaged"):
         codec.parse(SMALL + rest)
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_graph_or_one_clear_error(content: bytes) -> None:
-    """Nothing but a container is taken for one, also when it starts like one."""
+def test_random_bytes_are_refused_with_one_error(content: bytes) -> None:
+    """Bytes that are not a container are refused, even if they start like one."""
     for buffer in (content, SMALL[:8] + content, SMALL[:32] + content):
         with pytest.raises(BadFileError, match="file"):
             codec.parse(buffer)
@@ -146,8 +146,8 @@ _HEADER = {"name": "x", "prefix": "x", "templates": [], "links": [], "columns": 
         ),
     ],
 )
-def test_a_file_that_lies_under_good_checksums_is_refused(content: bytes, text: str) -> None:
-    """Files made wrong on purpose, or by another version, are refused with a reason."""
+def test_invalid_files_with_valid_checksums_are_refused(content: bytes, text: str) -> None:
+    """Crafted files, and files of another version, are refused with a reason."""
     with pytest.raises(BadFileError, match=text):
         codec.parse(content, where="x.dfg")
 
@@ -164,8 +164,8 @@ _COLUMN = st.fixed_dictionaries(
 
 
 @given(st.lists(_COLUMN, max_size=8))
-def test_a_table_of_columns_that_lies_is_refused(columns: list[object]) -> None:
-    """Columns that overlap, lie outside or have impossible sizes never lead anywhere but to the error."""
+def test_invalid_tables_of_columns_are_refused(columns: list[object]) -> None:
+    """Columns that overlap, are outside of the file or have invalid sizes are an error."""
     with pytest.raises(BadFileError, match="columns"):
         codec.parse(_sealed({**_HEADER, "columns": columns}, bytes(256)))
 
@@ -190,14 +190,14 @@ def _edited(graph: PhysicalGraph, column: str, **changed: object) -> bytes:
         ("ptr", {"crc": 0}, "damaged"),
     ],
 )
-def test_an_entry_of_the_table_that_lies_is_refused(column: str, changed: dict[str, object], text: str) -> None:
-    """One wrong entry in an otherwise sound file is noticed, also under good checksums."""
+def test_one_invalid_entry_of_the_table_is_refused(column: str, changed: dict[str, object], text: str) -> None:
+    """One wrong entry in an otherwise valid file is detected, even with valid checksums."""
     with pytest.raises(BadFileError, match=text):
         codec.parse(_edited(scatter(2), column, **changed))
 
 
-def test_an_edit_that_changes_nothing_is_sound() -> None:
-    """The files of the test above are refused for what is wrong with them, not for how they are made."""
+def test_an_edit_without_a_change_is_valid() -> None:
+    """The files of the test above are refused because of the wrong entry, not because of the way they are made."""
     assert _same(codec.parse(_edited(scatter(2), "part")), scatter(2))
 
 
@@ -206,7 +206,7 @@ def test_an_edit_that_changes_nothing_is_sound() -> None:
     [({"oid_text": b"a\xffbcd"}, "not UTF-8"), ({"oid_ptr": struct.pack("<5q", 0, 2, 1, 4, 5)}, "not ascending")],
 )
 def test_text_ids_that_are_not_text_are_refused(changed: dict[str, bytes], text: str) -> None:
-    """Text ids must be UTF-8, and lie one after the other."""
+    """Text ids must be UTF-8, and contiguous."""
     content = bytearray(_bytes(replace(scatter(1), oids=("aa", "b", "c", "d"))))
     (name, new), *_ = changed.items()
     header = msgspec.msgpack.decode(content[32 : 32 + struct.unpack_from("<I", content, 12)[0]])
@@ -218,7 +218,7 @@ def test_text_ids_that_are_not_text_are_refused(changed: dict[str, bytes], text:
         codec.parse(_sealed(header, bytes(content[start:])))
 
 
-def test_rows_that_refer_nowhere_are_refused() -> None:
+def test_invalid_rows_are_refused() -> None:
     """A valid container with an invalid graph is refused with what is wrong."""
     graph = scatter(1)
     strange = replace(graph, template=np.array([0, 1, 2, 9], dtype=np.int32))

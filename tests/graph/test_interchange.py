@@ -54,8 +54,8 @@ def _meaning(graph: PhysicalGraph) -> list[Any]:
 @pytest.mark.slow
 @given(graphs(detailed=True))
 @settings(max_examples=60)
-def test_a_graph_survives_the_way_out_and_back(graph: PhysicalGraph) -> None:
-    """Ids, instances, every parameter, ports and the order of inputs and outputs are what they were."""
+def test_a_graph_round_trips_through_json(graph: PhysicalGraph) -> None:
+    """Ids, instances, parameters, ports and the order of inputs and outputs are unchanged."""
     again = read_pg(_written(graph), name="again")
 
     assert _meaning(again) == _meaning(graph)
@@ -63,8 +63,8 @@ def test_a_graph_survives_the_way_out_and_back(graph: PhysicalGraph) -> None:
 
 
 @given(graphs())
-def test_reading_a_stream_is_reading_a_list(graph: PhysicalGraph) -> None:
-    """Both ways in give the same graph."""
+def test_a_graph_is_read_from_a_stream(graph: PhysicalGraph) -> None:
+    """A graph that is written to a stream is read from it unchanged."""
     stream = io.BytesIO()
     write_pg(graph, stream)
 
@@ -72,8 +72,8 @@ def test_reading_a_stream_is_reading_a_list(graph: PhysicalGraph) -> None:
 
 
 @given(graphs())
-def test_partitions_travel_as_nodes(graph: PhysicalGraph) -> None:
-    """Drops that were together stay together, as placeholders or as places."""
+def test_partitions_are_written_as_nodes(graph: PhysicalGraph) -> None:
+    """Drops of one part have the same node, a placeholder or a place, and are one part when read again."""
     places = ("p", "q", "r", "s")[: graph.parts]
     plain = read_pg(_written(graph), name="x")
     placed = read_pg(_written(replace(graph, places=places)), name="x")
@@ -84,7 +84,7 @@ def test_partitions_travel_as_nodes(graph: PhysicalGraph) -> None:
     assert plain.places == ()
 
 
-def test_instances_share_their_template_again() -> None:
+def test_instances_of_a_node_share_a_template() -> None:
     """A thousand drops of three nodes and a join become four templates and three links."""
     graph = read_pg(_written(scatter(333)), name="x")
 
@@ -92,7 +92,7 @@ def test_instances_share_their_template_again() -> None:
     assert [one.shape for one in graph.templates] == [(333,), (333,), (333,), ()]
 
 
-def test_keys_of_an_application() -> None:
+def test_applications_have_the_keys_of_daliuge() -> None:
     """An application has the keys that DALiuGE and its tools look for."""
     drop = _drops(scatter(2))["s_work_0-1"]
 
@@ -106,7 +106,7 @@ def test_keys_of_an_application() -> None:
     assert "node" not in drop
 
 
-def test_keys_of_a_data_drop() -> None:
+def test_data_drops_have_the_keys_of_daliuge() -> None:
     """A data drop names its consumers and producers; ports are those on its own side."""
     drawing = GraphBuilder("g").app("A").data("d").app("B").connect("A", "d", source_port="o", target_port="i")
     drop = _drops(drawing.connect("d", "B", source_port="x", streaming=True).build())["g_d_0"]
@@ -118,13 +118,13 @@ def test_keys_of_a_data_drop() -> None:
 
 
 def test_the_list_ends_with_an_empty_record() -> None:
-    """Consumers of such lists take the last element off without looking."""
+    """DALiuGE removes the last element of a list without checking it."""
     assert _written(scatter(1))[-1] == {}
     assert _written(GraphBuilder().build()) == [{}]
 
 
 def test_a_parameter_never_overwrites_a_structural_key() -> None:
-    """A parameter called like a key of the format stays in its record, and comes back from there."""
+    """A parameter with the name of a key of the format is kept in its record, and read from there."""
     arguments = tuple(Argument(name=name, value="mine") for name in ("oid", "name", "inputs", "node", "weight"))
     graph = GraphBuilder("g").data("d", arguments=arguments).build()
     drop = _drops(graph)["g_d_0"]
@@ -133,7 +133,7 @@ def test_a_parameter_never_overwrites_a_structural_key() -> None:
     assert read_pg(_written(graph), name="x").templates[0].arguments == arguments
 
 
-def test_weights_are_rounded_up_and_come_back_exact() -> None:
+def test_weights_are_rounded_up_and_read_back_exactly() -> None:
     """The whole number is for DALiuGE; the exact one is in the parameter behind it."""
     argument = Argument(name="execution_time", value=2.25, type="Float")
     graph = GraphBuilder("g").app("a", weight=2.25, arguments=(argument,)).build()
@@ -161,8 +161,8 @@ def test_loops_and_ranks_are_reported() -> None:
     assert (drop["loop_ctx"], drop["proc_index"]) == ("1", 0)
 
 
-def test_half_a_character_is_refused() -> None:
-    """A text that JSON in UTF-8 cannot hold is a clear error."""
+def test_lone_surrogates_are_not_written() -> None:
+    """Writing a text that UTF-8 cannot encode is an error."""
     with pytest.raises(BadGraphError, match="not Unicode"):
         _written(GraphBuilder().data("\ud800").build())
 
@@ -190,7 +190,7 @@ def _pair(data: dict[str, Any], app: dict[str, Any]) -> list[Any]:
         ["name", [*_pair({"consumers": ["a"]}, {}), {}], {"more": 1}],
     ],
 )
-def test_one_edge_however_it_is_written(document: list[Any]) -> None:
+def test_an_edge_that_is_declared_several_times_is_one_edge(document: list[Any]) -> None:
     """Declared on either side or on both, once or twice, in any container: it is one edge between two drops."""
     for graph in (read_pg(document, name=""), read_pg_stream(io.BytesIO(json.dumps(document).encode()), name="")):
         assert (graph.oids, graph.successors.neighbour.tolist()) == (("d", "a"), [1])
@@ -232,7 +232,7 @@ def test_inputs_keep_the_order_in_which_they_are_declared() -> None:
         ({"categoryType": "Application", "dropclass": "", "category": "Unheard"}, Kind.APP, ""),
     ],
 )
-def test_old_spellings_are_understood(spelling: dict[str, Any], kind: Kind, component: str) -> None:
+def test_old_spellings_are_read(spelling: dict[str, Any], kind: Kind, component: str) -> None:
     """Kinds in any case, classes under their old keys, and classes that follow from the kind of storage."""
     template = read_pg([{"oid": "x", **spelling}], name="x").templates[0]
 
@@ -264,7 +264,7 @@ def test_values_are_those_that_daliuge_would_use() -> None:
     assert (found["c"].type, found["d"].type) == ("Integer", "Integer")
 
 
-def test_a_parameter_and_ports_of_one_name_become_one() -> None:
+def test_a_parameter_and_ports_of_one_name_are_merged() -> None:
     """The parameter gives the value, the ports give encoding and direction."""
     fields = [
         {"name": "x", "value": "", "usage": "InputPort", "encoding": "npy", "type": "Object"},
@@ -333,7 +333,7 @@ def test_all_problems_are_reported_together() -> None:
     ]
 
 
-def test_half_a_character_in_a_document_is_a_problem() -> None:
+def test_lone_surrogates_in_a_document_are_a_problem() -> None:
     """Half of a surrogate pair, which Python's parser accepts, is refused in every text."""
     for drop in ({"oid": "\ud800", **MEMORY}, {"oid": "x", **MEMORY, "note": "\ud800"}):
         assert _codes(lambda drop=drop: read_pg([drop], name="x"))[0] == ("PG001", "/0")
@@ -341,7 +341,7 @@ def test_half_a_character_in_a_document_is_a_problem() -> None:
 
 
 def test_the_depth_of_a_document_has_a_limit() -> None:
-    """Where one is given, and where the document is deeper: a problem, before anything is parsed."""
+    """A document that is deeper than the given limit is a problem, before it is parsed."""
     document = json.dumps([{"oid": "a", **MEMORY, "note": [[[]]]}]).encode()
 
     assert read_pg_stream(io.BytesIO(document), name="x", max_depth=5).drops == 1
@@ -349,7 +349,7 @@ def test_the_depth_of_a_document_has_a_limit() -> None:
     assert _codes(lambda: read_pg_stream(io.BytesIO(b"[" * 10**6), name="x", max_depth=4)) == [("PG001", "")]
 
 
-def test_ranks_and_loops_are_levels_again() -> None:
+def test_ranks_and_loops_are_read_as_levels() -> None:
     """The innermost levels are loops according to `loop_ctx`, and MPI ranks according to `proc_index`."""
     same = {**MEMORY, "lg_key": "k", "name": "n"}
     loops = [{"oid": f"l{n}", **same, "iid": f"0-0-{n}", "loop_ctx": f"0-{n}"} for n in range(2)]
@@ -363,7 +363,7 @@ def test_ranks_and_loops_are_levels_again() -> None:
     assert [[axis.kind for axis in one.axes] for one in graph.templates] == [["loop", "loop"], ["mpi"], ["list"]]
 
 
-def test_a_flood_of_problems_is_dammed() -> None:
+def test_the_number_of_problems_is_limited() -> None:
     """A document with many errors gives a limited number of problems, and the number of the others."""
     with pytest.raises(BadGraphError, match="PG001") as caught:
         read_pg([1] * 5000, name="x")
@@ -373,14 +373,14 @@ def test_a_flood_of_problems_is_dammed() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"[", b"[1", b"[{]", b'[{"oid": "\xff"}]', b"[" * 100_000, b"7", b"\x00"])
-def test_what_is_not_a_list_of_drops_is_a_problem(text: bytes) -> None:
+def test_damaged_and_foreign_documents_are_a_problem(text: bytes) -> None:
     """Damaged or foreign documents are PG001, never another exception."""
     assert [code for code, _ in _codes(lambda: read_pg_stream(io.BytesIO(text), name="x"))] == ["PG001"]
 
 
 @pytest.mark.parametrize("piece", [b"[", b"{},", b"[[],"])
-def test_a_large_heap_of_brackets_is_refused_cheaply(piece: bytes) -> None:
-    """Megabytes without a single drop are not taken apart: the refusal costs less memory than the text."""
+def test_megabytes_of_brackets_are_refused_without_parsing(piece: bytes) -> None:
+    """A large document without a drop is not parsed: the refusal needs less memory than the text."""
     text = b"[" + piece * (4_000_000 // len(piece))
     tracemalloc.start()
     try:
@@ -393,7 +393,7 @@ def test_a_large_heap_of_brackets_is_refused_cheaply(piece: bytes) -> None:
 
 
 def test_a_byte_order_mark_is_accepted() -> None:
-    """Some editors put one in front."""
+    """Some editors write one at the start of a document."""
     text = "\ufeff" + json.dumps([{"oid": "d", **MEMORY}])
 
     assert read_pg_stream(io.BytesIO(text.encode()), name="x").drops == 1
@@ -442,8 +442,8 @@ def test_many_adapters_between_two_nodes_share_a_template() -> None:
     assert (graph.drops, graph.edges, len(graph.templates), len(graph.links)) == (300, 200, 3, 2)
 
 
-def test_half_a_placement_is_ignored_with_a_warning() -> None:
-    """Where only some drops have a node, none is placed."""
+def test_an_incomplete_placement_is_ignored_with_a_warning() -> None:
+    """If only some drops have a node, the graph is read without places."""
     findings: list[Problem] = []
     graph = read_pg(_pair({"node": "host"}, {}), name="x", findings=findings)
 
@@ -471,8 +471,8 @@ def test_islands_are_kept_as_a_note() -> None:
         ["0-" + "9" * 30, "0"],
     ],
 )
-def test_indices_that_make_no_sense_are_replaced(indices: list[Any]) -> None:
-    """Missing, repeated or uneven indices give way to the order of the document; ids are never touched."""
+def test_invalid_indices_are_replaced(indices: list[Any]) -> None:
+    """Missing, repeated or irregular indices are replaced by the order of the document; ids do not change."""
     document = [{"oid": f"d{n}", **MEMORY, "lg_key": "k", "name": "n", "iid": text} for n, text in enumerate(indices)]
     graph = read_pg(document, name="x")
 
@@ -482,7 +482,7 @@ def test_indices_that_make_no_sense_are_replaced(indices: list[Any]) -> None:
 
 @needs_corpus
 def test_every_physical_graph_of_the_community_is_read() -> None:
-    """Real graphs of all ages load whole, are sound, and mean the same when they are written and read again."""
+    """Graphs of all DALiuGE versions are read, are valid, and are equal after they are written and read again."""
     lists = {path: document for path in corpus_files() if isinstance(document := json.loads(path.read_bytes()), list)}
     assert lists
     for path, document in lists.items():

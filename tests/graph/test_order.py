@@ -11,7 +11,7 @@ from tests.graph.shapes import chain, edges_of, graphs, scatter
 
 
 def _longest(graph: PhysicalGraph, cost: list[float]) -> list[float]:
-    """Largest sum of costs over all paths that end at each drop: the obvious way, by repetition."""
+    """Return the largest sum of costs over all paths that end at each drop, by repeated relaxation."""
     best = list(cost)
     for _ in range(graph.drops):
         for source, _, target in edges_of(graph):
@@ -21,7 +21,7 @@ def _longest(graph: PhysicalGraph, cost: list[float]) -> list[float]:
 
 @given(graphs())
 def test_a_level_is_the_length_of_the_longest_path_to_a_drop(graph: PhysicalGraph) -> None:
-    """Levels equal what trying all edges again and again finds."""
+    """Levels are equal to those found by repeated relaxation of all edges."""
     assert order.levels(graph).tolist() == [length - 1 for length in _longest(graph, [1] * graph.drops)]
 
 
@@ -58,7 +58,7 @@ def test_roots_and_leaves_have_nothing_before_and_after_them(graph: PhysicalGrap
 
 @given(graphs(acyclic=False))
 def test_a_cycle_is_found_exactly_when_there_is_one(graph: PhysicalGraph) -> None:
-    """What is found is a cycle of the graph without repetitions; where none is found, levels exist."""
+    """The result is a simple cycle of the graph; if there is none, levels can be computed."""
     cycle = order.find_cycle(graph)
     if cycle is None:
         assert order.levels(graph).min() == 0
@@ -71,7 +71,7 @@ def test_a_cycle_is_found_exactly_when_there_is_one(graph: PhysicalGraph) -> Non
 
 
 def test_a_cycle_is_reported_by_names() -> None:
-    """The message walks around the cycle; what merely waits behind the cycle is not blamed."""
+    """The message lists the drops on the cycle, and not those that only depend on it."""
     drawing = GraphBuilder("g").data("start").app("A").data("b").app("C").data("d").app("Behind")
     for ends in (("start", "A"), ("A", "b"), ("b", "C"), ("C", "d"), ("d", "A"), ("d", "Behind")):
         drawing.connect(*ends)
@@ -84,8 +84,8 @@ def test_a_cycle_is_reported_by_names() -> None:
     assert "Behind" not in finding.text
 
 
-def test_a_long_cycle_is_abridged() -> None:
-    """A cycle of ten thousand drops is still one readable line."""
+def test_a_long_cycle_is_abbreviated() -> None:
+    """A cycle of ten thousand drops is reported in one short line."""
     graph = _closed(chain(10_000))
     with pytest.raises(BadGraphError, match="10000 drops wait") as caught:
         order.levels(graph)
@@ -130,8 +130,8 @@ def test_a_graph_that_widens_and_narrows() -> None:
     assert order.critical_path(graph).length == 4.0
 
 
-def test_nothing_has_an_order_too() -> None:
-    """A graph without drops has no levels, no cycle and a path of no length."""
+def test_a_graph_without_drops_has_an_order() -> None:
+    """A graph without drops has no levels, no cycle and an empty critical path."""
     graph = GraphBuilder().build()
 
     assert len(order.levels(graph)) == len(order.topological_order(graph)) == 0

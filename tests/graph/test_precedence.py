@@ -1,4 +1,4 @@
-"""Which drops are over before others begin."""
+"""Which drops are settled before others start."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def scatter_in_loop() -> Drawing:
 
 @pytest.mark.parametrize("drawing", [loop_in_scatter(), scatter_in_loop()], ids=["loop in scatter", "scatter in loop"])
 def test_the_order_is_that_of_the_drops(drawing: Drawing) -> None:
-    """For every pair of drops the templates say what walking the edges of the graph says."""
+    """For every pair of drops, the templates give the same order as a walk along the edges."""
     planned = plan(drawing.graph())
     assert not [found for found in planned.problems if found.severity.value == "error"]
     graph = unroll(planned)
@@ -79,7 +79,7 @@ def test_the_order_is_that_of_the_drops(drawing: Drawing) -> None:
 
 
 def test_copies_of_a_scatter_do_not_wait_for_each_other() -> None:
-    """Iterations of a loop do, in each copy for itself."""
+    """Iterations of a loop wait for each other, separately in each copy of a scatter."""
     graph = unroll(plan(loop_in_scatter().graph()))
 
     assert holds(graph, ("f", (1, 0)), ("f", (1, 2)))

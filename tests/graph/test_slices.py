@@ -43,14 +43,14 @@ def test_a_slice_holds_its_own_drops_and_all_their_edges(graph: PhysicalGraph) -
 
 @given(graphs())
 def test_every_drop_is_an_own_drop_of_one_slice(graph: PhysicalGraph) -> None:
-    """No drop is lost, and none is run twice."""
+    """No drop is lost, and none is in two slices."""
     found = [int(drop) for one in slice_by_place(_placed(graph)).values() for drop in one.drop[one.is_own]]
 
     assert sorted(found) == list(range(graph.drops))
 
 
 @given(graphs())
-def test_a_slice_is_a_graph_in_which_drops_keep_what_they_are(graph: PhysicalGraph) -> None:
+def test_drops_keep_their_properties_in_a_slice(graph: PhysicalGraph) -> None:
     """A slice keeps all rules of a graph; its drops keep their template, instance, part, name and order of inputs."""
     back = graph.predecessors
     for one in slice_by_place(_placed(graph)).values():
@@ -66,8 +66,8 @@ def test_a_slice_is_a_graph_in_which_drops_keep_what_they_are(graph: PhysicalGra
 
 
 @given(graphs())
-def test_slices_joined_are_the_whole_graph(graph: PhysicalGraph) -> None:
-    """Cutting loses nothing: what comes back has the same digest."""
+def test_joined_slices_are_the_whole_graph(graph: PhysicalGraph) -> None:
+    """The graph that is joined from all slices has the digest of the original."""
     placed = _placed(graph)
     slices = slice_by_place(placed)
     if slices:
@@ -75,15 +75,15 @@ def test_slices_joined_are_the_whole_graph(graph: PhysicalGraph) -> None:
 
 
 @given(graphs())
-def test_a_slice_survives_the_wire(graph: PhysicalGraph) -> None:
-    """What is written is read: the node, the rows, and a graph with the same digest."""
+def test_a_slice_round_trips_through_bytes(graph: PhysicalGraph) -> None:
+    """The node, the rows and the digest of the graph are unchanged."""
     for one in slice_by_place(_placed(graph)).values():
         back = parse_slice(b"".join(dump_slice(one)))
 
         assert (back.node, back.drop.tolist(), digest(back.graph)) == (one.node, one.drop.tolist(), digest(one.graph))
 
 
-def test_a_missing_slice_takes_its_drops_with_it() -> None:
+def test_a_graph_without_one_slice_is_valid() -> None:
     """Joining the slices without one node gives a valid graph."""
     placed = replace(scatter(2), part=np.array([0, 0, 0, 1, 1, 1, 1], dtype=np.int32), places=("a", "b"))
     left = join([slice_by_place(placed)["b"]])
@@ -93,7 +93,7 @@ def test_a_missing_slice_takes_its_drops_with_it() -> None:
 
 
 def test_a_place_without_drops_has_no_slice() -> None:
-    """Nobody is sent an empty slice."""
+    """No slice is made for a node without drops."""
     placed = replace(scatter(2), part=np.array([0, 0, 0, 2, 2, 2, 2], dtype=np.int32), places=("a", "b", "c"))
 
     assert sorted(slice_by_place(placed)) == ["a", "c"]
@@ -109,14 +109,14 @@ def test_parts_on_one_node_make_one_slice() -> None:
 
 
 def test_a_graph_that_is_not_placed_is_refused() -> None:
-    """Cutting needs to know where the parts are."""
+    """A graph can only be cut into slices if its parts have nodes."""
     with pytest.raises(ValueError, match="place the graph first"):
         slice_by_place(scatter(2))
 
 
 @pytest.mark.parametrize("harm", ["cut", "flip", "foreign"])
 def test_damaged_bytes_are_refused(harm: str) -> None:
-    """A slice that was cut off, changed on its way, or is something else is never half understood."""
+    """Truncated, changed and foreign bytes are refused."""
     (one,) = slice_by_place(replace(scatter(2), places=("a",))).values()
     data = bytearray(b"".join(dump_slice(one)))
     if harm == "cut":

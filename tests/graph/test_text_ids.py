@@ -16,7 +16,7 @@ from tests.graph.shapes import chain, graphs, scatter
 
 @given(graphs())
 def test_every_drop_is_found_by_its_name(graph: PhysicalGraph) -> None:
-    """Names are unique, and each of them leads back to its drop."""
+    """Names are unique, and each is found as the row of its drop."""
     spelled = [names.oid(graph, drop) for drop in range(graph.drops)]
 
     assert len(set(spelled)) == graph.drops
@@ -24,14 +24,14 @@ def test_every_drop_is_found_by_its_name(graph: PhysicalGraph) -> None:
 
 
 @given(graphs(), st.data())
-def test_names_in_bulk_are_names_one_by_one(graph: PhysicalGraph, data: st.DataObject) -> None:
+def test_oids_and_oid_give_the_same_names(graph: PhysicalGraph, data: st.DataObject) -> None:
     """`oids` gives the same names as `oid`, in the same order, for any mix of drops."""
     drops = data.draw(st.lists(st.integers(0, graph.drops - 1), max_size=80))
 
     assert names.oids(graph, drops) == [names.oid(graph, drop) for drop in drops]
 
 
-def test_many_names_over_many_templates() -> None:
+def test_names_of_alternating_templates_are_right() -> None:
     """Drops of alternating templates get the right names too."""
     graph = chain(400)
     drops = [(drop * 7) % 400 for drop in range(400)]
@@ -39,7 +39,7 @@ def test_many_names_over_many_templates() -> None:
     assert names.oids(graph, drops) == [names.oid(graph, drop) for drop in drops]
 
 
-def test_an_iid_is_the_index_tuple_behind_a_zero() -> None:
+def test_an_iid_is_a_zero_followed_by_the_index_tuple() -> None:
     """Instances count through the innermost axis first, and every iid starts with the root level."""
     template = msgspec.structs.replace(scatter(1).templates[0], axes=(Axis("a", "", "x", 2), Axis("b", "", "x", 5)))
 
@@ -51,7 +51,7 @@ def test_an_iid_is_the_index_tuple_behind_a_zero() -> None:
 
 
 def test_a_slice_names_its_drops_as_the_whole_graph_does() -> None:
-    """The instance column is global, so a node that holds a part spells the same names."""
+    """The instance column is global, so a node with one slice gives drops the same names."""
     graph = chain(10)
     second_half = (np.arange(10) >= 5).astype(np.int32)
     halves = slice_by_place(replace(graph, part=second_half, places=("x", "y")))
@@ -71,7 +71,7 @@ def test_a_slice_names_its_drops_as_the_whole_graph_does() -> None:
     ],
 )
 def test_an_unknown_name_is_refused_with_a_hint(oid: str, hint: str) -> None:
-    """A name that no drop has is refused, also one that a sloppy reader would take for another spelling."""
+    """A name that no drop has is refused, also if it differs from one only in the spelling of the index."""
     with pytest.raises(UsageError, match=f"no drop '{oid}'") as caught:
         names.drop_of(scatter(3), oid)
 

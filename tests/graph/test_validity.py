@@ -54,13 +54,13 @@ def _template(row: int, **changed: Any) -> PhysicalGraph:
         (replace(GRAPH, links=(Link(source=0, target=9),)), "a link ends on a template that does not exist"),
     ],
 )
-def test_what_must_hold_is_checked(graph: PhysicalGraph, fault: str) -> None:
+def test_every_rule_of_a_graph_is_checked(graph: PhysicalGraph, fault: str) -> None:
     """Each rule that a graph can break is checked, with a text."""
     assert any(fault in found for found in faults(graph))
 
 
 def test_a_sound_graph_has_no_fault() -> None:
-    """Nothing is found where nothing is wrong, also when drops do not come template by template."""
+    """A valid graph has no faults, also if its drops are not grouped by template."""
     assert faults(GRAPH) == []
     assert faults(replace(GRAPH, oids=tuple("abcdefg"))) == []
 
