@@ -24,7 +24,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     code : str
-        Stable code; `translator.problems.CODES` has them all.
+        Stable code; `translator.problem_codes.CODES` has them all.
     severity : Severity
         Errors stop the translation.
     where : str

@@ -11,7 +11,7 @@ from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Link, Template
 from translator.logical import LogicalGraph
 from translator.options import ComponentOptions
-from translator.problems import VALUE_CODES, Problem, Severity
+from translator.problem_codes import VALUE_CODES, Problem, Severity
 
 __all__ = ["ComponentFindings", "check_components"]
 

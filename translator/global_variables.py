@@ -6,7 +6,7 @@ from typing import Any
 
 from dropflow.engine.parameters import Unusable, convert_field, is_empty
 from translator.logical import LogicalGraph, NodeKind
-from translator.problems import Problem, Severity, problem
+from translator.problem_codes import Problem, Severity, problem
 
 __all__ = ["find_variables", "substitute", "unresolved"]
 

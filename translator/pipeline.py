@@ -25,7 +25,7 @@ from translator.options import ComponentOptions, PartitionOptions, ReadOptions, 
 from translator.parameters import fill
 from translator.partition.registry import partition
 from translator.placement import place
-from translator.problems import REPEATABLE, problem
+from translator.problem_codes import REPEATABLE, problem
 from translator.rehearsal import REHEARSED, rehearsed
 from translator.same_files import same_files
 from translator.unroll import UnrollPlan, plan, unroll

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dropflow.graph.physical import PhysicalGraph
-from translator.problems import problem, refuse_errors
+from translator.problem_codes import problem, refuse_errors
 
 __all__ = ["local_nodes", "place"]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from dropflow.graph.templates import Kind, Template
-from translator.problems import Problem, problem
+from translator.problem_codes import Problem, problem
 from translator.unroll.node_template import MEMORY, SLEEP
 
 __all__ = ["REHEARSED", "rehearsed"]

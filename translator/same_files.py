@@ -7,7 +7,7 @@ from dropflow.data.registry import store_for
 from dropflow.errors import DropflowError
 from dropflow.graph.precedence import Precedence
 from dropflow.graph.templates import Kind, Link, Template
-from translator.problems import Problem, problem
+from translator.problem_codes import Problem, problem
 
 __all__ = ["same_files"]
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from dropflow.engine.parameters import fold
 from translator.logical import LogicalGraph, LogicalNode, NodeKind
-from translator.problems import Problem, problem
+from translator.problem_codes import Problem, problem
 
 __all__ = ["GLOBAL", "Address", "Setting", "addresses_of", "resolve_setting", "split_settings"]
 

@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind
 from translator.options import ValidateOptions
-from translator.problems import Problem, Severity, problem
+from translator.problem_codes import Problem, Severity, problem
 
 __all__ = ["STRUCTURAL", "validate"]
 

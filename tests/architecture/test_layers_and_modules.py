@@ -16,7 +16,7 @@ import palettes
 import translator
 from dropflow import errors
 from dropflow.cli.main import main as _main
-from translator.problems import CODES
+from translator.problem_codes import CODES
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (dropflow, translator, managers, palettes)

@@ -15,7 +15,7 @@ from dropflow.graph.templates import Argument, Kind, Template
 from palettes.build import built_files, component_page, components
 from palettes.construct_entries import EMPTY, ConstructEntry
 from translator.formats import read_logical
-from translator.problems import Severity
+from translator.problem_codes import Severity
 
 ROOT = Path(palettes.__file__).parents[1]
 NAMES = ("builtin.palette", "template.palette")

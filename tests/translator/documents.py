@@ -6,7 +6,7 @@ from typing import Any
 
 from translator.formats import Reading, read_logical
 from translator.logical import LogicalGraph
-from translator.problems import Severity
+from translator.problem_codes import Severity
 
 __all__ = [
     "codes",

@@ -17,7 +17,7 @@ from translator.formats import Reading, read_file
 from translator.options import ReadOptions, UnrollOptions
 from translator.parameters import fill
 from translator.pipeline import examine
-from translator.problems import CODES
+from translator.problem_codes import CODES
 from translator.unroll import unroll
 from translator.validate import validate
 

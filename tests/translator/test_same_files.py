@@ -3,7 +3,7 @@
 import pytest
 
 from tests.translator.drawing import Drawing
-from translator.problems import Problem
+from translator.problem_codes import Problem
 from translator.same_files import same_files
 from translator.unroll import plan
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 from translator.options import UnrollOptions
-from translator.problems import CODES, Severity
+from translator.problem_codes import CODES, Severity
 from translator.unroll import plan, unroll
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from dropflow.graph.text_ids import index_of, oids
 from tests.translator.oracle import Oracle
 from tests.translator.random_graphs import logical_graphs
 from translator.logical import Field, LogicalGraph
-from translator.problems import Severity
+from translator.problem_codes import Severity
 from translator.unroll import plan, unroll
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import index_of
 from tests.translator.drawing import Drawing
 from translator.options import UnrollOptions
-from translator.problems import Severity
+from translator.problem_codes import Severity
 from translator.unroll import UnrollPlan, plan, unroll
 
 __all__ = ["codes", "counts", "edges", "errors", "ports"]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from translator.formats.json_access import Json, objects, text, truth
 from translator.formats.vocabulary import PARAMETER_TYPES, USAGES
 from translator.logical import Field
-from translator.problems import Problem, Severity, problem
+from translator.problem_codes import Problem, Severity, problem
 
 __all__ = ["PORT_LISTS", "merge_ports", "read_fields", "read_ports"]
 

@@ -13,7 +13,7 @@ import msgspec
 from dropflow.nesting import too_deep
 from dropflow.problems import Problem
 from translator.options import ReadOptions
-from translator.problems import problem
+from translator.problem_codes import problem
 
 __all__ = ["JsonDocument", "parse"]
 

@@ -11,7 +11,7 @@ from translator.formats.schema import check_structure
 from translator.formats.v4 import read_v4
 from translator.logical import LogicalGraph
 from translator.options import ReadOptions
-from translator.problems import Problem, problem
+from translator.problem_codes import Problem, problem
 
 __all__ = ["Reading", "read_logical"]
 

@@ -16,7 +16,7 @@ from translator.formats.node_kinds import Nature, natures
 from translator.formats.node_records import NodeRecord, Records
 from translator.formats.vocabulary import CONTROL
 from translator.logical import LogicalGraph, LogicalLink, LogicalNode, NodeKind
-from translator.problems import Problem, Severity, problem
+from translator.problem_codes import Problem, Severity, problem
 
 __all__ = ["assemble"]
 

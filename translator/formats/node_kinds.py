@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from translator.formats.node_records import NodeRecord, Records
 from translator.formats.vocabulary import KINDS, UNDECIDED, canonical_category, canonical_class, fold
 from translator.logical import Field, NodeKind
-from translator.problems import Problem, Severity, problem
+from translator.problem_codes import Problem, Severity, problem
 
 __all__ = ["Nature", "nature_of", "natures"]
 

@@ -13,7 +13,7 @@ from translator.formats.identity import APPLICATION_IDS, Identity, choose_identi
 from translator.formats.json_access import Json, objects, text, truth
 from translator.formats.node_records import ApplicationRecord, NodeRecord, Records
 from translator.logical import Field, LogicalLink, Role
-from translator.problems import Problem
+from translator.problem_codes import Problem
 
 __all__ = ["read_ojs"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from translator.formats.json_access import Json, escape
-from translator.problems import Problem, problem
+from translator.problem_codes import Problem, problem
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError

@@ -10,7 +10,7 @@ from translator.formats.fields import read_fields
 from translator.formats.json_access import Json, objects, text, truth, unescape
 from translator.formats.node_records import ApplicationRecord, NodeRecord, Records
 from translator.logical import LogicalLink, Role
-from translator.problems import Problem
+from translator.problem_codes import Problem
 
 __all__ = ["read_v4"]
 

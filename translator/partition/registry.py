@@ -13,7 +13,7 @@ from translator.options import PartitionOptions
 from translator.partition.blocks import blocks
 from translator.partition.metis import metis
 from translator.partition.weights import check_weights
-from translator.problems import Problem, problem, refuse_errors
+from translator.problem_codes import Problem, problem, refuse_errors
 
 __all__ = ["ALGORITHMS", "check_partition", "partition"]
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind, Template
-from translator.problems import Problem, problem
+from translator.problem_codes import Problem, problem
 
 __all__ = ["check_weights", "edge_sources", "edge_volumes", "loads", "scaled"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from translator.logical import LogicalNode
 from translator.options import UnrollOptions
-from translator.problems import problem
+from translator.problem_codes import problem
 from translator.unroll.index_map import IndexMap
 from translator.unroll.levels import GROUPBY, SCATTER, Level, Levels, part, spelled
 from translator.unroll.links import Joint, joined, restricted

@@ -11,7 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from translator.logical import LogicalGraph, LogicalLink, LogicalNode, NodeKind
 from translator.options import UnrollOptions
-from translator.problems import problem
+from translator.problem_codes import problem
 from translator.unroll.gather import chunks
 from translator.unroll.gather_exits import with_exits
 from translator.unroll.groupby import group_keys

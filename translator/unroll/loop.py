@@ -15,7 +15,7 @@ import rustworkx
 
 from translator.logical import Field, LogicalNode, NodeKind
 from translator.options import UnrollOptions
-from translator.problems import problem
+from translator.problem_codes import problem
 from translator.unroll.layout import Layout
 from translator.unroll.levels import Level
 from translator.unroll.links import carry_level, join

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from translator.logical import LogicalNode
-from translator.problems import Problem, Severity, problem
+from translator.problem_codes import Problem, Severity, problem
 
 __all__ = ["Findings", "is_on", "multiplicity", "pointer", "quantity", "whole"]
 

@@ -25,7 +25,7 @@ from dropflow.rest.pages import redirect
 from dropflow.rest.posted_form import FORM
 from dropflow.rest.request_body import check_depth
 from translator.global_variables import substitute
-from translator.problems import Problem, problem
+from translator.problem_codes import Problem, problem
 from translator.web.eagle import imbalance_of, whole_number
 from translator.web.forms import Form, read_form
 from translator.web.records import DeployRequest, TranslateQuery, TranslationInfo

@@ -6,7 +6,7 @@ from types import MappingProxyType
 import msgspec
 
 from dropflow.errors import HttpError
-from translator.problems import Problem, Severity, problem
+from translator.problem_codes import Problem, Severity, problem
 from translator.web.forms import Form
 from translator.web.records import TranslateQuery
 

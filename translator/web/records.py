@@ -32,7 +32,7 @@ State = Literal["waiting", "running", "done", "refused", "failed"]
 """A translation waits, runs and ends: with a graph, refused because of errors in its source, or failed."""
 
 TOO_LARGE = "LG120"
-"""Code of the error of a graph that is larger than allowed (`translator.problems`)."""
+"""Code of the error of a graph that is larger than allowed (`translator.problem_codes`)."""
 
 BAD_PARTITION = "PT002"
 """Code of the error of options that no partition can have."""

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from translator.problems import CODES, problem
+from translator.problem_codes import CODES, problem
 
 ROOT = Path(__file__).resolve().parents[2]
 _ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
@@ -20,7 +20,7 @@ def test_the_reference_lists_every_code_once_with_its_severity_and_meaning() -> 
 def test_every_code_that_is_used_has_a_meaning() -> None:
     """No finding is made with a code that the table does not have, and each code of the table is made somewhere."""
     folders = [ROOT / "translator", ROOT / "dropflow"]
-    sources = [path for folder in folders for path in folder.rglob("*.py") if path.name != "problems.py"]
+    sources = [path for folder in folders for path in folder.rglob("*.py") if path.name != "problem_codes.py"]
     used = {code for path in sources for code in re.findall(r'"((?:LG|PG|PT)\d{3})"', path.read_text(encoding="utf-8"))}
 
     assert used == set(CODES)
