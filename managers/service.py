@@ -15,9 +15,9 @@ from dropflow.rest.login import login_routes
 from dropflow.rest.server import RestServer
 from managers.api import Manager
 from managers.probing import Prober
-from managers.routes.api_v1 import api_v1_routes
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.metrics import metrics_routes
+from managers.routes.operation_handlers import api_v1_routes
 from managers.web.pages import page_routes
 
 __all__ = ["Service", "make_access_rules", "manager_routes", "url_of"]

@@ -1,9 +1,9 @@
 """The operations of a manager's API: one table with verb, path, types and errors of each.
 
-Everything else derives from it: the routes (`managers.routes.api_v1`), the client (`dropflow.rest.client`), the OpenAPI
-document, and the fake manager of tests (`dropflow.testing.fake_manager`). A test compares the table with
-`managers.api.Manager` and with ``docs/reference/rest.md``. To add an operation, add it here, to the protocol and to the
-client.
+Everything else derives from it: the routes (`managers.routes.operation_handlers`), the client
+(`dropflow.rest.client`), the OpenAPI document, and the fake manager of tests (`dropflow.testing.fake_manager`). A test
+compares the table with `managers.api.Manager` and with ``docs/reference/rest.md``. To add an operation, add it here, to
+the protocol and to the client.
 """
 
 import re

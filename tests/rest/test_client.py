@@ -45,7 +45,7 @@ from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.serving import serve
 from dropflow.testing.shapes import fan
 from managers.deployment import Deployment, Place
-from managers.routes.api_v1 import api_v1_routes
+from managers.routes.operation_handlers import api_v1_routes
 
 SECRET = b"s" * 40
 TOKEN = "a-token"  # noqa: S105 - a token of the tests

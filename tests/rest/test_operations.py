@@ -15,7 +15,7 @@ from dropflow.rest.operations import OPERATIONS, Operation
 from dropflow.rest.schema import Download
 from dropflow.testing.fake_manager import FakeManager
 from managers.api import Manager
-from managers.routes.api_v1 import api_v1_routes
+from managers.routes.operation_handlers import api_v1_routes
 
 _REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "rest.md"
 _MANAGER = [operation for operation in OPERATIONS if operation.for_managers]

@@ -8,9 +8,9 @@ from dropflow.rest.connection_limits import ConnectionLimits
 from dropflow.rest.kit import Limits, StreamSlots
 from dropflow.rest.login import login_routes
 from dropflow.testing.fake_manager import FakeManager
-from managers.routes.api_v1 import api_v1_routes
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.metrics import metrics_routes
+from managers.routes.operation_handlers import api_v1_routes
 
 _PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "rest.md").read_text(encoding="utf-8")
 _ROW = re.compile(r"^\| ([A-Z, ]+) \| `(/[^`]*)`", re.MULTILINE)

@@ -11,7 +11,7 @@ from dropflow.rest.kit import Limits, StreamSlots, make_app
 from dropflow.rest.login import login_routes
 from dropflow.rest.server import RestServer
 from dropflow.testing.fake_manager import FakeManager
-from managers.routes.api_v1 import api_v1_routes
+from managers.routes.operation_handlers import api_v1_routes
 from managers.web.pages import page_routes
 from tests.browser import Window, open_browser, open_window
 

@@ -13,7 +13,7 @@ from dropflow.rest.client import Client
 from dropflow.rest.kit import Limits, StreamSlots, make_app
 from dropflow.rest.server import RestServer
 from dropflow.testing.fake_manager import FakeManager
-from managers.routes.api_v1 import api_v1_routes
+from managers.routes.operation_handlers import api_v1_routes
 from tests.translator.web.served import EXAMPLES
 from translator.web.application import make_translator
 from translator.web.records import DeployRequest, TranslateQuery

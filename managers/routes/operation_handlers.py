@@ -1,4 +1,4 @@
-"""Our own API, ``/api/v1``: one route for each operation of `dropflow.rest.operations`.
+"""The routes of ``/api/v1``, derived from `dropflow.rest.operations`: a new route begins there, and not here.
 
 Most operations call the method of `managers.api.Manager` that has their name (`_call_manager`). Those that read a
 graph, wait, or stream their answer have a handler in `_SpecialHandlers`.
