@@ -10,7 +10,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from palettes.schema import EagleEdge, EagleField, EagleFile, EagleNode, ModelData, category_type, encode, stable_id
+from palettes.eagle_records import (
+    EagleEdge,
+    EagleField,
+    EagleFile,
+    EagleNode,
+    ModelData,
+    category_type,
+    encode,
+    stable_id,
+)
 
 HERE = Path(__file__).parent
 SOURCE = (HERE / "functions.py").read_text(encoding="utf-8")

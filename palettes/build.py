@@ -7,80 +7,18 @@ palettes are made again.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from dropflow.apps.app_parameters import COMMON_APP
 from dropflow.apps.registry import app_components
 from dropflow.data.data_parameters import IO
 from dropflow.data.data_parameters import common as data_parameters
 from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.engine.component import Component, Parameter, Port
-from dropflow.engine.time_limit import TIMEOUT
 from dropflow.graph.templates import Kind
 from dropflow.version import __version__
 from palettes.construct_entries import CONSTRUCTS, EMPTY, TEMPLATES, ConstructEntry
-from palettes.schema import EagleField, EagleFile, EagleNode, ModelData, category_type, encode, stable_id
+from palettes.eagle_records import EagleField, EagleFile, EagleNode, ModelData, category_type, encode, stable_id
 
 __all__ = ["built_files", "component_page", "components"]
-
-_LOG_LEVELS = ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-
-COMMON_APP: tuple[Parameter, ...] = (
-    Parameter(
-        name="execution_time",
-        type="Float",
-        default=5.0,
-        minimum=0.0,
-        parameter_type="ConstraintParameter",
-        description="How long one attempt takes, in seconds, for the partitioner.",
-    ),
-    Parameter(
-        name="num_cpus",
-        type="Integer",
-        default=1,
-        minimum=1,
-        parameter_type="ConstraintParameter",
-        description="Cores that one attempt keeps busy, for the partitioner.",
-    ),
-    Parameter(
-        name="group_start",
-        type="Boolean",
-        default=False,
-        parameter_type="ComponentParameter",
-        description="Starts the body of the enclosing loop or group.",
-    ),
-    Parameter(
-        name="input_error_threshold",
-        type="Float",
-        default=0,
-        minimum=0,
-        maximum=100,
-        parameter_type="ComponentParameter",
-        description="Percentage of failed inputs with which it still runs.",
-    ),
-    Parameter(
-        name="n_tries",
-        type="Integer",
-        default=1,
-        minimum=1,
-        parameter_type="ComponentParameter",
-        description="How often it is attempted before it counts as failed.",
-    ),
-    TIMEOUT,
-    Parameter(
-        name="block_skip",
-        type="Boolean",
-        default=False,
-        parameter_type="ComponentParameter",
-        description="Skip it only when all its inputs were skipped.",
-    ),
-    Parameter(
-        name="log_level",
-        type="Select",
-        default="NOTSET",
-        options=_LOG_LEVELS,
-        parameter_type="ComponentParameter",
-        description="Least severe messages that go into its log.",
-    ),
-)
-"""Parameters of every application, besides its own."""
 
 
 def components() -> tuple[Component, ...]:
