@@ -154,7 +154,7 @@ def test_a_page_on_another_port_runs_nothing(victim: Any, attacker: Attacker, up
     """Scripts, pictures, frames, forms and pages in tabs start no session and read nothing."""
     identity, manager = _translated(attacker, up), up.ready["master"]
     victim.goto(attacker.url)
-    told = victim.evaluate(_ATTACKS, [up.ready["translator"], manager, identity, GRAPH])
+    answers = victim.evaluate(_ATTACKS, [up.ready["translator"], manager, identity, GRAPH])
     deploy = f"{up.ready['translator']}/translations/{identity}/deploy"
     gen = f"{up.ready['translator']}/gen_pg?pgt_id={identity}&dlg_mgr_deploy=1&dlg_mgr_url={quote(manager, safe='')}"
     for method, action in (("get", gen), ("post", gen), ("post", deploy), ("post", f"{manager}/api/v1/sessions")):
@@ -174,7 +174,7 @@ def test_a_page_on_another_port_runs_nothing(victim: Any, attacker: Attacker, up
             victim.evaluate("document.forms[0].submit()")
     victim.goto(gen)  # as a link, with all cookies
 
-    assert set(told) == {""}
+    assert set(answers) == {""}
     assert victim.get_by_role("button", name="Deploy and watch").is_visible()
     assert _nothing_runs(up)
 

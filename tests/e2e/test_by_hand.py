@@ -91,8 +91,8 @@ def test_hosts_only_have_the_key_in_common(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert (stranger.returncode, doctor.returncode) == (2, 1)
-    for told in (stranger.stderr, doctor.stdout):
-        assert "dropflow keys show" in told
+    for output in (stranger.stderr, doctor.stdout):
+        assert "dropflow keys show" in output
     assert f"wrong: {nodes[2].ready['url']}" in doctor.stdout
     assert "1 finding" in doctor.stdout
 

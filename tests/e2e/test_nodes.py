@@ -120,9 +120,9 @@ def _together(graph: PhysicalGraph, nodes: Nodes, session: str) -> Picture:
     rng = random.Random(f"{session} {graph.drops}")  # noqa: S311 - the same cut each time, not a secret
     part = np.array([rng.randrange(len(nodes)) for _ in range(graph.drops)], dtype=np.int32)
     placed = replace(graph, part=part, places=tuple(node.name for node in nodes))
-    told = [info for node in nodes for info in node.nodes()]
+    infos = [info for node in nodes for info in node.nodes()]
     query = SubmitQuery(session=session, check=graph.drops < 2000)
-    deployment = plan_deployment(placed, query, told, clock=SystemClock())
+    deployment = plan_deployment(placed, query, infos, clock=SystemClock())
     used = [node for node in nodes if node.name in deployment.slices]
     for node in used:
         node.prepare(subset(deployment, [node.name]), seconds=_SECONDS)

@@ -63,8 +63,8 @@ class Badly:
 
     def run(self, graph: PhysicalGraph, session: str) -> Picture:
         """Run a graph; each node reaches the others through its proxies."""
-        told = [info for node in self.nodes.values() for info in node.nodes()]
-        deployment = plan_deployment(graph, SubmitQuery(session=session, check=True), told, clock=SystemClock())
+        infos = [info for node in self.nodes.values() for info in node.nodes()]
+        deployment = plan_deployment(graph, SubmitQuery(session=session, check=True), infos, clock=SystemClock())
         for name, node in self.nodes.items():
             places = tuple(
                 msgspec.structs.replace(place, address=f"tcp://127.0.0.1:{self.proxies[name, place.node].port}")
@@ -178,15 +178,15 @@ def test_no_result_changes(badly: Badly, tmp_path: Path, request: pytest.Fixture
 def test_all_connections_cut_again_and_again(badly: Badly, tmp_path: Path) -> None:
     """If all connections break many times, a running session loses nothing and runs nothing twice."""
     graph = scattered(pipeline(width=4, length=12, seconds=0.02, size=100_000), _NAMES, seed=9)
-    told: list[Picture] = []
-    runner = threading.Thread(target=lambda: told.append(badly.run(graph, "s")))
+    outcomes: list[Picture] = []
+    runner = threading.Thread(target=lambda: outcomes.append(badly.run(graph, "s")))
     runner.start()
     while runner.is_alive():
         for proxy in badly.proxies.values():
             proxy.cut()
         runner.join(0.15)
 
-    assert told == [_alone(graph, tmp_path / "alone")]
+    assert outcomes == [_alone(graph, tmp_path / "alone")]
     assert {drop.attempt for node in badly.nodes.values() for drop in node.drops("s", DropQuery(limit=1000)).drops} == {
         1
     }

@@ -195,9 +195,9 @@ def test_tables_are_empty_after_the_last_session(tmp_path: Path) -> None:
 
 
 def _run_and_delete(nodes: dict[str, NodeManager], number: int, *, cancelled: bool) -> None:
-    told = [info for node in nodes.values() for info in node.nodes()]
+    infos = [info for node in nodes.values() for info in node.nodes()]
     session = f"s{number}"
-    deployment = plan_deployment(_fan(200, number), SubmitQuery(session=session), told, clock=SystemClock())
+    deployment = plan_deployment(_fan(200, number), SubmitQuery(session=session), infos, clock=SystemClock())
     for name, node in nodes.items():
         node.prepare(subset(deployment, [name]), seconds=20.0)
     for node in nodes.values():

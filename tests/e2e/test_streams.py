@@ -67,10 +67,10 @@ def test_no_process_grows_with_a_stream(tmp_path: Path) -> None:
             detail = client.watch("s", version=version, seconds=0.2)
             version = detail.version
             most = max(most, sum(_resident(node) for node in nodes))
-        told = content(client, "s", "filters_d2_0")
+        received = content(client, "s", "filters_d2_0")
 
     assert detail.status == "FINISHED"
-    assert told.split()[1] == str(_BIG).encode()
+    assert received.split()[1] == str(_BIG).encode()
     assert most - before < 200 * _MB
 
 
@@ -106,12 +106,12 @@ def test_a_node_that_is_lost_in_mid_stream_fails_its_sessions_only(
         elapsed = SystemClock().monotonic() - began
         signs["go"].touch()
         fine = finished(client, "fine")
-        told = content(client, "fine", "line_result_0")
+        received = content(client, "fine", "line_result_0")
         left = [path for path in cluster.home.rglob("sessions/failing/tmp/*") if "/b/" in str(path)]
         nodes["a"].process.send_signal(signal.SIGCONT)
         is_gone = number is signal.SIGSTOP or gone(family)
 
-    assert (detail.status, fine.status, told) == ("FAILED", "FINISHED", b"one\ntwo\n")
+    assert (detail.status, fine.status, received) == ("FAILED", "FINISHED", b"one\ntwo\n")
     assert "node a is lost" in detail.text
     assert elapsed < LOST_AFTER + _ANSWER
     assert left == []
@@ -147,10 +147,10 @@ def test_a_worker_killed_in_mid_stream_fails_one_attempt(victim: str, tries: int
         sign.touch()
         detail = finished(client, "s")
         left = [*tmp_path.rglob("sessions/s/tmp/*")]
-        told = content(client, "s", "line_result_0") if tries > 1 else b""
+        received = content(client, "s", "line_result_0") if tries > 1 else b""
 
     if tries > 1:
-        assert (detail.status, told) == ("FINISHED", b"one\ntwo\n")
+        assert (detail.status, received) == ("FINISHED", b"one\ntwo\n")
     else:
         assert (detail.status, detail.failures[0].code) == ("FAILED", "DF202")
     assert left == []
@@ -178,9 +178,9 @@ def test_managers_above_may_be_killed_in_mid_stream(killed: str, tmp_path: Path)
         assert until(lambda: [info.status for info in client.sessions()] == ["RUNNING"])
         sign.touch()
         detail = finished(client, "s")
-        told = content(client, "s", "line_result_0")
+        received = content(client, "s", "line_result_0")
 
-    assert (detail.status, told) == ("FINISHED", b"one\ntwo\n")
+    assert (detail.status, received) == ("FINISHED", b"one\ntwo\n")
 
 
 # A bad network ---------------------------------------------------------------------------------------------------
@@ -219,15 +219,15 @@ def test_a_link_that_is_down_for_seconds_in_mid_stream(badly: Badly, tmp_path: P
     """If all connections break repeatedly during a transfer, all bytes arrive, once and in order."""
     make = "for number in $(seq 400); do seq $number 4000; sleep 0.005; done"
     graph = placed(filters(make, "cat", "cat", places=(0, 1, 2)), {"F1": "b", "d1": "b", "F2": "c", "d2": "c"}, "a")
-    told: list[object] = []
-    runner = threading.Thread(target=lambda: told.append(badly.run(graph, "s")))
+    outcomes: list[object] = []
+    runner = threading.Thread(target=lambda: outcomes.append(badly.run(graph, "s")))
     runner.start()
     while runner.is_alive():
         for proxy in badly.proxies.values():
             proxy.cut()
         runner.join(0.1)
 
-    assert told == [alone(graph, tmp_path / "alone")]
+    assert outcomes == [alone(graph, tmp_path / "alone")]
 
 
 # A full disk -----------------------------------------------------------------------------------------------------

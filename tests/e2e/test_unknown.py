@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 STUCK = ConnectionFaults(rate=1)
 
 
-def _told(client: Client, session: str) -> set[str]:
+def _statuses(client: Client, session: str) -> set[str]:
     """Yield every status that is reported until the session is over."""
     found = {client.session(session).status}
     assert until(lambda: bool(found.add(client.session(session).status) or found & {"FINISHED", "FAILED"}))
@@ -36,7 +36,7 @@ def test_an_island_that_was_stopped_reports_no_failure(tmp_path: Path) -> None:
         island.process.send_signal(signal.SIGCONT)
 
         assert parts == ["FINISHED", "FINISHED"]
-        assert _told(client, "s") <= {"RUNNING", "FINISHED"}
+        assert _statuses(client, "s") <= {"RUNNING", "FINISHED"}
 
 
 def test_a_session_is_unknown_while_an_island_is_disconnected_from_its_nodes(tmp_path: Path) -> None:
@@ -70,4 +70,4 @@ def test_a_session_is_unknown_while_an_island_is_disconnected_from_its_nodes(tmp
         assert parts == ["FINISHED", "FINISHED"]
         assert (lost, still) == (True, "UNKNOWN")
         # A delayed answer may still have RUNNING.
-        assert _told(client, "s") <= {"UNKNOWN", "RUNNING", "FINISHED"}
+        assert _statuses(client, "s") <= {"UNKNOWN", "RUNNING", "FINISHED"}

@@ -45,11 +45,11 @@ def contents(directory: Path) -> dict[str, bytes]:
 def test_the_ready_line_names_everything(up: Running) -> None:
     """The ready line is one object with the addresses of all managers, and one token for all."""
     ready = up.ready
-    told = [ready["translator"], ready["master"], ready["island"], *ready["nodes"]]
+    urls = [ready["translator"], ready["master"], ready["island"], *ready["nodes"]]
 
     assert ready["ready"] is True
-    assert (len(ready["nodes"]), len(set(told))) == (2, 5)
-    for url in told:
+    assert (len(ready["nodes"]), len(set(urls))) == (2, 5)
+    for url in urls:
         with Client(url, token=ready["token"]) as each:
             assert each.info().url == url
 
@@ -71,11 +71,11 @@ def test_everything_listens_on_loopback(up: Running) -> None:
 def test_the_token_is_in_no_command_line_environment_or_log(up: Running) -> None:
     """Other users may see these; the token is passed in a file that only its owner can read."""
     token = up.ready["token"]
-    told = [" ".join([*each.cmdline(), *each.environ().values()]) for each in up.family()]
+    processes = [" ".join([*each.cmdline(), *each.environ().values()]) for each in up.family()]
     logs = [path.read_text() for path in up.home.rglob("manager.log")]
 
     assert len(logs) == 5
-    assert [text for text in [*told, *logs] if token in text] == []
+    assert [text for text in [*processes, *logs] if token in text] == []
 
 
 def test_the_doctor_finds_nothing(up: Running) -> None:
@@ -220,11 +220,11 @@ def test_a_child_that_dies_is_reported_and_the_others_continue(tmp_path: Path) -
     with Running(tmp_path, "up", "--nodes", 2, "--port", 0) as running:
         (victim,) = [each for each in running.family() if "node-2" in each.cmdline() and "node" in each.cmdline()]
         victim.kill()
-        told = threading.Event()
+        pause = threading.Event()
         for _ in range(600):
             if "node-2" in running.errors:
                 break
-            told.wait(0.05)
+            pause.wait(0.05)
         done = run(tmp_path, "sessions")
 
     assert "node-2 has ended with status -9" in running.errors
@@ -235,11 +235,11 @@ def test_a_failed_start_leaves_nothing_behind(up: Running, tmp_path: Path) -> No
     """With a port in use, up ends with status 1 and the reason, and stops the processes that it started before."""
     port = int(up.ready["island"].rpartition(":")[2])
     done = run(tmp_path, "up", "--port", port - 2, "--output", "json")
-    told = json.loads(done.stdout)["error"]
+    error = json.loads(done.stdout)["error"]
 
     assert done.returncode == 1
-    assert "cannot listen" in told["text"]
-    assert told["where"] in ("island", "node-1")  # the next port may be in use as well
+    assert "cannot listen" in error["text"]
+    assert error["where"] in ("island", "node-1")  # the next port may be in use as well
     assert [each.pid for each in psutil.process_iter(["cmdline"]) if str(tmp_path) in str(each.info["cmdline"])] == []
 
 

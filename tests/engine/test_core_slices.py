@@ -325,9 +325,9 @@ def test_a_node_goes_on_while_other_nodes_have_consumers() -> None:
     """A session does not end on a node while a consumer elsewhere is not settled."""
     graph, _, core = _two("a -> B", "B")
     core.handle([Begin()])
-    told = core.handle([Finished(row(graph, "a"), 1)])
+    actions = core.handle([Finished(row(graph, "a"), 1)])
 
-    assert Publish(row(graph, "a"), DropState.COMPLETED, NO_CAUSE, 1) in told
+    assert Publish(row(graph, "a"), DropState.COMPLETED, NO_CAUSE, 1) in actions
     assert core.status is SessionState.RUNNING
     end = core.handle([Reported(row(graph, "B"), DropState.COMPLETED)])
     assert end == [Release(row(graph, "a")), Finish(SessionState.FINISHED)]

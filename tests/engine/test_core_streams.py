@@ -161,9 +161,11 @@ def test_a_stream_for_another_node_is_sent_to_it() -> None:
 
     assert core.handle([Opened(x, a, 1)]) == [Publish(x, DropState.WRITING, NO_CAUSE, 1)]
     assert core.handle([Opened(x, NO_PRODUCER, 1)]) == [Run(b, 1)], "also for consumers on the node of the producer"
-    told = core.handle([Failed(a, 1, BOOM)])
-    assert Publish(x, DropState.INITIALIZED, NO_CAUSE, 1) in told
-    assert Abort(b, 1) in told, "a consumer on the node of the producer does not wait for the event of the drop's node"
+    actions = core.handle([Failed(a, 1, BOOM)])
+    assert Publish(x, DropState.INITIALIZED, NO_CAUSE, 1) in actions
+    assert Abort(b, 1) in actions, (
+        "a consumer on the node of the producer does not wait for the event of the drop's node"
+    )
     assert core.handle([Withdrawn(x, 1)]) == []
     assert core.handle([Opened(x, NO_PRODUCER, 2)]) == [Run(b, 2)]
     check(core)

@@ -120,11 +120,11 @@ def test_the_order_of_children_does_not_matter(rows: list[Row], random: object) 
 )
 def test_a_session_is_over_when_all_parts_are(parts: str, whole: str) -> None:
     """As long as one node has work the session runs; then the worst end counts."""
-    told = [
+    reported = [
         SessionPart(f"n{at}", SessionDetail(session="s", graph="g", status=one)) for at, one in enumerate(parts.split())
     ]
 
-    assert merge(told, version=1).status == whole
+    assert merge(reported, version=1).status == whole
 
 
 def test_a_node_that_forgot_its_part_fails_the_session_and_is_named() -> None:
@@ -142,12 +142,12 @@ def test_a_node_that_forgot_its_part_fails_the_session_and_is_named() -> None:
 def test_a_silent_node_that_its_peers_gave_up_is_lost() -> None:
     """The nodes that needed it have ended the session as FAILED and report the loss; its drops count for it."""
     lost = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, nodes=("n2",))
-    told = FailureInfo(drop="", name="n2", node="n1", code="DF220", kind="NodeLost", text="n2 is lost", count=3)
-    other = SessionDetail(session="s", graph="g", status="FAILED", text="n2 is lost", failures=(told,))
+    reported = FailureInfo(drop="", name="n2", node="n1", code="DF220", kind="NodeLost", text="n2 is lost", count=3)
+    other = SessionDetail(session="s", graph="g", status="FAILED", text="n2 is lost", failures=(reported,))
 
     found = merge([SessionPart("n1", other), SessionPart("n2", lost, Freshness.STALE, "is silent")], version=1)
 
-    counted = msgspec.structs.replace(told, count=3 + 6)
+    counted = msgspec.structs.replace(reported, count=3 + 6)
     assert (found.status, found.failures, found.unknown) == ("FAILED", (counted,), ())
     assert found.text == "n2 is lost; n2: 6 of its 10 drops were not settled"
 
@@ -184,12 +184,12 @@ _NOT_OVER = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, se
 )
 def test_what_cannot_be_asked_is_not_known(other: str, whole: str) -> None:
     """A silent node with drops that were not settled: the session runs if another node says so, else it is UNKNOWN."""
-    told = SessionDetail(session="s", graph="g", status=other, nodes=("n1",))
+    reported = SessionDetail(session="s", graph="g", status=other, nodes=("n1",))
     silent = msgspec.structs.replace(_NOT_OVER, nodes=("n2",))
 
     since = "2026-11-22 03:00:00 UTC"
     found = merge(
-        [SessionPart("n1", told), SessionPart("n2", silent, Freshness.STALE, "does not answer", since)], version=1
+        [SessionPart("n1", reported), SessionPart("n2", silent, Freshness.STALE, "does not answer", since)], version=1
     )
 
     assert (found.status, found.unknown, found.finished) == (whole, ("n2",), 0.0)

@@ -42,7 +42,7 @@ def until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
 
 
 class Inbox:
-    """Keeps what arrives and what happens, and waits for it."""
+    """Records messages and changes, and waits for them."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, str, tuple[bytes, ...]]] = []
@@ -50,41 +50,41 @@ class Inbox:
         self.changed = threading.Condition()
 
     def take(self, delivery: ReceivedMessage) -> None:
-        """Keep a message."""
+        """Record a message."""
         frames = tuple(bytes(frame) for frame in delivery.frames)
         with self.changed:
             self.messages.append((delivery.peer, getattr(delivery.message, "reason", ""), frames))
             self.changed.notify_all()
 
     def note(self, change: LinkChange) -> None:
-        """Keep a change."""
+        """Record a change."""
         with self.changed:
             self.changes.append(change)
             self.changed.notify_all()
 
     def texts(self) -> list[str]:
-        """Texts of the messages so far."""
+        """Return the texts of the messages so far."""
         return [text for _, text, _ in self.messages]
 
     def wait(self, condition: Callable[[], bool], seconds: float = 30.0) -> None:
-        """Wait until something holds that can only change with a message or a change."""
+        """Wait for a condition that only a message or a change can make true."""
         with self.changed:
             assert self.changed.wait_for(condition, seconds), (self.texts()[-3:], self.changes)
 
     def wait_event(self, event: LinkEvent) -> LinkChange:
-        """Wait for something to happen to a link."""
+        """Wait for a change of a link."""
         self.wait(lambda: any(change.event is event for change in self.changes))
         return next(change for change in self.changes if change.event is event)
 
 
-class Office:
-    """Makes links and closes them."""
+class LinkFactory:
+    """Opens links, and closes them at the end."""
 
     def __init__(self) -> None:
         self.opened: list[Links] = []
 
     def open(self, name: str, **options: object) -> tuple[Links, Inbox]:
-        """Links with an inbox of their own."""
+        """Open links with their own inbox."""
         inbox = Inbox()
         links = Links(name, **{"on_message": inbox.take, "on_change": inbox.note, **options})  # type: ignore[arg-type]
         self.opened.append(links)
@@ -97,11 +97,11 @@ class Office:
 
 
 @pytest.fixture
-def office() -> Iterator[Office]:
-    """Makes links, which are closed at the end."""
-    office = Office()
-    yield office
-    office.close()
+def link_factory() -> Iterator[LinkFactory]:
+    """Return a maker of links, which are closed at the end."""
+    link_factory = LinkFactory()
+    yield link_factory
+    link_factory.close()
 
 
 @pytest.fixture(scope="session")
@@ -112,7 +112,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> ClusterKey:
 
 @pytest.fixture(scope="session")
 def warm() -> None:
-    """Make pyzmq and multiprocessing open what they keep for the process, so that it does not look like a leak."""
+    """Make pyzmq and multiprocessing open the files that they keep open, so that these are not counted as a leak."""
     resource_tracker.ensure_running()
     a = Links("a", on_message=print)
     b = Links("b", on_message=print, open_content=lambda *_: BufferSource(CONTENT))

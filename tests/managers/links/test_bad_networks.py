@@ -13,7 +13,7 @@ from managers.links import (
     LinkSettings,
 )
 from managers.messages import Shutdown
-from tests.managers.links.conftest import CONTENT, HASTY, Office, wanted_content
+from tests.managers.links.conftest import CONTENT, HASTY, LinkFactory, wanted_content
 
 pytestmark = pytest.mark.usefixtures("nothing_leaks")
 
@@ -31,7 +31,7 @@ FAULTS = {
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "curve"])
 def test_a_hostile_network_loses_nothing(
-    office: Office, key: ClusterKey, faults: ConnectionFaults, *, secure: bool
+    link_factory: LinkFactory, key: ClusterKey, faults: ConnectionFaults, *, secure: bool
 ) -> None:
     """Through a proxy that delays, stalls, throttles and cuts in mid-frame, messages and content arrive intact."""
     seed = random.SystemRandom().randrange(2**32)
@@ -46,8 +46,8 @@ def test_a_hostile_network_loses_nothing(
         flight=200_000,
     )
     options = {"key": key if secure else None, "settings": settings}
-    a, _ = office.open("a", **options)
-    b, at_b = office.open("b", open_content=lambda *_: BufferSource(CONTENT), **options)
+    a, _ = link_factory.open("a", **options)
+    b, at_b = link_factory.open("b", open_content=lambda *_: BufferSource(CONTENT), **options)
     port = int(b.address.rpartition(":")[2])
     with FaultyProxy(("127.0.0.1", port), seed, faults) as proxy:
         a.connect("b", f"tcp://127.0.0.1:{proxy.port}")
@@ -68,9 +68,9 @@ def test_a_hostile_network_loses_nothing(
         assert (proxy.cuts > 0) == bool(faults.cut_every)
 
 
-def test_a_connection_that_goes_dead_is_replaced(office: Office) -> None:
-    """A network that swallows everything without a word is noticed, and a new connection takes over."""
-    (a, at_a), (b, at_b) = office.open("a", settings=HASTY), office.open("b")
+def test_a_connection_that_goes_dead_is_replaced(link_factory: LinkFactory) -> None:
+    """If a network drops all packets without an error, the links detect it and open a new connection."""
+    (a, at_a), (b, at_b) = link_factory.open("a", settings=HASTY), link_factory.open("b")
     port = int(b.address.rpartition(":")[2])
     with FaultyProxy(("127.0.0.1", port), 1, ConnectionFaults()) as proxy:
         a.connect("b", f"tcp://127.0.0.1:{proxy.port}")

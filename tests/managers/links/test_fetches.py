@@ -14,16 +14,16 @@ from managers.links import (
     FileSource,
 )
 from managers.messages import Shutdown
-from tests.managers.links.conftest import CONTENT, SMALL, Office, wanted_content
+from tests.managers.links.conftest import CONTENT, SMALL, LinkFactory, wanted_content
 
 pytestmark = pytest.mark.usefixtures("nothing_leaks")
 
 
-def test_events_and_data_do_not_wait_for_each_other(office: Office) -> None:
+def test_events_and_data_do_not_wait_for_each_other(link_factory: LinkFactory) -> None:
     """Messages arrive while a large fetch is running."""
     arrived = threading.Event()
-    a, _ = office.open("a", settings=SMALL)
-    b, at_b = office.open("b", open_content=lambda *_: BufferSource(CONTENT), settings=SMALL)
+    a, _ = link_factory.open("a", settings=SMALL)
+    b, at_b = link_factory.open("b", open_content=lambda *_: BufferSource(CONTENT), settings=SMALL)
     a.connect("b", b.address)
     got: list[int] = []
 
@@ -40,20 +40,20 @@ def test_events_and_data_do_not_wait_for_each_other(office: Office) -> None:
     assert got[-1] == len(CONTENT)
 
 
-def test_a_slow_reader_bounds_what_is_on_its_way(office: Office) -> None:
+def test_a_slow_reader_limits_requested_data(link_factory: LinkFactory) -> None:
     """A fetch requests no more than its credit while its sink is busy."""
     asked: list[int] = []
 
     class Watched(BufferSource):
-        """Notes what is read."""
+        """A content that records how much of it was read."""
 
         def read(self, offset: int, length: int) -> memoryview | bytes | bytearray:
-            """Note and read."""
+            """Record the request and read."""
             asked.append(offset + length)
             return super().read(offset, length)
 
-    a, _ = office.open("a", settings=SMALL)
-    b, _ = office.open("b", open_content=lambda *_: Watched(CONTENT))
+    a, _ = link_factory.open("a", settings=SMALL)
+    b, _ = link_factory.open("b", open_content=lambda *_: Watched(CONTENT))
     a.connect("b", b.address)
     ahead: list[int] = []
     a.fetch("b", wanted_content(1, size=len(CONTENT)), lambda offset, _: ahead.append(max(asked) - offset))
@@ -61,12 +61,12 @@ def test_a_slow_reader_bounds_what_is_on_its_way(office: Office) -> None:
     assert max(ahead) <= (SMALL.ahead + 1) * SMALL.chunk_most
 
 
-def test_files_are_fetched_from_disk(office: Office, tmp_path: Path) -> None:
-    """Content is read from a file, and an empty or missing file is treated as what it is."""
+def test_files_are_fetched_from_disk(link_factory: LinkFactory, tmp_path: Path) -> None:
+    """Content is read from a file; an empty file is empty, and a missing one is an error."""
     (tmp_path / "1").write_bytes(CONTENT)
     (tmp_path / "2").write_bytes(b"")
-    a, _ = office.open("a")
-    b, _ = office.open("b", open_content=lambda _, drop, *__: FileSource(tmp_path / str(drop)))
+    a, _ = link_factory.open("a")
+    b, _ = link_factory.open("b", open_content=lambda _, drop, *__: FileSource(tmp_path / str(drop)))
     a.connect("b", b.address)
     got = bytearray()
 
@@ -80,7 +80,7 @@ def test_files_are_fetched_from_disk(office: Office, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "curve"])
 def test_chunks_have_checksums_only_without_a_key(
-    office: Office, key: ClusterKey, monkeypatch: pytest.MonkeyPatch, *, secure: bool
+    link_factory: LinkFactory, key: ClusterKey, monkeypatch: pytest.MonkeyPatch, *, secure: bool
 ) -> None:
     """Without a key each chunk is checked by a CRC-32; with one, CURVE has authenticated it and none is computed."""
     computed: list[int] = []
@@ -91,17 +91,17 @@ def test_chunks_have_checksums_only_without_a_key(
 
     monkeypatch.setattr("managers.links.source_cache.zlib", SimpleNamespace(crc32=crc32))
     options = {"key": key if secure else None}
-    a, _ = office.open("a", **options)
-    b, _ = office.open("b", open_content=lambda *_: BufferSource(CONTENT), **options)
+    a, _ = link_factory.open("a", **options)
+    b, _ = link_factory.open("b", open_content=lambda *_: BufferSource(CONTENT), **options)
     a.connect("b", b.address)
 
     assert a.fetch("b", wanted_content(1), lambda *_: None).size == len(CONTENT)
     assert sum(computed) == (0 if secure else len(CONTENT))
 
 
-def test_content_that_is_not_served_is_gone(office: Office) -> None:
+def test_content_that_is_not_served_is_gone(link_factory: LinkFactory) -> None:
     """Fetching from a process that serves no content is a `GoneError`."""
-    (a, _), (b, _) = office.open("a"), office.open("b")
+    (a, _), (b, _) = link_factory.open("a"), link_factory.open("b")
     a.connect("b", b.address)
     with pytest.raises(GoneError, match="is not on this node"):
         a.fetch("b", wanted_content(1), lambda *_: None)

@@ -26,7 +26,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[ClusterKey, ClusterK
 
 @pytest.fixture
 def listen() -> Iterator[Callable[..., Links]]:
-    """Opens links, which are closed at the end."""
+    """Return a function that opens links, which are closed at the end."""
     opened: list[Links] = []
 
     def at(name: str = "b", **options: object) -> Links:
@@ -42,10 +42,10 @@ def _probe(address: str, key: ClusterKey | None = None, seconds: float = 5.0) ->
     return probe_links([address], name="a", key=key, seconds=seconds)[address]
 
 
-def test_links_that_listen_answer_with_their_name(
+def test_a_probe_returns_name_incarnation_and_protocol(
     keys: tuple[ClusterKey, ClusterKey], listen: Callable[..., Links]
 ) -> None:
-    """Its name, its incarnation and its protocol, through a handshake with the key."""
+    """They are returned after a handshake with the key."""
     links = listen(key=keys[0])
     found = _probe(links.address, keys[0])
 
@@ -54,8 +54,8 @@ def test_links_that_listen_answer_with_their_name(
     assert found.seconds > 0
 
 
-def test_knocking_disturbs_no_link(listen: Callable[..., Links]) -> None:
-    """Who knocks is no peer afterwards, nothing is refused, and the link of the same name goes on."""
+def test_probes_do_not_affect_links(listen: Callable[..., Links]) -> None:
+    """A process that probes is no peer, is not counted as refused, and a link of the same name continues."""
     a, b = listen("a"), listen("b")
     a.connect("b", b.address)
     a.send("b", Shutdown())
@@ -76,7 +76,7 @@ def test_knocking_disturbs_no_link(listen: Callable[..., Links]) -> None:
 def test_another_key_is_reported(
     keys: tuple[ClusterKey, ClusterKey], listen: Callable[..., Links], there: int | None, here: int | None
 ) -> None:
-    """Whichever end has it, the key is named as the reason, and at once."""
+    """A different key on either end is reported as the reason, without waiting for the time limit."""
     pick = [*keys, None]
     links = listen(key=None if there is None else pick[there])
     found = _probe(links.address, None if here is None else pick[here], 20.0)
@@ -86,8 +86,8 @@ def test_another_key_is_reported(
     assert not found.is_ours
 
 
-def test_a_port_without_a_listener() -> None:
-    """It is reported without waiting for another address that takes all the time."""
+def test_a_port_without_a_listener_is_reported() -> None:
+    """It is reported without waiting for other addresses."""
     with socket.create_server(("127.0.0.1", 0)) as mute, socket.create_server(("127.0.0.1", 0)) as gone:
         closed, silent = (f"tcp://127.0.0.1:{each.getsockname()[1]}" for each in (gone, mute))
         gone.close()
@@ -98,7 +98,7 @@ def test_a_port_without_a_listener() -> None:
 
 
 def test_a_host_that_cannot_be_reached_is_reported_with_the_reason() -> None:
-    """In the words of the operating system."""
+    """The reason is the error text of the operating system."""
     found = _probe("tcp://[fe80::1]:5555", ClusterKey(*zmq.curve_keypair()))
 
     assert found.trouble
@@ -107,8 +107,8 @@ def test_a_host_that_cannot_be_reached_is_reported_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1", "tcp://127.0.0.1:0", "http://127.0.0.1:1", "tcp://10.9.8.7:5"])
-def test_addresses_that_cannot_be_tried(address: str) -> None:
-    """No port, another protocol, or another host without a key: said, with what to do."""
+def test_invalid_addresses_are_reported_with_a_hint(address: str) -> None:
+    """A missing port, another protocol, or another host without a key is reported with what to do."""
     found = _probe(address)
 
     assert "address" in found.trouble or "without a cluster key" in found.trouble
@@ -134,7 +134,7 @@ def _answering() -> tuple[zmq.Context[zmq.Socket[bytes]], zmq.Socket[bytes], str
     ],
     ids=["an older node", "a full node", "another packet", "no packet"],
 )
-def test_whatever_answers_is_understood(packet: bytes, words: str) -> None:
+def test_answers_of_other_versions_are_understood(packet: bytes, words: str) -> None:
     """An older node refuses the request but counts as reached; other refusals are reported with their text."""
     context, router, address = _answering()
     answering = threading.Thread(
@@ -150,8 +150,8 @@ def test_whatever_answers_is_understood(packet: bytes, words: str) -> None:
     assert bool(found.trouble) == bool(words)
 
 
-def test_the_question_is_answered_whatever_the_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that versions can be compared; a real greeting of that version is still refused."""
+def test_probes_of_other_protocol_versions_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The versions can then be compared; a handshake of another version is still refused."""
     monkeypatch.setattr(inbound_module, "PROTOCOL", 7)
     inbound = Inbound("b", 5, LinkSettings())
     question = Handshake(PROTOCOL, "a", 0, ANY_PEER, 0)

@@ -1,4 +1,4 @@
-"""Connections that bring what is not a packet, or packets of other versions."""
+"""Connections with malformed packets, or packets of other versions."""
 
 import os
 import socket
@@ -12,16 +12,18 @@ from managers.links import (
     LinkEvent,
 )
 from managers.messages import Shutdown
-from tests.managers.links.conftest import Office
+from tests.managers.links.conftest import LinkFactory
 
 pytestmark = pytest.mark.usefixtures("nothing_leaks")
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "curve"])
-def test_random_bytes_on_the_port_disturb_no_link(office: Office, key: ClusterKey, *, secure: bool) -> None:
-    """Random bytes, half greetings and HTTP on the port are survived, and others are served meanwhile."""
+def test_random_bytes_on_the_port_do_not_affect_links(
+    link_factory: LinkFactory, key: ClusterKey, *, secure: bool
+) -> None:
+    """After random bytes, incomplete handshakes and HTTP on the port, other links still work."""
     keys = key if secure else None
-    (a, _), (b, at_b) = office.open("a", key=keys), office.open("b", key=keys)
+    (a, _), (b, at_b) = link_factory.open("a", key=keys), link_factory.open("b", key=keys)
     port = int(b.address.rpartition(":")[2])
     greeting = b"\xff" + b"\0" * 8 + b"\x7f\x03\x01NULL" + b"\0" * 48
     opened = []
@@ -48,9 +50,9 @@ def test_random_bytes_on_the_port_disturb_no_link(office: Office, key: ClusterKe
     ],
     ids=["empty", "text", "bad hello", "ack", "frames", "no handshake", "large"],
 )
-def test_frames_that_are_not_packets_are_rejected(office: Office, frames: list[bytes]) -> None:
-    """A connected peer that does not speak the protocol is answered once, counted, and ignored."""
-    (a, _), (b, at_b) = office.open("a"), office.open("b")
+def test_frames_that_are_not_packets_are_rejected(link_factory: LinkFactory, frames: list[bytes]) -> None:
+    """A connected peer with another protocol gets one answer, is counted, and ignored."""
+    (a, _), (b, at_b) = link_factory.open("a"), link_factory.open("b")
     context = zmq.Context()
     stranger = context.socket(zmq.DEALER)
     stranger.linger = 0
@@ -68,9 +70,9 @@ def test_frames_that_are_not_packets_are_rejected(office: Office, frames: list[b
     assert b.statistics().refused == 1
 
 
-def test_frames_beyond_the_limit_end_the_connection(office: Office) -> None:
+def test_frames_beyond_the_limit_end_the_connection(link_factory: LinkFactory) -> None:
     """A frame larger than any may be is not even read: the connection is closed."""
-    b, at_b = office.open("b")
+    b, at_b = link_factory.open("b")
     context = zmq.Context()
     stranger = context.socket(zmq.DEALER)
     stranger.linger = 0
@@ -84,10 +86,10 @@ def test_frames_beyond_the_limit_end_the_connection(office: Office) -> None:
     assert at_b.changes == []
 
 
-def test_another_version_is_refused_by_name(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two versions of the protocol refuse each other; both numbers are named, and senders hear of it."""
-    a, at_a = office.open("a")
-    b, _ = office.open("b")
+def test_another_version_is_refused_by_name(link_factory: LinkFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two versions of the protocol refuse each other; the error of the senders has both numbers."""
+    a, at_a = link_factory.open("a")
+    b, _ = link_factory.open("b")
     monkeypatch.setattr("managers.links.outbound.PROTOCOL", 99)
     a.connect("b", b.address)
     assert "99" in at_a.wait_event(LinkEvent.REFUSED).text

@@ -11,14 +11,14 @@ from managers.links import (
     ReceivedMessage,
 )
 from managers.messages import Shutdown, StopSession
-from tests.managers.links.conftest import CONTENT, HASTY, SMALL, Office, wanted_content
+from tests.managers.links.conftest import CONTENT, HASTY, SMALL, LinkFactory, wanted_content
 
 pytestmark = pytest.mark.usefixtures("nothing_leaks")
 
 
-def test_messages_go_both_ways(office: Office) -> None:
+def test_messages_go_both_ways(link_factory: LinkFactory) -> None:
     """Two processes that connected to each other exchange messages with their raw frames."""
-    (a, at_a), (b, at_b) = office.open("a"), office.open("b")
+    (a, at_a), (b, at_b) = link_factory.open("a"), link_factory.open("b")
     a.connect("b", b.address)
     b.connect("a", a.address)
     a.send("b", Shutdown("small"))
@@ -31,9 +31,9 @@ def test_messages_go_both_ways(office: Office) -> None:
     assert at_b.messages == [("a", "small", ()), ("a", "large", (CONTENT, b"", b"tail"))]
 
 
-def test_many_senders_share_a_link(office: Office) -> None:
+def test_many_senders_share_a_link(link_factory: LinkFactory) -> None:
     """Messages of several threads arrive once each, in the order of each thread."""
-    (a, _), (b, at_b) = office.open("a", settings=SMALL), office.open("b")
+    (a, _), (b, at_b) = link_factory.open("a", settings=SMALL), link_factory.open("b")
     a.connect("b", b.address)
 
     def work(worker: int) -> None:
@@ -52,9 +52,9 @@ def test_many_senders_share_a_link(office: Office) -> None:
         assert mine == [f"{worker}:{number}" for number in range(300)]
 
 
-def test_flush_waits_for_arrival(office: Office) -> None:
+def test_flush_waits_for_arrival(link_factory: LinkFactory) -> None:
     """After a flush everything sent has arrived; without a peer it returns False in time."""
-    (a, _), (b, at_b) = office.open("a"), office.open("b")
+    (a, _), (b, at_b) = link_factory.open("a"), link_factory.open("b")
     a.connect("b", b.address)
     for number in range(100):
         a.send("b", Shutdown(str(number)))
@@ -66,16 +66,16 @@ def test_flush_waits_for_arrival(office: Office) -> None:
     assert not a.flush(0.05)
 
 
-def test_a_message_can_be_answered_where_it_arrives(office: Office) -> None:
-    """A receiving function may send, to a peer that introduced itself."""
-    a, at_a = office.open("a")
-    b, _ = office.open("b", on_message=lambda delivery: b.send(delivery.peer, Shutdown("echo"), timeout=0))
+def test_a_receiving_function_may_send(link_factory: LinkFactory) -> None:
+    """A receiving function may send a message to a peer that connected to this process."""
+    a, at_a = link_factory.open("a")
+    b, _ = link_factory.open("b", on_message=lambda delivery: b.send(delivery.peer, Shutdown("echo"), timeout=0))
     a.connect("b", b.address)
     a.send("b", Shutdown("call"))
     at_a.wait(lambda: at_a.texts() == ["echo"])
 
 
-def test_a_slow_receiver_makes_the_sender_wait(office: Office) -> None:
+def test_a_slow_receiver_makes_the_sender_wait(link_factory: LinkFactory) -> None:
     """While the receiver holds messages, the sender waits at its window; then it continues."""
     held: list[ReceivedMessage] = []
     full = threading.Event()
@@ -86,7 +86,7 @@ def test_a_slow_receiver_makes_the_sender_wait(office: Office) -> None:
         if len(held) == 10:
             full.set()
 
-    (a, _), (b, _) = office.open("a", settings=SMALL), office.open("b", on_message=hold, settings=SMALL)
+    (a, _), (b, _) = link_factory.open("a", settings=SMALL), link_factory.open("b", on_message=hold, settings=SMALL)
     a.connect("b", b.address)
     for _ in range(10):
         a.send("b", Shutdown(), [bytes(19_000)])
@@ -100,9 +100,9 @@ def test_a_slow_receiver_makes_the_sender_wait(office: Office) -> None:
     a.send("b", Shutdown(), [bytes(19_000)], timeout=30.0)
 
 
-def test_a_sender_can_stop_waiting(office: Office) -> None:
+def test_a_sender_can_stop_waiting(link_factory: LinkFactory) -> None:
     """A sender that waits for room evaluates `give_up` again when it is woken."""
-    a, _ = office.open("a", settings=SMALL)
+    a, _ = link_factory.open("a", settings=SMALL)
     a.connect("b", "tcp://127.0.0.1:1")
     a.send("b", Shutdown(), [bytes(190_000)])
     cancelled, errors, asked = threading.Event(), [], threading.Event()
@@ -127,9 +127,9 @@ def test_a_sender_can_stop_waiting(office: Office) -> None:
     assert "stopped waiting" in str(errors[0])
 
 
-def test_closing_ends_all_waits(office: Office) -> None:
+def test_closing_ends_all_waits(link_factory: LinkFactory) -> None:
     """Senders and fetches that wait fail when the links are closed; later calls fail too."""
-    a, _ = office.open("a", settings=SMALL)
+    a, _ = link_factory.open("a", settings=SMALL)
     a.connect("b", "tcp://127.0.0.1:1")
     a.send("b", Shutdown(), [bytes(190_000)])
     errors: list[str] = []
@@ -157,7 +157,7 @@ def test_closing_ends_all_waits(office: Office) -> None:
     a.close()
 
 
-def test_links_can_be_closed_where_a_message_arrives(office: Office) -> None:
+def test_a_receiving_function_may_close_its_links(link_factory: LinkFactory) -> None:
     """A receiving function may close the links it belongs to."""
     closed = threading.Event()
 
@@ -165,23 +165,23 @@ def test_links_can_be_closed_where_a_message_arrives(office: Office) -> None:
         b.close()
         closed.set()
 
-    (a, _), (b, _) = office.open("a"), office.open("b", on_message=take)
+    (a, _), (b, _) = link_factory.open("a"), link_factory.open("b", on_message=take)
     a.connect("b", b.address)
     a.send("b", Shutdown("close yourself"))
 
     assert closed.wait(30)
 
 
-def test_a_peer_that_starts_again_is_recognised(office: Office) -> None:
+def test_a_peer_that_starts_again_is_recognised(link_factory: LinkFactory) -> None:
     """A process that was started again at another port is found when it connects; old messages are discarded."""
-    (a, at_a), (b, _) = office.open("a", settings=HASTY), office.open("b", incarnation=1)
+    (a, at_a), (b, _) = link_factory.open("a", settings=HASTY), link_factory.open("b", incarnation=1)
     a.connect("b", b.address)
     a.send("b", Shutdown("one"))
     assert a.flush(30.0)
     b.close()
     at_a.wait_event(LinkEvent.DOWN)
     a.send("b", Shutdown("void"))
-    again, at_again = office.open("b", incarnation=2)
+    again, at_again = link_factory.open("b", incarnation=2)
     again.connect("a", a.address)
     assert at_a.wait_event(LinkEvent.RESTARTED).undelivered == 1
     a.send("b", Shutdown("two"))

@@ -21,13 +21,13 @@ from managers.links import (
     ReceivedMessage,
 )
 from managers.messages import Events, Shutdown
-from tests.managers.links.conftest import CONTENT, HASTY, Office, wanted_content
+from tests.managers.links.conftest import CONTENT, HASTY, LinkFactory, wanted_content
 
 pytestmark = pytest.mark.usefixtures("nothing_leaks")
 
 
 def _echo(pipe: Connection) -> None:
-    """A process that echoes events and serves content until it is told to stop."""
+    """Run a process that echoes events and serves content until it receives the message to stop."""
     logging.disable()
 
     def read(*_: object) -> ContentSource:
@@ -58,8 +58,10 @@ def other() -> Iterator[tuple[str, multiprocessing.process.BaseProcess]]:
 
 
 @pytest.mark.slow
-def test_processes_talk(office: Office, other: tuple[str, multiprocessing.process.BaseProcess]) -> None:
-    """Events go to another process and come back; content comes with its checksum."""
+def test_processes_exchange_events_and_content(
+    link_factory: LinkFactory, other: tuple[str, multiprocessing.process.BaseProcess]
+) -> None:
+    """Events are echoed by another process, and content is fetched with its checksum."""
     arrived: list[Events] = []
     done = threading.Event()
 
@@ -69,7 +71,7 @@ def test_processes_talk(office: Office, other: tuple[str, multiprocessing.proces
         if len(arrived) == 50:
             done.set()
 
-    a, _ = office.open("a", on_message=take)
+    a, _ = link_factory.open("a", on_message=take)
     a.connect("b", other[0])
     sent = [
         Events.of("s", 1, number, drops=range(number), states=[2] * number, attempts=[1] * number, causes=[-1] * number)
@@ -84,12 +86,12 @@ def test_processes_talk(office: Office, other: tuple[str, multiprocessing.proces
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_noticed_and_a_stopped_one_too(
-    office: Office, other: tuple[str, multiprocessing.process.BaseProcess]
+def test_killed_and_stopped_processes_are_detected(
+    link_factory: LinkFactory, other: tuple[str, multiprocessing.process.BaseProcess]
 ) -> None:
-    """SIGSTOP leads to silence, which is noticed in time; so is the end of the process."""
+    """The links report a process that was stopped by SIGSTOP, and one that was killed, within the time limit."""
     address, process = other
-    a, at_a = office.open("a", settings=HASTY)
+    a, at_a = link_factory.open("a", settings=HASTY)
     a.connect("b", address)
     at_a.wait_event(LinkEvent.UP)
     psutil.Process(process.pid).suspend()
@@ -103,11 +105,11 @@ def test_a_killed_process_is_noticed_and_a_stopped_one_too(
 
 
 @pytest.mark.slow
-def test_a_sender_to_a_stopped_process_keeps_its_memory(
-    office: Office, other: tuple[str, multiprocessing.process.BaseProcess]
+def test_a_sender_to_a_stopped_process_uses_bounded_memory(
+    link_factory: LinkFactory, other: tuple[str, multiprocessing.process.BaseProcess]
 ) -> None:
-    """Whatever is sent to a process that takes nothing, no more than the window is kept; the rest waits."""
-    a, at_a = office.open("a", settings=LinkSettings(window=4 << 20, receive_timeout=0.5, heartbeat=0.1))
+    """If a process receives nothing, its senders keep at most one window of messages and then wait."""
+    a, at_a = link_factory.open("a", settings=LinkSettings(window=4 << 20, receive_timeout=0.5, heartbeat=0.1))
     a.connect("b", other[0])
     at_a.wait_event(LinkEvent.UP)
     psutil.Process(other[1].pid).suspend()

@@ -1,4 +1,4 @@
-"""Messages become packets and messages again."""
+"""Messages are packed into packets and joined again."""
 
 import hypothesis.strategies as st
 import pytest
@@ -43,7 +43,7 @@ def _messages_of(packets: list[NumberedPacket]) -> list[tuple[str, list[bytes]]]
 
 
 @given(messages, st.integers(1, 70_000))
-def test_messages_come_back_whole_and_in_order(sent: list[tuple[str, list[bytes]]], fragment: int) -> None:
+def test_messages_round_trip_in_order(sent: list[tuple[str, list[bytes]]], fragment: int) -> None:
     """Messages of any size are unchanged after packing and joining, and packets count from 1."""
     packer = Packer(max(fragment, 200))
     for text, frames in sent:
@@ -103,7 +103,7 @@ def test_large_frames_are_not_copied() -> None:
     assert b"".join(bytes(frame) for packet in packets for frame in packet.frames[1:]).endswith(bytes(content))
 
 
-def test_a_whole_frame_is_handed_on_as_it_came() -> None:
+def test_a_raw_frame_in_one_part_is_not_copied() -> None:
     """A raw frame that fits into one part is not copied at the receiving end."""
     packer = Packer(50_000)
     packer.put(outgoing_message(Shutdown("here it is"), [b"y" * 20_000]))

@@ -1,4 +1,4 @@
-"""Real node managers in this process, with real sockets, each with a root of its own that the others do not read."""
+"""Real node managers in this process, with real sockets, each with its own root, which the others do not read."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -31,10 +31,10 @@ class Cluster:
         return self.nodes[name]
 
     def cut(self, graph: PhysicalGraph, session: str = "s") -> Deployment:
-        """The deployment of a graph whose parts are on these nodes, in their order."""
+        """Return the deployment of a graph whose parts are on these nodes, in their order."""
         placed = replace(graph, places=tuple(self.nodes)[: graph.parts])
-        told = [info for node in self.nodes.values() for info in node.nodes()]
-        return plan_deployment(placed, SubmitQuery(session=session, check=True), told, clock=SystemClock())
+        infos = [info for node in self.nodes.values() for info in node.nodes()]
+        return plan_deployment(placed, SubmitQuery(session=session, check=True), infos, clock=SystemClock())
 
     def prepare(self, deployment: Deployment, seconds: float = SECONDS) -> None:
         """Prepare a deployment on all nodes."""
@@ -42,7 +42,7 @@ class Cluster:
             self.nodes[name].prepare(subset(deployment, [name]), seconds=seconds)
 
     def start(self, graph: PhysicalGraph, session: str = "s") -> Deployment:
-        """Prepare and start a session; its deployment."""
+        """Prepare and start a session, and return its deployment."""
         deployment = self.cut(graph, session)
         self.prepare(deployment)
         for name in deployment.slices:
@@ -50,7 +50,7 @@ class Cluster:
         return deployment
 
     def end(self, session: str = "s") -> dict[str, SessionDetail]:
-        """Wait until a session is over on every node that has it; its details there."""
+        """Wait until a session is over on every node that has it, and return its details by node."""
         found = {}
         for name, node in self.nodes.items():
             if any(info.session == session for info in node.sessions()):
@@ -58,13 +58,13 @@ class Cluster:
         return found
 
     def run(self, graph: PhysicalGraph, session: str = "s") -> dict[str, SessionDetail]:
-        """From its graph to its end."""
+        """Run a session from its graph to its end."""
         self.start(graph, session)
         return self.end(session)
 
 
 def hosted(node: NodeManager, session: str = "s") -> HostedSession:
-    """The session whose engine runs in a node manager of this process."""
+    """Return the session whose engine runs in a node manager of this process."""
     found = node._host.sessions[session]
     assert isinstance(found, HostedSession)
     return found
@@ -95,7 +95,7 @@ def soon(holds: Callable[[], bool]) -> bool:
 
 
 def until(node: NodeManager, session: str, is_so: Callable[[SessionDetail], bool]) -> SessionDetail:
-    """Wait until a session on a node looks as wanted."""
+    """Wait until the details of a session on a node fulfil a condition."""
     version, clock = 0, SystemClock()
     deadline = clock.monotonic() + SECONDS
     while clock.monotonic() < deadline:
@@ -108,7 +108,7 @@ def until(node: NodeManager, session: str, is_so: Callable[[SessionDetail], bool
 
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
-    """Starts clusters of so many nodes."""
+    """Return a function that starts a cluster with a number of nodes."""
     quick = LinkSettings(heartbeat=0.1, receive_timeout=1.0, reconnect_delay_limit=0.1)
     with ExitStack() as stack:
 

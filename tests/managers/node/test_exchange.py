@@ -14,7 +14,7 @@ from tests.managers.node.conftest import Cluster, hosted
 
 @pytest.fixture
 def exchange(make_cluster: Callable[..., Cluster]) -> NodeExchange:
-    """That of a session on two nodes, which has not begun."""
+    """Return the exchange of a session on two nodes that has not started."""
     cluster = make_cluster(2)
     deployment = cluster.cut(relay(100, 2), session="s")
     cluster["a"].prepare(deployment, seconds=10.0)
@@ -39,16 +39,16 @@ def _received(exchange: NodeExchange, drops: list[int]) -> Sequence[tuple[Remote
 def test_rows_are_those_of_the_slice(exchange: NodeExchange, count: int) -> None:
     """Each drop of a message is found under its row of the slice, for messages of any size."""
     ghosts = exchange.remote.tolist()[:count]
-    told = [int(exchange.rows[ghost]) for ghost in ghosts]
+    received_rows = [int(exchange.rows[ghost]) for ghost in ghosts]
 
-    assert [event.drop for event, _ in _received(exchange, told)] == ghosts
+    assert [event.drop for event, _ in _received(exchange, received_rows)] == ghosts
 
 
 @pytest.mark.parametrize("count", [1, 40])
 @pytest.mark.parametrize("stranger", [-1, 10**6])
-def test_drops_of_nowhere_are_refused(exchange: NodeExchange, count: int, stranger: int) -> None:
+def test_drops_that_are_not_in_the_slice_are_refused(exchange: NodeExchange, count: int, stranger: int) -> None:
     """A drop that is not in the slice is a `ProtocolError`, in a short message and in a long one."""
-    told = [int(exchange.rows[ghost]) for ghost in exchange.remote.tolist()[: count - 1]]
+    received_rows = [int(exchange.rows[ghost]) for ghost in exchange.remote.tolist()[: count - 1]]
 
     with pytest.raises(ProtocolError, match="not in this slice"):
-        _received(exchange, [*told, stranger])
+        _received(exchange, [*received_rows, stranger])

@@ -20,7 +20,7 @@ def test_failures_are_logged_with_session_drop_and_attempt(caplog: pytest.LogCap
     assert all("DF105 boom" in record.getMessage() for record in caplog.records)
 
 
-def test_a_log_is_not_flooded(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_has_a_limited_number_of_failures(caplog: pytest.LogCaptureFixture) -> None:
     """After a hundred failures the log notes once that there are more."""
     log = FailureLog(draw("A"), "s")
     with caplog.at_level(logging.INFO):

@@ -1,4 +1,4 @@
-"""Threads that fetch: no peer delays the fetches from others."""
+"""The pool of threads that fetch contents: no peer delays the fetches from others."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -12,12 +12,12 @@ from managers.node.fetch_pool import FetchJob, FetchPool, PendingFetch
 
 
 class Echo:
-    """Fetches contents that are their own drop's number; drop 0 is out of reach."""
+    """Returns the number of a drop as its content; drop 0 cannot be fetched."""
 
     def fetch(
         self, peer: str, wanted: WantedContent, sink: Sink, /, *, timeout: float | None, give_up: Callable[[], bool]
     ) -> TransferResult:
-        """Pass one byte to `sink`."""
+        """Write one byte to `sink`."""
         del timeout, give_up
         if not wanted.drop:
             raise LinkError(f"node {peer!r} does not send")
@@ -27,12 +27,12 @@ class Echo:
 
 @pytest.fixture
 def fetch_pool() -> Iterator[FetchPool]:
-    """Four threads, two of them for each peer."""
+    """Return a pool of four threads, at most two for each peer."""
     with closing(FetchPool(Echo(), 4, 2)) as made:
         yield made
 
 
-def test_a_peer_that_does_not_answer_delays_no_other(fetch_pool: FetchPool) -> None:
+def test_a_peer_that_does_not_answer_does_not_delay_others(fetch_pool: FetchPool) -> None:
     """However many fetches wait for it, fetches from other peers are carried out."""
     stuck, come = threading.Event(), threading.Semaphore(0)
     for _ in range(100):
@@ -45,7 +45,7 @@ def test_a_peer_that_does_not_answer_delays_no_other(fetch_pool: FetchPool) -> N
     assert all(arrived)
 
 
-def test_everything_is_fetched_once_and_forgotten(fetch_pool: FetchPool) -> None:
+def test_every_call_is_carried_out_once(fetch_pool: FetchPool) -> None:
     """Calls that had to wait are carried out in the order of each peer; the pool keeps no record of them."""
     got: list[int] = []
     done, alone = threading.Semaphore(0), FetchPool(Echo(), 4, 1)
@@ -72,7 +72,7 @@ def test_a_call_that_raises_occupies_no_thread(fetch_pool: FetchPool) -> None:
     assert done.wait(10)
 
 
-def test_after_the_end_nothing_begins(fetch_pool: FetchPool) -> None:
+def test_a_closed_pool_starts_no_calls(fetch_pool: FetchPool) -> None:
     """Calls that are submitted late, or still wait, are not carried out."""
     begun, go, late = threading.Event(), threading.Event(), threading.Event()
     for _ in range(2):

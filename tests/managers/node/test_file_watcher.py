@@ -16,20 +16,20 @@ class Pipe:
 
     def __init__(self, file_watcher: FileWatcher) -> None:
         self.reader, self.writer = os.pipe()
-        self._heard = threading.Semaphore(0)
-        file_watcher.watch(self.reader, self._hear)
+        self._notified = threading.Semaphore(0)
+        file_watcher.watch(self.reader, self._on_readable)
 
-    def _hear(self) -> None:
+    def _on_readable(self) -> None:
         os.read(self.reader, 1)
-        self._heard.release()
+        self._notified.release()
 
-    def ring(self) -> None:
-        """Make it readable."""
+    def write(self) -> None:
+        """Make the pipe readable."""
         os.write(self.writer, b"!")
 
-    def is_heard(self, seconds: float = SECONDS) -> bool:
+    def is_notified(self, seconds: float = SECONDS) -> bool:
         """Return whether there is another notification."""
-        return self._heard.acquire(timeout=seconds)
+        return self._notified.acquire(timeout=seconds)
 
     def close(self) -> None:
         """Close both ends."""
@@ -39,7 +39,7 @@ class Pipe:
 
 @pytest.fixture
 def file_watcher() -> Iterator[FileWatcher]:
-    """Closed at the end."""
+    """Return a file watcher, which is closed at the end."""
     opened = FileWatcher()
     yield opened
     opened.close()
@@ -47,7 +47,7 @@ def file_watcher() -> Iterator[FileWatcher]:
 
 @pytest.fixture
 def pipes(file_watcher: FileWatcher) -> Iterator[list[Pipe]]:
-    """A few that are watched."""
+    """Return five watched pipes."""
     found = [Pipe(file_watcher) for _ in range(5)]
     yield found
     file_watcher.close()
@@ -55,51 +55,51 @@ def pipes(file_watcher: FileWatcher) -> Iterator[list[Pipe]]:
         pipe.close()
 
 
-def test_each_is_heard_as_often_as_it_rings(pipes: list[Pipe]) -> None:
-    """Nothing is lost, however many ring at once and whenever they were added."""
+def test_each_write_is_one_notification(pipes: list[Pipe]) -> None:
+    """No notification is lost if several pipes become readable at the same time."""
     for _ in range(100):
         for pipe in pipes:
-            pipe.ring()
+            pipe.write()
 
-    assert all(pipe.is_heard() for pipe in pipes for _ in range(100))
+    assert all(pipe.is_notified() for pipe in pipes for _ in range(100))
 
 
-def test_who_is_forgotten_is_not_heard(file_watcher: FileWatcher, pipes: list[Pipe]) -> None:
-    """The others are still watched; removing a file again, or an unknown one, is not an error."""
+def test_an_unwatched_file_gives_no_notification(file_watcher: FileWatcher, pipes: list[Pipe]) -> None:
+    """Other files are still watched; removing a file twice, or an unknown one, is not an error."""
     first, *others = pipes
     file_watcher.unwatch(first.reader)
     file_watcher.unwatch(first.reader)
     for pipe in pipes:
-        pipe.ring()
+        pipe.write()
 
-    assert all(pipe.is_heard() for pipe in others)
-    assert not first.is_heard(0)
+    assert all(pipe.is_notified() for pipe in others)
+    assert not first.is_notified(0)
 
 
-def test_a_number_that_is_used_again_is_another_one(file_watcher: FileWatcher, pipes: list[Pipe]) -> None:
-    """A descriptor that was forgotten and closed may be watched anew under the same number."""
+def test_a_reused_descriptor_number_is_watched_as_a_new_file(file_watcher: FileWatcher, pipes: list[Pipe]) -> None:
+    """After a descriptor was unwatched and closed, another file with its number can be watched."""
     first = pipes.pop(0)
     file_watcher.unwatch(first.reader)
     first.close()
     again = Pipe(file_watcher)
     pipes.append(again)
-    again.ring()
+    again.write()
 
-    assert again.is_heard()
-    assert not first.is_heard(0)
+    assert again.is_notified()
+    assert not first.is_notified(0)
 
 
-def test_it_can_be_closed_before_and_after_it_has_begun(file_watcher: FileWatcher) -> None:
-    """Again is no error, and to watch after it is nothing; its thread is gone."""
+def test_closing_is_idempotent_and_ends_the_thread(file_watcher: FileWatcher) -> None:
+    """A watcher can be closed unused and twice; watching a file after that has no effect, and its thread has ended."""
     FileWatcher().close()
     pipe = Pipe(file_watcher)
     file_watcher.close()
     file_watcher.close()
     late = Pipe(file_watcher)
-    late.ring()
+    late.write()
     file_watcher.unwatch(late.reader)
 
-    assert not late.is_heard(0)
+    assert not late.is_notified(0)
     assert "file_watcher" not in [thread.name for thread in threading.enumerate()]
     pipe.close()
     late.close()

@@ -29,7 +29,7 @@ def _function(code: str) -> dict[str, object]:
 
 
 def _graph(code: str) -> PhysicalGraph:
-    """A graph of a number and a function of it."""
+    """Return a graph of a number and a function of it."""
     drawing = GraphBuilder("past").app("ONE", **_function("def f(): return 20")).data("one")
     drawing.app("TWO", **_function(code)).data("two")
     drawing.connect("ONE", "one", source_port="out").connect("one", "TWO", target_port="x")
@@ -66,22 +66,22 @@ def _run(node: NodeManager, code: str, session: str = "s") -> None:
 
 
 def pickled(node: NodeManager, name: str) -> object:
-    """What a function wrote to a drop."""
+    """Return the value that a function wrote to a drop."""
     return pickle.loads(b"".join(node.data("s", f"past_{name}_0").chunks))  # noqa: S301 - our own
 
 
 @pytest.mark.parametrize("code", ["def f(x): return x + 1", "def f(x): return x / 0"])
-def test_a_session_that_was_over_is_reported_as_before(code: str, stack: ExitStack, tmp_path: Path) -> None:
-    """State, counts, drops, failures, results, logs and journal are what they were, finished or failed."""
+def test_an_ended_session_is_reported_as_before_the_restart(code: str, stack: ExitStack, tmp_path: Path) -> None:
+    """State, counts, drops, failures, results, logs and journal do not change, for finished and failed sessions."""
     before = _node(stack, tmp_path)
     _run(before, code)
-    told = _told(before)
+    before_restart = _reported(before)
     before.close()
 
-    assert _told(_node(stack, tmp_path)) == told
+    assert _reported(_node(stack, tmp_path)) == before_restart
 
 
-def _told(node: NodeManager) -> dict[str, object]:
+def _reported(node: NodeManager) -> dict[str, object]:
     results = node.results("s").results
     return {
         "list": node.sessions(),
@@ -166,7 +166,7 @@ WAIT = """def f(*things):
 
 
 def _branches(gate: Path) -> PhysicalGraph:
-    """Drops of each kind, and an application behind most of them that waits at `gate`."""
+    """Return drops of each kind, and an application behind most of them that waits at `gate`."""
     drawing = GraphBuilder("past")
     for name in ("leaf", "file", "small", "big", "used"):
         body = "bytes(5000)" if name == "big" else repr(name)
@@ -182,7 +182,7 @@ def _branches(gate: Path) -> PhysicalGraph:
 
 
 def _killed(stack: ExitStack, tmp_path: Path) -> NodeManager:
-    """A node whose predecessor was killed while a session waited for its last application."""
+    """Return a node whose earlier process was killed while a session waited for its last application."""
     node = _node(stack, tmp_path / "first")
     stack.callback((tmp_path / "gate").touch)
     node.submit(_branches(tmp_path / "gate"), SubmitQuery(session="s"))
@@ -191,7 +191,7 @@ def _killed(stack: ExitStack, tmp_path: Path) -> NodeManager:
     return _node(stack, tmp_path / "second")
 
 
-def test_what_was_committed_before_a_crash_is_served_after_it(stack: ExitStack, tmp_path: Path) -> None:
+def test_contents_committed_before_a_crash_are_served_after_it(stack: ExitStack, tmp_path: Path) -> None:
     """Leaves and files are results, small contents are in the journal; errors for others have the reason."""
     node = _killed(stack, tmp_path)
 
@@ -209,8 +209,8 @@ def test_what_was_committed_before_a_crash_is_served_after_it(stack: ExitStack, 
         node.data("s", "past_end_0")
 
 
-def test_a_lost_result_is_listed_and_refused(stack: ExitStack, tmp_path: Path) -> None:
-    """A committed content that is missing or damaged is still among the results, so that fetching it fails."""
+def test_a_missing_result_is_listed_and_its_fetch_fails(stack: ExitStack, tmp_path: Path) -> None:
+    """A missing or damaged content is still listed as a result, so that fetching it is an error."""
     first = _node(stack, tmp_path / "first")
     _run(first, "def f(x): return 'abc'")
     first.close()
@@ -279,7 +279,7 @@ def test_any_damaged_byte_of_a_small_file_is_noticed(name: str, stack: ExitStack
     """With any byte of a record damaged, the node starts, and the session is as before."""
     first = _node(stack, tmp_path / "first")
     _run(first, "def f(x): return x")
-    told = first.session("s")
+    before_restart = first.session("s")
     first.close()
     path = tmp_path / "first" / "sessions" / "s" / name
     whole, kind = path.read_bytes(), {"deployment.json": Deployment, "end.msgpack": SessionEnd}[name]
@@ -296,7 +296,7 @@ def test_any_damaged_byte_of_a_small_file_is_noticed(name: str, stack: ExitStack
         (root / "sessions" / "s" / name).write_bytes(whole[:position] + b"\xff" + whole[position + 1 :])
         (found,) = recover_all(root / "sessions", "a", SystemClock()).values()
         assert found.info().status == "FINISHED"  # the end, or else the journal, has the same state
-        assert found.detail().states == told.states
+        assert found.detail().states == before_restart.states
     assert len(recover_all(tmp_path / "first" / "sessions", "a", SystemClock())) == 1
 
 

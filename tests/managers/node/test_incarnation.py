@@ -28,7 +28,7 @@ def test_each_start_has_a_greater_number(tmp_path_factory: pytest.TempPathFactor
 
 
 def test_a_new_directory_exceeds_one_that_was_lost(tmp_path: Path) -> None:
-    """It counts from the time in seconds, which exceeds any count of starts."""
+    """Its first number is the time in seconds, which exceeds any number of starts."""
     clock = VirtualClock()
     old, new = tmp_path / "old", tmp_path / "new"
     for root in (old, new):
@@ -51,7 +51,7 @@ def test_copies_of_a_directory_have_different_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["", "x", "-1", "9" * 40, "\0" * 8, "\0" * 1024, f"{'1700000000':1023}\n"])
 def test_a_damaged_number_is_replaced(damage: str, tmp_path: Path) -> None:
-    """The node starts, and counts from the time on."""
+    """The node starts with the time in seconds as its number."""
     (tmp_path / "incarnation").write_text(damage)
 
     first = next_incarnation(tmp_path, VirtualClock())

@@ -38,7 +38,7 @@ def _function(code: str) -> dict[str, object]:
 
 
 def _waiting() -> PhysicalGraph:
-    """An application on a that sleeps, and one on b that waits for what it makes."""
+    """Return an application on a that sleeps, and one on b that waits for its output."""
     drawing = GraphBuilder("waiting")
     sleep = {"component": "dlg.apps.simple.SleepApp", "arguments": (Argument(name="sleep_time", value=60.0),)}
     drawing.app("MAKE", **sleep).data("data").app("TAKE", part=1)
@@ -46,7 +46,7 @@ def _waiting() -> PhysicalGraph:
 
 
 def _spraying(count: int) -> PhysicalGraph:
-    """A number of contents of some KB, one after the other, each made on a and read on b."""
+    """Return a sequence of contents of some KB, each written on a and read on b."""
     drawing = GraphBuilder("spraying")
     for at in range(count):
         made, wanted = f"d{at}", f"TAKE{at}"
@@ -60,7 +60,7 @@ def _ended(node: NodeManager, session: str = "s") -> str:
 
 
 def _elsewhere(deployment: Deployment, node: str, **changes: object) -> Deployment:
-    """The deployment with changes of one of its places."""
+    """Return the deployment with changes to one of its places."""
     places = (
         msgspec.structs.replace(place, **changes) if place.node == node else place  # type: ignore[arg-type]
         for place in deployment.places
@@ -69,8 +69,8 @@ def _elsewhere(deployment: Deployment, node: str, **changes: object) -> Deployme
 
 
 @pytest.mark.slow
-def test_a_deployment_that_fails_does_not_end_the_watch_for_others(make_cluster: Make) -> None:
-    """A peer that one session could not reach is still watched for the others that need it."""
+def test_a_failed_deployment_does_not_stop_monitoring_peers_of_others(make_cluster: Make) -> None:
+    """A peer that one session could not reach is still monitored for the sessions that need it."""
     cluster = make_cluster(2, lost_after=1.0)
     cluster.start(_waiting(), session="going")
     failing = _elsewhere(cluster.cut(_waiting(), session="failing"), "b", incarnation=7)
@@ -109,15 +109,15 @@ def test_a_node_that_is_started_again_with_its_clock_set_back_runs_sessions(tmp_
         }
         graph = GraphBuilder("short").app("A", **_function("def f(): return 1")).data("d").app("B", part=1)  # type: ignore[arg-type]
         short = graph.connect("A", "d", source_port="out").connect("d", "B").build()
-        assert {told.status for told in Cluster(node).run(short).values()} == {"FINISHED"}
+        assert {detail.status for detail in Cluster(node).run(short).values()} == {"FINISHED"}
         node["b"].close()
         again = NodeManager("b", root=tmp_path / "b", runner="threads", clock=_Late())
         node["b"] = stack.enter_context(closing(again))
 
-        assert {told.status for told in Cluster(node).run(short, "again").values()} == {"FINISHED"}
+        assert {detail.status for detail in Cluster(node).run(short, "again").values()} == {"FINISHED"}
 
 
-def test_an_undo_ends_the_wait_for_peers(make_cluster: Make) -> None:
+def test_undo_ends_the_wait_for_peers(make_cluster: Make) -> None:
     """A node that still connects to its peers when the deployment fails elsewhere does not wait for their answers."""
     cluster = make_cluster(2)
     deployment = _elsewhere(cluster.cut(_waiting()), "b", address="tcp://127.0.0.1:9", incarnation=2**60)
@@ -152,7 +152,7 @@ def test_a_node_lost_between_prepare_and_start_fails_the_session(make_cluster: M
     assert "node b is lost" in cluster["a"].session("s").text
 
 
-def test_a_restart_of_a_node_spares_sessions_with_its_new_process(make_cluster: Make) -> None:
+def test_a_restart_does_not_fail_sessions_of_the_new_process(make_cluster: Make) -> None:
     """The end of an old process of a node does not fail what was deployed to the new one."""
     cluster = make_cluster(2)
     deployment = cluster.start(_waiting())
@@ -167,10 +167,10 @@ def test_a_restart_of_a_node_spares_sessions_with_its_new_process(make_cluster: 
     assert _ended(cluster["a"]) == "FAILED"
 
 
-def test_a_session_that_is_taken_back_while_it_is_built_is_removed(
+def test_a_session_that_is_undone_while_it_is_built_is_removed(
     make_cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its directory goes once it is built, and its deployer gets the reason; the undo does not wait for that."""
+    """Its directory is removed after the build, and its deployer gets the reason; the undo does not wait for that."""
     cluster = make_cluster(1)
     node, gate, begun = cluster["a"], threading.Event(), threading.Event()
     deployment = cluster.cut(replace(_waiting(), part=np.zeros(3, dtype=np.int32), places=("a",)))
@@ -213,7 +213,7 @@ def test_a_session_that_is_not_started_in_time_is_cancelled(
 
 @pytest.fixture
 def stuck(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
-    """Two nodes with a session in which a has sent more to b than b takes: nothing arrives at b any more."""
+    """Return two nodes with a session in which b has stopped receiving messages of a, which fill the link."""
     settings = LinkSettings(heartbeat=0.1, receive_timeout=1000.0, window=20_000, flight=10_000)
     with ExitStack() as stack:
 
@@ -251,8 +251,8 @@ def stuck(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
         yield make
 
 
-def test_a_session_is_cancelled_though_a_peer_takes_nothing(stuck: Callable[[], Cluster]) -> None:
-    """Its thread stops waiting for room in the link to the peer; it can be deleted as well."""
+def test_a_session_is_cancelled_while_a_peer_receives_nothing(stuck: Callable[[], Cluster]) -> None:
+    """Its thread stops waiting for room in the link to the peer, and the session can be deleted."""
     cluster = stuck()
     cluster["a"].cancel("s", "enough")
     status = _ended(cluster["a"])
@@ -262,8 +262,8 @@ def test_a_session_is_cancelled_though_a_peer_takes_nothing(stuck: Callable[[], 
     assert cluster["a"].sessions() == ()
 
 
-def test_a_session_fails_though_a_peer_takes_nothing(stuck: Callable[[], Cluster]) -> None:
-    """A silent peer with a full link is lost like any other."""
+def test_a_session_fails_while_a_peer_receives_nothing(stuck: Callable[[], Cluster]) -> None:
+    """A silent peer is lost at its deadline even if the link to it is full."""
     cluster = stuck()
     cluster["a"]._owner.post(PeerRestarted("b", 2**62))
 
@@ -274,7 +274,7 @@ def test_a_session_fails_though_a_peer_takes_nothing(stuck: Callable[[], Cluster
 def test_a_session_that_ends_while_it_is_read_is_consistent(
     make_cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counts and state are of one time: a session that is over has all its drops settled."""
+    """Counts and state belong together: a session that is over has all its drops settled."""
     cluster = make_cluster(1)
     drawing = GraphBuilder("short").app("A", **_function("def f(): return 1")).data("d")
     cluster.start(drawing.connect("A", "d", source_port="out").build())
@@ -317,7 +317,7 @@ def test_an_engine_that_fails_fails_the_session_on_all_nodes(
 
 
 def test_messages_for_sessions_that_are_not_here_are_ignored(make_cluster: Make) -> None:
-    """Such as sessions that are not prepared yet, deleted, or of another deployment."""
+    """Messages for sessions that are not prepared yet, deleted, or of another deployment have no effect."""
     cluster = make_cluster(2)
     deployment = cluster.start(_waiting())
     known, other = deployment.epoch, deployment.epoch + 1

@@ -1,4 +1,4 @@
-"""What a node manager decides: transcripts of events and actions, and any order of them."""
+"""The state machine of a node manager: transcripts of events and actions, and random orders of them."""
 
 from collections.abc import Iterator
 from math import inf
@@ -54,7 +54,7 @@ BROKEN = Failure(code="DF900", kind="Bug", text="the engine of node b failed")
 
 
 def deployment(session: str = "s", epoch: int = 1, *, incarnation: int = 1) -> Deployment:
-    """A session on nodes a, which is this one, and b."""
+    """Return the deployment of a session on nodes a (this one) and b."""
     places = (Place("a", "tcp://a:1", incarnation), Place("b", "tcp://b:1", 1))
     return Deployment(session=session, epoch=epoch, graph="g", drops=2, created=0.0, places=places, slices={"a": b""})
 
@@ -68,7 +68,7 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 class Node:
-    """A machine, a clock, and what the calls returned."""
+    """A machine, a clock, and the answers to calls."""
 
     def __init__(self, *finished: str, kept: int = 20) -> None:
         self.machine = NodeMachine("a", 1, {name: Finished(name) for name in finished}, kept=kept)
@@ -77,21 +77,21 @@ class Node:
         self.returned: dict[int, Return] = {}
 
     def call(self, operation: str, **arguments: object) -> list[Any]:
-        """Call an operation; the actions without answers."""
+        """Call an operation, and return the actions without answers."""
         self.calls += 1
         return self.send(Call(self.calls, operation, arguments))
 
     def send(self, event: Any) -> list[Any]:
-        """Let the machine handle an event; the actions without answers."""
+        """Let the machine handle an event, and return the actions without answers."""
         return self._sorted(self.machine.handle(event, self.now))
 
     def wait(self, seconds: float) -> list[Any]:
-        """Let time pass up to a tick; the actions without answers."""
+        """Advance the time and tick, and return the actions without answers."""
         self.now += seconds
         return self._sorted(self.machine.tick(self.now))
 
     def prepare(self, *, peers: bool = False, session: str = "s", epoch: int = 1) -> str:
-        """Prepare a session to the end; its hosted session, which is its name here."""
+        """Prepare a session completely."""
         self.call("prepare", deployment=deployment(session, epoch), seconds=10.0)
         self.send(Built(session, epoch, session, ("b",) if peers else ()))
         if peers:
@@ -99,11 +99,11 @@ class Node:
         return session
 
     def end(self, session: str = "s", status: SessionState = SessionState.FINISHED) -> list[Any]:
-        """A session ends; the actions of that."""
+        """End a session, and return the actions."""
         return [*self.send(Over(session, 1, status)), *self.send(Ended(session, 1))]
 
     def answer(self, call: int | None = None) -> object:
-        """What a call, the last one unless given, returned; raises its error."""
+        """Return the answer to a call, by default the last one, or raise its error."""
         returned = self.returned[self.calls if call is None else call]
         if returned.error is not None:
             raise returned.error
@@ -111,7 +111,7 @@ class Node:
 
     @property
     def phase(self) -> Phase | None:
-        """That of session s."""
+        """Return the phase of session s."""
         record = self.machine.table.get("s")
         return None if record is None else record.phase
 
@@ -124,7 +124,7 @@ class Node:
 
 
 def test_a_session_from_its_preparation_to_its_removal() -> None:
-    """Build, connect, prepared; start; over and ended; delete: each event has its actions, each call its answer."""
+    """Each event from build to delete has its actions, and each call its answer."""
     node = Node()
     assert node.call("prepare", deployment=deployment(), seconds=10.0) == [Build(deployment())]
     assert dict(node.machine.table.visible) == {}
@@ -181,7 +181,7 @@ def test_a_name_is_taken_once() -> None:
         node.answer()
 
 
-def test_what_cannot_be_built_leaves_nothing() -> None:
+def test_a_failed_build_frees_the_name() -> None:
     """The deployer gets the error, and the name is free."""
     node = Node()
     node.call("prepare", deployment=deployment(), seconds=1.0)
@@ -193,8 +193,8 @@ def test_what_cannot_be_built_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("undo", ["undo", "delete"])
-def test_a_session_that_is_removed_while_it_connects(undo: str) -> None:
-    """It is cancelled, removed once its thread has ended, and both calls are answered then."""
+def test_a_session_that_connects_is_cancelled_before_it_is_removed(undo: str) -> None:
+    """It is cancelled and removed after its thread has ended; then both calls are answered."""
     node = Node()
     node.call("prepare", deployment=deployment(), seconds=1.0)
     node.send(Built("s", 1, "hosted", ("b",)))
@@ -210,7 +210,7 @@ def test_a_session_that_is_removed_while_it_connects(undo: str) -> None:
     assert node.machine.deadline() == inf
 
 
-def test_undo_while_a_session_is_built() -> None:
+def test_undo_does_not_wait_for_a_build() -> None:
     """It is answered without waiting; the session ends in its own thread as soon as it is built, and is removed."""
     node = Node()
     node.call("prepare", deployment=deployment(), seconds=1.0)
@@ -230,7 +230,7 @@ def test_undo_while_a_session_is_built() -> None:
     assert node.call("prepare", deployment=deployment(epoch=2), seconds=1.0)
 
 
-def test_undo_while_a_session_starts() -> None:
+def test_undo_waits_for_the_thread_of_a_started_session() -> None:
     """The directory of a session that was started stays until its thread has ended."""
     node = Node()
     node.prepare()
@@ -267,8 +267,8 @@ def test_peers_that_do_not_answer_are_named() -> None:
         ([PeerStopped("b", "s", 1, "", "b", BROKEN)], LinkError, "the engine of node b failed"),
     ],
 )
-def test_peers_that_end_a_preparation(events: list[Any], kind: type[Exception], text: str) -> None:
-    """What makes the wait for peers vain ends it at once, and the deployer gets the reason."""
+def test_events_of_peers_end_a_preparation(events: list[Any], kind: type[Exception], text: str) -> None:
+    """If a peer refuses or was restarted, the wait ends immediately, and the deployer gets the reason."""
     node = Node()
     node.call("prepare", deployment=deployment(), seconds=100.0)
     node.send(Built("s", 1, "hosted", ("b",)))
@@ -309,7 +309,7 @@ def test_links_are_read_again_after_a_change_while_a_session_connects() -> None:
 
 
 def test_a_session_that_is_not_started_in_time_is_cancelled() -> None:
-    """A minute and the time of its preparation after that, it ends through its thread, with the reason."""
+    """After a minute plus the time of its preparation, its thread ends it with the reason."""
     node = Node()
     node.prepare()
     assert node.wait(69.9) == []
@@ -320,7 +320,7 @@ def test_a_session_that_is_not_started_in_time_is_cancelled() -> None:
 
 
 def test_a_loss_fails_the_sessions_that_need_that_process() -> None:
-    """Also one that is not started yet; not one that was deployed to a later process of the node."""
+    """It fails a session that is not started yet, but none that was deployed to a later process of the node."""
     node = Node()
     node.prepare(peers=True)
     assert node.send(PeerRestarted("b", 1)) == []
@@ -333,7 +333,7 @@ def test_a_loss_fails_the_sessions_that_need_that_process() -> None:
     assert node.machine.deadline() == inf
 
 
-def test_silence_fails_sessions() -> None:
+def test_a_silent_peer_fails_sessions() -> None:
     """A peer that is silent for the given time is lost; the links are read often enough to notice."""
     node = Node()
     node.prepare(peers=True)
@@ -347,8 +347,8 @@ def test_silence_fails_sessions() -> None:
     assert 15 <= node.now <= 16
 
 
-def test_watchers_are_answered_by_changes_ends_and_time() -> None:
-    """Each call once: by another version, by the end, by its deadline, or at once if there is nothing to wait for."""
+def test_watch_returns_on_changes_ends_and_deadlines() -> None:
+    """A call returns once: with a new version, at the end, at its deadline, or immediately if the session is over."""
     node = Node("old")
     node.prepare()
     for version, seconds in ((0, 9.0), (1, 0.0)):
@@ -374,8 +374,8 @@ def test_watchers_are_answered_by_changes_ends_and_time() -> None:
     assert node.machine.deadline() == inf
 
 
-def test_old_sessions_leave_the_memory() -> None:
-    """The oldest that are over are read from their directories; what cannot be read stays."""
+def test_old_sessions_are_removed_from_memory() -> None:
+    """The oldest ended sessions are read from their directories; those that cannot be read stay in memory."""
     node = Node(kept=1)
     for name in ("s", "t"):
         node.prepare(session=name)
@@ -496,7 +496,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(session=NAMES, peers=PEERS, started=st.booleans())
     def deploy(self, session: str, peers: tuple[str, ...], *, started: bool) -> None:
-        """Deploy without anything in between, if the name is free: to get far more often."""
+        """Deploy without other events in between, if the name is free, so that more runs reach later phases."""
         self.prepare(session, 30.0, again=False)
         wanted = (session, self.epochs[session])
         build = next((one for one in self.builds if (one.deployment.session, one.deployment.epoch) == wanted), None)
@@ -527,7 +527,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.builds)
     @rule(data=st.data(), peers=PEERS, fails=SELDOM)
     def build(self, data: st.DataObject, peers: tuple[str, ...], *, fails: bool) -> None:
-        """A build ends."""
+        """End a build."""
         built = self.builds.pop(data.draw(st.integers(0, len(self.builds) - 1))).deployment
         if fails:
             self._send(NotBuilt(built.session, built.epoch, StorageError("disk full")))
@@ -543,7 +543,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.threads)
     @rule(data=st.data(), status=st.sampled_from([state for state in SessionState if state.is_terminal]))
     def thread(self, data: st.DataObject, status: SessionState) -> None:
-        """The thread of a session gets its result, or ends after it."""
+        """Let the thread of a session get its result, or end after it."""
         self._step(data.draw(st.sampled_from(sorted(self.threads))), status)
 
     def _step(self, hosted: str, status: SessionState) -> None:
@@ -558,32 +558,32 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.threads)
     @rule(data=st.data(), version=st.integers(2, 9))
     def change(self, data: st.DataObject, version: int) -> None:
-        """A session that runs has a new version."""
+        """Give a running session a new version."""
         session, epoch, _ = data.draw(st.sampled_from(sorted(self.threads))).split("/")
         self._send(Changed(session, int(epoch), version))
 
     @precondition(lambda self: self.removals)
     @rule(fails=SELDOM)
     def remove(self, *, fails: bool) -> None:
-        """A removal ends."""
+        """End a removal."""
         removal = self.removals.pop(0)
         self._send(Removed(removal.session, removal.epoch, StorageError("busy") if fails else None))
 
     @precondition(lambda self: self.retirements)
     @rule(fails=SELDOM)
     def retire(self, *, fails: bool) -> None:
-        """A session was read from its directory, or cannot be."""
+        """Let the read of a session from its directory succeed or fail."""
         one = self.retirements.pop(0)
         self._send(Retired(one.session, one.epoch, None if fails else Finished(one.session, one.epoch)))
 
     @rule(last_received=st.sampled_from([{}, {"b": 1}, {"b": 1}, {"b": 1}, {"b": 2}]))
     def read(self, last_received: dict[str, int]) -> None:
-        """The links were read."""
+        """Report a read of the links."""
         self._send(PeersRead({peer: (incarnation, self.now) for peer, incarnation in last_received.items()}))
 
     @rule(session=NAMES, kind=st.integers(0, 5))
     def peer(self, session: str, kind: int) -> None:
-        """Something comes from a peer."""
+        """Report an event of a peer."""
         epoch = self.epochs[session]
         events = (
             PeerChanged("b"),
@@ -597,7 +597,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.1, 0.1, 3.0, 20.0, 100.0]))
     def wait(self, seconds: float) -> None:
-        """Time passes."""
+        """Advance the time."""
         self.now += seconds
         self._do(self.machine.tick(self.now))
         assert self.machine.deadline() > self.now, "the deadline has passed, so it would tick forever"
@@ -605,7 +605,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.calls > 15)
     @rule()
     def close(self) -> None:
-        """The node stops."""
+        """Stop the node."""
         self._call("close")
 
     @invariant()

@@ -52,7 +52,7 @@ def _bash(command: str) -> dict[str, object]:
 
 
 def _line(*, make: str, take: str, content: str = FILE) -> PhysicalGraph:
-    """MAKE on a -> data on a -> TAKE on b -> result on b."""
+    """Return MAKE on a -> data on a -> TAKE on b -> result on b."""
     drawing = GraphBuilder("line")
     drawing.app("MAKE", **_bash(make)).data("data", component=content)
     drawing.app("TAKE", part=1, **_bash(take)).data("result", part=1)
@@ -60,7 +60,7 @@ def _line(*, make: str, take: str, content: str = FILE) -> PhysicalGraph:
 
 
 def _endless() -> PhysicalGraph:
-    """An application on a that sleeps, and one on b that waits for what it makes."""
+    """Return an application on a that sleeps, and one on b that waits for its output."""
     return _line(make="sleep 60; echo > %o0", take="cat %i0 > %o0")
 
 
@@ -102,7 +102,7 @@ def test_a_drop_is_written_by_applications_elsewhere(
     make_cluster: Make,
     in_place: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    """Parts from three nodes are put together on the node of their drop, in the order of the producers."""
+    """Parts from three nodes are assembled on the node of their drop, in the order of the producers."""
     cluster = make_cluster(3, in_place=in_place)
     drawing = GraphBuilder("parts")
     drawing.data("whole", component=content)
@@ -215,7 +215,7 @@ def test_a_peer_that_does_not_answer_is_named(make_cluster: Make) -> None:
     assert not (Path(cluster["a"].info().root) / "sessions" / "s").exists()
 
 
-def test_preparing_again_is_no_error_and_starting_another_epoch_is(make_cluster: Make) -> None:
+def test_repeated_requests_are_accepted_and_other_epochs_refused(make_cluster: Make) -> None:
     """A repeated request changes nothing; one for another deployment is refused."""
     cluster = make_cluster(2)
     deployment = cluster.cut(_endless())
@@ -227,8 +227,8 @@ def test_preparing_again_is_no_error_and_starting_another_epoch_is(make_cluster:
         cluster.prepare(msgspec.structs.replace(deployment, epoch=deployment.epoch + 1))
 
 
-def test_undo_leaves_nothing(make_cluster: Make) -> None:
-    """A prepared or started session is removed; an undo of a session that never was there does nothing."""
+def test_undo_removes_a_session(make_cluster: Make) -> None:
+    """A prepared or started session is removed; undo of an unknown session does nothing."""
     cluster = make_cluster(2)
     deployment = cluster.start(_endless())
     for name in "ab":
@@ -420,7 +420,7 @@ def test_a_closed_node_refuses_sessions(tmp_path: Path) -> None:
         node.submit(GraphBuilder("x").app("X").build(), SubmitQuery())
 
 
-def test_older_sessions_leave_the_memory_unchanged(make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_sessions_are_reported_unchanged_from_disk(make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that has run many sessions keeps the engines of the latest only; the others are reported as before."""
     monkeypatch.setattr("managers.node.manager._KEPT", 2)
     node = make_cluster(1)["a"]
@@ -442,7 +442,7 @@ def test_older_sessions_leave_the_memory_unchanged(make_cluster: Make, monkeypat
 
 
 def test_a_deployment_that_comes_after_its_undo_is_refused(make_cluster: Make) -> None:
-    """A slow node does not run what the other nodes have given up; a newer deployment is accepted."""
+    """A slow node does not run a deployment that was undone on the other nodes; a newer one is accepted."""
     cluster = make_cluster(2)
     deployment = cluster.cut(_endless())
     cluster["a"].undo("s", deployment.epoch, "late")
@@ -453,7 +453,7 @@ def test_a_deployment_that_comes_after_its_undo_is_refused(make_cluster: Make) -
     assert [info.status for info in cluster["a"].sessions()] == ["DEPLOYING"]
 
 
-def test_a_cause_on_another_node_stays_there_when_a_session_leaves_the_memory(
+def test_a_session_read_from_disk_keeps_the_node_of_a_cause(
     make_cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session that is read from its directory does not name this node for failures of other nodes."""

@@ -17,10 +17,10 @@ NAME = "a graph_2025-01-01T10:00:00.123456+01"
 
 
 def graph() -> bytes:
-    """An application that writes the name of its session into a file."""
-    told = node("told", "File", filepath="told.txt")
+    """Return an application that writes the name of its session into a file."""
+    name_file = node("file", "File", filepath="name.txt")
     return document(
-        [node("tell", "BashShellApp", command='echo "$DLG_SESSION_ID" > {io}'), told], [link("tell", "told")]
+        [node("write", "BashShellApp", command='echo "$DLG_SESSION_ID" > {io}'), name_file], [link("write", "file")]
     )
 
 
@@ -46,11 +46,11 @@ def test_a_name_with_blanks_works_everywhere(
         assert " " not in page
         with urlopen(page) as shown:  # noqa: S310 - our own server
             assert "a graph_2025" in shown.read().decode()
-        with urlopen(f"{served.url}/api/sessions/{quoted}/status") as told:  # noqa: S310
-            assert json.loads(told.read()) == 4
+        with urlopen(f"{served.url}/api/sessions/{quoted}/status") as answer:  # noqa: S310
+            assert json.loads(answer.read()) == 4
         assert command("status", NAME, "--to", served.url)[0] == 0
         assert command("fetch", NAME, "--to", served.url, "-o", "got")[0] == 0
-        found = [path.read_text() for path in (tmp_path / "got").rglob("told.txt")]
+        found = [path.read_text() for path in (tmp_path / "got").rglob("name.txt")]
         assert found == [f"{NAME}\n"]
         served.close()
     assert [path.name for path in (tmp_path / "n" / "sessions").iterdir()] == [quoted.replace("%3a", "%3A")]

@@ -33,7 +33,7 @@ _SEEDS = 300 if os.environ.get("DROPFLOW_SOAK") else 12
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
-    """Clusters of one to four nodes that do not see each other's files."""
+    """Return clusters of one to four nodes that do not use each other's files."""
     root = tmp_path_factory.mktemp("nodes")
     with ExitStack() as stack:
         nodes = {

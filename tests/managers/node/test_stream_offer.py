@@ -18,7 +18,7 @@ Made = tuple[StreamedWriter, StreamOffer]
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
-    """A stream with four bytes, and its offer."""
+    """Return a stream with four bytes, and its offer."""
     opened: list[Handle] = []
     part = StreamedWriter(
         FileWriter(str(tmp_path / "part")), str(tmp_path / "s"), opened.append, lambda: None, SystemClock()
@@ -27,7 +27,7 @@ def made(tmp_path: Path) -> Made:
     return part, StreamOffer(StreamReader(opened[0].location))
 
 
-def test_what_grows_has_no_size_and_is_read_as_far_as_it_is(made: Made) -> None:
+def test_an_open_stream_has_no_size_and_is_read_to_its_present_end(made: Made) -> None:
     """A read beyond the present end returns nothing until the content grows."""
     part, offer = made
     before = (offer.size, offer.read(2, 10), offer.read(4, 10))
@@ -41,8 +41,8 @@ def test_what_grows_has_no_size_and_is_read_as_far_as_it_is(made: Made) -> None:
     assert offer_size == size == 6
 
 
-def test_what_is_complete_is_read_where_it_is_then(made: Made, tmp_path: Path) -> None:
-    """It is read also after its commit under another name, and after the data plane has closed it."""
+def test_a_complete_stream_is_read_from_its_final_path(made: Made, tmp_path: Path) -> None:
+    """It can be read after its commit under another name, and after the data plane has closed it."""
     part, offer = made
     handle = part.finish()
     final = Path(handle.location).rename(tmp_path / "final")

@@ -83,7 +83,7 @@ def test_a_repeated_stream_event_changes_no_result(attempt: int, make_cluster: M
 @pytest.mark.parametrize(
     ("drop", "attempt", "producer"), [(DATA, 2, -1), (DATA, 1, MAKE), (RESULT, 1, -1), (99, 1, -1)]
 )
-def test_a_peer_gets_nothing_that_is_not_offered(
+def test_a_stream_that_is_not_offered_cannot_be_fetched(
     drop: int, attempt: int, producer: int, make_cluster: Make, tmp_path: Path
 ) -> None:
     """A request for the stream of another drop, attempt or producer fails: it is gone."""

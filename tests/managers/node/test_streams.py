@@ -146,8 +146,8 @@ def test_streams_read_in_another_order_than_they_are_written_end(
 
 
 @pytest.mark.parametrize("data", [FILE, MEMORY])
-def test_all_of_a_chain_across_three_nodes_runs_at_once(data: str, make_cluster: Make, tmp_path: Path) -> None:
-    """The last filter of four gives the sign for which the first application waits in the middle of its output."""
+def test_all_applications_of_a_chain_on_three_nodes_run_at_once(data: str, make_cluster: Make, tmp_path: Path) -> None:
+    """The first application waits in the middle of its output for a file that the last of four filters writes."""
     sign = tmp_path / "sign"
     make = f"echo one; until test -e {sign}; do sleep 0.02; done; echo two"
     passes = "while read word; do echo $word.; done"
@@ -198,8 +198,8 @@ def test_nodes_that_need_the_whole_do_not_follow(make_cluster: Make, monkeypatch
     assert followed == ["a"]
 
 
-def test_a_copy_ends_as_the_file_does(make_cluster: Make) -> None:
-    """A copy has the suffix of the file, which programs use, whether it was copied as it grew or afterwards."""
+def test_a_copy_has_the_suffix_of_the_file(make_cluster: Make) -> None:
+    """Programs use the suffix, so the copy has it whether it was made during or after the write."""
     drawing = GraphBuilder("named")
     name = (Argument(name="filepath", value="sky.fits"),)
     drawing.app("MAKE", **bash("StreamingOutputBashApp", "echo 1"))  # type: ignore[arg-type]
@@ -219,7 +219,7 @@ def test_a_copy_ends_as_the_file_does(make_cluster: Make) -> None:
 # Limits ----------------------------------------------------------------------------------------------------------
 
 
-def test_slow_readers_of_a_stream_hold_up_no_others(
+def test_slow_readers_of_a_stream_do_not_delay_others(
     make_cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When it is complete at its producer, consumers of the whole get it, even if streaming readers are slow."""
@@ -234,7 +234,7 @@ def test_slow_readers_of_a_stream_hold_up_no_others(
     assert content(cluster["b"].data("s", "fan_r0_0")) == content(cluster["b"].data("s", "fan_r1_0")) == b"7000000\n"
 
 
-def test_copies_that_are_not_complete_keep_no_other_content_waiting(
+def test_incomplete_copies_do_not_delay_other_contents(
     make_cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any number of complete streams with slow copies do not delay the other contents of their node."""
@@ -292,17 +292,17 @@ ENDLESS = "while true; do echo more; sleep 0.01; done"
 
 
 def _alive() -> list[str]:
-    """The threads that copy streams."""
+    """Return the threads that copy streams."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("stream-")]
 
 
 @pytest.mark.parametrize("where", ["a", "b", "c"])
 @pytest.mark.parametrize("places", [(0, 0, 1), (0, 1, 2)])
 @pytest.mark.parametrize("how", ["cancel", "delete"])
-def test_a_session_ends_in_mid_stream(
+def test_a_session_that_ends_in_mid_stream_leaves_no_files(
     how: str, places: tuple[int, int, int], where: str, make_cluster: Make, tmp_path: Path
 ) -> None:
-    """Cancelled or deleted on any node, it ends on all nodes, and no files of its streams are left."""
+    """A session that is cancelled or deleted on one node ends on all nodes, and no files of its streams are left."""
     if where == "c" and max(places) < 2:
         pytest.skip("there is no such node here")
     sign = tmp_path / "sign"
