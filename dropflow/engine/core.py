@@ -25,6 +25,7 @@ from dropflow.engine.events import (
     Failed,
     Finish,
     Finished,
+    KnownStates,
     Lost,
     Opened,
     Publish,
@@ -33,6 +34,7 @@ from dropflow.engine.events import (
     Run,
     Withdrawn,
 )
+from dropflow.engine.recovery import known_reports
 from dropflow.engine.rules import decide_app, decide_data, effective_inputs, may_retry
 from dropflow.engine.streaming import Streaming
 from dropflow.graph.order import refuse_cycle
@@ -92,6 +94,7 @@ class Core:
         "_succ",
         "_succ_ptr",
         "_template",
+        "_uncounted",
         "_work",
         "drops",
         "graph",
@@ -119,6 +122,7 @@ class Core:
         self._remote = self.drops.remote
         self._states = self.drops.states
         self._attempts = self.drops.attempts
+        self._uncounted = self.drops.uncounted_attempts
         self._running = self.drops.running
         self._border = self.drops.border
         self._pending_inputs = self.drops.pending_inputs
@@ -163,16 +167,18 @@ class Core:
 
     # One handler per event.
 
-    def _on_begin(self, _: Begin) -> None:
+    def _on_begin(self, event: Begin) -> None:
         if self.status is not SessionState.PRISTINE:
             self.refused += 1
             return
         self.status = SessionState.RUNNING
+        if event.known is not None:
+            self._take_over(event.known)
         roots = np.flatnonzero(np.diff(self.graph.predecessors.ptr) == 0)
         for drop in roots.tolist():
-            if drop not in self._remote:
+            if drop not in self._remote and self._states[drop] == _INITIALIZED:
                 self._start(drop)
-                self._actions.append(Run(drop, 1))
+                self._actions.append(Run(drop, self._attempts.get(drop, 1)))
 
     def _on_finished(self, event: Finished) -> None:
         drop = event.drop
@@ -188,7 +194,7 @@ class Core:
             self.refused += 1
             return
         tries = self.graph.templates[self._template[drop]].tries
-        if may_retry(event.failure, attempt=attempt - self.streaming.restarts(drop), tries=tries):
+        if may_retry(event.failure, attempt=attempt - self._uncounted.get(drop, 0), tries=tries):
             if self._streams:
                 self._actions += self.streaming.on_retry(drop)
             self._attempts[drop] = attempt + 1
@@ -228,6 +234,26 @@ class Core:
     def _on_cancel(self, _: Cancel) -> None:
         self._give_up(SessionState.CANCELLED)
 
+    # A session that continues.
+
+    def _take_over(self, known: KnownStates) -> None:
+        """Set what is known of the drops, and report to every drop that is not settled which of its inputs are."""
+        self.drops.restore(self.graph, known)
+        states = np.frombuffer(known.states, dtype=np.uint8)
+        for drop in np.flatnonzero((states > _WRITING) & (np.frombuffer(self._border, dtype=np.uint8) > 0)).tolist():
+            self._publish(drop, states[drop], known.causes.get(drop, _NO_CAUSE), known.skipped.get(drop, ()))
+        ended = np.diff(self.graph.successors.ptr) == 0
+        unused = (states == _COMPLETED) & ~ended & (np.frombuffer(self._pending_consumers, dtype=np.int32) == 0)
+        is_data = self.graph.kinds[self.graph.template] == np.uint8(Kind.DATA)
+        self._actions += [
+            Release(drop) for drop in np.flatnonzero(unused & is_data).tolist() if drop not in self._remote
+        ]
+        reset = frozenset(known.reset)
+        for drop in np.flatnonzero(states <= _WRITING).tolist():
+            report = self._report_to_app if self._app[self._template[drop]] else self._report_to_data
+            for state, cause in known_reports(self.graph, known, reset, drop):
+                report(drop, state, cause)
+
     # What handlers share.
 
     def _counts_now(self, drop: int, attempt: int) -> bool:
@@ -265,8 +291,7 @@ class Core:
             if self._streams and drop in self._streams:
                 self._actions += self.streaming.on_settled(drop, state)
             if self._border[drop]:
-                known = cause if state == _ERROR else _NO_CAUSE
-                self._actions.append(Publish(drop, _STATES[state], known, self.drops.attempt(drop), tuple(skipped)))
+                self._publish(drop, state, cause, skipped)
             start, stop = self._succ_ptr[drop], self._succ_ptr[drop + 1]
             if self._app[self._template[drop]]:
                 self._free_inputs(drop)
@@ -277,6 +302,10 @@ class Core:
                     self._report_to_app(target, state, cause)
                 if state == _COMPLETED and start != stop and not self._pending_consumers[drop]:
                     self._actions.append(Release(drop))
+
+    def _publish(self, drop: int, state: int, cause: int, skipped: Iterable[int]) -> None:
+        known = cause if state == _ERROR else _NO_CAUSE
+        self._actions.append(Publish(drop, _STATES[state], known, self.drops.attempt(drop), tuple(skipped)))
 
     def _report_to_data(self, drop: int, state: int, cause: int) -> None:
         if self._states[drop] > _WRITING or drop in self._remote:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from dropflow.engine.events import KnownStates
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
@@ -42,7 +43,10 @@ class DropTable:
     causes : dict of int to int
         The drop that started the error of a drop; also that of its first failed input, while it waits for others.
     attempts : dict of int to int
-        Number of the current or last attempt of a drop, if it is not the first.
+        Number of the current or last attempt of a drop, if it is not the first; of the next one, if none runs.
+    uncounted_attempts : dict of int to int
+        How many of the earlier attempts of a drop do not count as tries: they ended for another reason than a failure
+        of the application.
     running : set of int
         Drops whose attempt is with a runner.
     border : bytearray
@@ -70,6 +74,7 @@ class DropTable:
         "running",
         "skipped_inputs",
         "states",
+        "uncounted_attempts",
         "unsettled",
         "unsettled_remote",
     )
@@ -83,6 +88,7 @@ class DropTable:
         self.skipped_inputs: dict[int, int] = {}
         self.causes: dict[int, int] = {}
         self.attempts: dict[int, int] = {}
+        self.uncounted_attempts: dict[int, int] = {}
         self.running: set[int] = set()
         self.unsettled = graph.drops - len(self.remote)
         self.unsettled_remote = len(self.remote)
@@ -164,6 +170,38 @@ class DropTable:
         elif state != _COMPLETED:
             self.failed_inputs[drop] = self.failed_inputs.get(drop, 0) + 1
             self.causes.setdefault(drop, cause)
+
+    def repeat(self, drop: int) -> None:
+        """Number the next attempt of a drop whose present one does not count as a try."""
+        self.attempts[drop] = self.attempts.get(drop, 1) + 1
+        self.uncounted_attempts[drop] = self.uncounted_attempts.get(drop, 0) + 1
+
+    def restore(self, graph: PhysicalGraph, known: KnownStates) -> None:
+        """Set what is known of the drops of a session that continues; nothing has happened before.
+
+        Counters of inputs stay as they are: settled drops are reported to those that are not.
+        """
+        states = np.frombuffer(known.states, dtype=np.uint8)
+        settled = states > _WRITING
+        local = np.ones(graph.drops, dtype=np.bool_)
+        local[list(self.remote)] = False
+        self.states[:] = known.states
+        self.causes.update(known.causes)
+        self.attempts.update(known.attempts)
+        self.uncounted_attempts.update(known.uncounted_attempts)
+        self.unsettled = int(np.count_nonzero(local & ~settled))
+        self.unsettled_remote = int(np.count_nonzero(~local & ~settled))
+        ends = np.diff(graph.successors.ptr) == 0
+        self.failed_leaves = int(np.count_nonzero(local & ends & (states == _ERROR)))
+        columns = len(DropState)
+        cells = graph.template[local].astype(np.int64) * columns + states[local]
+        found = np.bincount(cells, minlength=len(graph.templates) * columns).reshape(-1, columns)
+        for row, counts in zip(self.counts, found.tolist(), strict=True):
+            row[:] = counts
+        consumers = np.repeat(settled, np.diff(graph.predecessors.ptr))
+        done = np.bincount(graph.predecessors.neighbour[consumers], minlength=graph.drops)
+        left = np.frombuffer(self.pending_consumers, dtype=np.int32) - done
+        self.pending_consumers[:] = array("i", left.astype(np.int32).tobytes())
 
     def cancel_unsettled(self) -> None:
         """Put every local drop that is not settled in CANCELLED."""

@@ -25,6 +25,7 @@ __all__ = [
     "Failed",
     "Finish",
     "Finished",
+    "KnownStates",
     "Lost",
     "Opened",
     "Publish",
@@ -54,8 +55,43 @@ def row_of_foreign(cause: int) -> int:
     return -cause - 2
 
 
+class KnownStates(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of the drops of a session that continues, see `dropflow.engine.recovery`.
+
+    Attributes
+    ----------
+    states : bytes
+        `DropState` of every drop. INITIALIZED for those that have to run: they are not settled, or are reset.
+    causes : dict of int to int
+        The drop that started the error of each drop in ERROR.
+    attempts : dict of int to int
+        Number of the last attempt of each settled drop, and of the next attempt of the others, if it is not the first.
+    uncounted_attempts : dict of int to int
+        How many earlier attempts of a drop do not count as tries.
+    skipped : dict of int to tuple of int
+        Outputs that completed applications chose to skip, as far as they are not settled.
+    reset : tuple of int
+        Drops that had completed and run again because contents are lost, ascending.
+    reason : str
+        Why the session had to continue.
+    """
+
+    states: bytes
+    causes: dict[int, int] = {}
+    attempts: dict[int, int] = {}
+    uncounted_attempts: dict[int, int] = {}
+    skipped: dict[int, tuple[int, ...]] = {}
+    reset: tuple[int, ...] = ()
+    reason: str = ""
+
+
 class Begin(msgspec.Struct, frozen=True, tag="begin", array_like=True):
-    """The session starts: drops without producers or inputs become ready."""
+    """The session starts: drops without producers or inputs become ready.
+
+    A session that continues begins with what is `known` of its drops.
+    """
+
+    known: KnownStates | None = None
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished", array_like=True, gc=False):

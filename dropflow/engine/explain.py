@@ -44,7 +44,8 @@ def explain(core: Core, drop: int) -> Explanation:
     state, cause = core.drops.state(drop), core.drops.cause(drop)
     before = graph.predecessors
     inputs = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
-    waiting = tuple(other for other in inputs if not core.drops.state(other).is_terminal)
+    states = [core.drops.state(other) for other in inputs]
+    waiting = tuple(other for other, known in zip(inputs, states, strict=True) if not known.is_terminal)
     noun = "application" if template.kind is Kind.APP else "data"
     lines = [f"{noun} drop of {template.name!r}, {state.name}"]
     if state is DropState.INITIALIZED and inputs:
@@ -54,14 +55,14 @@ def explain(core: Core, drop: int) -> Explanation:
     elif state is DropState.ERROR and cause is not None:
         own = cause == drop
         lines.append("it failed itself" if own else f"the error started at {oid(graph, cause)}" if cause >= 0 else "")
-        errors, skips = core.drops.failed_inputs.get(drop, 0), core.drops.skipped_inputs.get(drop, 0)
+        errors, skips = states.count(DropState.ERROR), states.count(DropState.SKIPPED)
         if errors and not own and template.kind is Kind.APP:
             lines.append(
                 f"of its {len(inputs)} inputs {errors} failed and {skips} were skipped; "
                 f"it tolerates {template.error_threshold:g} % of failed inputs"
             )
     elif state is DropState.SKIPPED:
-        skips = core.drops.skipped_inputs.get(drop, 0)
+        skips = states.count(DropState.SKIPPED)
         lines.append(f"{skips} of its {len(inputs)} predecessors were skipped" if skips else "its producer left it out")
     return Explanation(
         oid=oid(graph, drop), state=state, waiting_for=waiting, cause=cause, lines=tuple(line for line in lines if line)
@@ -93,9 +94,12 @@ def _writing(core: Core, drop: int, waiting: Sequence[int]) -> Iterator[str]:
         yield f"attempt {attempt} of its producer writes it, and consumers may read what is there"
     else:
         yield "its parts are being assembled"
-    restarts = core.streaming.restarts(drop)
-    if restarts:
-        yield f"{restarts} of its attempts began again because what they read was withdrawn; they do not count as tries"
+    uncounted = core.drops.uncounted_attempts.get(drop, 0)
+    if uncounted:
+        yield (
+            f"{uncounted} of its attempts do not count as tries: they were stopped, or what they read was withdrawn, "
+            "or what they wrote was lost"
+        )
 
 
 def _states(core: Core, drops: Sequence[int]) -> Iterator[str]:

@@ -52,14 +52,12 @@ class _Reader:
         How many of its inputs are open to it.
     is_ahead : bool
         Whether its attempt runs although they are not complete.
-    restarts : int
-        How many of its attempts were stopped because an input was withdrawn.
     """
 
-    __slots__ = ("is_ahead", "open_inputs", "restarts")
+    __slots__ = ("is_ahead", "open_inputs")
 
     def __init__(self) -> None:
-        self.open_inputs = self.restarts = 0
+        self.open_inputs = 0
         self.is_ahead = False
 
 
@@ -117,11 +115,6 @@ class Streaming:
         """Return whether the attempt of an application reads inputs that are not complete: its result must wait."""
         reader = self.readers.get(app)
         return reader is not None and reader.is_ahead
-
-    def restarts(self, app: int) -> int:
-        """Return how many attempts of an application were stopped because an input was withdrawn."""
-        reader = self.readers.get(app)
-        return 0 if reader is None else reader.restarts
 
     # Events, and the actions that follow.
 
@@ -259,15 +252,14 @@ class Streaming:
             reader = self.readers.get(app)
             if reader is not None and reader.is_ahead:
                 reader.is_ahead = False
-                reader.restarts += 1
-                attempt = drops.attempt(app)
-                actions.append(Abort(app, attempt))
+                actions.append(Abort(app, drops.attempt(app)))
                 drops.running.discard(app)
-                drops.attempts[app] = attempt + 1
+                drops.repeat(app)
                 drops.move(app, _INITIALIZED)
                 written += self._succ[self._succ_ptr[app] : self._succ_ptr[app + 1]]
+                self._forget_idle(app, reader)
         return written
 
     def _forget_idle(self, app: int, reader: _Reader) -> None:
-        if not reader.open_inputs and not reader.is_ahead and not reader.restarts:
+        if not reader.open_inputs and not reader.is_ahead:
             del self.readers[app]

@@ -1,0 +1,167 @@
+"""What must run again after contents are lost, and with which states a session continues.
+
+A session that lost contents, or its process, continues by beginning a fresh core with known states
+(`dropflow.engine.events.KnownStates`): those that the journal has, except for drops that are *reset* because their
+content, or their part of one, is gone and still needed. Nothing changes the counters of a core that runs.
+
+Everything here is pure: what is available is the caller's to find out.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.engine.drop_table import DropTable
+from dropflow.engine.events import NO_CAUSE, KnownStates
+from dropflow.engine.rules import effective_inputs
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from dropflow.states import DropState
+
+__all__ = ["known_reports", "known_states", "must_run_again"]
+
+_WRITING, _COMPLETED = int(DropState.WRITING), int(DropState.COMPLETED)
+_ERROR, _SKIPPED = int(DropState.ERROR), int(DropState.SKIPPED)
+
+BooleanColumn = npt.NDArray[np.bool_]
+
+
+def must_run_again(
+    graph: PhysicalGraph,
+    states: bytes | bytearray,
+    available: BooleanColumn,
+    *,
+    kept: bytes,
+    parts: Collection[tuple[int, int]] = (),
+) -> BooleanColumn:
+    """Return the completed drops that must run again so that the session can go on: the fewest.
+
+    An application that is not settled needs the content of each of its completed inputs. A completed data drop that is
+    needed, or kept as a result, is reset if its content is not available. A data drop that is reset or not settled
+    needs what each of its completed producers writes to it, so those that have no part available are reset, and need
+    their own inputs. Drops in ERROR or SKIPPED stay as they are, and so do contents that are available.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        What is executed.
+    states : bytes, shape (drops,)
+        `DropState` of every drop. What is neither COMPLETED, ERROR nor SKIPPED counts as not settled.
+    available : bool array, shape (drops,)
+        Data drops whose content is at hand.
+    kept : bytes, shape (drops,)
+        1 for data drops whose content is a result, from `dropflow.engine.content_table.kept_drops`.
+    parts : collection of (int, int)
+        Producers and drops that are not settled, where the producer need not write again: its part is at hand, or it
+        chose to skip the drop.
+
+    Returns
+    -------
+    bool array, shape (drops,)
+
+    Notes
+    -----
+    The least fixed point of these rules, found upwards from the drops that are not settled, in time linear in drops and
+    edges. Mars recovers from lost workers by a similar scan in two passes, down from lost chunks to their unfinished
+    successors and up to predecessors whose chunks are lost (the Mars project, "Fault tolerance", https://docs.pymars.org).
+    """
+    column = np.frombuffer(states, dtype=np.uint8)
+    completed = column == _COMPLETED
+    unsettled = ~(completed | (column == _ERROR) | (column == _SKIPPED))
+    is_data: BooleanColumn = graph.kinds[graph.template] == np.uint8(Kind.DATA)
+    lost = completed & is_data & ~available
+    before = graph.predecessors
+    needed = np.frombuffer(kept, dtype=np.uint8) > 0
+    needed[before.neighbour[np.repeat(unsettled & ~is_data, np.diff(before.ptr))]] = True
+    reset: BooleanColumn = lost & needed
+    # From here on only drops that run again are visited, each with its predecessors, once.
+    waiting: list[int] = np.flatnonzero(reset | (unsettled & is_data)).tolist()
+    ptr, neighbour = before.ptr.data, before.neighbour.data
+    is_reset, may_reset = reset.view(np.uint8).data, (lost | (completed & ~is_data)).view(np.uint8).data
+    there = frozenset(parts)
+    while waiting:
+        drop = waiting.pop()
+        for other in neighbour[ptr[drop] : ptr[drop + 1]]:
+            if may_reset[other] and not is_reset[other] and (not there or (other, drop) not in there):
+                is_reset[other] = 1
+                waiting.append(other)
+    return reset
+
+
+def known_states(
+    graph: PhysicalGraph,
+    drops: DropTable,
+    reset: BooleanColumn,
+    *,
+    interrupted: Collection[int] = (),
+    skipped: Mapping[int, tuple[int, ...]] | None = None,
+    reason: str = "",
+) -> KnownStates:
+    """Return the states with which a session continues.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        What is executed.
+    drops : DropTable
+        The drops at the end of the journal.
+    reset : bool array, shape (drops,)
+        Drops that run again, from `must_run_again`. Their earlier attempts do not count as tries.
+    interrupted : collection of int
+        Drops whose attempt had begun and has not ended. That attempt does not count as a try.
+    skipped : mapping, optional
+        Outputs that completed applications chose to skip.
+    reason : str
+        Why the session has to continue.
+    """
+    column = np.frombuffer(bytes(drops.states), dtype=np.uint8)
+    stays = ((column == _COMPLETED) | (column == _ERROR) | (column == _SKIPPED)) & ~reset
+    attempts, uncounted = dict(drops.attempts), dict(drops.uncounted_attempts)
+    for drop in interrupted:
+        attempts[drop] = drops.attempt(drop) + 1
+        uncounted[drop] = uncounted.get(drop, 0) + 1
+    has_attempts = (graph.kinds[graph.template] == np.uint8(Kind.APP)) | (np.diff(graph.predecessors.ptr) == 0)
+    for drop in np.flatnonzero(reset & has_attempts).tolist():
+        attempts[drop] = drops.attempt(drop) + 1
+        uncounted[drop] = drops.attempt(drop)
+    pending = {app: tuple(drop for drop in chosen if not stays[drop]) for app, chosen in (skipped or {}).items()}
+    return KnownStates(
+        states=np.where(stays, column, np.uint8(0)).tobytes(),
+        causes={drop: cause for drop, cause in drops.error_causes().items() if stays[drop]},
+        attempts=attempts,
+        uncounted_attempts=uncounted,
+        skipped={app: chosen for app, chosen in pending.items() if chosen and stays[app]},
+        reset=tuple(np.flatnonzero(reset).tolist()),
+        reason=reason,
+    )
+
+
+def known_reports(
+    graph: PhysicalGraph, known: KnownStates, reset: Collection[int], drop: int
+) -> Iterator[tuple[int, int]]:
+    """Yield the state and the cause of each settled predecessor of a drop that is not settled.
+
+    Of an application that acts on some of its inputs only, those that completed come first, and inputs that are reset
+    have a place too: an application that ran on them does so again, whatever its other inputs ended as.
+
+    Parameters
+    ----------
+    reset : collection of int
+        Drops that had completed, and will again.
+    """
+    before = graph.predecessors
+    inputs = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
+    template = graph.templates[graph.template[drop]]
+    states = [_SKIPPED if drop in known.skipped.get(other, ()) else known.states[other] for other in inputs]
+    settled = [(state, other) for state, other in zip(states, inputs, strict=True) if state > _WRITING]
+    wanted = effective_inputs(template.effective_inputs, len(inputs)) if template.kind is Kind.APP else len(inputs)
+    if wanted < len(inputs):
+        # The order in which most of them can be tolerated: with `block_skip` some skips are, and without it none.
+        order = (_COMPLETED, _SKIPPED, _ERROR) if template.block_skip else (_COMPLETED, _ERROR, _SKIPPED)
+        settled.sort(key=lambda one: order.index(one[0]) if one[0] in order else len(order))
+        completed = sum(state == _COMPLETED for state, _ in settled)
+        coming = sum(other in reset for other in inputs)
+        settled = settled[: max(completed, wanted - coming)]
+    for state, other in settled:
+        yield state, known.causes.get(other, NO_CAUSE)

@@ -1,0 +1,333 @@
+"""A session that is interrupted at any moment, loses contents, and continues from known states."""
+
+import random
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dropflow.engine.content_table import kept_drops
+from dropflow.engine.core import Core
+from dropflow.engine.events import (
+    Abort,
+    Accept,
+    Action,
+    Assemble,
+    Assembled,
+    Begin,
+    Event,
+    Failed,
+    Finish,
+    Finished,
+    Opened,
+    Publish,
+    Release,
+    Run,
+)
+from dropflow.engine.invariants import check
+from dropflow.engine.recovery import known_states, must_run_again
+from dropflow.failure import Failure
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from dropflow.states import DropState, SessionState
+from dropflow.testing import oracle
+from dropflow.testing.drawing import draw, row
+from dropflow.testing.strategies import graphs, pipelines
+
+BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
+N, C, E, S = DropState.INITIALIZED, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
+
+
+class World:
+    """One core with the contents that its drops have; what an attempt results in is a function of its drop."""
+
+    def __init__(
+        self,
+        graph: PhysicalGraph,
+        chance: random.Random,
+        *,
+        fails: Mapping[int, int] | None = None,
+        leaves_out: Mapping[int, Sequence[int]] | None = None,
+        streams: Sequence[int] = (),
+    ) -> None:
+        self.graph, self.chance, self.streams = graph, chance, streams
+        self.fails, self.leaves_out = Counter(fails or {}), leaves_out or {}
+        self.kept = kept_drops(graph)
+        self.contents: set[int] = set()
+        self.runs: Counter[int] = Counter()
+        """Attempts that ended, by drop, since the last interruption."""
+        self.allowed: set[int] = set(range(graph.drops))
+        """Drops that may run."""
+        self.begin(Begin())
+
+    def begin(self, event: Begin) -> None:
+        """Begin a fresh core."""
+        self.core = Core(self.graph, streams=self.streams)
+        self.parts: set[tuple[int, int]] = set()
+        self.skipped: dict[int, tuple[int, ...]] = {} if event.known is None else dict(event.known.skipped)
+        self.running: list[Run] = []
+        self.early: dict[int, Event] = {}
+        self.journal: list[Event] = []
+        self.runs.clear()
+        self.handle([event])
+
+    def handle(self, events: list[Event]) -> None:
+        """Process events and everything that follows at once."""
+        while events:
+            self.journal += events
+            actions = self.core.handle(events)
+            check(self.core)
+            events = [event for action in actions for event in self.act(action)]
+
+    def act(self, action: Action) -> list[Event]:
+        """Carry out one action; return the events that follow at once."""
+        if isinstance(action, Run):
+            self.running.append(action)
+        elif isinstance(action, Abort):
+            self.running = [run for run in self.running if run.drop != action.drop]
+            self.early.pop(action.drop, None)
+        elif isinstance(action, Accept):
+            return self.ended(self.early.pop(action.drop)) if action.drop in self.early else []
+        elif isinstance(action, Release) and not self.kept[action.drop]:
+            self.contents.discard(action.drop)
+        elif isinstance(action, Assemble):
+            writers = {other for other in self.inputs(action.drop) if self.core.drops.state(other) is C}
+            writers -= {other for other in writers if action.drop in self.skipped.get(other, ())}
+            assert {(other, action.drop) for other in writers} <= self.parts, "all parts are there"
+            self.contents.add(action.drop)
+            return [Assembled(action.drop)]
+        else:
+            assert isinstance(action, Finish | Publish | Release) or self.streams
+        return []
+
+    def inputs(self, drop: int) -> list[int]:
+        """Return the predecessors of a drop."""
+        before = self.graph.predecessors
+        found: list[int] = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
+        return found
+
+    def outputs(self, drop: int) -> list[int]:
+        """Return the successors of a drop."""
+        after = self.graph.successors
+        found: list[int] = after.neighbour[after.ptr[drop] : after.ptr[drop + 1]].tolist()
+        return found
+
+    def step(self, drop: int | None = None) -> None:
+        """End, or open an output of, one of the attempts that run: that of `drop`, or any."""
+        at = self.chance.randrange(len(self.running))
+        if drop is not None:
+            at = next(at for at, run in enumerate(self.running) if run.drop == drop)
+        run = self.running[at]
+        is_app = self.graph.templates[self.graph.template[run.drop]].kind is Kind.APP
+        if is_app and self.streams and self.outputs(run.drop) and self.chance.random() < 0.5:
+            self.handle([Opened(self.chance.choice(self.outputs(run.drop)), run.drop, run.attempt)])
+            return
+        del self.running[at]
+        event: Event = Finished(run.drop, run.attempt, tuple(self.leaves_out.get(run.drop, ())))
+        if self.fails[run.drop] > 0:
+            event = Failed(run.drop, run.attempt, BOOM)
+        if self.core.streaming.is_ahead(run.drop):
+            self.early[run.drop] = event
+        else:
+            self.handle(self.ended(event))
+
+    def ended(self, event: Event) -> list[Event]:
+        """Commit what an attempt wrote, whose inputs must be there; return its event."""
+        assert isinstance(event, Finished | Failed)
+        drop = event.drop
+        assert drop in self.allowed, f"drop {drop} runs although its outcome is known"
+        self.runs[drop] += 1
+        is_app = self.graph.templates[self.graph.template[drop]].kind is Kind.APP
+        lacking = [data for data in self.inputs(drop) if self.core.drops.state(data) is C and data not in self.contents]
+        assert not lacking, f"application {drop} runs without the contents of {lacking}"
+        if isinstance(event, Failed):
+            self.fails[drop] -= 1
+            return [event]
+        self.skipped[drop] = event.skipped
+        for target in self.outputs(drop) if is_app else [drop]:
+            if self.core.drops.state(target).is_terminal or target in event.skipped:
+                continue
+            if is_app and len(self.inputs(target)) > 1:
+                self.parts.add((drop, target))
+            else:
+                self.contents.add(target)
+        return [event]
+
+    def play(self, steps: int = 1_000_000) -> None:
+        """Step until the end, or so many times."""
+        while self.running and steps:
+            self.step()
+            steps -= 1
+
+    def interrupt(self, lost: Collection[int]) -> set[int]:
+        """End the process, lose contents, and begin again from the journal. Returns the drops that were reset."""
+        replayed = Core(self.graph, streams=self.streams)
+        replayed.handle(self.journal)
+        assert replayed.drops.states == self.core.drops.states
+        self.contents -= set(lost)
+        available = np.zeros(self.graph.drops, dtype=np.bool_)
+        available[list(self.contents)] = True
+        parts = [(app, data) for app, chosen in self.skipped.items() for data in chosen]
+        reset = must_run_again(self.graph, replayed.drops.states, available, kept=self.kept, parts=parts)
+        known = known_states(
+            self.graph, replayed.drops, reset, interrupted=replayed.drops.running, skipped=self.skipped, reason="test"
+        )
+        self.allowed = {drop for drop in range(self.graph.drops) if known.states[drop] == N}
+        self.begin(msgspec.msgpack.decode(msgspec.msgpack.encode(Begin(known)), type=Begin))
+        return set(np.flatnonzero(reset).tolist())
+
+    def states(self) -> list[DropState]:
+        """Return the states of all drops."""
+        return [self.core.drops.state(drop) for drop in range(self.graph.drops)]
+
+    def check_end(self) -> None:
+        """Check that the session is over, with all results."""
+        assert self.core.status in (SessionState.FINISHED, SessionState.FAILED)
+        results = {drop for drop, flag in enumerate(self.kept) if flag and self.core.drops.state(drop) is C}
+        assert results <= self.contents
+
+
+def outcomes(graph: PhysicalGraph, data: st.DataObject) -> tuple[dict[int, int], dict[int, list[int]]]:
+    """Draw how often each drop fails, and what it skips."""
+    out = graph.successors
+    fails = {drop: data.draw(st.sampled_from([0, 0, 0, 1, 2])) for drop in range(graph.drops)}
+    leaves_out = {}
+    for drop in range(graph.drops):
+        targets = out.neighbour[out.ptr[drop] : out.ptr[drop + 1]].tolist()
+        if targets and graph.templates[graph.template[drop]].kind is Kind.APP and data.draw(st.booleans()):
+            leaves_out[drop] = data.draw(st.lists(st.sampled_from(targets), unique=True))
+    return fails, leaves_out
+
+
+def play_with_interruptions(
+    graph: PhysicalGraph, data: st.DataObject, *, streams: Sequence[int] = ()
+) -> tuple[World, list[DropState]]:
+    """Play to the end with one to three interruptions, some of them after the end. Returns also the oracle's states."""
+    fails, leaves_out = outcomes(graph, data)
+    chance = random.Random(data.draw(st.integers(0, 2**32)))  # noqa: S311 - to be the same each time
+    world = World(graph, chance, fails=fails, leaves_out=leaves_out, streams=streams)
+    completed: set[int] = set()
+    for _ in range(data.draw(st.integers(1, 3))):
+        world.play(data.draw(st.integers(0, 2 * graph.drops)))
+        lost = {drop for drop in world.contents if chance.random() < 0.5}
+        settled = [drop for drop, state in enumerate(world.states()) if state in (C, E, S)]
+        former = world.states()
+        completed |= {drop for drop, state in enumerate(former) if state is C}
+        reset = world.interrupt(lost)
+        assert reset <= set(settled)
+        for drop in set(settled) - reset:
+            assert world.core.drops.state(drop) is former[drop]
+    world.play()
+    world.check_end()
+    assert all(world.core.drops.state(drop) is C for drop in completed), "what had completed does so again"
+    return world, oracle.expected_states(graph, fails=fails, leaves_out=leaves_out)
+
+
+@settings(max_examples=150, deadline=None)
+@given(graphs(), st.data())
+def test_interruptions_do_not_change_the_outcome(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """The session ends as an undisturbed one.
+
+    Every input is there when it is read, and every result at the end. Only drops run that have to.
+    """
+    world, expected = play_with_interruptions(graph, data)
+
+    if all(template.effective_inputs <= 0 for template in graph.templates):
+        assert world.states() == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(pipelines(), st.data())
+def test_interruptions_of_streams_do_not_change_the_outcome(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """The same where consumers run ahead of their inputs."""
+    world, expected = play_with_interruptions(graph, data, streams=range(len(graph.links)))
+
+    assert world.states() == expected
+
+
+def test_an_interrupted_attempt_does_not_use_up_a_try() -> None:
+    """The attempt after an interruption has the next number, and as many tries are left as before."""
+    world = World(draw("A -> b", A={"tries": 2}), random.Random(1), fails={0: 1})  # noqa: S311 - no secret
+    world.interrupt(())
+
+    assert world.running == [Run(0, 2)]
+    world.play()
+    assert world.core.status is SessionState.FINISHED
+    assert world.core.drops.attempt(0) == 3
+    assert world.core.drops.uncounted_attempts == {0: 1}
+
+
+def test_a_drop_that_is_reset_has_all_of_its_tries() -> None:
+    """An application that had succeeded and is reset may fail as often as at first."""
+    world = World(draw("A -> b -> C -> d", A={"tries": 2}), random.Random(1), fails={0: 1})  # noqa: S311 - no secret
+    world.play(2)
+    world.fails[0] = 1
+    reset = world.interrupt([1])
+
+    assert reset == {0, 1}
+    assert world.running == [Run(0, 3)]
+    world.play()
+    assert world.core.status is SessionState.FINISHED
+    assert world.runs[0] == 2
+
+
+def test_contents_without_consumers_left_are_released() -> None:
+    """What was released before is released again, and what has consumers left is not."""
+    graph = draw("a -> B -> c -> D -> e")
+    world = World(graph, random.Random(1))  # noqa: S311 - no secret
+    world.play(2)
+    world.contents.add(row(graph, "a"))  # as if the process had ended before it was removed
+    world.interrupt(())
+
+    assert world.contents == {row(graph, "c")}
+    assert [run.drop for run in world.running] == [row(graph, "D")]
+
+
+def test_an_application_runs_again_on_the_inputs_that_it_had() -> None:
+    """One that waits for two of three inputs, and ran on two that completed, does not count the third, which failed."""
+    graph = draw("A -> x -> G, B -> y -> G, D -> z -> G, G -> r", G={"effective_inputs": 2})
+    world = World(graph, random.Random(1), fails={row(graph, "D"): 9})  # noqa: S311 - no secret
+    for name in ("A", "B", "G", "D"):
+        world.step(row(graph, name))
+    reset = world.interrupt(range(graph.drops))
+    world.play()
+
+    assert row(graph, "G") in reset
+    assert world.core.drops.state(row(graph, "z")) is E
+    assert world.core.drops.state(row(graph, "r")) is C
+
+
+@pytest.mark.parametrize("block_skip", [False, True])
+def test_an_application_is_decided_again_as_it_was(*, block_skip: bool) -> None:
+    """One that ran on one of its inputs and another one that it tolerates does so again, whatever came after that."""
+    fields = {"effective_inputs": 2, "block_skip": block_skip, "error_threshold": 0.0 if block_skip else 50.0}
+    drawing = "A -> x, E -> failed, S -> skipped, "
+    drawing += "failed -> G, skipped -> G, x -> G" if block_skip else "skipped -> G, failed -> G, x -> G"
+    graph = draw(drawing + ", G -> r", G=fields)
+    fails, leaves_out = {row(graph, "E"): 9}, {row(graph, "S"): [row(graph, "skipped")]}
+    world = World(graph, random.Random(1), fails=fails, leaves_out=leaves_out)  # noqa: S311 - no secret
+    for name in ("A", "S" if block_skip else "E", "G", "E" if block_skip else "S"):
+        world.step(row(graph, name))
+    reset = world.interrupt(range(graph.drops))
+    world.play()
+
+    assert row(graph, "G") in reset
+    assert world.core.drops.state(row(graph, "r")) is C
+
+
+def test_the_reports_of_known_failures_decide_at_once() -> None:
+    """A drop that is not settled though all its inputs are is decided when the core begins."""
+    graph = draw("A -> x -> C -> y")
+    core = Core(graph)
+    core.handle([Begin(), Failed(row(graph, "A"), 1, BOOM)])
+    states = core.drops.states
+    states[row(graph, "C")] = states[row(graph, "y")] = N
+    known = known_states(graph, core.drops, np.zeros(graph.drops, dtype=np.bool_))
+    again = Core(graph)
+
+    assert again.handle([Begin(known)]) == [Finish(SessionState.FAILED)]
+    assert again.drops.error_causes() == dict.fromkeys(range(4), row(graph, "A"))
