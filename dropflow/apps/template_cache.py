@@ -52,7 +52,7 @@ class AppNode:
 
 
 class TemplateCache:
-    """TemplateCache of the applications and stores of the data classes, by template row, made on first use."""
+    """The applications and stores of the data classes, by template row, made on first use."""
 
     def __init__(self, templates: Sequence[Template], links: Sequence[Link]) -> None:
         self.templates = templates

@@ -108,7 +108,7 @@ class StreamCopy:
         return msgspec.structs.replace(content, location=copy.location)
 
     def give_up(self) -> None:
-        """StopSession, and remove what was written; from any thread. The links are to be nudged."""
+        """Stop, and remove what was written; from any thread. The links are to be nudged."""
         self._given_up = True
         self._part.wake()
         if self.is_done:
