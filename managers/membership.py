@@ -25,7 +25,23 @@ from types import MappingProxyType
 
 import msgspec
 
-__all__ = ["Change", "Join", "Leave", "Member", "MemberState", "Membership", "Received", "Tick"]
+__all__ = [
+    "LOST_AFTER",
+    "SUSPECT_AFTER",
+    "Change",
+    "Join",
+    "Leave",
+    "Member",
+    "MemberState",
+    "Membership",
+    "Received",
+    "Tick",
+]
+
+SUSPECT_AFTER = 3.0
+"""Seconds of silence after which a peer is suspect, unless options give another time."""
+LOST_AFTER = 15.0
+"""Seconds of silence after which a peer is lost, and its work is given up, unless options give another time."""
 
 
 class MemberState(Enum):
@@ -104,7 +120,7 @@ class Membership:
         Seconds of silence after which a member is LOST; more than `suspect_after`.
     """
 
-    def __init__(self, *, suspect_after: float = 3.0, lost_after: float = 15.0) -> None:
+    def __init__(self, *, suspect_after: float = SUSPECT_AFTER, lost_after: float = LOST_AFTER) -> None:
         if not 0 < suspect_after < lost_after:
             raise ValueError(f"0 < suspect_after < lost_after, not {suspect_after} and {lost_after}")
         self._suspect_after = suspect_after

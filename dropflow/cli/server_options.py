@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
+from managers.membership import LOST_AFTER, SUSPECT_AFTER
 
 __all__ = [
     "DiscoverOptions",
@@ -49,12 +50,12 @@ class DiscoverOptions(msgspec.Struct, frozen=True):
 
 def suspect_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the option for the time without an answer after which a peer is suspect; `text` is its help."""
-    return _seconds_option("--suspect-after", text, least=0.1, default=3.0)
+    return _seconds_option("--suspect-after", text, least=0.1, default=SUSPECT_AFTER)
 
 
 def lost_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the option for the time without an answer after which a peer is lost; `text` is its help."""
-    return _seconds_option("--lost-after", text, least=0.2, default=15.0)
+    return _seconds_option("--lost-after", text, least=0.2, default=LOST_AFTER)
 
 
 def _seconds_option(

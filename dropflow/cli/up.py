@@ -25,6 +25,7 @@ from dropflow.cli.server_process import announce, browser_url, claim_root, clust
 from dropflow.cli.stop_signal import StopSignal
 from dropflow.private import private_directory
 from dropflow.rest.auth import make_token, store_token
+from managers.membership import SUSPECT_AFTER
 from managers.supervisor import ChildProcess, Supervisor
 
 __all__ = ["command"]
@@ -151,7 +152,8 @@ class _Cluster:
         options = self._options
         cores = len(os.sched_getaffinity(0))
         workers = options.workers or max(1, cores // options.nodes)
-        timing = ("--lost-after", f"{options.lost_after}", "--suspect-after", f"{min(3.0, options.lost_after / 2)}")
+        suspect_after = min(SUSPECT_AFTER, options.lost_after / 2)
+        timing = ("--lost-after", f"{options.lost_after}", "--suspect-after", f"{suspect_after}")
         started = [
             self._start(
                 "node",

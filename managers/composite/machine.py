@@ -22,6 +22,7 @@ from managers.composite.routines import Gather, Question, Routine, Routines, Unt
 from managers.composite.session_cache import SessionCache
 from managers.composite.session_watch import LongPoll
 from managers.composite.sessions import Sessions
+from managers.membership import LOST_AFTER, SUSPECT_AFTER
 
 __all__ = ["ChildConfigured", "ChildDeparted", "CompositeMachine", "Disconnect", "Gathered", "LogWarning"]
 
@@ -96,8 +97,8 @@ class CompositeMachine:
         name: str,
         role: Literal["island", "master"],
         *,
-        suspect_after: float = 3.0,
-        lost_after: float = 15.0,
+        suspect_after: float = SUSPECT_AFTER,
+        lost_after: float = LOST_AFTER,
         every: float = 1.0,
         deploy_seconds: float = 60.0,
         offset: float = 0.0,

@@ -25,6 +25,7 @@ from managers.composite.children import canonical
 from managers.composite.content_queries import ContentQueries
 from managers.composite.machine import ChildConfigured, ChildDeparted, CompositeMachine
 from managers.deployment import Deployment
+from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
 from managers.owner import Owner
 
@@ -74,8 +75,8 @@ class Composite(ContentQueries):
         clock: Clock | None = None,
         url: str = "",
         key: str = "",
-        suspect_after: float = 3.0,
-        lost_after: float = 15.0,
+        suspect_after: float = SUSPECT_AFTER,
+        lost_after: float = LOST_AFTER,
         every: float = 1.0,
         deploy_seconds: float = 60.0,
     ) -> None:

@@ -20,6 +20,7 @@ from dropflow.errors import (
 from dropflow.failure import Failure
 from managers.calls import Call, Return
 from managers.deployment import Deployment
+from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.node.events import (
     Action,
     Build,
@@ -84,8 +85,8 @@ class NodeMachine:
         incarnation: int,
         finished: Mapping[str, FinishedRecord],
         *,
-        suspect_after: float = 3.0,
-        lost_after: float = 15.0,
+        suspect_after: float = SUSPECT_AFTER,
+        lost_after: float = LOST_AFTER,
         kept: int = 20,
         now: float = 0.0,
     ) -> None:

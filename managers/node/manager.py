@@ -35,6 +35,7 @@ from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import Deployment
 from managers.keys import ClusterKey
 from managers.links import Links, LinkSettings
+from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
 from managers.node.fetch_pool import FetchPool
 from managers.node.file_watcher import FileWatcher
@@ -99,8 +100,8 @@ class NodeManager(SessionQueries):
         key: ClusterKey | None = None,
         runner: str = "processes",
         workers: int | None = None,
-        suspect_after: float = 3.0,
-        lost_after: float = 15.0,
+        suspect_after: float = SUSPECT_AFTER,
+        lost_after: float = LOST_AFTER,
         in_place: bool = True,
         link_settings: LinkSettings | None = None,
         clock: Clock | None = None,
