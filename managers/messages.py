@@ -1,4 +1,4 @@
-"""Every message between dropflow processes, in one file: tagged records in MessagePack, never pickles.
+"""Every message that nodes send over links, in one file: tagged records in MessagePack, never pickles.
 
 There are two layers, told apart by where they may stand:
 
@@ -7,8 +7,9 @@ There are two layers, told apart by where they may stand:
 * a `Message` is what the packages above exchange. Messages are carried by the numbered stream (`MessageBatch`,
   `Fragment`) and arrive exactly once and in order.
 
-A message may have raw frames beside its body. All arrays are little-endian. What managers say to each other goes over
-REST (`dropflow.rest`), not through here.
+A message may have raw frames beside its body. All arrays are little-endian. Received messages of a session go to its
+`managers.node.session_host`. Islands, masters and commands call managers over REST (`dropflow.rest.operations`), and a
+pool and its workers have messages of their own (`dropflow.engine.runners.worker_messages`).
 
 Changing this file: new fields go to the end of a record and have a default, so that older processes read what they
 know and ignore the rest; anything else raises `PROTOCOL`, which the handshake compares. The bytes of one example of

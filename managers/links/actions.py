@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from dropflow.errors import DropflowError
-from managers.links.wire import Buffer, Frames
+from managers.links.packing import Buffer, Frames
 from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, Message, Reject
 
 __all__ = [

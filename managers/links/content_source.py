@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dropflow.errors import StorageError
-from managers.links.wire import Buffer, view
+from managers.links.packing import Buffer, view
 
 __all__ = ["BufferSource", "ContentOpener", "ContentSource", "FileSource"]
 

@@ -22,7 +22,7 @@ from managers.links.actions import (
     ServeFetch,
 )
 from managers.links.settings import LinkSettings
-from managers.links.wire import Buffer, Reassembler, check_frames, view
+from managers.links.packing import Buffer, Reassembler, check_frames, view
 from managers.messages import (
     PROTOCOL,
     Ack,

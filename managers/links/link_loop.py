@@ -15,7 +15,7 @@ from dropflow.clock import Clock
 from dropflow.errors import LinkError
 from managers.links.link_driver import LinkDriver
 from managers.links.link_manager import LinkManager
-from managers.links.wire import Frames, OutgoingMessage
+from managers.links.packing import Frames, OutgoingMessage
 from managers.links.zmq_transport import ZmqTransport
 
 __all__ = ["LinkLoop"]

@@ -26,7 +26,7 @@ from managers.links.settings import LinkSettings
 from managers.links.sockets import check_address
 from managers.links.statistics import LinkStatistics
 from managers.links.transfer import ChunkReader, Sink, Transfer, TransferResult, WantedContent
-from managers.links.wire import Frames, outgoing_message
+from managers.links.packing import Frames, outgoing_message
 from managers.links.zmq_transport import ZmqTransport
 from managers.messages import Message
 

@@ -34,7 +34,7 @@ from managers.links.actions import (
     SendPacket,
 )
 from managers.links.settings import LinkSettings
-from managers.links.wire import Buffer, NumberedPacket, OutgoingMessage, Packer
+from managers.links.packing import Buffer, NumberedPacket, OutgoingMessage, Packer
 from managers.messages import (
     PROTOCOL,
     Ack,

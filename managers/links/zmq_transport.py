@@ -24,7 +24,7 @@ from managers.links.sockets import (
     next_event,
     router,
 )
-from managers.links.wire import Buffer, Frames
+from managers.links.packing import Buffer, Frames
 from managers.messages import Fetch
 
 __all__ = ["ZmqTransport"]

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from managers.links.wire import Frames
+from managers.links.packing import Frames
 from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, decode_packet
 from managers.simulation.virtual_time import SimulatedProcess, Simulation
 

@@ -18,7 +18,7 @@ from managers.links.settings import LinkSettings
 from managers.links.source_cache import SourceCache
 from managers.links.statistics import LinkStatistics
 from managers.links.transfer import ChunkReader, Sink, Transfer, TransferResult, WantedContent
-from managers.links.wire import Frames, outgoing_message
+from managers.links.packing import Frames, outgoing_message
 from managers.messages import Fetch, Message
 from managers.node.fetch_pool import FetchJob, PendingFetch
 from managers.simulation.network import SimulatedNetwork
