@@ -11,9 +11,9 @@ from queue import Empty, SimpleQueue
 from dropflow.clock import Clock
 from dropflow.failure import Failure
 from managers.links.content_source import ContentOpener
+from managers.links.packing import Frames
 from managers.links.settings import LinkSettings
 from managers.links.source_cache import SourceCache
-from managers.links.packing import Frames
 from managers.messages import Fetch, FetchFailed, encode
 
 __all__ = ["ContentServer", "RangeServer"]

@@ -21,8 +21,8 @@ from managers.links.actions import (
     SendReply,
     ServeFetch,
 )
-from managers.links.settings import LinkSettings
 from managers.links.packing import Buffer, Reassembler, check_frames, view
+from managers.links.settings import LinkSettings
 from managers.messages import (
     PROTOCOL,
     Ack,

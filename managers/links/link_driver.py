@@ -25,10 +25,10 @@ from managers.links.actions import (
     ServeFetch,
 )
 from managers.links.link_manager import LinkManager
+from managers.links.packing import Frames
 from managers.links.send_window import SendWindow
 from managers.links.settings import LinkSettings
 from managers.links.statistics import LinkStatistics, PeerStatistics
-from managers.links.packing import Frames
 from managers.messages import Fetch
 
 __all__ = ["LinkDriver", "Receiver", "Transport"]

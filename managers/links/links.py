@@ -21,12 +21,12 @@ from managers.links.link_driver import LinkDriver
 from managers.links.link_loop import LinkLoop
 from managers.links.link_manager import LinkManager
 from managers.links.outbound import LinkIdentity
+from managers.links.packing import Frames, outgoing_message
 from managers.links.send_window import SendWindow
 from managers.links.settings import LinkSettings
 from managers.links.sockets import check_address
 from managers.links.statistics import LinkStatistics
 from managers.links.transfer import ChunkReader, Sink, Transfer, TransferResult, WantedContent
-from managers.links.packing import Frames, outgoing_message
 from managers.links.zmq_transport import ZmqTransport
 from managers.messages import Message
 

@@ -7,8 +7,8 @@ from dropflow.clock import Clock
 from dropflow.errors import GoneError, StorageError
 from dropflow.failure import Failure
 from managers.links.content_source import ContentOpener, ContentSource
-from managers.links.settings import LinkSettings
 from managers.links.packing import Frames
+from managers.links.settings import LinkSettings
 from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, encode
 
 __all__ = ["SourceCache"]

@@ -14,6 +14,7 @@ from dropflow.errors import DropflowError
 from managers.keys import ClusterKey
 from managers.links.actions import LinkAction
 from managers.links.link_manager import LinkManager
+from managers.links.packing import Buffer, Frames
 from managers.links.sockets import (
     CONNECTION_FAILURES,
     REFUSALS,
@@ -24,7 +25,6 @@ from managers.links.sockets import (
     next_event,
     router,
 )
-from managers.links.packing import Buffer, Frames
 from managers.messages import Fetch
 
 __all__ = ["ZmqTransport"]

@@ -13,12 +13,12 @@ from managers.links.content_source import ContentOpener
 from managers.links.link_driver import LinkDriver, Receiver
 from managers.links.link_manager import LinkManager
 from managers.links.outbound import LinkIdentity
+from managers.links.packing import Frames, outgoing_message
 from managers.links.send_window import SendWindow
 from managers.links.settings import LinkSettings
 from managers.links.source_cache import SourceCache
 from managers.links.statistics import LinkStatistics
 from managers.links.transfer import ChunkReader, Sink, Transfer, TransferResult, WantedContent
-from managers.links.packing import Frames, outgoing_message
 from managers.messages import Fetch, Message
 from managers.node.fetch_pool import FetchJob, PendingFetch
 from managers.simulation.network import SimulatedNetwork

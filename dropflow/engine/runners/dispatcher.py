@@ -16,7 +16,7 @@ from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.marker import IDLE
 from dropflow.engine.runners.pool_clock import PoolClock
 from dropflow.engine.runners.runner_queue import RunnerQueue
-from dropflow.engine.runners.wire import AbortTask, CloseExecutor, OpenExecutor, frame
+from dropflow.engine.runners.worker_messages import AbortTask, CloseExecutor, OpenExecutor, frame
 from dropflow.engine.runners.worker_process import WorkerProcess
 from dropflow.errors import WorkerDiedError
 from dropflow.failure import Failure

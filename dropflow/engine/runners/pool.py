@@ -37,7 +37,7 @@ from dropflow.engine.runners.output_logs import OutputLogs
 from dropflow.engine.runners.pool_clock import PoolClock
 from dropflow.engine.runners.runner_queue import RunnerQueue
 from dropflow.engine.runners.start_backoff import StartBackoff
-from dropflow.engine.runners.wire import (
+from dropflow.engine.runners.worker_messages import (
     ExecutorFailed,
     FromWorker,
     OutputOpened,

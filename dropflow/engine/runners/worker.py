@@ -29,7 +29,7 @@ from dropflow.engine.api import AttemptResult, Executor, Task
 from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.descendants import adopt_orphans, end_descendants
 from dropflow.engine.runners.marker import IDLE, Marker
-from dropflow.engine.runners.wire import (
+from dropflow.engine.runners.worker_messages import (
     AbortTask,
     Buffer,
     CloseExecutor,
