@@ -1,4 +1,7 @@
-"""Flow control of sending: senders wait here while a peer has too much unprocessed data, and nowhere else."""
+"""Flow control of messages: senders wait here while a peer has too much unprocessed data.
+
+The credit of fetched contents is separate: see `managers.links.transfer`.
+"""
 
 import threading
 from collections.abc import Callable
