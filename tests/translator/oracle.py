@@ -22,7 +22,7 @@ Instance = tuple[tuple[str, int], ...]
 
 
 class Oracle:
-    """Drops and edges of a logical graph, by looking at everything."""
+    """Drops and edges of a logical graph, by comparing all instances."""
 
     def __init__(self, graph: LogicalGraph) -> None:
         self.nodes = {node.id: node for node in graph.nodes}
@@ -89,7 +89,7 @@ class Oracle:
         return None if construct in self.constructs(link.source) else construct
 
     def keys(self, construct: str) -> list[tuple[str, str, int]]:
-        """Levels around the input of a group-by that tell the groups apart."""
+        """Levels around the input of a group-by that distinguish its groups."""
         rest = self.own(self.entering(construct)[0].source, construct)
         wanted = [key for key in str(self.nodes[construct].value("group_key") or "").split(",") if key]
         if not wanted:

@@ -23,7 +23,7 @@ from translator.validate import validate
 
 
 def _everything(content: Any) -> Reading:
-    """A reading with the findings of reading, filling and validating."""
+    """Return the result of reading, filling and validating with all findings."""
     reading = read(content)
     if reading.graph is None:
         return reading
@@ -32,7 +32,7 @@ def _everything(content: Any) -> Reading:
 
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to every place in a JSON value."""
+    """Yield the path to every place in a JSON value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path, *(found for key, item in inner for found in _paths(item, (*path, key)))]
 
@@ -78,7 +78,7 @@ def _mutated(content: Any, path: tuple[Any, ...], how: str, junk: Any) -> None:
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(_CHANGES)
-def test_a_mangled_graph_gives_findings_and_never_an_exception(changes: list[tuple[tuple[Any, ...], str, Any]]) -> None:
+def test_a_mutated_graph_gives_findings_and_never_an_exception(changes: list[tuple[tuple[Any, ...], str, Any]]) -> None:
     """Keys deleted, types changed, items repeated: reading, filling and validating say so and go on.
 
     Every finding has a known code, and every pointer leads into the document or to what the user gave.
@@ -98,7 +98,7 @@ def test_a_mangled_graph_gives_findings_and_never_an_exception(changes: list[tup
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(_CHANGES)
-def test_a_mangled_graph_that_has_no_errors_can_be_unrolled(changes: list[tuple[tuple[Any, ...], str, Any]]) -> None:
+def test_a_mutated_graph_without_errors_can_be_unrolled(changes: list[tuple[tuple[Any, ...], str, Any]]) -> None:
     """A document either has a finding that is an error, or becomes a physical graph."""
     content = wide()
     for path, how, junk in changes:
@@ -129,7 +129,7 @@ _N, _L = "nodeDataArray", "linkDataArray"
         ((_L, 0, "from"), "P", "LG050"),
     ],
 )
-def test_each_fault_has_its_code(path: tuple[Any, ...], value: Any, code: str) -> None:
+def test_each_fault_gives_its_code(path: tuple[Any, ...], value: Any, code: str) -> None:
     """One fault in a sound graph gives its finding, with a place and a text."""
     content = wide()
     assert errors(examine(json.dumps(content).encode()).problems) == []
@@ -160,15 +160,15 @@ def _follow(content: Any, pointer: str) -> None:
     )
 )
 def test_any_json_gives_findings_and_never_an_exception(content: Any) -> None:
-    """JSON that only has the words of a graph is read or refused, but never raises."""
+    """Random JSON with the keys of a graph is read or refused, and never raises."""
     reading = _everything(content)
 
     assert reading.graph is not None or reading.problems
 
 
 @pytest.mark.parametrize("cut", [0.2, 0.5, 0.9, 0.99])
-def test_a_file_that_is_cut_off_is_refused(cut: float) -> None:
-    """A truncated file is not a graph."""
+def test_a_truncated_file_is_refused(cut: float) -> None:
+    """A file that is truncated at any place is an error."""
     data = json.dumps(small()).encode()
 
     assert errors(read(data[: int(len(data) * cut)]).problems) == ["LG001"]
@@ -177,7 +177,7 @@ def test_a_file_that_is_cut_off_is_refused(cut: float) -> None:
 # --- opening --------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
+def test_a_file_is_read_unchanged(tmp_path: Path) -> None:
     """Bytes come back unchanged."""
     path = tmp_path / "a.graph"
     path.write_bytes(b"\x00\xff")
@@ -196,7 +196,7 @@ def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
     ],
     ids=["directory", "misspelled", "no folder", "long name", "zero byte"],
 )
-def test_a_file_that_cannot_be_opened_is_refused_in_words(tmp_path: Path, name: str, text: str, hint: str) -> None:
+def test_a_file_that_cannot_be_opened_is_an_error(tmp_path: Path, name: str, text: str, hint: str) -> None:
     """Directories, missing files and impossible names give a BadFileError that names the path."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "graph.graph").touch()
@@ -208,7 +208,7 @@ def test_a_file_that_cannot_be_opened_is_refused_in_words(tmp_path: Path, name: 
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_a_file_without_permission_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_file_without_permission_is_an_error(tmp_path: Path) -> None:
     """A file without read permission raises an error that says so."""
     path = tmp_path / "a.graph"
     path.touch(mode=0)
@@ -217,7 +217,7 @@ def test_a_file_without_permission_is_refused_in_words(tmp_path: Path) -> None:
 
 
 def test_a_file_above_the_limit_is_not_read(tmp_path: Path) -> None:
-    """Only as much is read as is needed to see that it is too much."""
+    """A file of a terabyte is refused without reading all of it, and the error has the limit."""
     path = tmp_path / "a.graph"
     with path.open("wb") as file:
         file.truncate(2**40)

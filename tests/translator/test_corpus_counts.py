@@ -104,15 +104,15 @@ def test_reasons_add_up(path: Path) -> None:
 
 
 @needs_corpus
-def test_the_table_has_no_stale_line() -> None:
+def test_the_table_has_no_unused_line() -> None:
     """Every line is about a graph of the corpus that DALiuGE unrolls, and every reason is one that we know."""
     assert set(table()) <= {path.name for path in COUNTED}
     assert {code for row in table().values() for code in row.reason.split()} <= {"3", "5", "12", "adapter", "entry"}
 
 
 @needs_corpus
-def test_most_graphs_make_no_difference() -> None:
-    """The comparison is about real numbers: graphs enough, and six of seven without difference."""
+def test_most_graphs_have_the_counts_of_daliuge() -> None:
+    """Enough graphs are compared, and six of seven have no difference."""
     assert len(COUNTED) > 150
     assert len(table()) < len(COUNTED) / 7
 
@@ -120,7 +120,7 @@ def test_most_graphs_make_no_difference() -> None:
 @needs_corpus
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_no_graph_raises(path: Path) -> None:
-    """Whatever is wrong with a graph becomes findings; what has no error unrolls to the predicted numbers."""
+    """Any fault of a graph becomes a finding; a graph without errors unrolls to the predicted numbers."""
     found = examined(path)
     if not refused(path) and found.plan is not None:
         graph = unroll(found.plan)

@@ -1,4 +1,4 @@
-"""Real graphs through everything that is done with physical graphs."""
+"""Graphs of the community are unrolled, written, read and partitioned."""
 
 import io
 
@@ -45,8 +45,8 @@ def _by_name(graph: PhysicalGraph) -> list[tuple[str, str, str, str]]:
 
 @needs_corpus
 @pytest.mark.slow
-def test_real_graphs_travel_and_can_be_cut() -> None:
-    """Unrolled, each is sound; both kinds of files give it back; both partitioners cut it without an empty part."""
+def test_graphs_of_the_community_round_trip_and_are_partitioned() -> None:
+    """Each unrolled graph is valid, equal after both kinds of files, and partitioned without an empty part."""
     checked = 0
     for name, graph in _graphs().items():
         stream = io.BytesIO()

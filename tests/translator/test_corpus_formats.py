@@ -35,7 +35,7 @@ def _unrolled() -> list[Path]:
 
 
 @needs_corpus
-def test_families_have_the_sizes_that_they_have() -> None:
+def test_every_file_has_the_family_in_the_table() -> None:
     """Each file belongs to the family that the table beside the corpus says, and both oldest ones occur."""
     found = {path.name: detect(path.read_bytes()) for path in corpus_files()}
     rows = daliuge_results()
@@ -61,7 +61,7 @@ def test_every_logical_graph_is_read(path: Path) -> None:
 
 
 @needs_corpus
-def test_there_are_graphs_that_daliuge_translates() -> None:
+def test_the_corpus_has_graphs_that_daliuge_translates() -> None:
     """The next test is not empty: 110 graphs unroll as they are, and 65 after migration."""
     assert len(_unrolled()) == 175
 

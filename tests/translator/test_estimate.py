@@ -29,13 +29,13 @@ def test_an_estimate_is_exact() -> None:
     assert 0 <= sum(column.nbytes for column in (*columns, graph.successors.link)) - found.bytes <= 8
 
 
-def test_nodes_by_size() -> None:
-    """The node that makes most drops comes first."""
+def test_the_largest_nodes_come_first() -> None:
+    """Nodes are sorted by their number of drops."""
     drawing = pyramid(10).data("single")
     assert [node.drops for node in estimate(planned(drawing)).largest] == [10, 10, 1]
 
 
-def test_a_trillion_drops_are_refused_before_memory_is_touched() -> None:
+def test_a_trillion_drops_are_refused_without_memory() -> None:
     """With 10^12 drops, LG120 names the node that causes them, and planning takes little memory."""
     drawing = pyramid(1_000_000, 1_000_000)
     tracemalloc.start()
@@ -49,7 +49,7 @@ def test_a_trillion_drops_are_refused_before_memory_is_touched() -> None:
     assert peak < 1_000_000
 
 
-def test_sizes_beyond_every_integer_type_are_refused_too() -> None:
+def test_sizes_beyond_64_bits_are_refused() -> None:
     """Predictions are Python integers: forty scatters of a million copies overflow nothing."""
     assert "LG120" in errors(pyramid(*[1_000_000] * 40))
 

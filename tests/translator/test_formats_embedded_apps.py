@@ -35,7 +35,7 @@ def test_the_first_application_has_the_id_of_its_construct() -> None:
     assert (application.embedded_in, application.role, application.parent) == ("S", Role.INPUT, None)
 
 
-def test_the_first_application_sees_the_parameters_of_its_construct() -> None:
+def test_the_first_application_has_the_parameters_of_its_construct() -> None:
     """Its own fields come first, then those of the construct, such as the number of copies."""
     fields = [found.name for found in graph_of(small()).by_id["A"].fields]
 
@@ -76,10 +76,10 @@ def test_a_second_application_has_a_key_of_its_own() -> None:
         ("out", "", "O", "o1", ("out", "O")),
     ],
 )
-def test_links_find_the_application_they_mean(
+def test_links_are_attached_to_the_right_application(
     source: str, source_port: str, target: str, target_port: str, expected: tuple[str, str]
 ) -> None:
-    """By the port, else by the side of the construct on which the other end is; an application's id is enough."""
+    """The application is chosen by its id, by the port, or by the side of the construct with the other end."""
     edge = _two([link(source, source_port, target, target_port)]).links[0]
 
     assert (edge.source, edge.target) == expected

@@ -1,4 +1,4 @@
-"""Parameters get the names of today, on the nodes where those names mean something."""
+"""Old names of parameters are replaced, on nodes for which the present names have a meaning."""
 
 import pytest
 
@@ -48,23 +48,23 @@ def _named(category: str, *names: tuple[str, object]) -> dict[str, object]:
         ("DALiuGEApp", "Persist", "Persist"),
     ],
 )
-def test_old_names_become_those_of_today(category: str, old: str, new: str) -> None:
+def test_old_names_are_replaced(category: str, old: str, new: str) -> None:
     """Case, blanks, dashes and old display names do not matter for what the translator reads."""
     assert _named(category, (old, 1)) == {new: 1}
 
 
-def test_the_name_of_today_wins_over_an_old_one() -> None:
+def test_a_present_name_has_priority_over_an_old_one() -> None:
     """Where a node has both, the field with the canonical name stays."""
     assert _named("Scatter", ("Number of copies", 2), ("num_of_copies", 3)) == {"num_of_copies": 3}
 
 
-def test_an_old_name_with_a_value_wins_over_an_empty_one() -> None:
+def test_an_old_name_with_a_value_has_priority_over_an_empty_field() -> None:
     """A canonical field without value gives way to an older one that has one."""
     assert _named("DALiuGEApp", ("dropclass", ""), ("appclass", "my.App")) == {"dropclass": "my.App"}
 
 
 def test_ports_keep_their_names() -> None:
-    """A port is called what its component calls it."""
+    """The name of a port is not replaced, even if it is an old name of a parameter."""
     port = Field(id="p", name="Group start", usage="InputPort")
 
     assert canonical_fields((port,), "DALiuGEApp", NodeKind.APP, {}) == (port,)
@@ -80,7 +80,7 @@ def test_ports_keep_their_names() -> None:
         ("dlg.apps.simple.CopyApp", "dlg.apps.simple.CopyApp"),
     ],
 )
-def test_classes_get_the_names_of_today(old: str, new: str) -> None:
+def test_old_classes_are_renamed(old: str, new: str) -> None:
     """Old prefixes are replaced, and placeholders of a missing class become empty."""
     assert canonical_class(old) == new
 
@@ -99,6 +99,6 @@ def test_classes_get_the_names_of_today(old: str, new: str) -> None:
         ("NoSuchThing", "", "NoSuchThing"),
     ],
 )
-def test_categories_get_the_names_of_today(old: str, dropclass: str, new: str) -> None:
+def test_old_categories_are_renamed(old: str, dropclass: str, new: str) -> None:
     """Old categories are renamed, general applications by their class; unknown ones stay."""
     assert canonical_category(old, dropclass) == new

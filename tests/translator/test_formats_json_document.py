@@ -1,4 +1,4 @@
-"""The parser's door: cheap refusals first, and a reason for each."""
+"""Parsing of documents: cheap checks come first, and each refusal has a reason."""
 
 import tracemalloc
 
@@ -55,7 +55,7 @@ def test_a_byte_order_mark_is_accepted() -> None:
     assert parse(b'\xef\xbb\xbf{"a": 1}', ReadOptions()).value == {"a": 1}
 
 
-def test_size_is_looked_at_first() -> None:
+def test_the_size_is_checked_before_parsing() -> None:
     """A document above the limit is refused without being parsed, also if it is not JSON."""
     _, problems = parse(b"x" * 100, ReadOptions(max_bytes=99))
 
@@ -64,8 +64,8 @@ def test_size_is_looked_at_first() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("piece", [b"{", b"[", b'{"a":', b"\\", b'"', b" "], ids=repr)
-def test_two_hundred_megabytes_of_rubbish_cost_little(piece: bytes) -> None:
-    """A huge senseless file is refused with less than 64 MB of memory besides its own bytes."""
+def test_two_hundred_megabytes_of_garbage_need_little_memory(piece: bytes) -> None:
+    """A huge file of garbage is refused with less than 64 MB of memory besides its own bytes."""
     data = piece * (200 * MEGABYTE // len(piece))
     tracemalloc.start()
     try:
@@ -80,8 +80,8 @@ def test_two_hundred_megabytes_of_rubbish_cost_little(piece: bytes) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_no_bytes_make_the_parser_raise(data: bytes) -> None:
-    """Whatever the bytes are, the answer is a value or one finding."""
+def test_random_bytes_never_raise(data: bytes) -> None:
+    """For any bytes, the result is a value or one finding."""
     value, problems = parse(data, ReadOptions())
 
     assert len(problems) == 1 or not problems

@@ -1,4 +1,4 @@
-"""What a node is."""
+"""The kind of a node follows from its category."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.translator.documents import codes, document, errors, field, link, nod
 
 
 def _kinds(content: object) -> list[str]:
-    """What the nodes of a document are taken for."""
+    """Return the kinds of the nodes of a document."""
     graph = read(content).graph
     assert graph is not None
     return [found.kind.value for found in graph.nodes]
@@ -19,7 +19,7 @@ def test_services_and_stores_hold_data(category: str) -> None:
 
 
 def test_the_category_decides_and_not_its_type() -> None:
-    """A wrong categoryType is of no consequence."""
+    """A wrong categoryType has no effect."""
     assert _kinds(document([node("a", "Memory", categoryType="Application")])) == ["data"]
 
 
@@ -49,7 +49,7 @@ def test_all_unknown_categories_are_reported_together() -> None:
     ],
     ids=["type data", "type app", "class data", "class app", "neighbours"],
 )
-def test_a_undecided_category_is_guessed_with_a_warning(
+def test_an_undecided_category_is_guessed_with_a_warning(
     category: str, more: dict[str, str], fields: list[dict[str, object]], kind: str
 ) -> None:
     """Type, class and neighbours determine the kind of a node of category Unknown, with a finding."""

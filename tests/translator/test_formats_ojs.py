@@ -41,7 +41,7 @@ def test_links_find_their_nodes_by_any_identity(identity: str, one: Any, other: 
     ("written", "meant"),
     [("1", True), (1, True), (True, True), ("True", True), ("0", False), (0, False), (False, False), (None, False)],
 )
-def test_flags_of_links_have_many_spellings(written: Any, meant: bool) -> None:  # noqa: FBT001 - the expectation
+def test_flags_of_links_are_read_in_all_spellings(written: Any, meant: bool) -> None:  # noqa: FBT001 - the expectation
     """Flags may be truth values, numbers or texts."""
     edge = graph_of(_pair("id", "a", "b", loop_aware=written, closesLoop=written)).links[0]
 
@@ -126,8 +126,8 @@ def test_old_links_may_name_ports() -> None:
     assert [(edge.target, edge.source_port) for edge in _before_ojs().links] == [("k-2-input", "o"), ("k-3", "l")]
 
 
-def test_parameters_get_their_names_of_today() -> None:
-    """Aliases become canonical names, arguments say that they are some, and a class that means none is empty."""
+def test_old_names_of_parameters_are_replaced() -> None:
+    """Aliases become canonical names, arguments are marked as such, and a class that means none becomes empty."""
     graph = _before_ojs()
     work = graph.by_id["k-3"]
 
@@ -174,7 +174,7 @@ def test_one_id_in_both_lists_is_a_port_for_both_ways() -> None:
         ({}, "NoPort", "ComponentParameter"),
     ],
 )
-def test_kinds_of_fields_have_many_spellings(given: dict[str, str], usage: str, parameter_type: str) -> None:
+def test_the_kind_of_a_field_is_read_in_all_spellings(given: dict[str, str], usage: str, parameter_type: str) -> None:
     """`fieldType`, `usage`, `parameterType` and V4's short forms all say whether a field is a port, and what for."""
     graph = graph_of(document([node("a", "DALiuGEApp", {"name": "x", "value": 1, **given})]))
 
@@ -182,7 +182,7 @@ def test_kinds_of_fields_have_many_spellings(given: dict[str, str], usage: str, 
     assert (found.usage, found.parameter_type) == (usage, parameter_type)
 
 
-def test_fields_without_ids_get_some() -> None:
+def test_fields_without_ids_get_unique_ids() -> None:
     """Ids of fields are made where the file has none, and are unique in the graph."""
     graph = graph_of(document([node("a", "File", {"name": "x"}, {"name": "y"}), node("b", "File", {"name": "x"})]))
 
@@ -191,7 +191,7 @@ def test_fields_without_ids_get_some() -> None:
 
 
 def test_pointers_lead_into_the_file() -> None:
-    """Nodes, fields and links know where they stand."""
+    """Nodes, fields and links have JSON pointers to their places in the file."""
     graph = graph_of(_pair("id", "a", "b"))
 
     assert graph.by_id["b"].pointer == "/nodeDataArray/1"
@@ -199,7 +199,7 @@ def test_pointers_lead_into_the_file() -> None:
     assert graph.links[0].pointer == "/linkDataArray/0"
 
 
-def test_notes_and_control_nodes_leave_with_their_links() -> None:
+def test_notes_and_control_nodes_are_removed_with_their_links() -> None:
     """Comments, Start and End nodes are notes; links that end on them are left out with a warning."""
     reading = read(
         document(

@@ -64,7 +64,7 @@ def test_missing_names_are_reported(nodes: list[Any], text: str) -> None:
 
 
 def test_all_faults_are_reported_and_the_rest_is_read() -> None:
-    """One fault hides no other, and what is sound is in the graph."""
+    """All faults are reported together, and the valid parts are in the graph."""
     content = document([7, {"id": "a"}, node("b", "Memory"), node("c", "NoSuchThing")], [{"from": "b"}])
     reading = read(content)
 
@@ -83,7 +83,7 @@ def test_very_many_faults_are_counted_and_not_listed() -> None:
 
 
 def test_a_sound_document_has_no_findings() -> None:
-    """The schema lets pass what is right, and reading does not change the document."""
+    """A valid document has no findings, and reading does not change it."""
     content = small()
     before = copy.deepcopy(content)
 

@@ -1,4 +1,4 @@
-"""V4 files say the same in another shape."""
+"""V4 files have the same content in another structure."""
 
 from typing import Any
 
@@ -89,7 +89,7 @@ def test_references_by_inner_id_are_found() -> None:
 
 
 def test_applications_that_embed_each_other_stay_nodes() -> None:
-    """A circle of embedding is not followed: nothing vanishes."""
+    """Applications that embed each other in a cycle are kept as nodes."""
     content = {
         "nodes": {
             "a": {"category": "DALiuGEApp", "embedId": "b"},

@@ -45,14 +45,14 @@ def test_a_value_wins_over_its_default() -> None:
 
 
 def test_the_active_configuration_wins_over_values() -> None:
-    """What the graph has active is applied without asking."""
+    """The configuration that the graph marks as active is applied by default."""
     content = {**small(), "activeGraphConfigId": "C"}
 
     assert _value(_filled(content), "S", "num_of_copies") == 5
 
 
 def test_an_inactive_configuration_is_not_applied() -> None:
-    """A configuration that is only there changes nothing."""
+    """A configuration that is not active has no effect."""
     assert _value(_filled(small()), "S", "num_of_copies") == 3
 
 
@@ -69,14 +69,14 @@ def test_a_setting_wins_over_a_configuration() -> None:
     assert _value(graph, "S", "num_of_copies") == 7
 
 
-def test_the_application_sees_what_its_construct_is_set_to() -> None:
-    """A construct's parameter and its application's copy of it never differ."""
+def test_a_setting_of_a_construct_applies_to_its_application() -> None:
+    """A parameter of a construct and the copy in its application always have the same value."""
     for graph in (_filled(small(), configuration="C"), _filled(small(), settings={"S.num_of_copies": 5})):
         assert _value(graph, "A", "num_of_copies") == 5
 
 
 def test_a_configuration_can_set_fields_of_embedded_applications() -> None:
-    """By the application's own id, and by the id of its construct."""
+    """An embedded application is found by its own id and by that of its construct."""
     for owner in ("A", "S"):
         content = _configured({owner: {"fields": {"F-dropclass": {"value": "my.App"}}}}, activeGraphConfigId="C")
 
@@ -89,7 +89,7 @@ def test_a_configuration_can_set_fields_of_embedded_applications() -> None:
 @pytest.mark.parametrize(
     "nodes", [{"gone": {"fields": {"f": {"value": 1}}}}, {"S": {"fields": {"gone": {"value": 1}}}}]
 )
-def test_a_stored_configuration_that_fits_no_more_is_a_warning(nodes: dict[str, Any]) -> None:
+def test_an_outdated_stored_configuration_is_a_warning(nodes: dict[str, Any]) -> None:
     """The graph is still translated; LG100 names the ignored setting and its place in the file."""
     graph = graph_of(_configured(nodes, activeGraphConfigId="C"))
     _, found = fill(graph)
@@ -106,7 +106,7 @@ def test_a_chosen_configuration_that_does_not_fit_is_an_error() -> None:
 
 
 def test_an_unknown_configuration_is_an_error_that_lists_the_known() -> None:
-    """The hint names what there is."""
+    """The hint lists the configurations of the graph."""
     _, found = fill(graph_of(small()), configuration="six")
 
     assert errors(found) == ["LG100"]
@@ -114,7 +114,7 @@ def test_an_unknown_configuration_is_an_error_that_lists_the_known() -> None:
 
 
 def test_an_unknown_active_configuration_is_a_warning() -> None:
-    """A dangling reference to a configuration stops nothing."""
+    """The graph is translated without the configuration."""
     _, found = fill(graph_of({**small(), "activeGraphConfigId": "gone"}))
 
     assert (codes(found), errors(found)) == (["LG100"], [])
@@ -152,7 +152,7 @@ def test_names_with_dots_and_applications_are_found(target: str) -> None:
         ("=", "NODE.PARAM=VALUE"),
     ],
 )
-def test_a_setting_that_means_nothing_is_an_error_with_a_hint(setting: str, hint: str) -> None:
+def test_an_invalid_setting_is_an_error_with_a_hint(setting: str, hint: str) -> None:
     """Unknown nodes, unknown parameters and texts without form give LG100 and what to write."""
     _, found = fill(graph_of(small()), settings=[setting])
 
@@ -186,7 +186,7 @@ def test_an_ambiguous_name_is_an_error_that_lists_the_ids() -> None:
     ],
 )
 def test_a_setting_is_converted_to_the_type_of_its_field(type_: str, given: str, value: Any) -> None:
-    """Texts of the command line become what the field holds."""
+    """A text from the command line is converted to the type of the field."""
     content = document([node("a", "File", field("x", 0, type=type_, options=["a", "b"]))])
 
     assert _value(_filled(content, settings=[f"a.x={given}"]), "a", "x") == value
@@ -206,7 +206,7 @@ def test_a_setting_that_does_not_fit_its_field_is_an_error(type_: str, given: st
 
 
 def test_texts_are_converted_to_their_type() -> None:
-    """Old files store everything as text."""
+    """Values that old files store as text are converted to the declared type."""
     fields = [field("i", "5", type="Integer"), field("f", "2.5", type="Float"), field("b", "True", type="Boolean")]
     graph = _filled(document([node("a", "File", *fields)]))
 
@@ -217,7 +217,7 @@ def test_texts_are_converted_to_their_type() -> None:
     ("given", "number"), [("4", 4), (" 4 ", 4), ("4.0", 4), ("1e3", 1000), ("0.5", 0.5), (0.5, 0.5), (" 2.5e-1", 0.25)]
 )
 def test_a_field_declared_integer_takes_the_number_that_it_holds(given: object, number: float) -> None:
-    """A number as text, or a fraction, is taken as the number it is, with one warning."""
+    """A number as text, or a fraction, is accepted as a number, with one warning."""
     graph, found = fill(graph_of(document([node("a", "PyFuncApp", field("n", given, type="Integer"))])))
 
     assert (_value(graph, "a", "n"), codes(found), errors(found)) == (number, ["LG094"], [])
@@ -242,7 +242,7 @@ def test_many_numbers_as_text_are_one_warning() -> None:
 
 
 @pytest.mark.parametrize("given", ["lots", "nan", "inf", "1,5", True, "0x10"])
-def test_a_text_that_is_not_a_number_is_none(given: object) -> None:
+def test_infinity_and_nan_are_not_converted_to_integers(given: object) -> None:
     """Infinity and NaN are not converted in a field of type Integer."""
     graph, found = fill(graph_of(document([node("a", "PyFuncApp", field("n", given, type="Integer"))])))
 
@@ -251,7 +251,7 @@ def test_a_text_that_is_not_a_number_is_none(given: object) -> None:
 
 
 def test_a_stored_value_that_does_not_fit_is_a_warning_and_stays() -> None:
-    """DALiuGE does not look at types, so a graph is not refused for them."""
+    """DALiuGE ignores types, so the value is kept and the graph is not refused."""
     graph, found = fill(graph_of(document([node("a", "File", field("i", "lots", type="Integer"))])))
 
     assert (codes(found), errors(found)) == (["LG091"], [])
@@ -268,7 +268,7 @@ def test_values_of_ports_are_not_parameters() -> None:
 # --- global variables -----------------------------------------------------------------------------------------------
 
 
-def test_global_variables_are_put_in_with_their_type() -> None:
+def test_global_variables_are_inserted_with_their_type() -> None:
     """A value that is nothing but a placeholder becomes the variable; inside a text it becomes text."""
     content = document(
         [
@@ -290,7 +290,7 @@ def test_global_variables_are_put_in_with_their_type() -> None:
 @pytest.mark.parametrize(
     "text", ["{port}", "f'{x!r}'", "{'a': 1}", "{}", "{ n }", "${n", "{n:>3}", "n", "~n", "~/data"]
 )
-def test_braces_around_anything_else_stay(text: str) -> None:
+def test_braces_without_a_variable_are_unchanged(text: str) -> None:
     """Commands and code keep their braces and tildes."""
     content = document([_globals(field("n", "4", type="Integer")), node("a", "File", field("x", text))])
 
@@ -298,7 +298,7 @@ def test_braces_around_anything_else_stay(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["~n", "~{n}", "{n}"])
-def test_tildes_are_replaced_when_asked_for(text: str) -> None:
+def test_tildes_are_replaced_with_the_option_only(text: str) -> None:
     """DALiuGE's old placeholders are replaced only with the option `tilde`."""
     assert substitute(text, {"n": 4}, set(), tilde=True) == 4
 
@@ -315,7 +315,7 @@ def test_variables_may_name_variables() -> None:
     assert _value(_filled(content), "a", "x") == "/t/x"
 
 
-def test_variables_in_a_circle_are_an_error() -> None:
+def test_variables_that_refer_to_each_other_are_an_error() -> None:
     """LG090 names those that refer to each other."""
     _, found = fill(graph_of(document([_globals(field("a", "{b}"), field("b", "{a}"), field("c", "1"))])))
 
@@ -351,7 +351,7 @@ def test_a_multiplicity_that_nothing_resolves_is_an_error() -> None:
     assert found[0].where == "/nodeDataArray/1/fields/0"
 
 
-def test_nothing_changes_the_graph_that_was_given() -> None:
+def test_filling_does_not_change_the_given_graph() -> None:
     """Filling gives a new graph and leaves the old one as it was."""
     graph = graph_of(document([scatter()]))
     before = repr(graph)
@@ -370,7 +370,7 @@ _TEXT = st.lists(st.one_of(st.text(alphabet="{}~ab$ ", max_size=5), _NAMES.map("
 
 
 @given(text=_TEXT, variables=st.dictionaries(_NAMES, st.text(alphabet="xyz", max_size=3), max_size=4))
-def test_replacing_is_what_a_slow_scan_does(text: str, variables: dict[str, str]) -> None:
+def test_replacement_equals_that_of_a_simple_scan(text: str, variables: dict[str, str]) -> None:
     """Each placeholder of a known variable is replaced once, from left to right, and nothing else changes."""
     expected, rest = "", text
     while rest:

@@ -62,8 +62,8 @@ def test_load_is_balanced(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_little_is_moved(algorithm: str) -> None:
-    """Chains inside a scatter stay together: only what the gather collects moves, and no more."""
+def test_chains_of_a_scatter_are_not_cut(algorithm: str) -> None:
+    """Chains inside a scatter stay in one part: only the inputs of the gather are transferred."""
     parts = 4
     quality = quality_of(_cut(scatter(1000), parts, algorithm))
 
@@ -71,8 +71,8 @@ def test_little_is_moved(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_chain_is_cut_where_it_must_be(algorithm: str) -> None:
-    """A chain in four parts has three cuts."""
+def test_a_chain_in_four_parts_has_three_cuts(algorithm: str) -> None:
+    """No more edges of a chain are cut than necessary."""
     assert quality_of(_cut(chain(1000), 4, algorithm)).cut_edges == 3
 
 
@@ -123,8 +123,8 @@ def test_a_cycle_cannot_be_partitioned() -> None:
 
 
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS, "none"])
-def test_nothing_can_be_partitioned(algorithm: str) -> None:
-    """A graph without drops stays one."""
+def test_an_empty_graph_can_be_partitioned(algorithm: str) -> None:
+    """A graph without drops is returned without drops."""
     assert _cut(GraphBuilder().build(), 3, algorithm).parts == 1
 
 
@@ -163,7 +163,7 @@ def _problems(graph: PhysicalGraph, **options: Any) -> list[tuple[str, str]]:
     return [(found.code, found.where) for found in check_partition(graph, PartitionOptions(**options))]
 
 
-def test_all_problems_of_a_request_is_reported_together() -> None:
+def test_all_problems_of_a_request_are_reported_together() -> None:
     """Unknown algorithms, impossible numbers and weights each have their code and place."""
     weights = {"in": -1.0, "work": float("nan"), "out": float("inf")}
     templates = [msgspec.structs.replace(one, weight=weights.get(one.key, 1.0)) for one in scatter(2).templates]
@@ -208,7 +208,7 @@ def _transfers(graph: PhysicalGraph) -> float:
 
 
 @given(graphs())
-def test_the_judge_counts_what_is_there(graph: PhysicalGraph) -> None:
+def test_the_reported_quality_is_exact(graph: PhysicalGraph) -> None:
     """Cuts, volume, loads and numbers of drops equal what counting one by one finds."""
     quality = quality_of(graph)
     work = [one.weight if one.kind is Kind.APP else 0.0 for one in graph.templates]
@@ -234,7 +234,7 @@ def test_a_data_drop_moves_once_to_each_part() -> None:
 
 
 def test_parts_that_wait_for_each_other_are_a_cycle() -> None:
-    """Work that goes to another part and comes back makes the graph of parts cyclic."""
+    """If a path leaves a part and returns to it, the graph of parts has a cycle."""
     graph = chain(6)
 
     assert not quality_of(replace(graph, part=np.array([0, 1, 0, 1, 1, 1], dtype=np.int32))).acyclic
@@ -257,7 +257,7 @@ def test_parts_go_to_nodes() -> None:
         (["", "b", "c"], "no name"),
     ],
 )
-def test_nodes_that_do_not_do_are_refused(nodes: list[str], text: str) -> None:
+def test_unsuitable_lists_of_nodes_are_refused(nodes: list[str], text: str) -> None:
     """Too few nodes, a node twice and a node without a name are problems."""
     with pytest.raises(BadGraphError, match=text):
         place(_cut(scatter(10), 3), nodes)

@@ -73,8 +73,8 @@ def test_the_same_graph_from_every_form(tmp_path: Path) -> None:
             assert done.graph.edges == graph.edges
 
 
-def test_values_can_be_set() -> None:
-    """Settings reach the unrolling."""
+def test_settings_are_applied_before_unrolling() -> None:
+    """A setting of a multiplicity changes the number of drops."""
     assert translate(wide(3)).graph.drops == 3
     assert translate(wide(3), settings=["s.num_of_copies=5"]).graph.drops == 5
 
@@ -94,7 +94,7 @@ def test_values_can_be_set() -> None:
     ],
 )
 def test_bad_input_is_refused_with_its_code(content: bytes, code: str) -> None:
-    """Whatever is wrong becomes findings in a check, and one error with all of them in a translation."""
+    """All faults are findings of a check, and one error with all of them in a translation."""
     _, problems = check(content)
     assert code in [found.code for found in problems]
     with pytest.raises(BadGraphError, match=code) as caught:
@@ -102,7 +102,7 @@ def test_bad_input_is_refused_with_its_code(content: bytes, code: str) -> None:
     assert caught.value.problems == problems
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
     """A missing file, a directory, a damaged container and a file that is too large are bad files."""
     graph = translate(chain()).graph
     graph_file.save(graph, tmp_path / "cut.dfg")
@@ -116,7 +116,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_all_stages_report_together() -> None:
-    """Findings about a reference, a number and a class stand in one answer, each with its place."""
+    """Findings about a reference, a number and a class are in one answer, each with its place."""
     nodes = [
         {**json.loads(wide(-2))["nodeDataArray"][0]},
         node("d", "Memory", parentId="nowhere"),

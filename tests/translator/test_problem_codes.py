@@ -1,4 +1,4 @@
-"""The reference of problem codes is complete and true."""
+"""The reference of problem codes is complete and correct."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_the_reference_lists_every_code_once_with_its_severity_and_meaning() -> 
 
 
 def test_every_code_that_is_used_has_a_meaning() -> None:
-    """No finding is made with a code that the table does not have, and each code of the table is made somewhere."""
+    """All codes in the sources are in the table, and each code of the table is used."""
     folders = [ROOT / "translator", ROOT / "dropflow"]
     sources = [path for folder in folders for path in folder.rglob("*.py") if path.name != "problem_codes.py"]
     used = {code for path in sources for code in re.findall(r'"((?:LG|PG|PT)\d{3})"', path.read_text(encoding="utf-8"))}

@@ -1,4 +1,4 @@
-"""Placeholders in the place of applications and data."""
+"""Rehearsals: placeholders replace applications and data."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -33,7 +33,7 @@ def drawn(precious: Path, touched: Path) -> bytes:
     return document(nodes, [link(one, other) for one, other in pairwise(names)])
 
 
-def test_a_rehearsal_runs_and_touches_nothing(tmp_path: Path) -> None:
+def test_a_rehearsal_runs_no_application_and_writes_no_file(tmp_path: Path) -> None:
     """Every drop completes with any component; no application is run and no file of the user is written."""
     precious, touched = tmp_path / "precious.txt", tmp_path / "touched"
     precious.write_text("precious")
@@ -52,8 +52,8 @@ def test_a_rehearsal_runs_and_touches_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["dfg", "json"])
-def test_graphs_that_come_unrolled_are_rehearsed_too(tmp_path: Path, form: str) -> None:
-    """In dropflow's container and in DALiuGE's JSON."""
+def test_physical_graphs_can_be_rehearsed(tmp_path: Path, form: str) -> None:
+    """Graphs in a .dfg file and in DALiuGE's JSON can be rehearsed."""
     graph = finish(examine(drawn(tmp_path / "a", tmp_path / "b"))).graph
     path = tmp_path / f"g.{form}"
     if form == "dfg":
@@ -72,7 +72,7 @@ def test_graphs_that_come_unrolled_are_rehearsed_too(tmp_path: Path, form: str) 
     assert all(argument.is_port for template in found.graph.templates for argument in template.arguments)
 
 
-def test_both_ways_of_a_branch_are_rehearsed(tmp_path: Path) -> None:
+def test_both_sides_of_a_branch_are_rehearsed(tmp_path: Path) -> None:
     """The condition of a branch is not evaluated."""
     branch = node("branch", "Branch", dropclass="dlg.apps.branch.Branch", func_name="c", func_code="def c(x): 1 / 0")
     ways = [node("yes", "Memory"), node("no", "Memory")]

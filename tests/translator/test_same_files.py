@@ -1,4 +1,4 @@
-"""Files that several drops would write."""
+"""Warnings about files that several drops would write."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from translator.unroll import plan
 
 
 def found(drawing: Drawing) -> list[Problem]:
-    """What there is to say about the files of a drawing."""
+    """Return the findings about the files of a drawing."""
     planned = plan(drawing.graph())
     return same_files(planned.templates, planned.links, {"f": "/nodeDataArray/7"})
 
@@ -24,7 +24,7 @@ def in_scatter(filepath: str, *, copies: int = 3, category: str = "File") -> Dra
 
 
 def test_one_file_in_a_scatter_is_reported() -> None:
-    """With how many drops, which file, where it is drawn, and the way out."""
+    """The warning has the number of drops, the file, the place of the node and a hint."""
     (problem,) = found(in_scatter("sub/same.txt"))
 
     assert (problem.code, problem.severity.value, problem.where) == ("LG085", "warning", "/nodeDataArray/7")
@@ -33,12 +33,12 @@ def test_one_file_in_a_scatter_is_reported() -> None:
 
 
 @pytest.mark.parametrize("filepath", ["", "None", "a_{uid}.txt", "{humanKey}", "{auto}", "sub/", "$NOT_SET_ANYWHERE/x"])
-def test_files_of_their_own_are_fine(filepath: str) -> None:
+def test_distinct_files_give_no_warning(filepath: str) -> None:
     """Names that differ between drops, or that are not known yet, give no warning."""
     assert found(in_scatter(filepath)) == []
 
 
-def test_a_directory_and_an_absolute_name_count_too() -> None:
+def test_directories_and_absolute_names_are_checked() -> None:
     """Placeholders that are the same for all drops do not help; one copy writes alone."""
     assert [one.code for one in found(in_scatter("/there/x_{{}}_{dlg}"))] == ["LG085"]
     assert [one.code for one in found(in_scatter("/there/x", category="Directory"))] == ["LG085"]
@@ -58,7 +58,7 @@ def test_two_nodes_that_do_not_wait_for_each_other_are_reported() -> None:
     assert found(reading.link("A", "f").link("g", "B", "h")) == []
 
 
-def test_a_loop_may_write_its_file_again() -> None:
+def test_iterations_of_a_loop_may_write_one_file() -> None:
     """Iterations that wait for each other may write one file; others give a warning."""
     for carries in (True, False):
         drawing = Drawing()

@@ -7,7 +7,7 @@ from translator.unroll import unroll
 
 
 def test_between_applications_each_producer_gets_data() -> None:
-    """Four applications feeding one: a memory drop for each of the four, all read by the one."""
+    """If four applications feed one, each of the four gets a memory drop that the one reads."""
     drawing = Drawing()
     with drawing.scatter("S", 4):
         drawing.app("a")
@@ -53,8 +53,8 @@ def test_ports_stay_at_their_ends() -> None:
     assert ports(drawing, "a-to-b", "b") == [("", "in")]
 
 
-def test_events_need_no_memory() -> None:
-    """The adapter between two event ports is a null drop."""
+def test_an_adapter_between_event_ports_is_a_null_drop() -> None:
+    """Events have no content, so that no memory drop is needed."""
     drawing = Drawing()
     drawing.app("a", port=Field(id="p", name="done", usage="OutputPort", type="Event"))
     drawing.app("b", port=Field(id="q", name="go", usage="InputPort", type="Event"))
@@ -85,7 +85,7 @@ def test_without_adapters_such_links_are_errors() -> None:
 
 
 def test_an_adapter_on_a_carry_serves_the_iterations_that_have_a_next() -> None:
-    """Application to application around a loop of three: two drops in between, not three."""
+    """Two applications that are joined by the carry of a loop of three have two drops between them, not three."""
     drawing = Drawing()
     with drawing.loop("L", 3):
         drawing.app("a").app("b")

@@ -31,7 +31,7 @@ VALUES = st.one_of(
 
 @st.composite
 def wild_graphs(draw: Any) -> LogicalGraph:
-    """Nodes and links at random: parents and ends that do not exist, circles, any value in any field."""
+    """Draw random nodes and links: missing parents and ends, cycles, any value in any field."""
     any_node = st.sampled_from([*IDS, "missing"])
     nodes = []
     for name in draw(st.lists(st.sampled_from(IDS), min_size=1, unique=True)):

@@ -25,7 +25,7 @@ def test_a_gather_takes_its_width_at_a_time() -> None:
     assert edges(scattered(5, 2), "dA", "g") == [((i,), (i // 2,)) for i in range(5)]
 
 
-def test_a_width_that_does_not_divide_is_mentioned() -> None:
+def test_a_width_that_does_not_divide_is_a_warning() -> None:
     """LG022 warns that the last gather gets fewer inputs."""
     assert codes(scattered(5, 2)) == ["LG022"]
     assert codes(scattered(6, 2)) == []
@@ -62,7 +62,7 @@ def test_chunks_respect_the_context() -> None:
     assert len({target for _, target in flat}) == 8
 
 
-def test_several_inputs_are_chunked_each_for_itself() -> None:
+def test_several_inputs_are_chunked_separately() -> None:
     """Two links of four inputs each, two at a time: two gathers with four inputs; the larger link decides."""
     drawing = Drawing()
     with drawing.scatter("S", 4):
@@ -92,7 +92,7 @@ def test_a_gather_takes_all_iterations_of_a_loop() -> None:
         assert [(found.code, found.text) for found in planned(drawing).problems] == aware * [("LG064", text)]
 
 
-def test_loop_awareness_into_a_gather_is_mentioned_where_it_could_matter() -> None:
+def test_a_loop_aware_edge_into_a_gather_is_reported() -> None:
     """A gather in a loop that the edge enters is a warning; a loop of one iteration is none; no loop is a note."""
     drawing = Drawing().data("d")
     with drawing.loop("L", 2):
@@ -114,7 +114,7 @@ def test_loop_awareness_into_a_gather_is_mentioned_where_it_could_matter() -> No
     assert (found.code, found.severity.value) == ("LG062", "info")
 
 
-def test_a_gather_without_application_feeds_what_begins_its_content() -> None:
+def test_a_gather_without_application_feeds_the_first_applications_in_it() -> None:
     """Applications in it take the inputs directly."""
     drawing = Drawing()
     with drawing.scatter("S", 4):
@@ -151,7 +151,7 @@ def test_content_may_lead_back_to_the_application_of_its_gather() -> None:
     assert edges(drawing, "inner", "g-exit") == [((0,), ()), ((1,), ())]
 
 
-def test_a_gather_nests_in_a_gather() -> None:
+def test_gathers_can_be_nested() -> None:
     """Sums of sums: eight values, two at a time, and again two at a time."""
     drawing = Drawing()
     with drawing.scatter("S", 8):
@@ -164,7 +164,7 @@ def test_a_gather_nests_in_a_gather() -> None:
     assert counts(drawing) == (8 + 4 + 4 + 2 + 2, 8 + 4 + 4 + 2)
 
 
-def test_a_gather_without_input_is_mentioned() -> None:
+def test_a_gather_without_input_is_a_warning() -> None:
     """LG072 warns; the gather has one instance in each context."""
     drawing = Drawing()
     with drawing.gather("G", 2, app="g"):
@@ -185,7 +185,7 @@ def test_gathers_that_need_each_other_are_an_error() -> None:
     assert "LG050" in errors(drawing)
 
 
-def test_an_empty_gather_is_mentioned() -> None:
+def test_an_empty_gather_is_a_warning() -> None:
     """A gather with an input but without application and content gives LG072."""
     drawing = Drawing().data("d")
     with drawing.gather("G", 1):

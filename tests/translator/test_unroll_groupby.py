@@ -17,7 +17,7 @@ def corner_turn(outer: int = 2, inner: int = 3, keys: str | None = None) -> Draw
     return drawing.link("d0", "A1", "m", "A2", "dA", "K").link("ga", "gd")
 
 
-def test_the_corner_turn() -> None:
+def test_a_group_by_makes_a_corner_turn() -> None:
     """The worked example: [outer][inner] becomes [inner][outer], in 24 drops."""
     assert counts(corner_turn()) == (24, 26)
     assert edges(corner_turn(), "dA", "K") == [((i, j), (j,)) for i in range(2) for j in range(3)]
@@ -37,7 +37,7 @@ def test_a_gather_behind_a_group_by_takes_groups() -> None:
     assert edges(drawing, "K-grp-data", "g") == [((j,), (j // 2,)) for j in range(3)]
 
 
-def test_groups_count_by_number() -> None:
+def test_groups_are_ordered_by_number_and_not_by_text() -> None:
     """With more than ten groups, group 2 still gets key 2."""
     assert edges(corner_turn(2, 12), "dA", "K") == [((i, j), (j,)) for i in range(2) for j in range(12)]
 
@@ -61,8 +61,8 @@ def test_keys_name_scatters_in_any_order(keys: str | None, levels: tuple[int, ..
     assert edges(corner_turn(keys=keys), "dA", "K") == expected
 
 
-def test_group_bys_chain() -> None:
-    """Groups can be grouped again, by a scatter that is still among their levels."""
+def test_groups_can_be_grouped_again() -> None:
+    """Group-bys can be chained if the key is a scatter among the levels of the groups."""
     drawing = corner_turn(keys="S1,S2")
     with drawing.groupby("K2", "S1"):
         drawing.app("again").data("end")
@@ -82,8 +82,8 @@ def test_a_group_by_inside_a_scatter_groups_in_each_copy() -> None:
     assert edges(drawing, "d", "K") == [((h, i, j), (h, j)) for h in range(2) for i in range(2) for j in range(3)]
 
 
-def test_its_own_application_groups() -> None:
-    """An application embedded in a group-by takes the place of the built-in one."""
+def test_an_embedded_application_replaces_the_built_in_one() -> None:
+    """An application that is embedded in a group-by is used instead of the built-in one."""
     drawing = Drawing()
     with drawing.scatter("S", 3):
         drawing.data("d")
@@ -95,7 +95,7 @@ def test_its_own_application_groups() -> None:
     assert "K" not in [template.key for template in planned(drawing).templates]
 
 
-def test_the_drops_of_a_group_by() -> None:
+def test_the_drops_of_a_group_by_have_names_and_volumes() -> None:
     """The application is named like the construct; the data of a group are artificial and as large as the group."""
     drawing = Drawing()
     with drawing.scatter("S1", 4), drawing.scatter("S2", 3):
@@ -131,7 +131,7 @@ def test_a_group_of_data_begins_at_the_application() -> None:
     assert edges(drawing, "K", "first") == [((i,), (i,)) for i in range(2)]
 
 
-def test_what_is_wrong_with_a_group_by() -> None:
+def test_invalid_group_bys_are_errors() -> None:
     """An unknown key is LG080, no scatter LG081, no input or two LG082."""
     assert errors(corner_turn(keys="S9")) == ["LG080"]
     drawing = Drawing().data("d")

@@ -57,7 +57,7 @@ def test_two_levels_that_repeat_one_scatter_are_two(key: str | None, expected: E
     assert edges(drawing, "d9", "K10") == expected
 
 
-def test_a_key_that_two_levels_answer_to_is_refused() -> None:
+def test_an_ambiguous_key_is_refused() -> None:
     """S1 is repeated by K5 and by K7, so that the key is ambiguous."""
     drawing = repeated("S1")
     assert errors(drawing) == ["LG083"]
@@ -216,14 +216,14 @@ def test_a_name_of_two_nodes_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("key", "level"), [("S1", 0), ("S2", 1)])
-def test_ids_tell_nodes_of_one_name_apart(key: str, level: int) -> None:
+def test_ids_distinguish_nodes_of_one_name(key: str, level: int) -> None:
     """The keys in the hint of LG083 are accepted."""
     everything = [(i, j) for i in range(2) for j in range(3)]
     drawing = named("Scatter", "Scatter", key=key)
     assert edges(drawing, "d", "K") == [(index, (index[level],)) for index in everything]
 
 
-def test_a_name_elsewhere_does_not_matter() -> None:
+def test_a_name_outside_of_the_input_is_not_ambiguous() -> None:
     """A scatter of the same name that is not around the input makes no key ambiguous."""
     drawing = named("Time", "Channel", key="Time")
     with drawing.scatter("Time", 5):
@@ -263,8 +263,8 @@ def test_levels_of_scatters_around_the_group_by_alone_repeat_its_groups() -> Non
     assert sorted(edges(drawing.link("d", "K"), "d", "K")) == sorted(((j,), (s, j)) for s in range(2) for j in range(3))
 
 
-def test_the_data_of_a_group_weigh_what_is_grouped() -> None:
-    """Levels around the group-by that its input does not share make no group lighter, not even those of a group-by."""
+def test_the_volume_of_a_group_is_the_sum_of_its_members() -> None:
+    """Levels around the group-by that its input does not have do not reduce the volume of its groups."""
     drawing = Drawing()
     with drawing.scatter("S1", 4), drawing.scatter("S2", 3):
         drawing.data("d", data_volume=5)
@@ -277,7 +277,7 @@ def test_the_data_of_a_group_weigh_what_is_grouped() -> None:
     assert weights == {"K-grp-data": 20.0, "K5-grp-data": 15.0, "K7-grp-data": 20.0}
 
 
-def test_a_wrong_plan_is_refused_before_it_becomes_a_graph() -> None:
+def test_an_invalid_plan_is_an_internal_error() -> None:
     """An index map that leads into another template raises InternalError."""
     made = planned(Drawing().data("a").app("b").data("c").link("a", "b", "c"))
     stray = msgspec.structs.replace(made.maps[0], target_start=1)

@@ -26,8 +26,8 @@ def test_a_loop_carries_from_each_iteration_to_the_next() -> None:
     assert edges(looped(), "y", "z") == [((2,), ())]
 
 
-def test_without_loop_awareness_every_iteration_counts() -> None:
-    """An ordinary link enters and leaves every iteration."""
+def test_an_ordinary_link_joins_every_iteration() -> None:
+    """A link that is not loop-aware enters and leaves every iteration."""
     assert edges(looped(aware=False), "d0", "a") == [((), (i,)) for i in range(3)]
     assert edges(looped(aware=False), "y", "z") == [((i,), ()) for i in range(3)]
 
@@ -76,15 +76,15 @@ def test_nested_loops_carry_inside_each_outer_iteration() -> None:
     assert edges(nested(), "id", "ia") == [((i, j), (i, j + 1)) for i in range(2) for j in range(2)]
 
 
-def test_loop_awareness_reaches_through_nested_loops() -> None:
-    """From outside to the inner loop: the first iteration of the first; with `innermost`, the first of each."""
+def test_a_loop_aware_link_enters_nested_loops() -> None:
+    """It enters the first inner iteration of the first outer one; with `innermost`, the first of each."""
     drawing = nested().data("late").app("end").link("late", "ia", aware=True).link("id", "end", aware=True)
     assert edges(drawing, "late", "ia") == [((), (0, 0))]
     assert edges(drawing, "id", "end") == [((1, 2), ())]
     assert edges(drawing, "late", "ia", loop_aware="innermost") == [((), (i, 0)) for i in range(2)]
 
 
-def test_loop_awareness_leaves_scatters_alone() -> None:
+def test_a_loop_aware_link_joins_all_copies_of_a_scatter() -> None:
     """Into a scatter inside a loop: the first iteration, every copy; out of it: the last iteration."""
     drawing = Drawing().data("d0").app("end")
     with drawing.loop("L", 2):
@@ -266,7 +266,7 @@ def port(name: str, usage: str, type_: str = "Object") -> Field:
 
 
 def test_several_ends_and_starts_pair_by_the_names_of_their_ports() -> None:
-    """Where names tell which end belongs to which start, only these are joined, at these ports."""
+    """If the names of ports pair ends with starts, only these are joined, at these ports."""
     drawing = two_ways(
         (port("x", "InputOutput"), port("y", "InputOutput")), (port("y", "InputPort"), port("x", "InputPort"))
     )
@@ -276,7 +276,7 @@ def test_several_ends_and_starts_pair_by_the_names_of_their_ports() -> None:
 
 
 def test_several_ends_and_starts_pair_by_type_next() -> None:
-    """Where names say nothing, types may; of a general type everything is paired with everything."""
+    """If names do not pair them, types do; with general types, all ends are joined to all starts."""
     kinds = ("Object.image", "Object.table")
     by_type = two_ways(
         (port("x", "OutputPort", kinds[0]), port("y", "OutputPort", kinds[1])),
@@ -289,7 +289,7 @@ def test_several_ends_and_starts_pair_by_type_next() -> None:
     assert [len(ports(general, f"e{i}", f"s{j}")) for i in (0, 1) for j in (0, 1)] == [1, 1, 1, 1]
 
 
-def test_a_loop_without_any_way_back_is_an_error() -> None:
+def test_a_loop_without_a_carry_is_an_error() -> None:
     """Without a closes-loop edge, LG060 names the missing start or end."""
     drawing = Drawing()
     with drawing.loop("L", 2):
@@ -298,15 +298,15 @@ def test_a_loop_without_any_way_back_is_an_error() -> None:
     assert "group_end" in planned(drawing).problems[0].text
 
 
-def test_closing_no_loop_is_an_ordinary_edge() -> None:
-    """A closes-loop edge outside of any loop is an ordinary edge, with a warning."""
+def test_a_closes_loop_edge_outside_of_a_loop_is_an_ordinary_edge() -> None:
+    """The edge is kept, with a warning."""
     drawing = Drawing().app("a").data("d").link("a", "d", closes=True)
     assert counts(drawing) == (2, 1)
     assert codes(drawing) == ["LG062"]
 
 
-def test_a_gather_closes_no_loop() -> None:
-    """A closes-loop edge into a gather inside the loop is an ordinary edge, and the warning states this reason."""
+def test_a_closes_loop_edge_into_a_gather_is_an_ordinary_edge() -> None:
+    """The warning states that the target is a gather inside the loop."""
     drawing = Drawing()
     with drawing.loop("L", 2):
         drawing.app("a", group_start=True).data("d", group_end=True).link("a", "d")
@@ -319,8 +319,8 @@ def test_a_gather_closes_no_loop() -> None:
 
 
 @pytest.mark.parametrize("iterations", [0, 1])
-def test_short_loops_carry_nothing(iterations: int) -> None:
-    """One iteration has no next one; none at all leaves nothing, not even for a loop-aware link."""
+def test_loops_of_less_than_two_iterations_have_no_carries(iterations: int) -> None:
+    """A loop of one iteration has no carries; one of none has no drops, and no loop-aware link leaves it."""
     drawing = looped()
     drawing.nodes = [
         node
@@ -332,8 +332,8 @@ def test_short_loops_carry_nothing(iterations: int) -> None:
     assert counts(drawing) == (3 + 4 * iterations, 1 + 5 * iterations)
 
 
-def test_applications_of_a_loop_are_outside() -> None:
-    """Input and output application of a loop stand before and behind it, once."""
+def test_applications_of_a_loop_have_one_instance() -> None:
+    """Input and output application of a loop are outside of it, and have one instance each."""
     drawing = Drawing().data("d0").data("d1")
     with drawing.loop("L", 3, app="in", out="out"):
         drawing.data("x").app("a", group_start=True).data("y", group_end=True)
@@ -357,8 +357,8 @@ def test_a_cycle_through_equal_names_distinguishes_the_nodes() -> None:
     assert "'same' (a) -> 'same' (x) -> 'same' (a)" in planned(drawing).problems[0].text
 
 
-def test_a_long_cycle_is_cut() -> None:
-    """A cycle of a thousand nodes is named in one line."""
+def test_a_long_cycle_is_abbreviated() -> None:
+    """A cycle of a thousand nodes is reported in one line."""
     names = [f"{'ad'[number % 2]}{number}" for number in range(1000)]
     drawing = Drawing()
     for name in names:
@@ -368,7 +368,7 @@ def test_a_long_cycle_is_cut() -> None:
     assert found.text.endswith("-> 988 more -> 'a0'")
 
 
-def test_loop_awareness_without_a_loop_is_only_mentioned() -> None:
-    """Old graphs mark every edge as loop-aware: where that changes nothing, it is a note."""
+def test_a_loop_aware_link_without_a_loop_is_a_note() -> None:
+    """Old graphs mark every edge as loop-aware; if that has no effect, it is a note."""
     plan = planned(Drawing().app("a").data("d").link("a", "d", aware=True))
     assert [(found.code, found.severity.value) for found in plan.problems] == [("LG062", "info")]

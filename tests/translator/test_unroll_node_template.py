@@ -31,7 +31,7 @@ def test_fields_become_settings_of_the_template() -> None:
 
 
 @pytest.mark.parametrize(("values", "persist"), [({}, None), ({"persist": True}, True), ({"precious": "0"}, False)])
-def test_persistence_is_left_open_where_the_graph_is_silent(values: dict[str, object], persist: bool | None) -> None:  # noqa: FBT001 - an expectation
+def test_persist_is_none_unless_the_graph_sets_it(values: dict[str, object], persist: bool | None) -> None:  # noqa: FBT001 - an expectation
     """`persist`, or `precious` in old graphs, sets `persist` of the template; without both it is None."""
     assert template(Drawing().data("d", **values)).persist is persist
 
@@ -48,7 +48,7 @@ def test_persistence_is_left_open_where_the_graph_is_silent(values: dict[str, ob
         ("input_error_threshold", 101, "LG093"),
     ],
 )
-def test_values_that_cannot_be_used_are_replaced_aloud(name: str, value: object, code: str) -> None:
+def test_invalid_values_are_replaced_with_a_warning(name: str, value: object, code: str) -> None:
     """A bad number gives the default and a short warning, and does not stop the translation."""
     drawing = Drawing().app("a", **{name: value})
     assert codes(drawing) == [code]
@@ -66,13 +66,13 @@ def test_values_that_cannot_be_used_are_replaced_aloud(name: str, value: object,
         ("Whatever", "dlg.data.drops.memory.InMemoryDROP"),
     ],
 )
-def test_data_without_class_get_the_one_of_their_category(category: str, component: str) -> None:
-    """Most data nodes of old graphs name no class."""
+def test_data_without_a_class_get_that_of_their_category(category: str, component: str) -> None:
+    """Most data nodes of old graphs have no class; it follows from the category."""
     assert template(Drawing().data("d", category=category)).component == component
 
 
 def test_an_application_without_class_sleeps_with_a_warning() -> None:
-    """As in DALiuGE it becomes a SleepApp; unlike there, with a warning."""
+    """It becomes a SleepApp as in DALiuGE, with a warning."""
     drawing = Drawing().app("a", dropclass="")
     assert template(drawing).component == "dlg.apps.simple.SleepApp"
     assert codes(drawing) == ["LG093"]
@@ -102,13 +102,13 @@ def test_every_field_becomes_one_argument() -> None:
     assert len({argument.name for argument in made.arguments}) == len(made.arguments)
 
 
-def test_data_may_stream() -> None:
+def test_the_field_streaming_makes_links_stream() -> None:
     """The field `streaming` of data makes the links to their consumers streaming links."""
     plan = planned(Drawing().app("w").data("d", streaming="true").app("r").link("w", "d", "r"))
     assert [link.streaming for link in plan.links] == [False, True]
 
 
-def test_axes_tell_people_where_copies_come_from() -> None:
+def test_axes_name_the_constructs_of_the_index_space() -> None:
     """A template names the constructs of its index space, outermost first."""
     drawing = Drawing()
     with drawing.scatter("S", 2), drawing.loop("L", 3):

@@ -51,7 +51,7 @@ def without_adapters(graph: PhysicalGraph) -> tuple[set[Drop], set[tuple[Drop, D
 @settings(max_examples=250, deadline=None)
 @given(logical_graphs())
 def test_index_arithmetic_equals_the_oracle(graph: LogicalGraph) -> None:
-    """Drops and edges of random nested constructs are those that looking at every pair of instances finds."""
+    """Drops and edges of random nested constructs are those that a comparison of all pairs of instances finds."""
     made = plan(graph)
     assert [finding for finding in made.problems if finding.severity is Severity.ERROR] == []
     drops, edges = without_adapters(unroll(made))

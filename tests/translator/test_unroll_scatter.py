@@ -17,7 +17,7 @@ def nested() -> Drawing:
     return drawing.link("d0", "A1", "dA", "A2", "dB", "a", "dC")
 
 
-def test_nested_scatters_multiply() -> None:
+def test_copies_of_nested_scatters_multiply() -> None:
     """The worked example of two nested scatters has 72 drops and 71 edges."""
     assert counts(nested()) == (72, 71)
 
@@ -38,7 +38,7 @@ def test_drops_follow_the_order_of_the_file() -> None:
     assert graph.instance[:12].tolist() == [0, 0, *range(5), *range(5)]
 
 
-def test_a_link_reaches_over_levels() -> None:
+def test_a_link_may_cross_several_levels() -> None:
     """A link from the top level to depth two reaches every copy; the reverse collects every copy."""
     drawing = Drawing().data("before").data("after")
     with drawing.scatter("S1", 2), drawing.scatter("S2", 3):
@@ -49,8 +49,8 @@ def test_a_link_reaches_over_levels() -> None:
     assert edges(drawing, "out", "after") == [(index, ()) for index in everything]
 
 
-def test_collecting_keeps_the_context_apart() -> None:
-    """What collects inside the outer scatter gets the copies of its own copy only."""
+def test_a_consumer_collects_only_the_copies_of_its_own_context() -> None:
+    """A consumer inside the outer scatter gets only the inner copies of its own outer copy."""
     drawing = Drawing()
     with drawing.scatter("S1", 2):
         drawing.app("sum")
@@ -88,8 +88,8 @@ def test_zipping_links_equal_scatters_copy_by_copy() -> None:
     assert errors(drawing.link("one", "unequal"), zip_scatters=True) == ["LG070"]
 
 
-def test_zero_copies_vanish() -> None:
-    """A scatter of zero copies leaves nothing of its content, with a warning, and the rest as it is."""
+def test_a_scatter_of_zero_copies_has_no_drops() -> None:
+    """Its content has no drops, with a warning; the rest of the graph is unchanged."""
     drawing = Drawing().data("d0")
     with drawing.scatter("S", 0, app="split"):
         drawing.data("part")
@@ -109,7 +109,7 @@ def test_a_multiplicity_that_is_not_a_number_is_an_error(size: object) -> None:
 
 @pytest.mark.parametrize("size", [3, "3", " 3 ", 3.0, "3.0"])
 def test_a_multiplicity_may_be_spelled_in_every_way(size: object) -> None:
-    """Files of all ages spell three as a number or as text."""
+    """Files of different versions have the number three as a number or as text."""
     drawing = Drawing()
     with drawing.scatter("S", size):
         drawing.data("part")
@@ -117,7 +117,7 @@ def test_a_multiplicity_may_be_spelled_in_every_way(size: object) -> None:
 
 
 def test_applications_are_before_and_after_their_construct() -> None:
-    """Input and output application of a scatter stand outside: one each, however many copies there are."""
+    """Input and output application of a scatter have one instance each, for any number of copies."""
     drawing = Drawing().data("d0").data("d1")
     with drawing.scatter("S", 4, app="in", out="out"):
         drawing.data("part")
@@ -156,8 +156,8 @@ def test_mpi_adds_a_level_of_ranks() -> None:
 
 
 @pytest.mark.parametrize("category", ["MKN", "Service"])
-def test_what_cannot_be_translated_is_named(category: str) -> None:
-    """MKN and Service are refused with a hint at what to draw instead."""
+def test_categories_that_cannot_be_translated_are_refused(category: str) -> None:
+    """MKN and Service are refused with a hint that names an alternative."""
     drawing = Drawing()
     with drawing.construct(category, "X"):
         drawing.data("inner")
@@ -165,8 +165,8 @@ def test_what_cannot_be_translated_is_named(category: str) -> None:
     assert planned(drawing).problems[0].hint
 
 
-def test_a_construct_inside_itself_is_an_error_and_no_hang() -> None:
-    """Parents in a circle are LG005."""
+def test_constructs_inside_each_other_are_an_error() -> None:
+    """A cycle of parents is LG005, and the translation does not hang."""
     drawing = Drawing()
     with drawing.scatter("S1", 2), drawing.scatter("S2", 2):
         drawing.data("part")

@@ -62,8 +62,8 @@ def test_ids_are_unique() -> None:
     assert "'name of a' and 'other'" in found[0].text
 
 
-def test_a_port_that_is_not_there_is_an_error_on_an_application() -> None:
-    """An application needs its ports: LG010 lists those that it has."""
+def test_a_missing_port_of_an_application_is_an_error() -> None:
+    """LG010 lists the ports that the application has."""
     content = small()
     content["linkDataArray"][0]["toPort"] = "gone"
     found = validate(graph_of(content))
@@ -72,8 +72,8 @@ def test_a_port_that_is_not_there_is_an_error_on_an_application() -> None:
     assert "'whole' (in)" in found[0].hint
 
 
-def test_a_port_that_is_not_there_is_a_warning_on_data() -> None:
-    """A data node does without: the port would only have given a name."""
+def test_a_missing_port_of_data_is_a_warning() -> None:
+    """A data node does not need the port, which only gives the edge a name."""
     content = small()
     content["linkDataArray"][0]["fromPort"] = "gone"
     found = validate(graph_of(content))
@@ -104,14 +104,14 @@ def test_types_of_ports_should_fit(going: str, coming: str, *, fits: bool) -> No
 
 
 def test_parameters_with_names_of_structural_keys_are_warned_of() -> None:
-    """A parameter called weight works here and is lost in DALiuGE: LG110."""
+    """A parameter called weight is accepted here and ignored by DALiuGE: LG110."""
     found = validate(graph_of(document([node("a", "DALiuGEApp", field("weight", 3))])))
 
     assert (codes(found), errors(found)) == (["LG110"], [])
 
 
 def test_all_problems_are_found() -> None:
-    """One finding hides no other."""
+    """Validation reports all problems, and does not stop at the first."""
     content = document(
         [node("a", "Memory"), node("a", "Memory"), node("b", "DALiuGEApp", parentId="x")], [link("a", "", "b", "gone")]
     )
@@ -119,15 +119,15 @@ def test_all_problems_are_found() -> None:
     assert errors(validate(graph_of(content))) == ["LG006", "LG004", "LG010"]
 
 
-def test_the_list_of_findings_has_an_end() -> None:
+def test_the_number_of_findings_is_limited() -> None:
     """A graph with very many errors gives the maximal number of findings, quickly."""
     links = tuple(LogicalLink(source="x", target="y") for _ in range(10_000))
 
     assert len(validate(LogicalGraph(name="g", family="", links=links), ValidateOptions(max_findings=7))) == 7
 
 
-def test_hand_made_graphs_need_no_pointers() -> None:
-    """Graphs that come from no file can be checked too."""
+def test_graphs_without_pointers_can_be_validated() -> None:
+    """Graphs that were not read from a file have no pointers."""
     app = LogicalNode(id="a", name="a", category="DALiuGEApp", kind=NodeKind.APP, fields=(Field(id="f", name="id"),))
 
     assert codes(validate(LogicalGraph(name="g", family="", nodes=(app, replace(app, id="b"))))) == ["LG110", "LG110"]

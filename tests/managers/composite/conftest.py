@@ -9,7 +9,7 @@ from tests.managers.composite.world import World
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """No managers yet."""
+    """Return a world without managers."""
     made = World()
     yield made
     made.close()

@@ -20,7 +20,7 @@ class Node:
 
     @property
     def url(self) -> str:
-        """Return its address."""
+        """Return the address."""
         return f"http://{self.name}:8000"
 
     def detail(self, session: str) -> SessionDetail:

@@ -36,7 +36,7 @@ def test_named_nodes_are_kept() -> None:
     assert assign(_graph(4, places), _ALIVE).places == ("n2", "n1", "n2", "n1")
 
 
-def test_anew_forgets_what_the_graph_names() -> None:
+def test_anew_ignores_the_nodes_that_the_graph_names() -> None:
     """`anew` spreads a graph that was placed on nodes of another cluster."""
     assert assign(_graph(2, ("x", "y")), _ALIVE, anew=True).places == ("n1", "n2")
 
@@ -77,7 +77,7 @@ def test_the_only_node_takes_all_parts(places: tuple[str, str]) -> None:
     assert "'h7" in found.note
 
 
-def test_localhost_is_the_node_that_is_alone() -> None:
+def test_localhost_means_the_only_node() -> None:
     """A graph that names localhost is placed on a single node, without a note."""
     assert assign(_graph(1, ("localhost",)), [_ALIVE[1]]).note == ""
 
@@ -100,7 +100,7 @@ def test_without_a_living_node_nothing_is_assigned() -> None:
     assert refused.value.retryable
 
 
-def test_too_few_places_are_refused() -> None:
+def test_an_incomplete_placement_is_refused() -> None:
     """A graph that names nodes for only some of its parts is refused."""
     with pytest.raises(BadGraphError, match="3 parts but names nodes for 1 only"):
         assign(_graph(3, ("n1",)), _ALIVE)

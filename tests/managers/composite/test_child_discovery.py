@@ -28,7 +28,7 @@ def pair() -> Iterator[tuple[Discovery, Discovery]]:
 
 
 @pytest.mark.slow
-def test_nodes_with_the_same_key_are_taken_as_they_come_and_go(world: World, pair: tuple[Discovery, Discovery]) -> None:
+def test_nodes_with_the_same_key_are_added_and_removed(world: World, pair: tuple[Discovery, Discovery]) -> None:
     """An announced node with the same key becomes a child; it is removed when it left and is lost."""
     talker, listener = pair
     node = world.node("n1")

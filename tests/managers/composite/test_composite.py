@@ -85,8 +85,8 @@ def test_an_error_of_one_node_is_not_hidden_by_the_others(world: World) -> None:
         island.cancel("s")
 
 
-def test_children_come_and_go(world: World) -> None:
-    """A child may be added before it answers, twice, and removed; what cannot be a child is refused."""
+def test_children_are_added_and_removed(world: World) -> None:
+    """A child may be added before it answers and more than once, and removed; an invalid child is refused."""
     world.node("n1")
     island = world.composite("n1")
     world.node("n2").refuse("info", LinkError("nothing listens there"))
@@ -165,7 +165,7 @@ def test_a_graph_is_planned_again_after_a_node_was_restarted(world: World) -> No
     assert island.session("s").epoch > refused[0]
 
 
-def test_closing_an_island_leaves_its_sessions_alone(world: World) -> None:
+def test_closing_an_island_does_not_end_its_sessions(world: World) -> None:
     """When an island stops, its nodes and sessions go on."""
     one = world.node("n1")
     island = world.composite("n1")

@@ -152,7 +152,7 @@ def test_an_ending_is_looked_up_on_all_nodes(world: World) -> None:
     assert island.drop("s", "c3").oid == "c3"
 
 
-def test_journals_of_several_nodes_are_one_tar_file(world: World) -> None:
+def test_journals_of_several_nodes_are_sent_as_one_tar_file(world: World) -> None:
     """Each node's journal is in a directory of its name; a file beside them names missing nodes."""
     world.node("n1")
     two = world.node("n2")
@@ -179,7 +179,7 @@ def test_the_journal_of_the_only_node_comes_as_it_is(world: World) -> None:
 
 
 def test_the_graph_is_joined_from_its_slices(world: World) -> None:
-    """The graph of a session is the one that was submitted, edges between nodes and all."""
+    """The graph of a session is the one that was submitted, including edges between nodes."""
     for name in ("n1", "n2", "n3"):
         world.node(name)
     island = world.composite("n1", "n2", "n3")

@@ -1,4 +1,4 @@
-"""A deployment is everywhere or nowhere."""
+"""A deployment is made on all nodes or on none."""
 
 from dataclasses import replace
 
@@ -96,8 +96,8 @@ def test_nothing_starts_when_one_node_cannot_prepare(world: World) -> None:
         island.session("s")
 
 
-def test_what_started_is_stopped_when_one_node_cannot_start(world: World) -> None:
-    """A failure in the second step undoes nodes that run already."""
+def test_started_nodes_are_undone_when_one_cannot_start(world: World) -> None:
+    """A failure in the second step also undoes the nodes that have started."""
     one, two = world.node("n1"), world.node("n2")
     island = world.composite("n1", "n2")
     two.refuse("start", WorldError("no worker could be started"))
@@ -109,7 +109,7 @@ def test_what_started_is_stopped_when_one_node_cannot_start(world: World) -> Non
     assert one.undone[0][2].startswith("n2: n2 could not start")
 
 
-def test_a_node_that_hangs_is_undone_when_it_wakes(world: World) -> None:
+def test_a_node_that_hangs_is_undone_when_it_answers(world: World) -> None:
     """The deadline is kept, the others are undone, and the late node is undone as soon as it answers."""
     one = world.node("n1")
     two = world.hanging("n2")
@@ -179,7 +179,7 @@ def _deployment(*nodes: str) -> Deployment:
     return plan_deployment(_parts(len(nodes)), _SUBMIT, places, clock=VirtualClock())
 
 
-def test_an_island_that_forgot_what_it_prepared_still_starts_it(world: World) -> None:
+def test_a_restarted_island_starts_a_prepared_deployment(world: World) -> None:
     """An island that is restarted between the two steps asks all its nodes."""
     one, two = world.node("n1"), world.node("n2")
     world.node("n3")
@@ -197,8 +197,8 @@ def test_an_island_that_forgot_what_it_prepared_still_starts_it(world: World) ->
     assert not one.sessions()
 
 
-def test_what_was_never_prepared_cannot_be_started(world: World) -> None:
-    """Starting it is an error; undoing it is none."""
+def test_a_deployment_that_was_not_prepared_cannot_be_started(world: World) -> None:
+    """Starting it is an error; undoing it is not."""
     world.node("n1")
     island = world.composite("n1")
 
@@ -207,7 +207,7 @@ def test_what_was_never_prepared_cannot_be_started(world: World) -> None:
     island.undo("s", 1, "to be sure")
 
 
-def test_a_node_that_forgot_what_it_prepared_is_noticed(world: World) -> None:
+def test_a_node_that_lost_its_prepared_session_fails_the_deployment(world: World) -> None:
     """If a node that was prepared does not find the session, the island fails the deployment."""
     one = world.node("n1")
     world.node("n2")
@@ -220,7 +220,7 @@ def test_a_node_that_forgot_what_it_prepared_is_noticed(world: World) -> None:
         island.start("s", deployment.epoch)
 
 
-def test_slices_for_strangers_are_refused(world: World) -> None:
+def test_slices_for_unknown_nodes_are_refused(world: World) -> None:
     """A slice for a node that is not below is an error that names it, before any node prepares."""
     one = world.node("n1")
     island = world.composite("n1")
@@ -230,7 +230,7 @@ def test_slices_for_strangers_are_refused(world: World) -> None:
     assert not one.prepared
 
 
-def test_the_same_name_twice_at_once_leaves_one_session(world: World) -> None:
+def test_of_two_simultaneous_deployments_of_one_name_one_is_undone(world: World) -> None:
     """A conflict that only the nodes notice undoes the second deployment and leaves the first alone."""
     one, two = world.node("n1"), world.node("n2")
     island = world.composite("n1", "n2")

@@ -13,7 +13,7 @@ def _operations(world: MachineWorld) -> list[tuple[str, str]]:
 
 
 def _asked_by_a_call(world: MachineWorld) -> list[str]:
-    """Names of the children to which a request for sessions goes."""
+    """Return the names of the children to which a request for sessions is sent."""
     before = set(world.asked)
     world.call("sessions")
     return sorted(world.nodes[world.asked[number].url].name for number in set(world.asked) - before)
@@ -79,8 +79,8 @@ def test_a_session_is_merged_from_the_answers_of_all_children() -> None:
     assert _states(world, number) == {"a": 3, "b": 3}
 
 
-def test_a_late_answer_does_not_bring_a_session_back_in_time() -> None:
-    """An answer that was made before another one, and comes after it, is ignored."""
+def test_a_late_answer_does_not_replace_a_newer_one() -> None:
+    """An answer that is older than the last one is ignored."""
     world = MachineWorld("a")
     node = world.nodes["http://a:8000"]
     node.sessions["s"] = (1, 3, "RUNNING")
@@ -95,8 +95,8 @@ def test_a_late_answer_does_not_bring_a_session_back_in_time() -> None:
     assert (_states(world, second), _states(world, first)) == ({"a": 4}, {"a": 4})
 
 
-def test_a_child_that_misses_a_deadline_is_not_asked_until_it_answers_a_status_request() -> None:
-    """The call names it, the next one does not wait for it, and after an answer it is asked again."""
+def test_a_child_that_missed_a_deadline_is_asked_after_its_next_status() -> None:
+    """The call names it, and the next one does not wait for it. After its next status it is asked again."""
     world = MachineWorld("a", "b")
     for node in world.nodes.values():
         node.sessions["s"] = (1, 3, "RUNNING")
@@ -115,7 +115,7 @@ def test_a_child_that_misses_a_deadline_is_not_asked_until_it_answers_a_status_r
 
 
 def test_a_deleted_session_does_not_come_back_with_a_late_answer() -> None:
-    """The list of sessions that was made before the deletion arrives after it."""
+    """A list of sessions that was made before the deletion and arrives after it does not restore the session."""
     world = MachineWorld("a")
     world.nodes["http://a:8000"].sessions["s"] = (1, 3, "RUNNING")
     world.answer_all()
@@ -171,7 +171,7 @@ def test_watching_sends_one_long_poll_per_child_however_many_watch() -> None:
     assert [_states(world, number) for number in numbers] == [{"a": 4}] * 5
 
 
-def test_long_polls_are_bounded() -> None:
+def test_the_number_of_long_polls_is_limited() -> None:
     """With more sessions than long polls, the changes of the others come with the status of the child."""
     world = MachineWorld("a")
     node = world.nodes["http://a:8000"]
@@ -192,7 +192,7 @@ def test_long_polls_are_bounded() -> None:
     assert all(_states(world, number) == {"a": 4} for number in numbers)
 
 
-def test_questions_to_a_child_that_hangs_are_bounded() -> None:
+def test_requests_to_a_child_that_hangs_are_limited() -> None:
     """At most eight requests are sent at a time; those that waited too long are never sent."""
     world = MachineWorld("a")
     world.answer_all()
@@ -207,8 +207,8 @@ def test_questions_to_a_child_that_hangs_are_bounded() -> None:
     assert [ask for ask in world.asked.values() if ask.operation == "sessions"] == []
 
 
-def test_a_removed_child_is_forgotten_and_its_late_answers_are_ignored() -> None:
-    """Its connections are closed, and a status that comes afterwards does not make it a child again."""
+def test_late_answers_of_a_removed_child_are_ignored() -> None:
+    """Its connections are closed, and a later status does not add it again."""
     world = MachineWorld("a", "b")
     world.answer_all()
     world.advance(1.0)

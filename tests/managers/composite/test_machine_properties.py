@@ -174,7 +174,7 @@ class Island(RuleBasedStateMachine):
         return self.world.nodes.get(f"http://{name}:8000")
 
     def teardown(self) -> None:
-        """Without any more answers, every call is answered."""
+        """Assert that every call is answered without further answers of children."""
         if hasattr(self, "world"):
             self.world.advance(120.0)
             assert set(self.world.calls) == set(self.world.returned)

@@ -82,13 +82,13 @@ def _parts(rows: Sequence[Row]) -> list[SessionPart]:
 
 
 @given(_rows)
-def test_the_parts_together_are_the_whole(rows: list[Row]) -> None:
+def test_merged_parts_equal_the_report_of_one_manager(rows: list[Row]) -> None:
     """For any distribution of drops, the merged session is that of one manager with all drops."""
     assert _sorted(merge(_parts(rows), version=0)) == _sorted(_report(rows))
 
 
 @given(_rows)
-def test_merging_in_steps_is_merging_at_once(rows: list[Row]) -> None:
+def test_merging_in_steps_equals_merging_at_once(rows: list[Row]) -> None:
     """A master of islands reports what one island with all nodes would report."""
     parts = _parts(rows)
     island = SessionPart("island", merge(parts[:2], version=7))
@@ -127,7 +127,7 @@ def test_a_session_is_over_when_all_parts_are(parts: str, whole: str) -> None:
     assert merge(reported, version=1).status == whole
 
 
-def test_a_node_that_forgot_its_part_fails_the_session_and_is_named() -> None:
+def test_a_node_that_lost_its_part_fails_the_session_and_is_named() -> None:
     """Its unsettled drops are lost: the session is FAILED, with the node as a root cause and the number of drops."""
     detail = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2, nodes=("n2",))
     over = SessionDetail(session="s", graph="g", status="FAILED", drops=5, settled=5, nodes=("n1",))
@@ -139,7 +139,7 @@ def test_a_node_that_forgot_its_part_fails_the_session_and_is_named() -> None:
     assert [(failure.name, failure.drop, failure.count) for failure in found.failures] == [("n2", "", 6)]
 
 
-def test_a_silent_node_that_its_peers_gave_up_is_lost() -> None:
+def test_a_silent_node_that_its_peers_report_as_lost_is_lost() -> None:
     """The nodes that needed it have ended the session as FAILED and report the loss; its drops count for it."""
     lost = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, nodes=("n2",))
     reported = FailureInfo(drop="", name="n2", node="n1", code="DF220", kind="NodeLost", text="n2 is lost", count=3)
@@ -152,8 +152,8 @@ def test_a_silent_node_that_its_peers_gave_up_is_lost() -> None:
     assert found.text == "n2 is lost; n2: 6 of its 10 drops were not settled"
 
 
-def test_a_part_that_only_does_not_answer_is_reported_as_it_was() -> None:
-    """A node that is silent for a moment fails nothing; a note says that its numbers are old."""
+def test_the_last_report_of_a_silent_part_is_used() -> None:
+    """A node that is silent for a moment does not fail the session; a note says that its numbers are old."""
     detail = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2)
 
     found = merge([SessionPart("n2", detail, missing="does not answer")], version=1)
@@ -161,8 +161,8 @@ def test_a_part_that_only_does_not_answer_is_reported_as_it_was() -> None:
     assert (found.status, found.running, found.notes) == ("RUNNING", 2, ("n2: does not answer",))
 
 
-def test_a_silent_node_that_was_done_changes_nothing() -> None:
-    """A part that was over before the node fell silent stays as it ended."""
+def test_a_silent_node_whose_part_had_ended_changes_nothing() -> None:
+    """A part that had ended before the node became silent keeps its state."""
     detail = SessionDetail(session="s", graph="g", status="FINISHED", drops=3, settled=3)
 
     assert merge([SessionPart("n", detail, Freshness.STALE, "does not answer")], version=1).status == "FINISHED"
@@ -182,8 +182,8 @@ _NOT_OVER = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, se
         ("DEPLOYING", "DEPLOYING"),
     ],
 )
-def test_what_cannot_be_asked_is_not_known(other: str, whole: str) -> None:
-    """A silent node with drops that were not settled: the session runs if another node says so, else it is UNKNOWN."""
+def test_an_unfinished_part_of_a_silent_node_makes_the_session_unknown(other: str, whole: str) -> None:
+    """With unsettled drops on a silent node, the session is RUNNING if another node reports that, else UNKNOWN."""
     reported = SessionDetail(session="s", graph="g", status=other, nodes=("n1",))
     silent = msgspec.structs.replace(_NOT_OVER, nodes=("n2",))
 
@@ -236,8 +236,8 @@ def test_merging_in_steps_hides_no_silence(rows: list[Row], silent: set[str]) ->
     assert (stepwise.status, stepwise.unknown) == (at_once.status, at_once.unknown)
 
 
-def test_failures_of_one_root_are_one() -> None:
-    """The counts of a root cause are added, and the account of the node that has its log is kept."""
+def test_failures_with_one_root_cause_are_merged() -> None:
+    """The counts of a root cause are added, and the report of the node that has its log is kept."""
     plain = FailureInfo(drop="d", name="d", node="n1", code="DF105", kind="E", text="x", count=3)
     own = msgspec.structs.replace(plain, count=2, has_log=True, detail="Traceback")
     other = msgspec.structs.replace(plain, drop="e", count=4)
@@ -247,8 +247,8 @@ def test_failures_of_one_root_are_one() -> None:
     assert [(failure.drop, failure.count, failure.has_log) for failure in found] == [("d", 5, True), ("e", 4, False)]
 
 
-def test_a_row_of_the_list_is_the_detail_without_its_details() -> None:
-    """`as_info` keeps every field that the list has."""
+def test_as_info_keeps_every_field_of_the_list() -> None:
+    """The record in the list has the same values as the detail."""
     detail = _report([("n1", "a", "COMPLETED", "r1")])
 
     assert msgspec.structs.asdict(as_info(detail)).items() <= msgspec.structs.asdict(detail).items()
@@ -260,8 +260,8 @@ def test_a_row_of_the_list_is_the_detail_without_its_details() -> None:
     st.integers(0, 30),
     st.integers(1, 12),
 )
-def test_pages_are_cut_from_the_rows_end_to_end(totals: list[int], offset: int, limit: int) -> None:
-    """The rows that `row_ranges` asks for are those of a slice of all rows laid end to end."""
+def test_row_ranges_select_a_slice_of_all_rows(totals: list[int], offset: int, limit: int) -> None:
+    """The rows that `row_ranges` requests from the nodes are a slice of the concatenated rows of all nodes."""
     rows = [(child, row) for child, total in enumerate(totals) for row in range(total)]
 
     asked = [

@@ -78,7 +78,7 @@ def test_a_child_that_never_answered_does_not_hide_the_end_of_a_whole_session(wo
     assert (master.session("s").status, master.session("s").silent_children) == ("FINISHED", ())
 
 
-def test_sessions_on_a_lost_node_are_unknown_and_others_go_on(world: World) -> None:
+def test_only_sessions_on_a_lost_node_are_unknown(world: World) -> None:
     """The session names the node and how many drops were not settled; all calls still answer."""
     world.node("n1")
     world.node("n2")

@@ -35,7 +35,7 @@ class RunningClock:
         return time.monotonic() - self._began + self._ahead
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self._ahead += seconds
 
 
@@ -124,7 +124,7 @@ class World:
 
 
 def until(ready: Callable[[], bool]) -> None:
-    """Wait until something is true."""
+    """Wait until a condition is true."""
     pause = threading.Event()
     for _ in range(2000):
         if ready():
