@@ -78,7 +78,11 @@ def dump(graph: PhysicalGraph) -> list[memoryview]:
     ------
     BadGraphError
         A text of the graph is not Unicode (it has half of a surrogate pair).
+    ValueError
+        The graph is a slice whose rows are not in the order of the whole graph.
     """
+    if graph.rank is not None:
+        raise ValueError("the container has no column for ranks: write the whole graph instead of a slice")
     columns = {name: _little(column, name) for name, column in _columns_of(graph).items()}
     table, offset = [], 0
     for name, column in columns.items():

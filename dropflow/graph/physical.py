@@ -57,11 +57,16 @@ class PhysicalGraph:
     part : int32 array, shape (drops,)
         Partition; all zero until the graph is partitioned.
     successors : Adjacency
-        Edges, sorted by source; within a source by link, then by target.
+        Edges, sorted by source; within a source by link, then by target (by its `rank`, if there are ranks).
     places : tuple of str
         Name of the node of each part; empty until the graph is placed.
     oids : tuple of str or None
         Text ids of the drops, row by row, for graphs of other programs; None if they are computed.
+    meta : dict
+        Notes about the graph.
+    rank : int32 array, shape (drops,), or None
+        Position of each drop among the inputs or outputs of another drop, if that is not the order of the rows: a
+        slice of a graph may have its rows in any order (`dropflow.graph.slices`).
     """
 
     name: str
@@ -75,6 +80,7 @@ class PhysicalGraph:
     places: tuple[str, ...] = ()
     oids: tuple[str, ...] | None = None
     meta: dict[str, str] = field(default_factory=dict)
+    rank: IntColumn | None = None
 
     @property
     def drops(self) -> int:
@@ -107,7 +113,7 @@ class PhysicalGraph:
 
     @cached_property
     def predecessors(self) -> Adjacency:
-        """Edges seen from their targets, sorted by target; within a target by link, then by source.
+        """Edges seen from their targets, sorted by target; within a target by link, then by source (by its `rank`).
 
         This is the order in which an application sees its inputs.
         """
@@ -118,7 +124,10 @@ class PhysicalGraph:
         # Successors are sorted by source, and the sort is stable: the remaining key is (target, link), packed.
         # If it is ascending already (chains, scatters), no sort is needed.
         key = out.neighbour.astype(np.int64) * max(len(self.links), 1) + out.link
-        if (key[1:] >= key[:-1]).all():
+        if self.rank is not None:
+            order = np.lexsort((self.rank[sources], key))
+            neighbour, link = sources[order], out.link[order]
+        elif (key[1:] >= key[:-1]).all():
             neighbour, link = sources, out.link
         else:
             order = np.argsort(key, kind="stable")

@@ -96,7 +96,8 @@ def _order_faults(graph: PhysicalGraph) -> list[str]:
     targets = np.fromiter((link.target for link in graph.links), dtype=np.int32, count=len(graph.links))
     if not ((graph.template[source] == sources[link]).all() and (graph.template[target] == targets[link]).all()):
         found.append("an edge joins drops of other templates than its link")
-    later = (link[1:] > link[:-1]) | ((link[1:] == link[:-1]) & (target[1:] >= target[:-1]))
+    rank = target if graph.rank is None else graph.rank[target]
+    later = (link[1:] > link[:-1]) | ((link[1:] == link[:-1]) & (rank[1:] >= rank[:-1]))
     if not (later | (source[1:] > source[:-1])).all():
         found.append("the edges of a drop are not sorted")
     return found

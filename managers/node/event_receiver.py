@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
-import numpy as np
-
 from dropflow.engine.api import Handle, RemoteEvent
 from dropflow.engine.events import NO_CAUSE, NO_PRODUCER, Opened, Reported, Withdrawn, foreign
 from dropflow.errors import DropflowError, ProtocolError
@@ -81,7 +79,6 @@ class EventReceiver:
         is_stopping: Callable[[], bool],
     ) -> None:
         self._piece = piece
-        self._rows = piece.drop
         self._own = piece.is_own.tobytes()
         self._nodes = nodes
         self._session = session
@@ -206,11 +203,8 @@ class EventReceiver:
             # One by one: numpy's search releases the interpreter, and this thread would wait to get it back.
             found = [self._piece.local(drop) for drop in drops]
             return None if None in found else cast(list[int], found)
-        rows = events.columns()[0]
-        places = np.searchsorted(self._rows, rows)
-        if not (self._rows[np.minimum(places, len(self._rows) - 1)] == rows).all():
-            return None
-        return cast(list[int], places.tolist())
+        places = self._piece.find(events.columns()[0])
+        return None if (places < 0).any() else cast(list[int], places.tolist())
 
     def _target(self, peer: str, event: Reported, row: int, content: Content) -> int:
         return event.drop if content.drop == row else self._local(content.drop, peer)

@@ -136,16 +136,16 @@ def page(session: SessionCaller, piece: Slice, query: DropQuery, *, whole: int) 
     if query.key:
         rows = [row for row, template in enumerate(graph.templates) if template.key == query.key]
         matching &= np.isin(graph.template, rows)
-    found: npt.NDArray[np.intp] = np.flatnonzero(matching)
+    found = piece.order[matching[piece.order]]
     if query.text:
         wanted_text = query.text.lower()
         by_name = np.array([wanted_text in template.name.lower() for template in graph.templates], dtype=np.bool_)
-        names = oids(graph, found.astype(np.int32))
+        names = oids(graph, found)
         hits = by_name[graph.template[found]]
         hits |= np.fromiter((wanted_text in name.lower() for name in names), dtype=np.bool_, count=len(names))
         found = found[hits]
     if query.ending:
-        names = oids(graph, found.astype(np.int32))
+        names = oids(graph, found)
         found = found[np.fromiter((name.endswith(query.ending) for name in names), dtype=np.bool_, count=len(names))]
     shown = found[query.offset : query.offset + query.limit].tolist()
     facts = session.call(lambda live: {row: (live.core.drops.attempt(row), live.content(row)) for row in shown})
@@ -269,7 +269,7 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path) -> tu
     is_leaf = np.diff(graph.successors.ptr) == 0
     is_root = np.diff(graph.predecessors.ptr) == 0
     found = []
-    for row in sorted(contents):
+    for row in sorted(contents, key=piece.drop.data.__getitem__):
         handle = contents[row]
         template = graph.templates[graph.template[row]]
         if not piece.is_own[row] or handle.kind in ("null", "url"):

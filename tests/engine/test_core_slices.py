@@ -38,7 +38,7 @@ from dropflow.engine.events import (
 from dropflow.engine.invariants import check
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import Slice, slice_by_place
+from dropflow.graph.slices import Slice, slice_by_place, slice_for
 from dropflow.states import DropState, SessionState
 from dropflow.testing import oracle
 from dropflow.testing.drawing import draw, row
@@ -65,6 +65,14 @@ class Node:
     early: dict[int, Finished | Failed]
 
 
+def _shuffled(graph: PhysicalGraph, piece: Slice, chance: random.Random) -> Slice:
+    """Return the slice with its rows in the order of the graph or, as often, in any order."""
+    rows = piece.drop.tolist()
+    if chance.random() < 0.5:
+        chance.shuffle(rows)
+    return slice_for(graph, piece.node, first=np.array(rows, dtype=np.int32))
+
+
 class Cluster:
     """Nodes that carry out the actions of their cores and send each other events, in an order drawn from `chance`."""
 
@@ -85,7 +93,9 @@ class Cluster:
         self.read: dict[tuple[int, int], dict[int, int]] = {}
         self.nodes = {
             name: Node(piece, Core(piece.graph, remote=piece.ghosts.tolist(), streams=streams), [], [], {})
-            for name, piece in slice_by_place(graph).items()
+            for name, piece in (
+                (name, _shuffled(graph, piece, chance)) for name, piece in slice_by_place(graph).items()
+            )
         }
 
     def run(self) -> None:

@@ -3,12 +3,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError
+from dropflow.graph.codec import dump
 from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.placement import with_placement
 from dropflow.graph.slice_codec import dump_slice, parse_slice
-from dropflow.graph.slices import Slice, join, slice_by_place
+from dropflow.graph.slices import Slice, join, slice_by_place, slice_for
 from dropflow.graph.text_ids import oids
 from dropflow.graph.validity import faults
 from tests.graph.shapes import edges_of, graphs, scatter
@@ -25,6 +28,24 @@ def _edges(one: Slice) -> list[Edge]:
     """Edges of a slice, in rows of the whole graph."""
     drop = one.drop.tolist()
     return [(drop[source], link, drop[target]) for source, link, target in edges_of(one.graph)]
+
+
+def _described(one: Slice) -> dict[int, tuple[object, ...]]:
+    """All that a slice holds about each of its drops that has a neighbour or is an own drop, by its row in the graph.
+
+    Inputs and outputs are in their order.
+    """
+    graph = one.graph
+    found = {}
+    for row, drop in enumerate(one.drop.tolist()):
+        near = []
+        for edges in (graph.predecessors, graph.successors):
+            here = slice(edges.ptr[row], edges.ptr[row + 1])
+            near.append(list(zip(one.drop[edges.neighbour[here]].tolist(), edges.link[here].tolist(), strict=True)))
+        if any(near) or one.is_own[row]:
+            columns = graph.template[row], graph.instance[row], graph.part[row], one.is_own[row]
+            found[drop] = (oids(graph, [row])[0], *(column.item() for column in columns), *near)
+    return found
 
 
 @given(graphs())
@@ -90,6 +111,84 @@ def test_a_graph_without_one_slice_is_valid() -> None:
 
     assert faults(left) == []
     assert oids(left, range(left.drops)) == ["s_work_0-1", "s_out_0-0", "s_out_0-1", "s_join_0"]
+
+
+@given(graphs(), st.data())
+def test_a_slice_with_given_first_rows_describes_the_same_drops(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """Given rows come first; whatever their order, each drop keeps its properties and the order of its neighbours."""
+    placed = _placed(graph)
+    first = np.array(data.draw(st.lists(st.sampled_from(range(graph.drops)), unique=True)), dtype=np.int32)
+    for node in ("n0", "n1", "n2"):
+        plain, one = slice_for(placed, node), slice_for(placed, node, first=first)
+        others = one.drop[len(first) :].tolist()
+
+        assert one.drop[: len(first)].tolist() == first.tolist()
+        assert others == sorted(set(plain.drop.tolist()) - set(first.tolist()))
+        assert faults(one.graph) == []
+        assert _described(one) == _described(plain)
+
+
+@given(graphs(), st.data())
+def test_drops_keep_their_rows_when_the_placement_changes(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """The slice for another placement, with the earlier rows first, has every earlier drop in its earlier row."""
+    before = slice_for(_placed(graph), "n0")
+    nodes = data.draw(st.lists(st.integers(0, 2), min_size=graph.drops, max_size=graph.drops))
+    moved = with_placement(graph, np.array(nodes, dtype=np.int32), ("n0", "n1", "n2"))
+    after = slice_for(moved, "n0", first=before.drop)
+
+    assert after.drop[: len(before.drop)].tolist() == before.drop.tolist()
+    assert {int(drop) for drop in after.drop[after.is_own]} == {drop for drop, node in enumerate(nodes) if node == 0}
+    assert _described(after) == _described(slice_for(moved, "n0"))
+
+
+@given(graphs(), st.data())
+def test_rows_are_found_in_a_slice_of_any_order(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """One by one and many at a time: the row of each drop of the slice, and none for others, known or not."""
+    first = data.draw(st.lists(st.sampled_from(range(graph.drops)), unique=True))
+    one = slice_for(_placed(graph), "n0", first=np.array(first, dtype=np.int32))
+    row = {drop: at for at, drop in enumerate(one.drop.tolist())}
+    asked = [-1, graph.drops, *range(graph.drops)]
+
+    assert [one.local(drop) for drop in asked] == [row.get(drop) for drop in asked]
+    assert one.find(np.array(asked, dtype=np.int32)).tolist() == [row.get(drop, -1) for drop in asked]
+    assert one.drop[one.order].tolist() == sorted(row)
+
+
+@pytest.mark.parametrize("first", [[0, 0], [-1], [7]])
+def test_first_rows_that_are_not_rows_of_the_graph_are_refused(first: list[int]) -> None:
+    """Repeated rows and rows that do not exist are an error, and never a wrong slice."""
+    placed = replace(scatter(2), places=("a",))
+
+    with pytest.raises(ValueError, match="different rows of 7 drops"):
+        slice_for(placed, "a", first=np.array(first, dtype=np.int32))
+
+
+def test_another_placement_shares_the_columns_of_the_graph() -> None:
+    """Only the parts and the places differ; no other column is copied."""
+    graph = scatter(2)
+    moved = with_placement(graph, np.array([0, 0, 0, 1, 1, 1, 1]), ["a", "b"])
+
+    assert moved.places == ("a", "b")
+    assert moved.part.tolist() == [0, 0, 0, 1, 1, 1, 1]
+    assert moved.template is graph.template
+    assert moved.successors is graph.successors
+
+
+@pytest.mark.parametrize(
+    ("part", "says"), [([0] * 6, "6 rows for 7 drops"), ([0] * 6 + [2], "on 2 places"), ([-1] * 7, "on 2 places")]
+)
+def test_a_placement_that_does_not_fit_is_refused(part: list[int], says: str) -> None:
+    """A column of another length, and parts without a place, are errors."""
+    with pytest.raises(ValueError, match=says):
+        with_placement(scatter(2), np.array(part), ["a", "b"])
+
+
+def test_a_slice_in_another_order_is_not_written() -> None:
+    """The container has no place for the order of inputs of such a slice, which would be lost."""
+    one = slice_for(replace(scatter(2), places=("a",)), "a", first=np.array([3], dtype=np.int32))
+
+    with pytest.raises(ValueError, match="write the whole graph"):
+        dump(one.graph)
 
 
 def test_a_place_without_drops_has_no_slice() -> None:
