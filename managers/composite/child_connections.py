@@ -11,8 +11,8 @@ from dropflow.rest.client import Client
 from managers.api import Manager
 from managers.calls import Answered, Ask, Unanswered
 from managers.composite.archive import close_download
+from managers.composite.composite_machine import Disconnect, LogWarning
 from managers.composite.deployment_plan import plan_deployment
-from managers.composite.machine import Disconnect, LogWarning
 from managers.composite.routines import Discard, PlanDeployment
 
 __all__ = ["ChildConnections", "Job", "answer_plan"]

@@ -23,7 +23,7 @@ from dropflow.rest.schema import (
 )
 from managers.composite.archive import bundle
 from managers.composite.children import ChildView
-from managers.composite.machine import Gathered
+from managers.composite.composite_machine import Gathered
 from managers.composite.merging import known_detail, lost_nodes, merge_failures, row_ranges
 from managers.composite.requests import SECONDS
 from managers.owner import Owner
@@ -41,7 +41,7 @@ class ContentQueries:
     Parameters
     ----------
     owner : Owner
-        Asks the children; see `managers.composite.machine`.
+        Asks the children; see `managers.composite.composite_machine`.
     """
 
     def __init__(self, owner: Owner) -> None:

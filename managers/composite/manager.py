@@ -1,7 +1,8 @@
 """An island or a master: a manager whose sessions are those of its children.
 
 It stores no sessions. It answers from what its children answer now and, for children that do not answer, from
-`managers.composite.session_cache`. `managers.composite.machine` decides, in the thread of a `managers.owner.Owner`.
+`managers.composite.session_cache`. `managers.composite.composite_machine` decides, in the thread of a
+`managers.owner.Owner`.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,8 +23,8 @@ from dropflow.rest.schema import (
 from managers.api import Manager
 from managers.composite.child_connections import ChildConnections, Job
 from managers.composite.children import canonical
+from managers.composite.composite_machine import ChildConfigured, ChildDeparted, CompositeMachine
 from managers.composite.content_queries import ContentQueries
-from managers.composite.machine import ChildConfigured, ChildDeparted, CompositeMachine
 from managers.deployment import Deployment
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL

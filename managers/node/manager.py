@@ -40,7 +40,7 @@ from managers.messages import PROTOCOL
 from managers.node.fetch_pool import FetchPool
 from managers.node.file_watcher import FileWatcher
 from managers.node.incarnation import next_incarnation
-from managers.node.machine import NodeMachine
+from managers.node.node_machine import NodeMachine
 from managers.node.session_host import SessionHost
 from managers.node.session_queries import NodeSession, SessionQueries
 from managers.node.session_recovery import recover_all

@@ -27,7 +27,7 @@ from dropflow.version import __version__
 from managers.deployment import Deployment
 from managers.messages import PROTOCOL
 from managers.node.exchange import NodeExchange
-from managers.node.machine import NodeMachine
+from managers.node.node_machine import NodeMachine
 from managers.node.session_host import SessionHost
 from managers.node.session_queries import NodeSession
 from managers.node.session_recovery import recover_all

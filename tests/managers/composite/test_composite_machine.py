@@ -2,7 +2,7 @@
 
 from dropflow.errors import LinkError, NotFoundError
 from managers.calls import Call, Unanswered
-from managers.composite.machine import Disconnect
+from managers.composite.composite_machine import Disconnect
 from tests.managers.composite.machine_world import MachineWorld
 
 

@@ -47,7 +47,7 @@ from managers.node.events import (
     RetireSession,
     StartSession,
 )
-from managers.node.machine import NodeMachine
+from managers.node.node_machine import NodeMachine
 from managers.node.session_table import Phase
 
 BROKEN = Failure(code="DF900", kind="Bug", text="the engine of node b failed")
