@@ -21,7 +21,7 @@ from dropflow.rest.schema import Download, ProbeRequest, ProbeResult, SessionDet
 from dropflow.version import __version__
 from managers.api import Manager
 from managers.deployment import unpack
-from managers.routes.events import session_events
+from managers.routes.event_stream import session_events
 from managers.routes.graphs import pg_json, read_graph
 
 __all__ = ["Probe", "api_v1_routes"]

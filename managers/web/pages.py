@@ -28,8 +28,8 @@ from managers.web.addresses import (
     session_url,
     sessions_url,
 )
+from managers.web.page_templates import manager_templates
 from managers.web.preview import PICTURE_LIMIT, picture_type, read_start
-from managers.web.templates import manager_templates
 from managers.web.views import (
     DropView,
     SessionQuery,

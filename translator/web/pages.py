@@ -21,9 +21,9 @@ from translator.partition.registry import ALGORITHMS
 from translator.web.downloads import dfg_file, pg_json, source_file
 from translator.web.eagle import read_eagle, whole_number
 from translator.web.forms import Form, read_form
+from translator.web.page_templates import translator_templates
 from translator.web.records import DeployRequest, RepartitionRequest, TranslateQuery, TranslationInfo
 from translator.web.service import TranslatorService
-from translator.web.templates import translator_templates
 
 __all__ = ["page_routes"]
 

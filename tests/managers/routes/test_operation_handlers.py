@@ -28,7 +28,7 @@ from dropflow.testing.serving import ReceivedResponse, ask, serve
 from dropflow.testing.shapes import fan
 from managers.deployment import Deployment, pack
 from managers.probing import Prober
-from managers.routes.events import session_events
+from managers.routes.event_stream import session_events
 from managers.routes.operation_handlers import api_v1_routes
 
 _NAMES = sorted(DropState.__members__)
