@@ -16,6 +16,7 @@ from dropflow.graph.slice_codec import parse_slices
 from dropflow.graph.slices import Slice
 from dropflow.rest import operations
 from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.http_client import ClientRequest, HttpTransport, joined
 from dropflow.rest.operation_caller import OperationCaller, session_events
 from dropflow.rest.operation_records import (
     CancelRequest,
@@ -44,7 +45,6 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
-from dropflow.rest.transport import ClientRequest, HttpTransport, joined
 
 __all__ = ["Client", "Packable"]
 

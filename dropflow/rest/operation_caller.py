@@ -8,11 +8,11 @@ import msgspec
 
 from dropflow.errors import DropflowError, LinkError, ProtocolError
 from dropflow.rest.content_disposition import file_name
+from dropflow.rest.http_client import ClientRequest, HttpTransport
 from dropflow.rest.operations import Operation
 from dropflow.rest.schema import Download, SessionDetail
 from dropflow.rest.session_changes import apply_change
 from dropflow.rest.sse import read_events
-from dropflow.rest.transport import ClientRequest, HttpTransport
 
 __all__ = ["OperationCaller", "session_events"]
 
