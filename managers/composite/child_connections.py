@@ -9,11 +9,11 @@ from dropflow.clock import Clock
 from dropflow.errors import DropflowError, InternalError
 from dropflow.rest.client import Client
 from managers.api import Manager
-from managers.calls import Answered, Ask, Unanswered
 from managers.composite.archive import close_download
 from managers.composite.composite_machine import Disconnect, LogWarning
 from managers.composite.deployment_plan import plan_deployment
-from managers.composite.routines import Discard, PlanDeployment
+from managers.composite.waiting_operations import Discard, PlanDeployment
+from managers.machine_calls import Answered, Ask, Unanswered
 
 __all__ = ["ChildConnections", "Job", "answer_plan"]
 

@@ -11,17 +11,17 @@ import msgspec
 
 from dropflow.errors import DropflowError, NotFoundError, UsageError
 from dropflow.rest.schema import Child, ManagerStatus, NodeInfo, SessionInfo
-from managers.calls import Answered, Ask, Call, Return, Unanswered
 from managers.composite.children import Children, ChildView, StatusRequest, canonical
 from managers.composite.deployments import Deployments
 from managers.composite.machine_time import MachineTime
 from managers.composite.merging import SessionPart, as_info
 from managers.composite.nodes import nodes_of
 from managers.composite.requests import SECONDS, Replies, Requests
-from managers.composite.routines import Gather, Question, Routine, Routines, Until
 from managers.composite.session_cache import SessionCache
 from managers.composite.session_watch import LongPoll
 from managers.composite.sessions import Sessions
+from managers.composite.waiting_operations import Gather, Question, Routine, Routines, Until
+from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 
 __all__ = ["ChildConfigured", "ChildDeparted", "CompositeMachine", "Disconnect", "Gathered", "LogWarning"]
@@ -74,7 +74,7 @@ class _Asked:
 
 
 class CompositeMachine:
-    """Decides what an island or master does; see `managers.owner.Machine`.
+    """Decides what an island or master does; see `managers.owner_thread.Machine`.
 
     Events are `Call`, `Answered`, `Unanswered`, `ChildConfigured` and `ChildDeparted`; actions are `Return`, `Ask`,
     `PlanDeployment`, `Discard`, `Disconnect` and `LogWarning`. Operations are the methods of `managers.api.Manager`

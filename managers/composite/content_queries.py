@@ -26,7 +26,7 @@ from managers.composite.children import ChildView
 from managers.composite.composite_machine import Gathered
 from managers.composite.merging import known_detail, lost_nodes, merge_failures, row_ranges
 from managers.composite.requests import SECONDS
-from managers.owner import Owner
+from managers.owner_thread import Owner
 
 __all__ = ["ContentQueries"]
 

@@ -23,7 +23,7 @@ from managers.composite.children import Children, ChildView
 from managers.composite.machine_time import MachineTime
 from managers.composite.nodes import children_by_node, nodes_of
 from managers.composite.requests import Requests
-from managers.composite.routines import Gather, Outcome, Plan, Question, Routine, Until
+from managers.composite.waiting_operations import Gather, Outcome, Plan, Question, Routine, Until
 from managers.deployment import Deployment, subset
 
 __all__ = ["Deployments", "merge_errors"]

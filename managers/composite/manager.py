@@ -2,7 +2,7 @@
 
 It stores no sessions. It answers from what its children answer now and, for children that do not answer, from
 `managers.composite.session_cache`. `managers.composite.composite_machine` decides, in the thread of a
-`managers.owner.Owner`.
+`managers.owner_thread.Owner`.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ from managers.composite.content_queries import ContentQueries
 from managers.deployment import Deployment
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
-from managers.owner import Owner
+from managers.owner_thread import Owner
 
 __all__ = ["Composite"]
 

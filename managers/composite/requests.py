@@ -6,7 +6,7 @@ from typing import Any
 
 from dropflow.errors import DropflowError, LinkError, NotFoundError
 from managers.composite.children import Children, ChildView
-from managers.composite.routines import Gather, Question, Routine, Until
+from managers.composite.waiting_operations import Gather, Question, Routine, Until
 
 __all__ = ["SECONDS", "Replies", "Requests"]
 

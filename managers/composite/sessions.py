@@ -12,9 +12,9 @@ from managers.composite.deployments import Deployments, merge_errors
 from managers.composite.machine_time import MachineTime
 from managers.composite.merging import as_info
 from managers.composite.requests import Requests
-from managers.composite.routines import Routine, Until
 from managers.composite.session_cache import SessionCache
 from managers.composite.session_watch import SessionWatch
+from managers.composite.waiting_operations import Routine, Until
 
 __all__ = ["Sessions"]
 

@@ -1,4 +1,4 @@
-"""Events and actions of a node manager's state machine, besides the calls of `managers.calls`.
+"""Events and actions of a node manager's state machine, besides the calls of `managers.machine_calls`.
 
 Sessions are named by their name and epoch: a name that was deleted may be used again. A *hosted* session is the object
 that runs the engine, and the *instance* of a session is that object, or the one that reads its directory. The machine
@@ -12,8 +12,8 @@ import msgspec
 
 from dropflow.failure import Failure
 from dropflow.states import SessionState
-from managers.calls import Call, Return
 from managers.deployment import Deployment
+from managers.machine_calls import Call, Return
 
 __all__ = [
     "Action",

@@ -8,7 +8,7 @@ from functools import partial
 
 from dropflow.errors import ConflictError, DropflowError, GoneError, LinkError
 from dropflow.failure import Failure
-from managers.calls import Return
+from managers.machine_calls import Return
 from managers.node.events import Action, CancelSession, LoseNode, RemoveSession, RetireSession, StartSession
 from managers.node.session_table import FinishedRecord, Phase, SessionRecord, SessionTable
 from managers.node.timers import Timers

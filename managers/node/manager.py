@@ -45,7 +45,7 @@ from managers.node.session_host import SessionHost
 from managers.node.session_queries import NodeSession, SessionQueries
 from managers.node.session_recovery import recover_all
 from managers.node.session_resources import ProcessResources
-from managers.owner import Owner
+from managers.owner_thread import Owner
 
 __all__ = ["NodeManager"]
 

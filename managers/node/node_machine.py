@@ -18,8 +18,8 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.failure import Failure
-from managers.calls import Call, Return
 from managers.deployment import Deployment
+from managers.machine_calls import Call, Return
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.node.events import (
     Action,

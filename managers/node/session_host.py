@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class HostOwner(Protocol):
-    """Owner of the node's machine: `managers.owner.Owner`, or a simulated one."""
+    """Owner of the node's machine: `managers.owner_thread.Owner`, or a simulated one."""
 
     def post(self, event: Any) -> None:
         """Give an event to the machine. For any thread."""

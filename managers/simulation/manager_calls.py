@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from dropflow.errors import DropflowError, InternalError, LinkError
 from dropflow.exception_text import text_of
-from managers.calls import Answered, Ask, Unanswered
+from managers.machine_calls import Answered, Ask, Unanswered
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.simulated_owner import OnReturn
 from managers.simulation.virtual_time import SimulatedProcess

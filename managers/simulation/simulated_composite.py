@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from dropflow.rest.manager_info import manager_info
 from dropflow.rest.schema import ManagerInfo, ManagerStatus
-from managers.calls import Ask
 from managers.composite.child_connections import answer_plan
 from managers.composite.composite_machine import ChildConfigured, CompositeMachine, Disconnect, LogWarning
-from managers.composite.routines import Discard, PlanDeployment
+from managers.composite.waiting_operations import Discard, PlanDeployment
+from managers.machine_calls import Ask
 from managers.messages import PROTOCOL
 from managers.simulation.manager_calls import ManagerCalls
 from managers.simulation.simulated_owner import OnReturn, SimulatedOwner

@@ -1,4 +1,4 @@
-"""The owner of a manager's state machine on virtual time: as `managers.owner`, without threads."""
+"""The owner of a manager's state machine on virtual time: as `managers.owner_thread`, without threads."""
 
 import itertools
 import math
@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from managers.calls import Call, Return
-from managers.owner import Machine
+from managers.machine_calls import Call, Return
+from managers.owner_thread import Machine
 from managers.simulation.virtual_time import SimulatedProcess, Timer
 
 __all__ = ["OnReturn", "SimulatedOwner"]

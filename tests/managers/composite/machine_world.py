@@ -6,8 +6,8 @@ from typing import Any
 
 from dropflow.errors import DropflowError, LinkError, NotFoundError
 from dropflow.rest.schema import ManagerInfo, ManagerStatus, NodeInfo, SessionDetail
-from managers.calls import Answered, Ask, Call, Return, Unanswered
 from managers.composite.composite_machine import ChildConfigured, CompositeMachine
+from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 
 
 @dataclass

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dropflow.errors import LinkError
 from dropflow.rest.schema import SessionDetail, SessionInfo
-from managers.calls import Answered, Unanswered
+from managers.machine_calls import Answered, Unanswered
 from tests.managers.composite.machine_world import MachineWorld, Node
 
 _NAMES = ("a", "b", "c")

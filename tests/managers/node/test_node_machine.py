@@ -21,8 +21,8 @@ from dropflow.errors import (
 )
 from dropflow.failure import Failure
 from dropflow.states import SessionState
-from managers.calls import Call, Return
 from managers.deployment import Deployment, Place
+from managers.machine_calls import Call, Return
 from managers.node.events import (
     Build,
     Built,

@@ -11,7 +11,7 @@ import pytest
 
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
-from managers.calls import Answered, Unanswered
+from managers.machine_calls import Answered, Unanswered
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.disturbances import DisturbanceRates
 from managers.simulation.network import NetworkFaults

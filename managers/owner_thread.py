@@ -18,7 +18,7 @@ from dropflow.clock import Clock
 from dropflow.engine.inbox import Inbox
 from dropflow.errors import InternalError, LinkError
 from dropflow.exception_text import text_of
-from managers.calls import Call, Return
+from managers.machine_calls import Call, Return
 
 __all__ = ["Machine", "Owner"]
 

@@ -9,8 +9,8 @@ import pytest
 
 from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError, InternalError, LinkError
-from managers.calls import Call, Return
-from managers.owner import Owner
+from managers.machine_calls import Call, Return
+from managers.owner_thread import Owner
 
 
 class Work(NamedTuple):
@@ -37,7 +37,7 @@ class Answers:
         self.threads: set[str] = set()
 
     def handle(self, event: Any, now: float) -> Sequence[Any]:
-        """See `managers.owner.Machine`."""
+        """See `managers.owner_thread.Machine`."""
         self.threads.add(threading.current_thread().name)
         if isinstance(event, Worked):
             return [Return(event.call, "worked")]
@@ -58,12 +58,12 @@ class Answers:
                 raise KeyError(f"{event.operation} at {now}")
 
     def tick(self, now: float) -> Sequence[Any]:
-        """See `managers.owner.Machine`."""
+        """See `managers.owner_thread.Machine`."""
         late, self.late = self.late, []
         return [Return(call, now) for call in late]
 
     def deadline(self) -> float:
-        """See `managers.owner.Machine`."""
+        """See `managers.owner_thread.Machine`."""
         return 0.0 if self.late else math.inf
 
 

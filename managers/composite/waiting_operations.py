@@ -18,8 +18,8 @@ import msgspec
 from dropflow.errors import DropflowError, InternalError, LinkError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import NodeInfo, SubmitQuery
-from managers.calls import Answered, Ask, Unanswered
 from managers.composite.machine_time import MachineTime
+from managers.machine_calls import Answered, Ask, Unanswered
 
 __all__ = ["Discard", "Gather", "Outcome", "Plan", "PlanDeployment", "Question", "Routine", "Routines", "Until"]
 
