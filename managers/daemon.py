@@ -1,6 +1,6 @@
 """The daemon: one per host, starts and stops the other managers there.
 
-Each manager is a separate process, started with the command that a person would type (`managers.supervisor`). A
+Each manager is a separate process, started with the command that a person would type (`managers.child_processes`). A
 manager that ends by itself is not started again: its state is ``failed`` until a request starts it. All managers end
 with the daemon, however it ends.
 """
@@ -23,8 +23,8 @@ from dropflow.rest.manager_info import manager_info
 from dropflow.rest.openapi import openapi_document
 from dropflow.rest.schema import ManagerInfo
 from dropflow.version import __version__
+from managers.child_processes import ChildProcess, Supervisor
 from managers.messages import PROTOCOL
-from managers.supervisor import ChildProcess, Supervisor
 
 __all__ = ["Daemon", "Kind", "Managed", "command_of", "daemon_routes"]
 

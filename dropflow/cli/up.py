@@ -25,8 +25,8 @@ from dropflow.cli.server_process import announce, browser_url, claim_root, clust
 from dropflow.cli.stop_signal import StopSignal
 from dropflow.private import private_directory
 from dropflow.rest.auth import make_token, store_token
+from managers.child_processes import ChildProcess, Supervisor
 from managers.membership import SUSPECT_AFTER
-from managers.supervisor import ChildProcess, Supervisor
 
 __all__ = ["command"]
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from dropflow.errors import WorldError
-from managers.supervisor import ChildProcess, Supervisor
+from managers.child_processes import ChildProcess, Supervisor
 
 _READY = """
 import os, sys
