@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dropflow.apps.graph_check import check
+from dropflow.apps.component_findings import check
 from dropflow.apps.runner_factory import RUNNERS, make_runner
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository

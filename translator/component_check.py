@@ -1,12 +1,12 @@
 """Findings about the components of a graph: the errors that `dropflow run` would raise, with its codes and texts.
 
-`dropflow.apps.graph_check.findings` makes them. Nothing of the graph is run or imported.
+`dropflow.apps.component_findings.findings` makes them. Nothing of the graph is run or imported.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dropflow.apps.graph_check import finding, findings
+from dropflow.apps.component_findings import finding, findings
 from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Link, Template
 from translator.logical import LogicalGraph

@@ -241,8 +241,8 @@ class App(ABC):
         Raises
         ------
         dropflow.errors.BadParameterError
-            Lists every parameter that cannot be used. `dropflow.apps.graph_check.check` reads them before anything
-            runs.
+            Lists every parameter that cannot be used. `dropflow.apps.component_findings.check` reads them before
+            anything runs.
         """
         return read(self.component, self.template)
 

@@ -1,7 +1,7 @@
 """Python functions as applications.
 
-`dropflow.apps.resolve` finds the function, `dropflow.apps.function_arguments` its arguments. The return value goes,
-whole, to every output (as in DALiuGE: a tuple is not distributed), each with the encoding of its port. The one
+`dropflow.apps.load_function` loads the function, `dropflow.apps.function_arguments` its arguments. The return value
+goes, whole, to every output (as in DALiuGE: a tuple is not distributed), each with the encoding of its port. The one
 exception is a dictionary whose keys are exactly the names of the node's output ports, two or more: then each port
 gets its own entry.
 If the function has an argument named after an output port with ``path`` encoding, the argument is a path, and the
@@ -17,7 +17,7 @@ from typing import Any
 from dropflow.apps.api import App, Context, OutputData
 from dropflow.apps.encodings import canonical
 from dropflow.apps.function_arguments import Bound, Signature, bind, encoding_of, field_values, is_event, refuse_missing
-from dropflow.apps.resolve import (
+from dropflow.apps.load_function import (
     compile_source,
     import_object,
     is_pickled,
@@ -145,7 +145,7 @@ class PyFuncApp(App):
         Raises
         ------
         MissingDependencyError, BadParameterError, AppError
-            It does not exist; see `dropflow.apps.resolve`.
+            It does not exist; see `dropflow.apps.load_function`.
         """
         where = self.template.name
         if self._code is not None:

@@ -8,7 +8,7 @@ A node's class is looked up in this order:
 3. a blank class, or a placeholder of a palette: by the category of the node;
 4. a class of the user: any importable subclass of `dropflow.App`.
 
-`dropflow.apps.graph_check` checks all nodes of a graph before anything runs.
+`dropflow.apps.component_findings` checks all nodes of a graph before anything runs.
 """
 
 import importlib
@@ -20,6 +20,7 @@ from typing import cast
 
 from dropflow.apps.api import App
 from dropflow.apps.static_lookup import find_absent
+from dropflow.apps.unsupported_apps import UNSUPPORTED_APPS, UNSUPPORTED_CATEGORIES
 from dropflow.engine.component import Component
 from dropflow.errors import AppError, DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.exception_text import summary_of
@@ -84,36 +85,6 @@ _PLACEHOLDERS = frozenset({"", "PythonApp", "DALiuGEApp", "UnknownApplication", 
 
 _BY_CATEGORY: Mapping[str, str] = {
     name.lower(): name for name in ("BashShellApp", "PyFuncApp", "PythonMemberFunction", "Branch")
-}
-_CONTAINERS = "run the program with a BashShellApp node, where it is installed"
-_COMPILED = "wrap the library in a Python function (PyFuncApp) or a program (BashShellApp)"
-_LATER: Mapping[str, tuple[str, str]] = {
-    "DockerApp": ("a Docker container", _CONTAINERS),
-    "SingularityApp": ("a Singularity container", _CONTAINERS),
-    "DynlibApp": ("a shared library", _COMPILED),
-    "DynlibStreamApp": ("a shared library", _COMPILED),
-    "DynlibProcApp": ("a shared library", _COMPILED),
-    "MPIApp": ("an MPI program", "start it with mpirun in a BashShellApp node"),
-    "ScpApp": ("a copy by scp", "run scp in a BashShellApp node"),
-    "NgasArchivingApp": ("an NGAS archive", "write a File and archive it with a BashShellApp node"),
-    "ExternalStoreApp": ("an external store", "write a File and store it with a BashShellApp node"),
-    "SubGraphLocal": ("a subgraph at run time", "draw the subgraph with the SubGraph construct, which is unrolled"),
-    "MSPlasmaReader": ("a Plasma store", "use SharedMemory nodes, which need no store"),
-    "MSPlasmaWriter": ("a Plasma store", "use SharedMemory nodes, which need no store"),
-    "MSStreamingPlasmaConsumer": ("a Plasma store", "use SharedMemory nodes, which need no store"),
-    "MSStreamingPlasmaProducer": ("a Plasma store", "use SharedMemory nodes, which need no store"),
-    "ResultTransmitter": ("DALiuGE's imitation of Dask", "write the result to a File"),
-}
-"""Applications of DALiuGE that this version does not have: what they are, and an alternative."""
-
-_LATER_CATEGORIES: Mapping[str, str] = {
-    "docker": "DockerApp",
-    "singularity": "SingularityApp",
-    "dynlibapp": "DynlibApp",
-    "dynlibprocapp": "DynlibProcApp",
-    "dynlibobject": "DynlibApp",
-    "dynlibmemberfunction": "DynlibApp",
-    "mpi": "MPIApp",
 }
 
 
@@ -184,8 +155,8 @@ def builtin_name(template: Template) -> str:
     ours = name == last or name.startswith(_DALIUGE_PACKAGES)
     if ours and _known(last):
         return _for_member(_known(last), template)
-    if ours and last in _LATER:
-        raise _later(template, last)
+    if ours and last in UNSUPPORTED_APPS:
+        raise _unsupported(template, last)
     if name in _PLACEHOLDERS or (ours and last in _PLACEHOLDERS):
         return _by_category(template)
     if ours:
@@ -212,8 +183,8 @@ def _by_category(template: Template) -> str:
     category = template.category.strip().lower()
     if category in _BY_CATEGORY:
         return _for_member(_BY_CATEGORY[category], template)
-    if category in _LATER_CATEGORIES:
-        raise _later(template, _LATER_CATEGORIES[category])
+    if category in UNSUPPORTED_CATEGORIES:
+        raise _unsupported(template, UNSUPPORTED_CATEGORIES[category])
     function = template.argument("func_name")
     if function is not None and function.value:
         return _for_member("PyFuncApp", template)
@@ -296,8 +267,8 @@ def _dropclass(name: str) -> str:
     return import_builtin(name).component.dropclass
 
 
-def _later(template: Template, last: str) -> MissingDependencyError:
-    what, way_out = _LATER[last]
+def _unsupported(template: Template, last: str) -> MissingDependencyError:
+    what, way_out = UNSUPPORTED_APPS[last]
     return MissingDependencyError(
         f"application node '{_name(template)}' ({template.component or template.category}) is {what}, "
         "which this version of dropflow does not support",

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
+from dropflow.apps.component_findings import with_time_limit
 from dropflow.apps.execute import LocalExecutor
-from dropflow.apps.graph_check import with_time_limit
 from dropflow.apps.registry import app_class
 from dropflow.engine.api import ExecutorSpec, Runner
 from dropflow.engine.runners.inline import InlineRunner

@@ -51,7 +51,7 @@ _BY_CATEGORY: Mapping[str, Component] = {
     "end": END,
 }
 _DALIUGE_PACKAGES = ("dlg", "dfms")
-_LATER: Mapping[str, str] = {
+_UNSUPPORTED: Mapping[str, str] = {
     "s3": "an S3 object",
     "ngas": "an NGAS file",
     "rdbms": "a database table",
@@ -111,10 +111,10 @@ def _row(template: Template) -> int:
 
 
 def _later(template: Template, what: str) -> MissingDependencyError | None:
-    if what not in _LATER:
+    if what not in _UNSUPPORTED:
         return None
     return MissingDependencyError(
-        f"data node '{template.name}' ({template.component or template.category}) is {_LATER[what]}, "
+        f"data node '{template.name}' ({template.component or template.category}) is {_UNSUPPORTED[what]}, "
         "which this version of dropflow does not support",
         where=template.name,
         hint=_OTHER,

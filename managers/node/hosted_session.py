@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dropflow.apps.graph_check import finding, findings
+from dropflow.apps.component_findings import finding, findings
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.content_record import ContentRecord

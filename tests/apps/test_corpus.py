@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from dropflow.apps.graph_check import check
+from dropflow.apps.component_findings import check
 from dropflow.graph.templates import Link, Template
 from tests.corpus import corpus_files, needs_corpus
 from translator.pipeline import examine

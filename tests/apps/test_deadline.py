@@ -9,7 +9,7 @@ import pytest
 
 from dropflow import local
 from dropflow.apps.api import Context
-from dropflow.apps.graph_check import with_time_limit
+from dropflow.apps.component_findings import with_time_limit
 from dropflow.engine.api import AttemptResult, Task
 from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.engine.time_limit import time_limit

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dropflow.apps.api import App
-from dropflow.apps.graph_check import check
+from dropflow.apps.component_findings import check
 from dropflow.apps.registry import APPLICATIONS, app_class, app_components, app_for
 from dropflow.errors import MissingDependencyError, UnknownComponentError
 from dropflow.graph.templates import Argument, Kind, Template

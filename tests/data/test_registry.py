@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dropflow.apps.graph_check import check
+from dropflow.apps.component_findings import check
 from dropflow.data.registry import DATA_COMPONENTS, component_for, store_for
 from dropflow.errors import MissingDependencyError, UnknownComponentError
 from dropflow.graph.templates import Kind, Template
