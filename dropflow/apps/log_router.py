@@ -4,7 +4,7 @@
 log of the attempt that runs in it, and all other text where it went before. The streams are replaced once per process
 and not per attempt, so that attempts in different threads do not mix their logs.
 
-Output of compiled code to the file descriptors 1 and 2 is handled by `dropflow.engine.runners.output`.
+Output of compiled code to the file descriptors 1 and 2 is handled by `dropflow.engine.runners.worker_output`.
 """
 
 import contextlib

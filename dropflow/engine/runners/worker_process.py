@@ -17,8 +17,8 @@ from dropflow.engine.api import AttemptResult, Task
 from dropflow.engine.runners.descendants import WORKER_VARIABLE, end_worker
 from dropflow.engine.runners.exit_watch import exit_descriptor
 from dropflow.engine.runners.marker import IDLE, Marker
-from dropflow.engine.runners.output import WorkerOutput
 from dropflow.engine.runners.worker_messages import Buffer, Recall, Tasks, frame
+from dropflow.engine.runners.worker_output import WorkerOutput
 from dropflow.errors import DropflowError
 
 __all__ = ["MOST_AHEAD", "SLOW_SECONDS", "Assigned", "WorkerProcess", "needs_own_worker"]
