@@ -35,9 +35,9 @@ from dropflow.graph.slices import slice_by_place
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.graph.text_ids import oids
 from dropflow.graph_file import load
-from translator.options import PartitionOptions
 from translator.partition.quality import quality_of
 from translator.partition.registry import partition
+from translator.stage_options import PartitionOptions
 
 SIZES = (1_000, 10_000, 100_000)
 PARTS = 16

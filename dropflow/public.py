@@ -26,8 +26,8 @@ from dropflow.graph.text_ids import find_drop, oid
 from dropflow.problems import Problem
 from dropflow.states import SessionState
 from translator.logical import LogicalGraph
-from translator.options import ComponentOptions, PartitionOptions, UnrollOptions
 from translator.pipeline import Translation, examine, finish
+from translator.stage_options import ComponentOptions, PartitionOptions, UnrollOptions
 
 __all__ = ["DropContent", "GraphSource", "RunResult", "check", "run", "translate"]
 

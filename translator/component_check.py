@@ -10,8 +10,8 @@ from dropflow.apps.component_findings import finding, findings
 from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Link, Template
 from translator.logical import LogicalGraph
-from translator.options import ComponentOptions
 from translator.problem_codes import VALUE_CODES, Problem, Severity
+from translator.stage_options import ComponentOptions
 
 __all__ = ["ComponentFindings", "check_components"]
 

@@ -19,15 +19,15 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
 from dropflow.problems import Problem, refuse_errors
 from translator.component_check import check_components
+from translator.fill_parameters import fill
 from translator.formats import Family, read_file, read_logical
 from translator.logical import LogicalGraph
-from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
-from translator.parameters import fill
 from translator.partition.registry import partition
 from translator.placement import place
 from translator.problem_codes import REPEATABLE, problem
 from translator.rehearsal import REHEARSED, rehearsed
 from translator.same_files import same_files
+from translator.stage_options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.unroll import UnrollPlan, plan, unroll
 from translator.validate import validate
 
@@ -112,7 +112,7 @@ def translate(
     nodes : sequence of str
         Names of the nodes to place the parts on. Without it the graph is not placed.
     configuration, settings
-        See `translator.parameters.fill`.
+        See `translator.fill_parameters.fill`.
     component_options : ComponentOptions, optional
         How to check the components. Without it they are not checked: a graph can be translated here and run elsewhere.
 

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from itertools import chain, islice
 
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind
-from translator.options import ValidateOptions
 from translator.problem_codes import Problem, Severity, problem
+from translator.stage_options import ValidateOptions
 
 __all__ = ["STRUCTURAL", "validate"]
 

@@ -17,8 +17,8 @@ from dropflow.graph.interchange import write_pg
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph_file import save
 from dropflow.problems import Problem, Severity
-from translator.options import ComponentOptions, ReadOptions, UnrollOptions
 from translator.pipeline import Checked, Translation, examine, finish
+from translator.stage_options import ComponentOptions, ReadOptions, UnrollOptions
 
 __all__ = [
     "GraphCounts",

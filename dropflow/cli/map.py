@@ -46,9 +46,9 @@ def command(
     A graph without parts is partitioned first, into one part per node.
     """
     from dropflow.cli.graph_files import graph_target
-    from translator.options import PartitionOptions
     from translator.partition.registry import partition
     from translator.placement import place
+    from translator.stage_options import PartitionOptions
 
     written = None if target is None else graph_target(target, form)
     parted = graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)

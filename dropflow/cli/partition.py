@@ -105,8 +105,8 @@ def command(
     The partitioned graph goes to FILE. With -o - it goes to standard output, and takes the place of the answer.
     """
     from dropflow.cli.graph_files import graph_target
-    from translator.options import PartitionOptions
     from translator.partition.registry import partition
+    from translator.stage_options import PartitionOptions
 
     written = None if target is None else graph_target(target, form)
     whole = graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)

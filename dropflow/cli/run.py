@@ -109,8 +109,8 @@ def command(
     from dropflow import local
     from dropflow.cli.graph_files import note_warnings, read_graph
     from dropflow.cli.progress import session_progress
-    from translator.options import PartitionOptions
     from translator.partition.registry import partition
+    from translator.stage_options import PartitionOptions
 
     translation = read_graph(graph, configuration=configuration, settings=settings)
     note_warnings(output, translation.problems)

@@ -164,7 +164,7 @@ def command(
     from dropflow.cli.connection import connect
     from dropflow.cli.graph_files import note_warnings, read_graph
     from dropflow.cli.watch import follow
-    from translator.options import ComponentOptions
+    from translator.stage_options import ComponentOptions
 
     translation = read_graph(
         graph,
@@ -206,9 +206,9 @@ def fit(graph: "PhysicalGraph", nodes: Sequence[str], options: PlacementOptions)
     A placed graph stays on its nodes and a partitioned graph keeps its parts unless the options ask for something else.
     If there are more parts than nodes, the manager places them, part k on the k-th node, round robin.
     """
-    from translator.options import PartitionOptions
     from translator.partition.registry import partition
     from translator.placement import place
+    from translator.stage_options import PartitionOptions
 
     if graph.places and not (options.is_given or options.anew):
         return graph

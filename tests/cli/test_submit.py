@@ -17,8 +17,8 @@ from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import fan
 from managers.service import Service
 from tests.cli.answers import Command
-from translator.options import PartitionOptions
 from translator.partition.registry import partition
+from translator.stage_options import PartitionOptions
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NODES = ("a", "b", "c")

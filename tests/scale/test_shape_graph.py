@@ -21,8 +21,8 @@ from dropflow.graph.slices import slice_by_place
 from dropflow.graph.text_ids import oids
 from dropflow.graph_file import load, save
 from tests.graph.shapes import chain, scatter
-from translator.options import PartitionOptions
 from translator.partition.registry import partition
+from translator.stage_options import PartitionOptions
 
 pytestmark = pytest.mark.slow
 

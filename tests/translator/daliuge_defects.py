@@ -10,7 +10,7 @@ import numpy as np
 
 from dropflow.graph.physical import PhysicalGraph
 from translator.logical import LogicalGraph, NodeKind
-from translator.options import UnrollOptions
+from translator.stage_options import UnrollOptions
 from translator.unroll import UnrollPlan, plan, unroll
 from translator.unroll.layout import Layout, lay_out
 from translator.unroll.levels import LOOP

@@ -13,10 +13,10 @@ from dropflow.graph.text_ids import oids
 from dropflow.graph.validity import faults
 from tests.corpus import corpus_files, needs_corpus
 from tests.graph.shapes import edges_of
-from translator.options import PartitionOptions
 from translator.partition.quality import quality_of
 from translator.partition.registry import partition
 from translator.pipeline import translate
+from translator.stage_options import PartitionOptions
 
 _MOST_DROPS = 2_000
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translator.formats.json_document import parse
-from translator.options import ReadOptions
+from translator.stage_options import ReadOptions
 
 MEGABYTE = 1024 * 1024
 

@@ -12,12 +12,12 @@ from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from tests.graph.shapes import chain, edges_of, graphs, scatter
-from translator.options import PartitionOptions
 from translator.partition.blocks import cut_evenly, depth_first_order
 from translator.partition.metis import _filled
 from translator.partition.quality import quality_of
 from translator.partition.registry import check_partition, partition
 from translator.placement import local_nodes, place
+from translator.stage_options import PartitionOptions
 
 ALGORITHMS = ("blocks", "metis")
 

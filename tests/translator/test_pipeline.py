@@ -10,8 +10,8 @@ from dropflow.errors import BadFileError, BadGraphError
 from dropflow.graph.interchange import write_pg
 from dropflow.graph.text_ids import oids
 from tests.translator.documents import document, link, node, port
-from translator.options import PartitionOptions, ReadOptions, UnrollOptions
 from translator.pipeline import check, examine, translate
+from translator.stage_options import PartitionOptions, ReadOptions, UnrollOptions
 
 CLASS = {"id": "F", "name": "dropclass", "value": "dlg.apps.simple.CopyApp", "type": "String", "usage": "NoPort"}
 

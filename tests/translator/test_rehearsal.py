@@ -11,8 +11,8 @@ from dropflow.graph.interchange import write_pg
 from dropflow.graph.templates import Kind
 from dropflow.states import SessionState
 from tests.cli.graph_documents import document, link, node
-from translator.options import ComponentOptions, UnrollOptions
 from translator.pipeline import examine, finish
+from translator.stage_options import ComponentOptions, UnrollOptions
 
 REHEARSAL = UnrollOptions(rehearsal=True)
 

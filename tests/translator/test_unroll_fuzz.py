@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
-from translator.options import UnrollOptions
 from translator.problem_codes import CODES, Severity
+from translator.stage_options import UnrollOptions
 from translator.unroll import plan, unroll
 
 pytestmark = pytest.mark.slow

@@ -5,8 +5,8 @@ import numpy as np
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import index_of
 from tests.translator.drawing import Drawing
-from translator.options import UnrollOptions
 from translator.problem_codes import Severity
+from translator.stage_options import UnrollOptions
 from translator.unroll import UnrollPlan, plan, unroll
 
 __all__ = ["codes", "counts", "edges", "errors", "ports"]

@@ -8,7 +8,7 @@ from typing import Any
 from dropflow.graph.codec import is_dfg
 from translator.formats.identity import Identity, choose_identity
 from translator.formats.json_document import parse
-from translator.options import ReadOptions
+from translator.stage_options import ReadOptions
 
 __all__ = ["LOGICAL", "Family", "classify", "detect"]
 

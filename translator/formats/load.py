@@ -10,8 +10,8 @@ from translator.formats.ojs import read_ojs
 from translator.formats.schema import check_structure
 from translator.formats.v4 import read_v4
 from translator.logical import LogicalGraph
-from translator.options import ReadOptions
 from translator.problem_codes import Problem, problem
+from translator.stage_options import ReadOptions
 
 __all__ = ["Reading", "read_logical"]
 

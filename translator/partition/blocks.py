@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from dropflow.graph.order import refuse_cycle, roots
 from dropflow.graph.physical import IntColumn, PhysicalGraph
-from translator.options import PartitionOptions
 from translator.partition.weights import Floats, loads
+from translator.stage_options import PartitionOptions
 
 __all__ = ["blocks", "cut_evenly", "depth_first_order"]
 

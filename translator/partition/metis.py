@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from dropflow.graph.order import topological_order
 from dropflow.graph.physical import IntColumn, PhysicalGraph
-from translator.options import PartitionOptions
 from translator.partition.blocks import cut_evenly
 from translator.partition.quality import Quality, quality_of
 from translator.partition.weights import edge_volumes, loads, scaled
+from translator.stage_options import PartitionOptions
 
 __all__ = ["metis"]
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from math import prod
 
 from translator.logical import LogicalNode
-from translator.options import UnrollOptions
 from translator.problem_codes import ZERO_MULTIPLICITY, problem
+from translator.stage_options import UnrollOptions
 from translator.unroll.index_map import IndexCounter, IndexMap
 from translator.unroll.levels import LOOP, Level, Levels, part, strides
 from translator.unroll.links import assemble, in_step, unpaired

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from translator.logical import LogicalNode
-from translator.options import UnrollOptions
 from translator.problem_codes import problem
+from translator.stage_options import UnrollOptions
 from translator.unroll.index_map import IndexMap
 from translator.unroll.levels import GROUPBY, SCATTER, Level, Levels, part, spelled
 from translator.unroll.links import Joint, joined, restricted

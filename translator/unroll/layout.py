@@ -10,8 +10,8 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from translator.logical import LogicalGraph, LogicalLink, LogicalNode, NodeKind
-from translator.options import UnrollOptions
 from translator.problem_codes import problem
+from translator.stage_options import UnrollOptions
 from translator.unroll.gather import chunks
 from translator.unroll.gather_exits import with_exits
 from translator.unroll.groupby import group_keys

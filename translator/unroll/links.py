@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from translator.options import UnrollOptions
+from translator.stage_options import UnrollOptions
 from translator.unroll.index_map import IndexCounter, IndexMap
 from translator.unroll.levels import LOOP, MPI, Level, Levels, Parting, part, strides
 

@@ -14,8 +14,8 @@ import msgspec
 import rustworkx
 
 from translator.logical import Field, LogicalNode, NodeKind
-from translator.options import UnrollOptions
 from translator.problem_codes import problem
+from translator.stage_options import UnrollOptions
 from translator.unroll.layout import Layout
 from translator.unroll.levels import Level
 from translator.unroll.links import carry_level, join

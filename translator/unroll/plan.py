@@ -11,8 +11,8 @@ import msgspec
 from dropflow.graph.templates import Link, Template
 from dropflow.ids import safe_name
 from translator.logical import LogicalGraph
-from translator.options import UnrollOptions
 from translator.problem_codes import Problem, Severity, problem
+from translator.stage_options import UnrollOptions
 from translator.unroll.adapters import adapt
 from translator.unroll.gather import gather_map, width
 from translator.unroll.groupby import groupby_joint, groupby_map

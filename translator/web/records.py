@@ -85,7 +85,7 @@ class TranslateQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     name : str
         Name of the graph, such as its file's.
     algorithm, parts, imbalance, seed
-        See `translator.options.PartitionOptions`.
+        See `translator.stage_options.PartitionOptions`.
     configuration : str
         Id or name of a stored configuration; the graph's active one always applies.
     settings : str
@@ -117,7 +117,7 @@ class WaitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class RepartitionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to partition the graph of a translation again; see `translator.options.PartitionOptions`."""
+    """How to partition the graph of a translation again; see `translator.stage_options.PartitionOptions`."""
 
     algorithm: Annotated[str, Meta(max_length=40)] = "metis"
     parts: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1

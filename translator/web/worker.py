@@ -27,10 +27,10 @@ from dropflow.problems import Problem, Severity
 from dropflow.rest.error_body import to_body
 from dropflow.standard_output import reserve
 from translator.estimate import estimate
-from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.partition.quality import quality_of
 from translator.partition.registry import check_partition, partition
 from translator.pipeline import Checked, examine, finish
+from translator.stage_options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.web.records import (
     TOO_LARGE,
     PartitionMeasures,

@@ -7,9 +7,9 @@ import pytest
 
 from tests.corpus import corpus_files, needs_corpus
 from tests.translator.web.served import Served
-from translator.options import ComponentOptions
 from translator.pipeline import examine
 from translator.problem_codes import Severity
+from translator.stage_options import ComponentOptions
 
 _STEP = int(os.environ.get("DROPFLOW_CORPUS_STEP", "12"))
 """Every twelfth graph, or all with 1."""

@@ -15,7 +15,7 @@ from dropflow.engine.parameters import Unusable, convert_field, is_empty
 from translator.global_variables import find_variables, substitute, unresolved
 from translator.logical import Configuration, Field, LogicalGraph, LogicalNode, NodeKind
 from translator.problem_codes import Problem, Severity, problem
-from translator.settings import Address, addresses_of, resolve_setting, split_settings
+from translator.user_settings import Address, addresses_of, resolve_setting, split_settings
 
 __all__ = ["fill"]
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.translator.documents import codes, document, errors, field, graph_of, node, port, scatter, small
+from translator.fill_parameters import fill
 from translator.global_variables import substitute
 from translator.logical import LogicalGraph
-from translator.parameters import fill
 
 
 def _value(graph: LogicalGraph, node_id: str, name: str) -> Any:
