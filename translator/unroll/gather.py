@@ -14,7 +14,7 @@ from translator.problem_codes import ZERO_MULTIPLICITY, problem
 from translator.stage_options import UnrollOptions
 from translator.unroll.index_map import IndexCounter, IndexMap
 from translator.unroll.levels import LOOP, Level, Levels, part, strides
-from translator.unroll.links import assemble, in_step, unpaired
+from translator.unroll.link_maps import assemble, in_step, unpaired
 from translator.unroll.values import Findings, multiplicity, pointer
 
 __all__ = ["chunks", "gather_map", "width"]

@@ -1,8 +1,8 @@
 """Index maps: which instances a link joins, as nested counters with strides.
 
-All edges of a link are enumerated by a few nested counters (`Run`). Each adds its stride to the number of the source,
-to that of the target, or to both; a gather in addition divides a running number by its width. So a link of a million
-edges is a handful of integers until the arrays are needed, and its number of edges is a product.
+All edges of a link are enumerated by a few nested counters (`IndexCounter`). Each adds its stride to the number of the
+source, to that of the target, or to both; a gather in addition divides a running number by its width. So a link of a
+million edges is a handful of integers until the arrays are needed, and its number of edges is a product.
 """
 
 from math import prod

@@ -18,7 +18,7 @@ from translator.problem_codes import problem
 from translator.stage_options import UnrollOptions
 from translator.unroll.layout import Layout
 from translator.unroll.levels import Level
-from translator.unroll.links import carry_level, join
+from translator.unroll.link_maps import carry_level, join
 from translator.unroll.values import Findings, is_on
 from translator.unroll.wires import Unit, Wire
 

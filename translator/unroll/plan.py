@@ -15,11 +15,11 @@ from translator.problem_codes import Problem, Severity, problem
 from translator.stage_options import UnrollOptions
 from translator.unroll.adapters import adapt
 from translator.unroll.gather import gather_map, width
-from translator.unroll.groupby import groupby_joint, groupby_map
+from translator.unroll.groupby_map import groupby_joint, groupby_map
 from translator.unroll.index_map import IndexMap
 from translator.unroll.layout import Layout, lay_out
 from translator.unroll.levels import EXCLUSIVE, LOOP, MPI, spelled
-from translator.unroll.links import Unpairable, carry_level, join, link_map
+from translator.unroll.link_maps import Unpairable, carry_level, join, link_map
 from translator.unroll.loop import close_loops, cycles
 from translator.unroll.values import Findings
 from translator.unroll.wires import Unit, Wire, draw_wires, list_units

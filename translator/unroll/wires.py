@@ -12,7 +12,7 @@ import msgspec
 from dropflow.graph.templates import Kind, Template
 from translator.logical import LogicalLink, LogicalNode, NodeKind
 from translator.problem_codes import problem
-from translator.unroll.groupby import groupby_joint
+from translator.unroll.groupby_map import groupby_joint
 from translator.unroll.layout import Layout
 from translator.unroll.levels import Levels
 from translator.unroll.node_template import COPY, GROUP, MEMORY, template_of
