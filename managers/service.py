@@ -10,9 +10,11 @@ import psutil
 
 from dropflow.errors import UsageError
 from dropflow.rest.auth import AccessRules, is_loopback
-from dropflow.rest.kit import Limits, Route, StreamSlots, make_app
+from dropflow.rest.bottle_app import make_app
 from dropflow.rest.login import login_routes
+from dropflow.rest.route import Limits, Route
 from dropflow.rest.server import RestServer
+from dropflow.rest.stream_slots import StreamSlots
 from managers.api import Manager
 from managers.probing import Prober
 from managers.routes.daliuge import daliuge_routes

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from dropflow.cli.server_options import DiscoverOptions
 from dropflow.cli.server_process import ServerContext
 from dropflow.rest.auth import AccessRules
-from dropflow.rest.kit import Route, StreamSlots
+from dropflow.rest.route import Route
 from dropflow.rest.schema import ManagerInfo
+from dropflow.rest.stream_slots import StreamSlots
 from managers.api import Manager
 from managers.probing import Prober
 from managers.service import Service

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from dropflow.rest.kit import Request, Response, Route
+from dropflow.rest.route import Request, Response, Route
 
 __all__ = ["STATIC", "asset_routes"]
 

@@ -17,9 +17,9 @@ import msgspec
 
 from dropflow.errors import HttpError
 from dropflow.rest.auth import AccessRules, cookie_name, cookie_value, page_key
-from dropflow.rest.kit import Request, Response, Route
 from dropflow.rest.pages import redirect
 from dropflow.rest.posted_form import FORM, posted_fields
+from dropflow.rest.route import Request, Response, Route
 
 __all__ = ["login_routes"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from dropflow.rest.error_body import ErrorBody, status_of_class
-from dropflow.rest.kit import Route
+from dropflow.rest.route import Route
 
 __all__ = ["openapi_document"]
 

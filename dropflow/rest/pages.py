@@ -1,4 +1,4 @@
-"""The page kit: HTML pages from templates with one layout, for all servers of dropflow.
+"""HTML pages from templates with one layout, for all servers of dropflow.
 
 `PageTemplates` renders the templates of one package; ``dropflow/rest/templates/layout.tpl`` is the frame of every page.
 Bottle's SimpleTemplate escapes everything that ``{{...}}`` shows; only the layout inserts text unescaped, the page.
@@ -22,7 +22,7 @@ from dropflow.formatting import (
     plural,
     single_line,
 )
-from dropflow.rest.kit import Request, Response
+from dropflow.rest.route import Request, Response
 
 __all__ = ["PageLayout", "PageTemplates", "page_response", "redirect", "shown_name"]
 

@@ -16,8 +16,9 @@ from typing import Any, Protocol
 from dropflow.clock import SystemClock
 from dropflow.errors import HttpError, UsageError, WorldError
 from dropflow.rest.auth import is_loopback
+from dropflow.rest.bottle_app import RestApp
 from dropflow.rest.error_response import error_response
-from dropflow.rest.kit import RestApp, StreamSlots
+from dropflow.rest.stream_slots import StreamSlots
 
 __all__ = ["RestServer"]
 
@@ -32,7 +33,7 @@ class RestServer:
     Parameters
     ----------
     app : RestApp
-        What `dropflow.rest.kit.make_app` makes.
+        What `dropflow.rest.bottle_app.make_app` makes.
     host : str
         Address to bind; loopback unless given.
     port : int

@@ -1,8 +1,9 @@
 """Connections of waitress that check the head of each request before they receive its body.
 
 waitress receives a whole body before it calls the application. This channel calls
-`dropflow.rest.kit.RestApp.check_head` as soon as the head is there. A refused request is answered and its body is not
-read; the body of another one is read up to its limit. Small bodies are always read, so that the connection is kept.
+`dropflow.rest.bottle_app.RestApp.check_head` as soon as the head is there. A refused request is answered and its body
+is not read; the body of another one is read up to its limit. Small bodies are always read, so that the connection is
+kept.
 """
 
 import contextlib

@@ -97,7 +97,7 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
             Closed by `stop_listening`.
         app : WSGI application
         check_head : callable
-            Decides about a request from its head (`dropflow.rest.kit.RestApp.check_head`).
+            Decides about a request from its head (`dropflow.rest.bottle_app.RestApp.check_head`).
         most : int
             Threads that may run requests.
         limits : ConnectionLimits, optional

@@ -10,8 +10,10 @@ import msgspec
 
 from dropflow.clock import Clock
 from dropflow.rest.auth import AccessRules
-from dropflow.rest.kit import Limits, Route, StreamSlots, make_app
+from dropflow.rest.bottle_app import make_app
+from dropflow.rest.route import Limits, Route
 from dropflow.rest.server import RestServer
+from dropflow.rest.stream_slots import StreamSlots
 
 __all__ = ["ReceivedResponse", "ask", "serve"]
 

@@ -8,8 +8,8 @@ import msgspec
 from dropflow.errors import DropflowError, HttpError, NotFoundError, UsageError
 from dropflow.ids import session_directory_name
 from dropflow.rest.content_disposition import attachment
-from dropflow.rest.kit import Request, Response
 from dropflow.rest.pages import redirect
+from dropflow.rest.route import Request, Response
 from dropflow.rest.schema import NodeInfo, Role
 from managers.api import Manager
 from managers.routes.daliuge_sessions import DaliugeSession, DaliugeSessions

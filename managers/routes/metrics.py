@@ -13,7 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from dropflow.rest.kit import Request, Response, Route
+from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.status import STATUSES
 from dropflow.states import DropState
 from managers.api import Manager

@@ -13,11 +13,12 @@ from dropflow.graph.codec import Buffer, dump
 from dropflow.graph.slice_codec import dump_slices
 from dropflow.rest import operations
 from dropflow.rest.content_disposition import attachment
-from dropflow.rest.kit import Limits, Request, Response, Route, StreamSlots
 from dropflow.rest.openapi import openapi_document
 from dropflow.rest.operation_records import Done, ProbeResultList, Readiness
 from dropflow.rest.operations import OPERATIONS, Operation
+from dropflow.rest.route import Limits, Request, Response, Route
 from dropflow.rest.schema import Download, ProbeRequest, ProbeResult, SessionDetail, SessionInfo
+from dropflow.rest.stream_slots import StreamSlots
 from dropflow.version import __version__
 from managers.api import Manager
 from managers.deployment import unpack

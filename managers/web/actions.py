@@ -8,9 +8,9 @@ from functools import partial
 
 import msgspec
 
-from dropflow.rest.kit import Request, Response, Route
 from dropflow.rest.pages import PageTemplates, page_response, redirect
 from dropflow.rest.posted_form import FORM, posted_fields
+from dropflow.rest.route import Request, Response, Route
 from managers.api import Manager
 from managers.web.addresses import session_url
 

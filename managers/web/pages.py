@@ -13,10 +13,11 @@ import msgspec
 
 from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.rest.assets import STATIC, asset_routes
-from dropflow.rest.kit import Request, Response, Route, StreamSlots
 from dropflow.rest.pages import PageTemplates, page_response
+from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import DropQuery, PageQuery
 from dropflow.rest.status import STATUSES
+from dropflow.rest.stream_slots import StreamSlots
 from managers.api import Manager
 from managers.web.actions import action_routes
 from managers.web.addresses import (

@@ -11,9 +11,11 @@ import pytest
 
 from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
 from dropflow.rest.auth import AccessRules
+from dropflow.rest.bottle_app import make_app
 from dropflow.rest.http_client import ClientRequest, HttpTransport
-from dropflow.rest.kit import Limits, StreamSlots, make_app
+from dropflow.rest.route import Limits
 from dropflow.rest.server import RestServer
+from dropflow.rest.stream_slots import StreamSlots
 from managers.daemon import Daemon, Kind, command_of, daemon_routes
 
 _READY = """

@@ -11,7 +11,7 @@ import pytest
 from dropflow.errors import HttpError, UsageError, WorldError
 from dropflow.rest.auth import is_loopback
 from dropflow.rest.client import Client
-from dropflow.rest.kit import Limits
+from dropflow.rest.route import Limits
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from managers.service import Service, make_access_rules, url_of
 

@@ -22,7 +22,8 @@ from dropflow.rest.auth import (
     page_key,
     store_token,
 )
-from dropflow.rest.kit import Limits, Request, Response, Route, make_app
+from dropflow.rest.bottle_app import make_app
+from dropflow.rest.route import Limits, Request, Response, Route
 from dropflow.rest.signing import WINDOW, Signer, Verifier, digest
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.serving import ask, serve

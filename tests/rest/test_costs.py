@@ -12,9 +12,10 @@ import pytest
 
 from dropflow.errors import HttpError
 from dropflow.rest.auth import AccessRules, cookie_value
+from dropflow.rest.bottle_app import make_app
 from dropflow.rest.budget import Budget
 from dropflow.rest.connection_limits import ConnectionLimits
-from dropflow.rest.kit import Limits, Request, Response, Route, make_app
+from dropflow.rest.route import Limits, Request, Response, Route
 from dropflow.rest.server import RestServer
 from dropflow.rest.waitress_server import WaitressServer
 from dropflow.testing.clock import VirtualClock

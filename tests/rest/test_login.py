@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 import pytest
 
 from dropflow.rest.auth import AccessRules, page_key
-from dropflow.rest.kit import Request, Route
 from dropflow.rest.login import login_routes
 from dropflow.rest.posted_form import FORM
+from dropflow.rest.route import Request, Route
 from dropflow.rest.server import RestServer
 from dropflow.testing.serving import ReceivedResponse, ask, serve
 

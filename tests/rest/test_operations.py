@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from dropflow.rest.client import Client
-from dropflow.rest.kit import StreamSlots
 from dropflow.rest.openapi import openapi_document
 from dropflow.rest.operations import OPERATIONS, Operation
 from dropflow.rest.schema import Download
+from dropflow.rest.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from managers.api import Manager
 from managers.routes.operation_handlers import api_v1_routes

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from dropflow.rest.kit import Request, Response, Route
 from dropflow.rest.operation_records import Done
+from dropflow.rest.route import Request, Response, Route
 from translator.web.downloads import dfg_file, pg_json, source_file
 from translator.web.records import (
     Deployed,

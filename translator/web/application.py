@@ -8,10 +8,12 @@ import bottle
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.rest.auth import AccessRules
+from dropflow.rest.bottle_app import make_app
 from dropflow.rest.client import Client
-from dropflow.rest.kit import Limits, Route, StreamSlots, make_app
 from dropflow.rest.manager_info import manager_info
+from dropflow.rest.route import Limits, Route
 from dropflow.rest.schema import ManagerInfo
+from dropflow.rest.stream_slots import StreamSlots
 from translator.web.deployer import ManagerClient
 from translator.web.records import TranslatorLimits
 from translator.web.routes import translator_routes

@@ -20,10 +20,11 @@ from dropflow.formatting import plural
 from dropflow.problems import refuse_errors
 from dropflow.rest.error_page import wants_page
 from dropflow.rest.error_response import error_response
-from dropflow.rest.kit import Request, Response, Route, StreamSlots
 from dropflow.rest.pages import redirect
 from dropflow.rest.posted_form import FORM
 from dropflow.rest.request_body import check_depth
+from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.stream_slots import StreamSlots
 from translator.global_variables import substitute
 from translator.problem_codes import Problem, problem
 from translator.web.eagle import imbalance_of, whole_number

@@ -5,7 +5,7 @@ from typing import BinaryIO
 
 from dropflow.errors import GoneError
 from dropflow.rest.content_disposition import attachment
-from dropflow.rest.kit import Response
+from dropflow.rest.route import Response
 from translator.web.service import TranslatorService
 
 __all__ = ["dfg_file", "pg_json", "source_file"]

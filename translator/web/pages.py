@@ -14,9 +14,9 @@ from dropflow.errors import BadGraphError, DropflowError, HttpError, UsageError
 from dropflow.ids import SESSION_NAME_HINT
 from dropflow.problems import Problem
 from dropflow.rest.error_body import status_of
-from dropflow.rest.kit import Request, Response, Route
 from dropflow.rest.pages import page_response, redirect
 from dropflow.rest.posted_form import FORM
+from dropflow.rest.route import Request, Response, Route
 from translator.partition.registry import ALGORITHMS
 from translator.web.downloads import dfg_file, pg_json, source_file
 from translator.web.eagle import read_eagle, whole_number

@@ -14,7 +14,7 @@ import pytest
 
 from dropflow.errors import WorldError
 from dropflow.rest.auth import AccessRules
-from dropflow.rest.kit import Limits
+from dropflow.rest.route import Limits
 from dropflow.rest.schema import NodeInfo, Role
 from dropflow.rest.server import RestServer
 from dropflow.testing.fake_manager import FakeManager

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from dropflow.rest.auth import AccessRules
 from dropflow.rest.connection_limits import ConnectionLimits
-from dropflow.rest.kit import Limits, StreamSlots
 from dropflow.rest.login import login_routes
+from dropflow.rest.route import Limits
+from dropflow.rest.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.metrics import metrics_routes

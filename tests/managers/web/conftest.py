@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from dropflow.rest.auth import AccessRules
-from dropflow.rest.kit import Limits, StreamSlots, make_app
+from dropflow.rest.bottle_app import make_app
 from dropflow.rest.login import login_routes
+from dropflow.rest.route import Limits
 from dropflow.rest.server import RestServer
+from dropflow.rest.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from managers.routes.operation_handlers import api_v1_routes
 from managers.web.pages import page_routes

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from dropflow.rest.auth import cookie_value
-from dropflow.rest.kit import StreamSlots
+from dropflow.rest.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from translator.web.service import TranslatorService
 

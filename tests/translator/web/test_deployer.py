@@ -9,9 +9,11 @@ import pytest
 
 from dropflow.errors import DropflowError, LinkError
 from dropflow.rest.auth import AccessRules
+from dropflow.rest.bottle_app import make_app
 from dropflow.rest.client import Client
-from dropflow.rest.kit import Limits, StreamSlots, make_app
+from dropflow.rest.route import Limits
 from dropflow.rest.server import RestServer
+from dropflow.rest.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from managers.routes.operation_handlers import api_v1_routes
 from tests.translator.web.served import EXAMPLES

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from dropflow.errors import BadGraphError, ConflictError, HttpError, UsageError, WorldError
 from dropflow.problems import Problem, Severity
 from dropflow.rest.auth import AccessRules
-from dropflow.rest.kit import Limits, Request, Response, RestApp, Route, StreamSlots, make_app
+from dropflow.rest.bottle_app import RestApp, make_app
+from dropflow.rest.route import Limits, Request, Response, Route
 from dropflow.rest.server import RestServer
+from dropflow.rest.stream_slots import StreamSlots
 from dropflow.testing.serving import ReceivedResponse, ask, serve
 
 LIMIT = 10_000

@@ -1,17 +1,16 @@
 """A bottle application from a table of routes.
 
-Each `Route` names the types of its query, body and answer, as msgspec structs. The application, the checks of every
-request and the OpenAPI document (`dropflow.rest.openapi`) come from the same table. Answers have one envelope,
-``{"ok": true, ...}``, and errors one form, ``{"ok": false, "error": {...}}`` (`dropflow.rest.error_response`).
+Each `dropflow.rest.route.Route` names the types of its query, body and answer, as msgspec structs. The application, the
+checks of every request and the OpenAPI document (`dropflow.rest.openapi`) come from the same table. Answers have one
+envelope, ``{"ok": true, ...}``, and errors one form, ``{"ok": false, "error": {...}}``
+(`dropflow.rest.error_response`).
 """
 
 import logging
 import secrets
-import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import unquote
 
 import bottle
@@ -28,8 +27,9 @@ from dropflow.rest.origins import SAFE_METHODS
 from dropflow.rest.posted_form import posted_fields
 from dropflow.rest.request_body import check_depth, read_body, too_large
 from dropflow.rest.request_head import HAS_CREDENTIAL, HEAD_CHECK, HeadCheck, headers_of, path_of, target_of
+from dropflow.rest.route import Limits, Request, Response, Route
 
-__all__ = ["Limits", "Request", "Response", "RestApp", "Route", "StreamSlots", "make_app"]
+__all__ = ["RestApp", "make_app"]
 
 _LOG = logging.getLogger("dropflow.rest")
 _JSON = "application/json"
@@ -48,177 +48,6 @@ _SECURITY_HEADERS = (
     ("Referrer-Policy", "same-origin"),
     ("Cache-Control", "no-store"),
 )
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits on the cost of one request, and of all requests together.
-
-    Attributes
-    ----------
-    body : int
-        Bytes of a request's body, after decompression.
-    graph : int
-        The same for a body that is a graph.
-    depth : int
-        Levels to which lists and objects in JSON may be nested.
-    drops : int
-        Drops of a graph that is submitted.
-    streams : int
-        Server-sent event streams and long polls open at a time.
-    together : int
-        Bytes of the bodies of all requests that run, as sent and unpacked. Half of it is for requests without a
-        credential. The server in front may hold as much again of received bytes.
-    """
-
-    body: int = 16 * 1024 * 1024
-    graph: int = 1024 * 1024 * 1024
-    depth: int = 200
-    drops: int = 20_000_000
-    streams: int = 256
-    together: int = 2 * 1024 * 1024 * 1024
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, checked and decoded.
-
-    Attributes
-    ----------
-    path : dict
-        Variables of the route's path.
-    query, body : Any
-        Structs of the types that the route names; `body` is bytes when the route names none.
-    headers : mapping
-        Request headers, with every word of their names capitalised.
-    proof : Proof
-        The credential of the request.
-    is_gone : callable
-        Returns whether the client has closed the connection: for handlers that wait.
-    """
-
-    path: Mapping[str, str]
-    query: Any
-    body: Any
-    headers: Mapping[str, str]
-    proof: Proof = Proof.NONE
-    is_gone: Callable[[], bool] = bool
-
-
-class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that is not a struct in the envelope: a page, a download, a stream, or the JSON of DALiuGE."""
-
-    body: bytes | str | BinaryIO | Iterator[bytes] | Any = b""
-    content_type: str = _JSON
-    status: int = 200
-    headers: tuple[tuple[str, str], ...] = ()
-
-
-class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the route table.
-
-    Attributes
-    ----------
-    path : str
-        As in OpenAPI, with variables in braces: ``/api/v1/sessions/{session}``. A variable may hold any character,
-        slashes too, if the caller quotes them.
-    handler : callable
-        Takes a `Request`; returns a struct, which is put into the envelope, or a `Response`.
-    query, body, answer : type or None
-        Structs of the query string, the JSON body and the answer.
-    limit : int
-        Bytes of the body, decompressed; 0 for the server's own limit.
-    json : bool
-        The body is JSON that the handler decodes: it is passed as bytes, after a check of its depth.
-    public : bool
-        Needs no token.
-    cross_site : bool
-        Forms on pages of other sites may post here.
-    form : bool
-        A form of our own pages posts here and changes something, ``application/x-www-form-urlencoded``. With the
-        cookie it must send the page key (`dropflow.rest.auth`); a browser without the key is asked for the token.
-    daliuge : bool
-        One of DALiuGE's paths: errors have its fields (``type``, ``args``) too.
-    takes, gives : str
-        Media types of a body and of an answer that are not JSON, for the OpenAPI document.
-    errors : tuple of types
-        What the handler raises besides refusals of the request itself, for the OpenAPI document.
-    """
-
-    method: str
-    path: str
-    handler: Callable[[Request], object]
-    summary: str
-    query: type[msgspec.Struct] | None = None
-    body: type[msgspec.Struct] | None = None
-    answer: type[msgspec.Struct] | None = None
-    status: int = 200
-    limit: int = 0
-    json: bool = False
-    public: bool = False
-    cross_site: bool = False
-    form: bool = False
-    daliuge: bool = False
-    takes: str = ""
-    gives: str = ""
-    errors: tuple[type[DropflowError], ...] = ()
-    tag: str = "api"
-
-
-class StreamSlots:
-    """A limit on open event streams and long polls, and the signal that ends them all.
-
-    Each holds a thread of the server. A request that finds no free slot is refused.
-    """
-
-    def __init__(self, limit: int) -> None:
-        # Counts free slots for the threads of the server, which are refused rather than made to wait.
-        self._free = threading.BoundedSemaphore(limit)
-        self.closing = threading.Event()
-
-    @contextmanager
-    def slot(self) -> Generator[None]:
-        """Hold a slot while a long poll waits.
-
-        Raises
-        ------
-        HttpError
-            503 when too many streams are open.
-        """
-        self._acquire()
-        try:
-            yield
-        finally:
-            self._free.release()
-
-    def hold(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Return `chunks`, which hold a slot until they end or the client closes the connection.
-
-        The result must be iterated or closed, which the kit does.
-
-        Raises
-        ------
-        HttpError
-            503 when too many streams are open.
-        """
-        self._acquire()
-        held = self._held(chunks)
-        next(held)
-        return held
-
-    def _acquire(self) -> None:
-        if not self._free.acquire(blocking=False):
-            raise HttpError(
-                503, "too many long polls and event streams are open", hint="ask again later, or poll less often"
-            )
-
-    def _held(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        try:
-            yield b""  # taken by `hold`: a generator that has not started would not release its slot when closed
-            for chunk in chunks:
-                if self.closing.is_set():
-                    return
-                yield chunk
-        finally:
-            self._free.release()
 
 
 class RestApp(bottle.Bottle):  # type: ignore[misc] # bottle has no types
