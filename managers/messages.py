@@ -46,7 +46,6 @@ __all__ = [
     "MessageBatch",
     "Packet",
     "Reject",
-    "Shutdown",
     "StopSession",
     "StreamUpdate",
     "decode_message",
@@ -363,13 +362,7 @@ class StopSession(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
     failure: Failure | None = None
 
 
-class Shutdown(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
-    """The sender is stopping as intended."""
-
-    reason: _Text = ""
-
-
-Message = Events | StopSession | Shutdown
+Message = Events | StopSession
 """What the numbered stream carries."""
 
 _CODES = {"<i4": "i", "<u1": "B", "<u2": "H"}

@@ -61,7 +61,6 @@ EXAMPLES: list[Packet | Message] = [
         streams=(messages.StreamUpdate(5, 2, 4, Handle(kind="stream", final="./files/y")), messages.StreamUpdate(6, 1)),
     ),
     messages.StopSession("s-1", 1, "by hand", "node-2", _FAILURE),
-    messages.Shutdown("shutting down"),
 ]
 _NAMES = [type(example).__name__ for example in EXAMPLES]
 

@@ -12,7 +12,7 @@ from managers.links import (
     LinkEvent,
     Links,
 )
-from managers.messages import Shutdown
+from managers.messages import StopSession
 from tests.managers.links.conftest import HASTY, Inbox, LinkFactory, until
 
 pytestmark = pytest.mark.usefixtures("nothing_leaks")
@@ -22,7 +22,7 @@ def test_processes_with_the_cluster_key_connect(link_factory: LinkFactory, key: 
     """Two processes with the cluster key exchange messages, and no message is sent in clear."""
     (a, _), (b, at_b) = link_factory.open("a", key=key), link_factory.open("b", key=key)
     a.connect("b", b.address)
-    a.send("b", Shutdown("confidential"))
+    a.send("b", StopSession("s", 1, "confidential"))
     at_b.wait(lambda: at_b.texts() == ["confidential"])
 
 
@@ -30,7 +30,7 @@ def _refused(link_factory: LinkFactory, ours: ClusterKey | None, theirs: Cluster
     a, at_a = link_factory.open("a", key=ours, settings=HASTY)
     b, at_b = link_factory.open("b", key=theirs)
     a.connect("b", b.address)
-    a.send("b", Shutdown("let me in"))
+    a.send("b", StopSession("s", 1, "let me in"))
     trouble = at_a.wait_event(LinkEvent.DOWN).text
     return trouble, at_b, b
 

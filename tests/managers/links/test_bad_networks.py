@@ -12,7 +12,7 @@ from managers.links import (
     LinkEvent,
     LinkSettings,
 )
-from managers.messages import Shutdown
+from managers.messages import StopSession
 from tests.managers.links.conftest import CONTENT, HASTY, LinkFactory, wanted_content
 
 pytestmark = pytest.mark.usefixtures("nothing_leaks")
@@ -57,7 +57,7 @@ def test_a_hostile_network_loses_nothing(
         sent = []
         for number in range(120):
             frames = tuple(draw.randbytes(draw.choice([0, 100, 40_000])) for _ in range(draw.randrange(2)))
-            a.send("b", Shutdown(str(number)), frames, timeout=60.0)
+            a.send("b", StopSession("s", 1, str(number)), frames, timeout=60.0)
             sent.append(("a", str(number), frames))
         at_b.wait(lambda: len(at_b.messages) >= len(sent), 60.0)
         fetcher.join(60.0)
@@ -74,10 +74,10 @@ def test_a_connection_that_goes_dead_is_replaced(link_factory: LinkFactory) -> N
     port = int(b.address.rpartition(":")[2])
     with FaultyProxy(("127.0.0.1", port), 1, ConnectionFaults()) as proxy:
         a.connect("b", f"tcp://127.0.0.1:{proxy.port}")
-        a.send("b", Shutdown("one"))
+        a.send("b", StopSession("s", 1, "one"))
         at_b.wait(lambda: at_b.texts() == ["one"])
         proxy.faults = ConnectionFaults(delay=1e6)
-        a.send("b", Shutdown("two"))
+        a.send("b", StopSession("s", 1, "two"))
         at_a.wait_event(LinkEvent.DOWN)
         proxy.faults = ConnectionFaults()
         at_b.wait(lambda: at_b.texts() == ["one", "two"])

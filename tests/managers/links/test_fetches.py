@@ -13,7 +13,7 @@ from managers.links import (
     BufferSource,
     FileSource,
 )
-from managers.messages import Shutdown
+from managers.messages import StopSession
 from tests.managers.links.conftest import CONTENT, SMALL, LinkFactory, wanted_content
 
 pytestmark = pytest.mark.usefixtures("nothing_leaks")
@@ -30,7 +30,7 @@ def test_events_and_data_do_not_wait_for_each_other(link_factory: LinkFactory) -
     def sink(offset: int, data: memoryview) -> None:
         got.append(offset + len(data))
         if len(got) == 3:
-            a.send("b", Shutdown("in the middle"))
+            a.send("b", StopSession("s", 1, "in the middle"))
             at_b.wait(lambda: at_b.texts() == ["in the middle"])
             arrived.set()
 

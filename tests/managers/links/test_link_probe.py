@@ -14,7 +14,7 @@ from managers.links import inbound as inbound_module
 from managers.links.inbound import ANY_PEER, Inbound
 from managers.links.link_probe import LinkProbe, probe_links
 from managers.links.settings import LinkSettings
-from managers.messages import PROTOCOL, Handshake, HandshakeReply, Reject, Shutdown, decode_packet, encode
+from managers.messages import PROTOCOL, Handshake, HandshakeReply, Reject, StopSession, decode_packet, encode
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +58,11 @@ def test_probes_do_not_affect_links(listen: Callable[..., Links]) -> None:
     """A process that probes is no peer, is not counted as refused, and a link of the same name continues."""
     a, b = listen("a"), listen("b")
     a.connect("b", b.address)
-    a.send("b", Shutdown())
+    a.send("b", StopSession("s", 1))
     assert a.flush(10.0)
     before = b.statistics()
     _probe(b.address)
-    a.send("b", Shutdown())
+    a.send("b", StopSession("s", 1))
     assert a.flush(10.0)
     after = b.statistics()
 

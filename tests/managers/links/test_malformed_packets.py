@@ -11,7 +11,7 @@ from managers.keys import ClusterKey
 from managers.links import (
     LinkEvent,
 )
-from managers.messages import Shutdown
+from managers.messages import StopSession
 from tests.managers.links.conftest import LinkFactory
 
 pytestmark = pytest.mark.usefixtures("nothing_leaks")
@@ -31,7 +31,7 @@ def test_random_bytes_on_the_port_do_not_affect_links(
         opened.append(socket.create_connection(("127.0.0.1", port)))
         opened[-1].sendall(garbage)
     a.connect("b", b.address)
-    a.send("b", Shutdown("still there"))
+    a.send("b", StopSession("s", 1, "still there"))
     at_b.wait(lambda: at_b.texts() == ["still there"])
     for connection in opened:
         connection.close()
@@ -63,7 +63,7 @@ def test_frames_that_are_not_packets_are_rejected(link_factory: LinkFactory, fra
     stranger.send_multipart(frames)
     context.destroy(0)
     a.connect("b", b.address)
-    a.send("b", Shutdown("still there"))
+    a.send("b", StopSession("s", 1, "still there"))
     at_b.wait(lambda: at_b.texts() == ["still there"])
 
     assert b"refuse" in answer
@@ -95,4 +95,4 @@ def test_another_version_is_refused_by_name(link_factory: LinkFactory, monkeypat
     assert "99" in at_a.wait_event(LinkEvent.REFUSED).text
 
     with pytest.raises(ProtocolError, match="same version"):
-        a.send("b", Shutdown())
+        a.send("b", StopSession("s", 1))

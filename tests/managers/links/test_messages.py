@@ -10,7 +10,7 @@ from managers.links import (
     LinkEvent,
     ReceivedMessage,
 )
-from managers.messages import Shutdown, StopSession
+from managers.messages import StopSession
 from tests.managers.links.conftest import CONTENT, HASTY, SMALL, LinkFactory, wanted_content
 
 pytestmark = pytest.mark.usefixtures("nothing_leaks")
@@ -21,8 +21,8 @@ def test_messages_go_both_ways(link_factory: LinkFactory) -> None:
     (a, at_a), (b, at_b) = link_factory.open("a"), link_factory.open("b")
     a.connect("b", b.address)
     b.connect("a", a.address)
-    a.send("b", Shutdown("small"))
-    a.send("b", Shutdown("large"), [CONTENT, b"", b"tail"])
+    a.send("b", StopSession("s", 1, "small"))
+    a.send("b", StopSession("s", 1, "large"), [CONTENT, b"", b"tail"])
     b.send("a", StopSession("s", 1), [bytearray(b"slice")])
     at_a.wait(lambda: len(at_a.messages) == 1)
     at_b.wait(lambda: len(at_b.messages) == 2)
@@ -38,7 +38,7 @@ def test_many_senders_share_a_link(link_factory: LinkFactory) -> None:
 
     def work(worker: int) -> None:
         for number in range(300):
-            a.send("b", Shutdown(f"{worker}:{number}"))
+            a.send("b", StopSession("s", 1, f"{worker}:{number}"))
 
     threads = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
     for thread in threads:
@@ -57,11 +57,11 @@ def test_flush_waits_for_arrival(link_factory: LinkFactory) -> None:
     (a, _), (b, at_b) = link_factory.open("a"), link_factory.open("b")
     a.connect("b", b.address)
     for number in range(100):
-        a.send("b", Shutdown(str(number)))
+        a.send("b", StopSession("s", 1, str(number)))
     assert a.flush(30.0)
     assert len(at_b.messages) == 100
     a.connect("c", "tcp://127.0.0.1:1")
-    a.send("c", Shutdown())
+    a.send("c", StopSession("s", 1))
 
     assert not a.flush(0.05)
 
@@ -69,9 +69,11 @@ def test_flush_waits_for_arrival(link_factory: LinkFactory) -> None:
 def test_a_receiving_function_may_send(link_factory: LinkFactory) -> None:
     """A receiving function may send a message to a peer that connected to this process."""
     a, at_a = link_factory.open("a")
-    b, _ = link_factory.open("b", on_message=lambda delivery: b.send(delivery.peer, Shutdown("echo"), timeout=0))
+    b, _ = link_factory.open(
+        "b", on_message=lambda delivery: b.send(delivery.peer, StopSession("s", 1, "echo"), timeout=0)
+    )
     a.connect("b", b.address)
-    a.send("b", Shutdown("call"))
+    a.send("b", StopSession("s", 1, "call"))
     at_a.wait(lambda: at_a.texts() == ["echo"])
 
 
@@ -89,22 +91,22 @@ def test_a_slow_receiver_makes_the_sender_wait(link_factory: LinkFactory) -> Non
     (a, _), (b, _) = link_factory.open("a", settings=SMALL), link_factory.open("b", on_message=hold, settings=SMALL)
     a.connect("b", b.address)
     for _ in range(10):
-        a.send("b", Shutdown(), [bytes(19_000)])
+        a.send("b", StopSession("s", 1), [bytes(19_000)])
     assert full.wait(30)
     with pytest.raises(LinkError, match="bytes behind: it processed nothing"):
-        a.send("b", Shutdown(), [bytes(19_000)], timeout=0.05)
+        a.send("b", StopSession("s", 1), [bytes(19_000)], timeout=0.05)
     assert a.statistics().peers[0].pending <= SMALL.window
     for delivery in held:
         delivery.release()
 
-    a.send("b", Shutdown(), [bytes(19_000)], timeout=30.0)
+    a.send("b", StopSession("s", 1), [bytes(19_000)], timeout=30.0)
 
 
 def test_a_sender_can_stop_waiting(link_factory: LinkFactory) -> None:
     """A sender that waits for room evaluates `give_up` again when it is woken."""
     a, _ = link_factory.open("a", settings=SMALL)
     a.connect("b", "tcp://127.0.0.1:1")
-    a.send("b", Shutdown(), [bytes(190_000)])
+    a.send("b", StopSession("s", 1), [bytes(190_000)])
     cancelled, errors, asked = threading.Event(), [], threading.Event()
 
     def give_up() -> bool:
@@ -113,7 +115,7 @@ def test_a_sender_can_stop_waiting(link_factory: LinkFactory) -> None:
 
     def work() -> None:
         try:
-            a.send("b", Shutdown(), [bytes(190_000)], give_up=give_up)
+            a.send("b", StopSession("s", 1), [bytes(190_000)], give_up=give_up)
         except LinkError as error:
             errors.append(error)
 
@@ -131,7 +133,7 @@ def test_closing_ends_all_waits(link_factory: LinkFactory) -> None:
     """Senders and fetches that wait fail when the links are closed; later calls fail too."""
     a, _ = link_factory.open("a", settings=SMALL)
     a.connect("b", "tcp://127.0.0.1:1")
-    a.send("b", Shutdown(), [bytes(190_000)])
+    a.send("b", StopSession("s", 1), [bytes(190_000)])
     errors: list[str] = []
 
     def work(call: Callable[[], object]) -> None:
@@ -141,7 +143,7 @@ def test_closing_ends_all_waits(link_factory: LinkFactory) -> None:
             errors.append(error.text)
 
     calls = (
-        lambda: a.send("b", Shutdown(), [bytes(190_000)]),
+        lambda: a.send("b", StopSession("s", 1), [bytes(190_000)]),
         lambda: a.fetch("b", wanted_content(1), lambda *_: None),
     )
     threads = [threading.Thread(target=work, args=(call,)) for call in calls]
@@ -153,7 +155,7 @@ def test_closing_ends_all_waits(link_factory: LinkFactory) -> None:
 
     assert errors == ["the links of 'a' are closed"] * 2
     with pytest.raises(LinkError, match="closed"):
-        a.send("b", Shutdown())
+        a.send("b", StopSession("s", 1))
     a.close()
 
 
@@ -167,7 +169,7 @@ def test_a_receiving_function_may_close_its_links(link_factory: LinkFactory) -> 
 
     (a, _), (b, _) = link_factory.open("a"), link_factory.open("b", on_message=take)
     a.connect("b", b.address)
-    a.send("b", Shutdown("close yourself"))
+    a.send("b", StopSession("s", 1, "close yourself"))
 
     assert closed.wait(30)
 
@@ -176,13 +178,13 @@ def test_a_peer_that_starts_again_is_recognised(link_factory: LinkFactory) -> No
     """A process that was started again at another port is found when it connects; old messages are discarded."""
     (a, at_a), (b, _) = link_factory.open("a", settings=HASTY), link_factory.open("b", incarnation=1)
     a.connect("b", b.address)
-    a.send("b", Shutdown("one"))
+    a.send("b", StopSession("s", 1, "one"))
     assert a.flush(30.0)
     b.close()
     at_a.wait_event(LinkEvent.DOWN)
-    a.send("b", Shutdown("void"))
+    a.send("b", StopSession("s", 1, "void"))
     again, at_again = link_factory.open("b", incarnation=2)
     again.connect("a", a.address)
     assert at_a.wait_event(LinkEvent.RESTARTED).undelivered == 1
-    a.send("b", Shutdown("two"))
+    a.send("b", StopSession("s", 1, "two"))
     at_again.wait(lambda: at_again.texts() == ["two"])

@@ -7,7 +7,7 @@ from hypothesis import given
 from dropflow.errors import ProtocolError, UsageError
 from managers.links.packing import Buffer, NumberedPacket, Packer, Reassembler, check_frames, outgoing_message
 from managers.links.settings import INLINE
-from managers.messages import Chunk, Fragment, Heartbeat, MessageBatch, Shutdown, decode_message, decode_packet
+from managers.messages import Chunk, Fragment, Heartbeat, MessageBatch, StopSession, decode_message, decode_packet
 
 messages = st.lists(
     st.tuples(
@@ -36,7 +36,7 @@ def _messages_of(packets: list[NumberedPacket]) -> list[tuple[str, list[bytes]]]
         segments: list[Buffer] | None = reassembler.add(packet, raw) if isinstance(packet, Fragment) else None
         for body, *frames in [*whole, *([segments] if segments else [])]:
             message = decode_message(body)
-            assert isinstance(message, Shutdown)
+            assert isinstance(message, StopSession)
             found.append((message.reason, [bytes(frame) for frame in frames]))
     assert not reassembler.is_open
     return found
@@ -47,7 +47,7 @@ def test_messages_round_trip_in_order(sent: list[tuple[str, list[bytes]]], fragm
     """Messages of any size are unchanged after packing and joining, and packets count from 1."""
     packer = Packer(max(fragment, 200))
     for text, frames in sent:
-        packer.put(outgoing_message(Shutdown(text), frames))
+        packer.put(outgoing_message(StopSession("s", 1, text), frames))
     packets = _packets_of(packer)
 
     assert _messages_of(packets) == sent
@@ -59,7 +59,7 @@ def test_messages_round_trip_in_order(sent: list[tuple[str, list[bytes]]], fragm
 def test_costs_of_packets_and_messages_are_equal(sent: list[tuple[str, list[bytes]]]) -> None:
     """The packets of some messages cost what the messages cost, so that a window fills and empties exactly."""
     packer = Packer(5000)
-    messages = [outgoing_message(Shutdown(text), frames) for text, frames in sent]
+    messages = [outgoing_message(StopSession("s", 1, text), frames) for text, frames in sent]
     for item in messages:
         packer.put(item)
     packets = _packets_of(packer)
@@ -72,7 +72,7 @@ def test_costs_of_packets_and_messages_are_equal(sent: list[tuple[str, list[byte
 def test_the_cost_of_cleared_messages_is_counted(sent: list[tuple[str, list[bytes]]], taken: int) -> None:
     """Packets that were made and messages that are discarded add up to all messages, in number and cost."""
     packer = Packer(5000)
-    messages = [outgoing_message(Shutdown(text), frames) for text, frames in sent]
+    messages = [outgoing_message(StopSession("s", 1, text), frames) for text, frames in sent]
     for item in messages:
         packer.put(item)
     packets = [packet for packet in (packer.next_packet() for _ in range(taken)) if packet is not None]
@@ -87,7 +87,7 @@ def test_small_messages_share_a_packet() -> None:
     """Messages that wait together are sent in one packet."""
     packer = Packer(1000)
     for number in range(50):
-        packer.put(outgoing_message(Shutdown(str(number))))
+        packer.put(outgoing_message(StopSession("s", 1, str(number))))
 
     assert len(_packets_of(packer)) == 1
 
@@ -96,7 +96,7 @@ def test_large_frames_are_not_copied() -> None:
     """The parts of a large frame are views of the caller's own memory."""
     content = bytearray(200_000)
     packer = Packer(50_000)
-    packer.put(outgoing_message(Shutdown(), [content]))
+    packer.put(outgoing_message(StopSession("s", 1), [content]))
     packets = _packets_of(packer)
     content[:] = b"x" * len(content)
 
@@ -106,7 +106,7 @@ def test_large_frames_are_not_copied() -> None:
 def test_a_raw_frame_in_one_part_is_not_copied() -> None:
     """A raw frame that fits into one part is not copied at the receiving end."""
     packer = Packer(50_000)
-    packer.put(outgoing_message(Shutdown("here it is"), [b"y" * 20_000]))
+    packer.put(outgoing_message(StopSession("s", 1, "here it is"), [b"y" * 20_000]))
     (packet,) = _packets_of(packer)
     frame = bytes(packet.frames[2])
     part = decode_packet(packet.frames[0])
@@ -120,7 +120,7 @@ def test_a_raw_frame_in_one_part_is_not_copied() -> None:
 def test_a_message_that_is_too_large_is_refused() -> None:
     """A message that is too large fails at its sender and says what to do."""
     with pytest.raises(UsageError, match="too large"):
-        outgoing_message(Shutdown(), [memoryview(bytes(1)).cast("B")] * 2000)
+        outgoing_message(StopSession("s", 1), [memoryview(bytes(1)).cast("B")] * 2000)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from managers.links import (
     LinkSettings,
     ReceivedMessage,
 )
-from managers.messages import Events, Shutdown
+from managers.messages import Events, StopSession
 from tests.managers.links.conftest import CONTENT, HASTY, LinkFactory, wanted_content
 
 pytestmark = pytest.mark.usefixtures("nothing_leaks")
@@ -115,7 +115,7 @@ def test_a_sender_to_a_stopped_process_uses_bounded_memory(
     psutil.Process(other[1].pid).suspend()
     before = psutil.Process().memory_info().rss
     with pytest.raises(LinkError, match="bytes behind"):
-        [a.send("b", Shutdown(), [os.urandom(100_000)], timeout=0.3) for _ in range(1000)]
+        [a.send("b", StopSession("s", 1), [os.urandom(100_000)], timeout=0.3) for _ in range(1000)]
 
     assert a.statistics().peers[0].pending <= 4 << 20
     assert psutil.Process().memory_info().rss - before < 40 << 20

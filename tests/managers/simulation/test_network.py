@@ -20,7 +20,7 @@ from managers.links import (
     WantedContent,
 )
 from managers.links.outbound import LinkIdentity
-from managers.messages import Shutdown
+from managers.messages import StopSession
 from managers.simulation import NetworkFaults, SimulatedLinks, SimulatedNetwork, Simulation
 
 CHANCES = st.sampled_from([0.0, 0.1, 0.3])
@@ -45,7 +45,7 @@ class Inbox:
 
     def take(self, delivery: ReceivedMessage) -> None:
         """Record a message."""
-        assert isinstance(delivery.message, Shutdown)
+        assert isinstance(delivery.message, StopSession)
         frames = tuple(bytes(frame) for frame in delivery.frames)
         self.messages.append((delivery.peer, delivery.message.reason, frames))
 
@@ -110,7 +110,7 @@ def test_every_message_arrives_once_and_in_order(seed: int, faults: NetworkFault
     for number in range(25):
         source, target = draw.choice([(a, "b"), (b, "a")])
         frames = tuple(draw.randbytes(draw.choice([0, 10, 17_000])) for _ in range(draw.randrange(3)))
-        source.send(target, Shutdown(str(number)), frames)
+        source.send(target, StopSession("s", 1, str(number)), frames)
         sent[target].append((source.name, str(number), frames))
         for _ in range(draw.randrange(4)):
             network.simulation.step()
@@ -128,7 +128,7 @@ def test_all_credit_is_returned(seed: int, faults: NetworkFaults) -> None:
     (a, _), (b, at_b) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
     for number in range(20):
-        a.send("b", Shutdown(str(number)), [bytes(number * 2000)])
+        a.send("b", StopSession("s", 1, str(number)), [bytes(number * 2000)])
         network.simulation.step()
     network.run()
     network.faults = NetworkFaults()
@@ -152,14 +152,14 @@ def test_held_messages_stop_the_sender() -> None:
     b = SimulatedLinks("b", network, on_message=hold)
     a.connect("b", b.address)
     while a.has_room("b"):
-        a.send("b", Shutdown(), [bytes(1000)])
+        a.send("b", StopSession("s", 1), [bytes(1000)])
     network.simulation.wait(60.0)
     assert not a.has_room("b")
     assert 10_000 < a.statistics().peers[0].pending <= 11_100
     for delivery in held:
         delivery.release()
     network.simulation.run(lambda: a.has_room("b"))
-    a.send("b", Shutdown(), [bytes(1000)])
+    a.send("b", StopSession("s", 1), [bytes(1000)])
 
     network.run()
     assert len(held) == 11
@@ -173,7 +173,7 @@ def test_releasing_out_of_order_frees_nothing_early() -> None:
     b = SimulatedLinks("b", network, on_message=lambda delivery: (delivery.hold(), held.append(delivery)))
     a.connect("b", b.address)
     for _ in range(3):
-        a.send("b", Shutdown(), [bytes(20_000)])
+        a.send("b", StopSession("s", 1), [bytes(20_000)])
         network.run()
     full = a.statistics().peers[0].pending
     held[1].release()
@@ -191,11 +191,11 @@ def test_a_link_that_was_down_continues() -> None:
     network = _network(2)
     (a, at_a), (b, at_b) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
-    a.send("b", Shutdown("before"))
+    a.send("b", StopSession("s", 1, "before"))
     network.run()
     network.block("a", "b")
     for number in range(5):
-        a.send("b", Shutdown(f"during {number}"))
+        a.send("b", StopSession("s", 1, f"during {number}"))
         network.simulation.wait(1.0)
     network.unblock("a", "b")
     network.run()
@@ -210,14 +210,14 @@ def test_messages_for_an_ended_process_do_not_reach_its_successor() -> None:
     network = _network(3)
     (a, at_a), (b, _) = _node(network, "a"), _node(network, "b", incarnation=1)
     a.connect("b", b.address)
-    a.send("b", Shutdown("for the first"))
+    a.send("b", StopSession("s", 1, "for the first"))
     network.run()
     b.close()
-    a.send("b", Shutdown("too late"))
+    a.send("b", StopSession("s", 1, "too late"))
     again, at_again = _node(network, "b", incarnation=2)
     again.connect("a", a.address)
     network.simulation.run(lambda: LinkEvent.RESTARTED in at_a.events())
-    a.send("b", Shutdown("for the second"))
+    a.send("b", StopSession("s", 1, "for the second"))
     network.run()
 
     assert at_again.texts() == ["for the second"]
@@ -230,12 +230,12 @@ def test_a_restart_is_detected_in_the_handshake() -> None:
     network = _network(4)
     (a, at_a), (b, _) = _node(network, "a"), _node(network, "b", incarnation=1)
     a.connect("b", b.address)
-    a.send("b", Shutdown("one"))
+    a.send("b", StopSession("s", 1, "one"))
     network.run()
     b.close()
     _, at_again = _node(network, "b", incarnation=2, address=b.address)
     network.simulation.run(lambda: LinkEvent.RESTARTED in at_a.events())
-    a.send("b", Shutdown("two"))
+    a.send("b", StopSession("s", 1, "two"))
     network.run()
 
     assert at_again.texts() == ["two"]
@@ -246,7 +246,7 @@ def test_an_old_incarnation_is_refused() -> None:
     network = _network(5)
     (b, at_b), (new, _), (old, at_old) = _node(network, "b"), _node(network, "a", 2), _node(network, "x", 1)
     new.connect("b", b.address)
-    new.send("b", Shutdown("new"))
+    new.send("b", StopSession("s", 1, "new"))
     network.run()
     old.manager.identity = LinkIdentity("a", 1, old.address)
     old.connect("b", b.address)
@@ -254,7 +254,7 @@ def test_an_old_incarnation_is_refused() -> None:
 
     assert "later process" in at_old.changes[-1].text
     with pytest.raises(ProtocolError, match="refuses this one"):
-        old.send("b", Shutdown("old"))
+        old.send("b", StopSession("s", 1, "old"))
     assert at_b.texts() == ["new"]
 
 
@@ -263,7 +263,7 @@ def test_the_wrong_process_at_an_address_is_refused() -> None:
     network = _network(6)
     (a, at_a), (c, at_c) = _node(network, "a"), _node(network, "c")
     a.connect("b", c.address)
-    a.send("b", Shutdown("secret"))
+    a.send("b", StopSession("s", 1, "secret"))
     network.simulation.run(lambda: LinkEvent.REFUSED in at_a.events())
 
     assert at_c.texts() == []
@@ -278,7 +278,7 @@ def test_a_refused_link_can_be_opened_again() -> None:
     a.connect("b", c.address)
     network.simulation.run(lambda: LinkEvent.REFUSED in at_a.events())
     a.connect("b", b.address)
-    a.send("b", Shutdown("at last"))
+    a.send("b", StopSession("s", 1, "at last"))
     network.run()
 
     assert at_b.texts() == ["at last"]
@@ -289,9 +289,9 @@ def test_a_peer_that_introduced_itself_can_be_answered() -> None:
     network = _network(8)
     (a, at_a), (b, at_b) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
-    a.send("b", Shutdown("question"))
+    a.send("b", StopSession("s", 1, "question"))
     network.run()
-    b.send("a", Shutdown("answer"))
+    b.send("a", StopSession("s", 1, "answer"))
     network.run()
 
     assert at_a.texts() == ["answer"]
@@ -302,7 +302,7 @@ def test_sending_without_a_link_is_an_error() -> None:
     """Sending to a node that was never connected to is a `UsageError`."""
     a, _ = _node(_network(9), "a")
     with pytest.raises(UsageError, match="no link to node 'z'"):
-        a.send("z", Shutdown())
+        a.send("z", StopSession("s", 1))
 
 
 def test_a_disconnected_link_can_be_opened_again() -> None:
@@ -310,13 +310,13 @@ def test_a_disconnected_link_can_be_opened_again() -> None:
     network = _network(10)
     (a, _), (b, at_b) = _node(network, "a"), _node(network, "b")
     a.connect("b", b.address)
-    a.send("b", Shutdown("one"))
+    a.send("b", StopSession("s", 1, "one"))
     network.run()
     a.disconnect("b")
     with pytest.raises(UsageError, match="link to node 'b'"):
-        a.send("b", Shutdown("lost"))
+        a.send("b", StopSession("s", 1, "lost"))
     a.connect("b", b.address)
-    a.send("b", Shutdown("two"))
+    a.send("b", StopSession("s", 1, "two"))
     network.run()
 
     assert at_b.texts() == ["one", "two"]
@@ -334,8 +334,8 @@ def test_an_exception_of_a_receiver_is_counted() -> None:
     a, _ = _node(network, "a")
     b = SimulatedLinks("b", network, on_message=take, on_change=take)
     a.connect("b", b.address)
-    a.send("b", Shutdown("one"))
-    a.send("b", Shutdown("two"))
+    a.send("b", StopSession("s", 1, "one"))
+    a.send("b", StopSession("s", 1, "two"))
     network.run()
 
     assert len(seen) == 2

@@ -10,7 +10,7 @@ from dropflow.errors import InternalError
 from managers.simulation import SimulatedProcess, Simulation
 
 _RUN = """
-from managers.messages import Shutdown
+from managers.messages import StopSession
 from managers.simulation import DisturbanceRates, Disturbances, NetworkFaults
 from managers.simulation import SimulatedLinks, SimulatedNetwork, Simulation
 
@@ -25,7 +25,7 @@ rates = DisturbanceRates(cuts=2.0, blocks=1.0, pauses=1.0, crashes=1.0)
 Disturbances(network, [links.process for links in nodes.values()], rates, may_crash=lambda process: process.name == "c")
 for number in range(100):
     for name in simulation.random.sample(["b", "c"], 2):
-        nodes["a"].send(name, Shutdown(str(number)), [bytes(simulation.random.randrange(1000))])
+        nodes["a"].send(name, StopSession("s", 1, str(number)), [bytes(simulation.random.randrange(1000))])
     simulation.wait(0.1)
 print("\\n".join(simulation.trace))
 """
