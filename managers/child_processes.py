@@ -21,9 +21,9 @@ import msgspec
 
 from dropflow.errors import WorldError
 
-__all__ = ["ChildProcess", "Command", "Supervisor"]
+__all__ = ["ChildProcess", "ChildProcesses", "Command"]
 
-_LOG = logging.getLogger("dropflow.supervisor")
+_LOG = logging.getLogger("dropflow.child_processes")
 _CHUNK = 64 * 1024
 """Bytes of one read: all that a pipe can hold."""
 _LONGEST_LINE = 1024 * 1024
@@ -44,14 +44,14 @@ class _FirstLine(msgspec.Struct, frozen=True):
 
 
 class ChildProcess:
-    """A process that prints a line of JSON when it is ready. It changes in the thread of its supervisor only.
+    """A process that prints a line of JSON when it is ready. It changes in the thread of its `ChildProcesses` only.
 
     Parameters
     ----------
     role, name : str
         Its kind, such as ``node``, and its name in messages.
     changed : callable
-        Called in the thread of the supervisor when the process is ready, failed to start, or ended.
+        Called in the thread of `ChildProcesses` when the process is ready, failed to start, or ended.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class ChildProcess:
             self.fail(str(first.error.get("text") or f"it printed {printed!r}"), str(first.error.get("hint") or ""))
 
 
-class Supervisor:
+class ChildProcesses:
     """Starts processes and notices when they are ready and when they end, in one thread.
 
     Parameters
@@ -153,13 +153,13 @@ class Supervisor:
         self._selector.register(self._wake_reader, selectors.EVENT_READ, self._run_calls)
         if cancel is not None:
             self._selector.register(cancel, selectors.EVENT_READ, partial(self._cancel, cancel))
-        self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="child-processes", daemon=True)
         self._thread.start()
 
     def call(self, function: Callable[[], Value]) -> Value:
-        """Run `function` in the thread of the supervisor and return what it returns."""
+        """Run `function` in the thread of `ChildProcesses` and return what it returns."""
         if self._is_closed:
-            raise WorldError("the supervisor is closed")
+            raise WorldError("no process can be started: the child processes have been stopped")
         done: Future[Value] = Future()
 
         def run() -> None:
@@ -173,7 +173,7 @@ class Supervisor:
         return done.result()
 
     def launch(self, role: str, name: str, command: Command, changed: Callable[[ChildProcess], None]) -> ChildProcess:
-        """Start a process; only from the thread of the supervisor (see `call`).
+        """Start a process; only from the thread of `ChildProcesses` (see `call`).
 
         Raises
         ------

@@ -23,7 +23,7 @@ from dropflow.rest.openapi import openapi_document
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import ManagerInfo
 from dropflow.version import __version__
-from managers.child_processes import ChildProcess, Supervisor
+from managers.child_processes import ChildProcess, ChildProcesses
 from managers.messages import PROTOCOL
 
 __all__ = ["Daemon", "Kind", "Managed", "command_of", "daemon_routes"]
@@ -88,7 +88,7 @@ def command_of(kind: Kind, options: Sequence[str], parent: int) -> list[str]:
 class Daemon:
     """The managers of one host.
 
-    Their states change in the thread of the supervisor only; other threads read them, which are frozen.
+    Their states change in the thread of `ChildProcesses` only; other threads read them, which are frozen.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class Daemon:
         self._key = key
         self._start_seconds = start_seconds
         self._started = self._clock.now()
-        self._supervisor = Supervisor(stop_seconds=stop_seconds)
+        self._child_processes = ChildProcesses(stop_seconds=stop_seconds)
         self._processes: dict[Kind, ChildProcess] = {}
         self._managed = {kind: Managed(role=kind) for kind in _KINDS}
         self._is_closed = False
@@ -182,11 +182,11 @@ class Daemon:
         options = [*self._options.get(known, ()), *_children(known, nodes)]
         if self._is_closed:
             raise ConflictError("the daemon is stopping", where=self._name)
-        process = self._supervisor.call(partial(self._launch, known, options))
+        process = self._child_processes.call(partial(self._launch, known, options))
         try:
-            self._supervisor.wait_ready(process, self._start_seconds)
+            self._child_processes.wait_ready(process, self._start_seconds)
         except WorldError:
-            self._supervisor.stop(process)
+            self._child_processes.stop(process)
             raise
         return self._managed[known]
 
@@ -201,7 +201,7 @@ class Daemon:
             It does not run.
         """
         known = _known(kind)
-        self._supervisor.stop(self._supervisor.call(partial(self._begin_stop, known)))
+        self._child_processes.stop(self._child_processes.call(partial(self._begin_stop, known)))
         return self._managed[known]
 
     def close(self) -> None:
@@ -213,15 +213,15 @@ class Daemon:
             # It may have ended by itself.
             with suppress(ConflictError):
                 self.stop(kind)
-        self._supervisor.close()
+        self._child_processes.close()
 
-    # In the thread of the supervisor.
+    # In the thread of `ChildProcesses`.
 
     def _launch(self, kind: Kind, options: Sequence[str]) -> ChildProcess:
         running = self._managed[kind]
         if running.pid is not None:
             raise ConflictError(f"the {kind} manager runs already, as process {running.pid}", where=self._name)
-        process = self._supervisor.launch(
+        process = self._child_processes.launch(
             f"{kind} manager", kind, lambda parent: self._command(kind, options, parent), partial(self._changed, kind)
         )
         self._processes[kind] = process

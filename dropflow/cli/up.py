@@ -25,7 +25,7 @@ from dropflow.cli.server_process import announce, browser_url, claim_root, clust
 from dropflow.cli.stop_signal import StopSignal
 from dropflow.private import private_directory
 from dropflow.rest.auth import make_token, store_token
-from managers.child_processes import ChildProcess, Supervisor
+from managers.child_processes import ChildProcess, ChildProcesses
 from managers.membership import SUSPECT_AFTER
 
 __all__ = ["command"]
@@ -136,7 +136,7 @@ class _Cluster:
         self._options = options
         self._root = root
         self._stop = stop
-        self._supervisor = Supervisor(cancel=stop.fileno())
+        self._child_processes = ChildProcesses(cancel=stop.fileno())
         self._processes: list[ChildProcess] = []
 
     def start(self, token: str | None) -> UpReady:
@@ -180,10 +180,10 @@ class _Cluster:
     def close(self) -> None:
         """Stop all processes: the parents first, so that they report no lost children."""
         self._stop.set()
-        self._supervisor.close()
+        self._child_processes.close()
 
     def _url(self, process: ChildProcess) -> str:
-        return self._supervisor.wait_ready(process, _START_SECONDS)
+        return self._child_processes.wait_ready(process, _START_SECONDS)
 
     def _start(self, role: str, name: str, port: int, more: Sequence[str]) -> ChildProcess:
         options = self._options
@@ -200,12 +200,12 @@ class _Cluster:
             own = [sys.executable, "-m", "dropflow", role, "--name", name]
             return [*own, *arguments, "--watch-parent", f"{parent}", "--output", "json"]
 
-        process = self._supervisor.call(partial(self._supervisor.launch, role, name, command, self._changed))
+        process = self._child_processes.call(partial(self._child_processes.launch, role, name, command, self._changed))
         self._processes.append(process)
         return process
 
     def _changed(self, process: ChildProcess) -> None:
-        """Report a process that ended by itself, from the thread of the supervisor."""
+        """Report a process that ended by itself, from the thread of `ChildProcesses`."""
         if process.status is None or self._stop.is_set() or process.error is not None:
             return
         others = any(other.status is None for other in self._processes)

@@ -1,4 +1,4 @@
-"""The supervisor, with real processes."""
+"""Child processes, with real programs."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from dropflow.errors import WorldError
-from managers.child_processes import ChildProcess, Supervisor
+from managers.child_processes import ChildProcess, ChildProcesses
 
 _READY = """
 import os, sys
@@ -22,14 +22,14 @@ _SILENT = "import os, sys; os.read(int(sys.argv[1]), 1)"
 
 
 @pytest.fixture
-def supervisor() -> Iterator[Supervisor]:
-    """A supervisor without processes."""
-    made = Supervisor()
+def children() -> Iterator[ChildProcesses]:
+    """The child processes of this process: none."""
+    made = ChildProcesses()
     yield made
     made.close()
 
 
-def _start(supervisor: Supervisor, program: str, name: str = "n1", seen: list[object] | None = None) -> ChildProcess:
+def _start(children: ChildProcesses, program: str, name: str = "n1", seen: list[object] | None = None) -> ChildProcess:
     def changed(process: ChildProcess) -> None:
         if seen is not None:
             seen.append((process.name, process.url, process.status))
@@ -37,18 +37,18 @@ def _start(supervisor: Supervisor, program: str, name: str = "n1", seen: list[ob
     def command(parent: int) -> list[str]:
         return [sys.executable, "-c", program, str(parent), name[-1]]
 
-    return supervisor.call(partial(supervisor.launch, "node", name, command, changed))
+    return children.call(partial(children.launch, "node", name, command, changed))
 
 
-def test_many_processes_need_one_thread(supervisor: Supervisor) -> None:
+def test_many_processes_need_one_thread(children: ChildProcesses) -> None:
     """One thread starts, awaits and stops all of them, and a change is reported before a wait for it returns."""
     before = threading.active_count()
     seen: list[object] = []
 
-    processes = [_start(supervisor, _READY, f"n{number}", seen) for number in range(4)]
-    urls = [supervisor.wait_ready(process, 30) for process in processes]
+    processes = [_start(children, _READY, f"n{number}", seen) for number in range(4)]
+    urls = [children.wait_ready(process, 30) for process in processes]
     assert threading.active_count() == before
-    supervisor.stop(*processes)
+    children.stop(*processes)
 
     assert urls == [f"http://127.0.0.1:{number}" for number in range(4)]
     assert {(process.name, process.url, None) for process in processes} < set(seen)
@@ -56,9 +56,9 @@ def test_many_processes_need_one_thread(supervisor: Supervisor) -> None:
 
 
 def test_a_process_ends_with_the_pipe_of_its_parent() -> None:
-    """Closing the supervisor stops all processes and closes all file descriptors."""
+    """Closing stops all processes and closes all file descriptors."""
     opened = psutil.Process().num_fds()
-    other = Supervisor()
+    other = ChildProcesses()
     process = _start(other, _READY)
     other.wait_ready(process, 30)
 
@@ -67,28 +67,28 @@ def test_a_process_ends_with_the_pipe_of_its_parent() -> None:
 
     assert process.status == -15
     assert psutil.Process().num_fds() == opened
-    with pytest.raises(WorldError, match="closed"):
+    with pytest.raises(WorldError, match="child processes have been stopped"):
         other.call(lambda: None)
 
 
 def test_a_readable_descriptor_ends_the_wait_for_ready_lines() -> None:
     """`wait_ready` raises CancelledError for processes that are starting or start later."""
     reader, writer = os.pipe()
-    supervisor = Supervisor(cancel=reader)
-    first = _start(supervisor, _SILENT)
+    children = ChildProcesses(cancel=reader)
+    first = _start(children, _SILENT)
 
     os.write(writer, b"x")
 
     with pytest.raises(CancelledError, match=r"^$"):
-        supervisor.wait_ready(first, 30)
+        children.wait_ready(first, 30)
     with pytest.raises(CancelledError, match=r"^$"):
-        supervisor.wait_ready(_start(supervisor, _SILENT), 30)
-    supervisor.close()
+        children.wait_ready(_start(children, _SILENT), 30)
+    children.close()
     os.close(reader)
     os.close(writer)
 
 
-def test_a_missing_program_is_an_error(supervisor: Supervisor) -> None:
+def test_a_missing_program_is_an_error(children: ChildProcesses) -> None:
     """Starting it is a WorldError."""
     with pytest.raises(WorldError, match="node cannot be started: No such file"):
-        supervisor.call(partial(supervisor.launch, "node", "n1", lambda _: ["/nowhere/at-all"], lambda _: None))
+        children.call(partial(children.launch, "node", "n1", lambda _: ["/nowhere/at-all"], lambda _: None))
