@@ -40,7 +40,6 @@ class Deadline:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread = 0
-        self._interrupted = False
         self.expired = False
         """Whether the limit has passed and the attempt was told to stop."""
 
@@ -50,10 +49,17 @@ class Deadline:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Note that the attempt has ended. Idempotent; to be called again if the exception was raised in here.
+
+        An exception that is pending is raised in here, and none is set later. It is not withdrawn by setting None:
+        CPython 3.11 and 3.12 would then look for a pending one at every later call in every thread, and in 3.11 a
+        thread that is traced, as by a debugger, would never return from that.
+        """
         with self._lock:
             self._over.set()
-        if self._interrupted:
-            _raise_in(self._thread, None)  # withdraws it if it was not raised yet
 
     def _watch(self) -> None:
         if self._over.wait(self._seconds):
@@ -65,14 +71,11 @@ class Deadline:
         with self._lock:
             if self._over.is_set():
                 return
-            self._interrupted = True
             _raise_in(self._thread, CancelledRunError)
         if not self._over.wait(_INTERRUPT_SECONDS):
             self._give_up()
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Raise `error` in the Python code of another thread at its next step; None withdraws one that is pending."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), None if error is None else ctypes.py_object(error)
-    )
+def _raise_in(thread: int, error: type[BaseException]) -> None:
+    """Raise `error` in the Python code of another thread at its next step."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))

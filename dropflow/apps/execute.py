@@ -125,11 +125,13 @@ class LocalExecutor:
             self.on_overdue(AttemptResult(task.drop, task.attempt, failure=failure_of(late), seconds=limit))
 
         deadline = Deadline(limit, lambda: self.abort(task.drop, task.attempt), give_up)
+        result = None
         try:
             with deadline:
                 result = self._attempt(task, log, started)
-        except CancelledRunError as error:  # interrupted while its exception made its text
-            result = self._failed(task, error, log, started)
+        except CancelledRunError as error:  # interrupted while its exception made its text, or just after its end
+            deadline.end()
+            result = result or self._failed(task, error, log, started)
         self._aborted.discard((task.drop, task.attempt))
         return self._failed(task, late, log, started) if deadline.expired and result.failure is not None else result
 

@@ -1,5 +1,7 @@
 """The time limit of attempts: how they are stopped, and what is reported."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -79,6 +81,29 @@ def test_an_attempt_ends_at_its_limit(
     assert result.failure.retryable
     assert result.handles == {}
     assert not list((bench.directory / "tmp" / "shm").iterdir())
+
+
+_TRACED = """
+import sys
+from dropflow.apps.deadline import Deadline
+from dropflow.errors import CancelledRunError
+
+try:
+    with Deadline(0.01, lambda: None, lambda: None):
+        while True:
+            pass
+except CancelledRunError:
+    sys.settrace(lambda *_: None)
+    print((lambda: "returned")())
+"""
+
+
+@pytest.mark.slow
+def test_a_thread_can_be_traced_after_it_was_interrupted() -> None:
+    """Debuggers and coverage trace: in CPython 3.11, a withdrawn exception would make the next traced call endless."""
+    traced = subprocess.run([sys.executable, "-c", _TRACED], capture_output=True, text=True, timeout=60, check=True)
+
+    assert traced.stdout.strip() == "returned"
 
 
 def test_the_limit_includes_formatting_the_exception(bench: Bench) -> None:

@@ -284,12 +284,14 @@ def test_any_damaged_byte_of_a_small_file_is_noticed(name: str, stack: ExitStack
     path = tmp_path / "first" / "sessions" / "s" / name
     whole, kind = path.read_bytes(), {"deployment.json": Deployment, "end.msgpack": SessionEnd}[name]
     sound = read_checksummed(path, kind)
-    for position in range(len(whole)):
-        for damage in (0x01, 0x80):
-            path.write_bytes(whole[:position] + bytes([whole[position] ^ damage]) + whole[position + 1 :])
-            with suppress(BadFileError):
-                assert read_checksummed(path, kind) == sound
-    path.write_bytes(whole)
+    # Each byte is changed in place: file systems write a file that is truncated and written again to the disk at once.
+    with path.open("r+b", buffering=0) as file:
+        for position in range(len(whole)):
+            for damage in (0x01, 0x80, 0x00):
+                file.seek(position)
+                file.write(bytes([whole[position] ^ damage]))
+                with suppress(BadFileError):
+                    assert read_checksummed(path, kind) == sound
     for number, position in enumerate((0, len(whole) // 2, len(whole) - 1)):
         root = tmp_path / str(number)
         _copy(tmp_path / "first", root)
