@@ -31,7 +31,9 @@ from dropflow.failure import Failure
 
 __all__ = [
     "PROTOCOL",
+    "AcceptView",
     "Ack",
+    "AdoptView",
     "Chunk",
     "Content",
     "ContentGone",
@@ -45,15 +47,26 @@ __all__ = [
     "Message",
     "MessageBatch",
     "Packet",
+    "PartDone",
+    "PrepareView",
+    "PromiseView",
+    "ProposeView",
     "Reject",
+<<<<<<< HEAD
+=======
+    "RejectView",
+    "SessionDone",
+    "Shutdown",
+>>>>>>> ef66c14 (Add the agreement on the next view of a session)
     "StopSession",
     "StreamUpdate",
+    "ViewMessage",
     "decode_message",
     "decode_packet",
     "encode",
 ]
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of everything in this file; two processes talk only if theirs are equal."""
 
 _Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -292,6 +305,9 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
         Of data drops in this message, and parts that applications in this message wrote to drops of the receiver.
     streams : tuple of StreamUpdate
         Data drops that are open, or not any more; to be handled before everything else in this message.
+    view : int
+        The view of the session (`managers.recovery`); a receiver ignores earlier ones, and keeps later ones until it is
+        in the same view.
     """
 
     session: _Name
@@ -303,6 +319,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
     causes: bytes
     contents: tuple[Content, ...] = ()
     streams: tuple[StreamUpdate, ...] = ()
+    view: _Natural = 0
 
     def __post_init__(self) -> None:
         count = len(self.states)
@@ -325,6 +342,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
         causes: ArrayLike,
         contents: tuple[Content, ...] = (),
         streams: tuple[StreamUpdate, ...] = (),
+        view: int = 0,
     ) -> "Events":
         """Return a message from anything numpy makes arrays of; raise `OverflowError` for a value that does not fit."""
         return cls(
@@ -337,6 +355,7 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
             _column(causes, "<i4"),
             contents,
             streams,
+            view,
         )
 
     def columns(self) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.uint16], NDArray[np.int32]]:
@@ -362,7 +381,110 @@ class StopSession(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
     failure: Failure | None = None
 
 
+<<<<<<< HEAD
 Message = Events | StopSession
+=======
+# Messages: views of a session -----------------------------------------------------------------------------------------
+
+_Ballot = tuple[_Natural, _Natural]
+
+
+class PrepareView(msgspec.Struct, frozen=True, array_like=True, tag="view-prepare"):
+    """A candidate asks a voter of `view` for its report, and to refuse smaller ballots from now on."""
+
+    session: _Name
+    epoch: _Natural
+    view: _Natural
+    ballot: _Ballot
+
+
+class PromiseView(msgspec.Struct, frozen=True, array_like=True, tag="view-promise"):
+    """Answer to `PrepareView`.
+
+    Attributes
+    ----------
+    report : bytes
+        Encoded `managers.recovery.records.MemberReport`; empty from a witness.
+    accepted_ballot : tuple of int
+        The ballot of the decision that the voter accepted last; (0, 0) if it accepted none.
+    accepted : bytes
+        That decision, encoded.
+    """
+
+    session: _Name
+    epoch: _Natural
+    view: _Natural
+    ballot: _Ballot
+    report: bytes
+    accepted_ballot: _Ballot = (0, 0)
+    accepted: bytes = b""
+
+
+class ProposeView(msgspec.Struct, frozen=True, array_like=True, tag="view-propose"):
+    """A candidate that has the promises of a majority proposes a decision, an encoded `ViewDecision`."""
+
+    session: _Name
+    epoch: _Natural
+    view: _Natural
+    ballot: _Ballot
+    decision: bytes
+
+
+class AcceptView(msgspec.Struct, frozen=True, array_like=True, tag="view-accept"):
+    """A voter has accepted a proposal."""
+
+    session: _Name
+    epoch: _Natural
+    view: _Natural
+    ballot: _Ballot
+
+
+class RejectView(msgspec.Struct, frozen=True, array_like=True, tag="view-reject"):
+    """A voter refuses a ballot, because it has promised this greater one."""
+
+    session: _Name
+    epoch: _Natural
+    view: _Natural
+    ballot: _Ballot
+
+
+class AdoptView(msgspec.Struct, frozen=True, array_like=True, tag="view-adopt"):
+    """The successor of `view` is decided: an encoded `ViewDecision`."""
+
+    session: _Name
+    epoch: _Natural
+    view: _Natural
+    decision: bytes
+
+
+class PartDone(msgspec.Struct, frozen=True, array_like=True, tag="part-done"):
+    """All drops of the sender, and of its neighbours as far as it knows, are settled in this view."""
+
+    session: _Name
+    epoch: _Natural
+    view: _Natural
+
+
+class SessionDone(msgspec.Struct, frozen=True, array_like=True, tag="session-done"):
+    """All members have done their part: the session is over."""
+
+    session: _Name
+    epoch: _Natural
+    view: _Natural
+
+
+ViewMessage = PrepareView | PromiseView | ProposeView | AcceptView | RejectView | AdoptView
+"""What the voters of a session exchange to agree on its next view."""
+
+
+class Shutdown(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
+    """The sender is stopping as intended."""
+
+    reason: _Text = ""
+
+
+Message = Events | StopSession | Shutdown | ViewMessage | PartDone | SessionDone
+>>>>>>> ef66c14 (Add the agreement on the next view of a session)
 """What the numbered stream carries."""
 
 _CODES = {"<i4": "i", "<u1": "B", "<u2": "H"}

@@ -59,8 +59,21 @@ EXAMPLES: list[Packet | Message] = [
             ),
         ),
         streams=(messages.StreamUpdate(5, 2, 4, Handle(kind="stream", final="./files/y")), messages.StreamUpdate(6, 1)),
+        view=3,
     ),
     messages.StopSession("s-1", 1, "by hand", "node-2", _FAILURE),
+<<<<<<< HEAD
+=======
+    messages.Shutdown("shutting down"),
+    messages.PrepareView("s-1", 1, 2, (3, 0)),
+    messages.PromiseView("s-1", 1, 2, (3, 0), b"report", (1, 2), b"decision"),
+    messages.ProposeView("s-1", 1, 2, (3, 0), b"decision"),
+    messages.AcceptView("s-1", 1, 2, (3, 0)),
+    messages.RejectView("s-1", 1, 2, (4, 1)),
+    messages.AdoptView("s-1", 1, 2, b"decision"),
+    messages.PartDone("s-1", 1, 2),
+    messages.SessionDone("s-1", 1, 2),
+>>>>>>> ef66c14 (Add the agreement on the next view of a session)
 ]
 _NAMES = [type(example).__name__ for example in EXAMPLES]
 

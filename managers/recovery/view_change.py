@@ -1,0 +1,331 @@
+"""How the voters of a session agree on its next view: a pure state machine over a clock that is passed in.
+
+Each view has one instance of single-decree Paxos, which decides its successor; the voters of a view are the acceptors
+of that instance (Lamport, Malkhi, Zhou, "Reconfiguring a state machine", 2010, section 2; the exchange of reports is
+the view change of Liskov and Cowling, "Viewstamped Replication revisited", 2012, section 4.2). So at most one successor
+of a view is ever decided, also with several candidates at once, and a minority decides nothing.
+
+A member stops its session before it promises anything, so its report stays true until the decision. Messages between
+two processes arrive once and in order while both live, so nothing is sent twice. A process that was started again is
+not the voter that it was, so nothing is stored on disks.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+import msgspec
+
+from managers.messages import (
+    AcceptView,
+    AdoptView,
+    PrepareView,
+    PromiseView,
+    ProposeView,
+    RejectView,
+    ViewMessage,
+)
+from managers.recovery.events import (
+    AdoptDecision,
+    Ballot,
+    FreezeSession,
+    LeaveSession,
+    PlanView,
+    SendViewMessage,
+    ViewAction,
+)
+from managers.recovery.records import View, ViewDecision
+
+__all__ = ["ViewChange"]
+
+_NONE: Ballot = (0, 0)
+_decoder = msgspec.msgpack.Decoder(ViewDecision)
+
+
+@dataclass(slots=True)
+class _Candidacy:
+    """An attempt of this voter to have the next view decided."""
+
+    ballot: Ballot
+    since: float = inf
+    """When a majority had promised."""
+    promises: dict[str, PromiseView] = field(default_factory=dict)
+    is_planning: bool = False
+    decision: bytes = b""
+    accepted: set[str] = field(default_factory=set)
+
+
+class ViewChange:
+    """The part of one voter in the views of one session.
+
+    Methods return the actions to carry out, in order.
+
+    Parameters
+    ----------
+    node : str
+        Name of this voter.
+    session, epoch :
+        The session and its deployment.
+    view : View
+        The first view; this node is one of its voters.
+    patience : float
+        Seconds after which another voter becomes a candidate if no decision came, and after which a candidate goes on
+        without a member that does not answer although it is not lost.
+    """
+
+    def __init__(self, node: str, session: str, epoch: int, view: View, *, patience: float = 10.0) -> None:
+        self.view = view
+        self.is_frozen = False
+        """Whether the session is stopped here, and waits for a decision."""
+        self._node = node
+        self._session = session
+        self._epoch = epoch
+        self._patience = patience
+        self._lost: dict[str, str] = {}
+        self._promised: Ballot = _NONE
+        self._accepted: tuple[Ballot, bytes] = (_NONE, b"")
+        self._report: bytes | None = None
+        self._unanswered: tuple[str, Ballot] | None = None
+        """The candidate that gets a promise as soon as the session is stopped."""
+        self._candidacy: _Candidacy | None = None
+        self._latest: AdoptView | None = None
+        self._due = inf
+        self._queue: deque[tuple[str, ViewMessage]] = deque()
+        """Messages to be processed before anything else, with their senders."""
+        self._early: list[tuple[str, ViewMessage]] = []
+        """Messages of later views."""
+        self._actions: list[ViewAction] = []
+
+    @property
+    def waiting(self) -> str:
+        """What an ended view waits for, for users; empty if nothing does."""
+        if self._candidacy is None or self._candidacy.decision:
+            return ""
+        votes, needed = len(self._candidacy.promises), self.view.majority
+        if votes >= needed:
+            return ""
+        return f"waiting for a majority: {votes} of {len(self.view.voters)} voters answer, {needed} are needed"
+
+    def lose(self, lost: Mapping[str, str], now: float) -> list[ViewAction]:
+        """Note the voters that are lost now, and why; they may answer again later."""
+        self._lost = {name: why for name, why in lost.items() if name != self._node}
+        if self._needs_change():
+            self._wait(now)
+            self._advance(now)
+        else:
+            self._due = inf if self._candidacy is None else self._due
+        return self._finish(now)
+
+    def change(self, now: float) -> list[ViewAction]:
+        """Begin a change of the view though no voter is lost, for example because a node joins."""
+        if self._candidacy is None:
+            self._stand(now)
+        return self._finish(now)
+
+    def receive(self, peer: str, message: ViewMessage, now: float) -> list[ViewAction]:
+        """Take in a message of another voter."""
+        self._dispatch(peer, message, now)
+        return self._finish(now)
+
+    def frozen(self, report: bytes, now: float) -> list[ViewAction]:
+        """Take in the report of the session, which has stopped."""
+        self._report = report
+        if self._unanswered is not None:
+            peer, ballot = self._unanswered
+            self._unanswered = None
+            if ballot == self._promised:
+                self._promise(peer, ballot)
+        return self._finish(now)
+
+    def planned(self, ballot: Ballot, decision: ViewDecision, now: float) -> list[ViewAction]:
+        """Take in the decision that a `PlanView` was for, and propose it."""
+        candidacy = self._candidacy
+        if candidacy is not None and candidacy.ballot == ballot and not candidacy.decision:
+            self._propose(candidacy, msgspec.msgpack.encode(decision))
+        return self._finish(now)
+
+    def tick(self, now: float) -> list[ViewAction]:
+        """Do what is due at `now`."""
+        if now >= self._due:
+            self._due = inf
+            if self._candidacy is None:
+                self._stand(now)
+            else:
+                self._wait(now)
+                self._advance(now)
+        return self._finish(now)
+
+    def deadline(self) -> float:
+        """Return when `tick` is to be called; infinity if nothing will be due."""
+        return self._due
+
+    # Candidates.
+
+    def _needs_change(self) -> bool:
+        return self.is_frozen or any(place.node in self._lost for place in self.view.voters)
+
+    def _wait(self, now: float) -> None:
+        """Become a candidate in a while: the first member that is not lost at once, each further one later."""
+        present = [place.node for place in self.view.members if place.node not in self._lost]
+        if self._candidacy is not None:
+            self._due = now + self._patience
+        elif self._node in present:
+            rank = present.index(self._node)
+            started = self._promised != _NONE  # another voter is a candidate, and has its time
+            self._due = min(self._due, now + self._patience * (rank + started))
+
+    def _stand(self, now: float) -> None:
+        """Become a candidate with a ballot greater than all that were seen."""
+        if self._node not in {place.node for place in self.view.members}:
+            return
+        rank = [place.node for place in self.view.voters].index(self._node)
+        self._candidacy = _Candidacy((self._promised[0] + 1, rank))
+        self._due = now + self._patience
+        message = PrepareView(self._session, self._epoch, self.view.number, self._candidacy.ballot)
+        self._send_all(message)
+
+    def _advance(self, now: float) -> None:
+        """Plan, or propose, as soon as enough voters have promised."""
+        candidacy = self._candidacy
+        if candidacy is None or candidacy.is_planning or len(candidacy.promises) < self.view.majority:
+            return
+        accepted = max((promise.accepted_ballot, promise.accepted) for promise in candidacy.promises.values())
+        if accepted[0] != _NONE:
+            # It may have been decided already: Paxos must propose it again.
+            candidacy.is_planning = True
+            self._propose(candidacy, accepted[1])
+            return
+        if candidacy.since == inf:
+            candidacy.since, self._due = now, now + self._patience
+        late = now >= candidacy.since + self._patience
+        members = [place.node for place in self.view.members]
+        if not late and any(name not in candidacy.promises and name not in self._lost for name in members):
+            return
+        candidacy.is_planning = True
+        reports = {name: candidacy.promises[name].report for name in members if name in candidacy.promises}
+        lost = {name: self._lost.get(name, "it does not answer") for name in members if name not in reports}
+        self._actions.append(PlanView(candidacy.ballot, self.view, reports, lost))
+
+    def _propose(self, candidacy: _Candidacy, decision: bytes) -> None:
+        candidacy.decision = decision
+        self._send_all(ProposeView(self._session, self._epoch, self.view.number, candidacy.ballot, decision))
+
+    # Voters.
+
+    def _dispatch(self, peer: str, message: ViewMessage, now: float) -> None:
+        if isinstance(message, AdoptView):
+            self._on_adopt(message)
+        elif message.view < self.view.number:
+            if self._latest is not None:
+                self._send(peer, self._latest)
+        elif message.view > self.view.number:
+            # This voter has missed a decision. Whatever it sends of its own view is answered by the latest one.
+            self._early.append((peer, message))
+            self._send(peer, RejectView(self._session, self._epoch, self.view.number, self._promised))
+        elif peer in {place.node for place in self.view.voters}:
+            self._on_current(peer, message, now)
+
+    def _on_current(self, peer: str, message: ViewMessage, now: float) -> None:
+        match message:
+            case PrepareView():
+                self._on_prepare(peer, message, now)
+            case PromiseView():
+                self._on_promise(peer, message, now)
+            case ProposeView():
+                self._on_propose(peer, message)
+            case AcceptView():
+                self._on_accept(peer, message)
+            case RejectView():
+                self._on_reject(message, now)
+
+    def _on_prepare(self, peer: str, message: PrepareView, now: float) -> None:
+        if message.ballot < self._promised:
+            self._send(peer, RejectView(self._session, self._epoch, self.view.number, self._promised))
+            return
+        self._promised = message.ballot
+        if peer != self._node:
+            self._candidacy = None
+            self._due = inf
+            self._wait(now)
+        if self._report is not None or not self._is_member():
+            self._promise(peer, message.ballot)
+            return
+        self._unanswered = (peer, message.ballot)
+        if not self.is_frozen:
+            self.is_frozen = True
+            self._actions.append(FreezeSession())
+
+    def _promise(self, peer: str, ballot: Ballot) -> None:
+        view = self.view.number
+        self._send(peer, PromiseView(self._session, self._epoch, view, ballot, self._report or b"", *self._accepted))
+
+    def _on_promise(self, peer: str, message: PromiseView, now: float) -> None:
+        if self._candidacy is not None and message.ballot == self._candidacy.ballot:
+            self._candidacy.promises[peer] = message
+            self._advance(now)
+
+    def _on_propose(self, peer: str, message: ProposeView) -> None:
+        view = self.view.number
+        if message.ballot < self._promised:
+            self._send(peer, RejectView(self._session, self._epoch, view, self._promised))
+            return
+        self._promised = message.ballot
+        self._accepted = (message.ballot, message.decision)
+        self._send(peer, AcceptView(self._session, self._epoch, view, message.ballot))
+
+    def _on_accept(self, peer: str, message: AcceptView) -> None:
+        candidacy = self._candidacy
+        if candidacy is None or message.ballot != candidacy.ballot or not candidacy.decision:
+            return
+        candidacy.accepted.add(peer)
+        if len(candidacy.accepted) >= self.view.majority:
+            adopt = AdoptView(self._session, self._epoch, self.view.number, candidacy.decision)
+            new = {place.node for place in _decoder.decode(candidacy.decision).view.voters}
+            for name in sorted({place.node for place in self.view.voters} | new):
+                self._send(name, adopt)
+
+    def _on_reject(self, message: RejectView, now: float) -> None:
+        if self._candidacy is not None and message.ballot > self._candidacy.ballot:
+            self._promised = max(self._promised, message.ballot)
+            self._candidacy = None
+            self._wait(now)
+
+    def _on_adopt(self, message: AdoptView) -> None:
+        decision = _decoder.decode(message.decision)
+        if decision.view.number <= self.view.number:
+            return
+        self.view = decision.view
+        self._latest = message
+        self._lost = {}
+        self._promised, self._accepted = _NONE, (_NONE, b"")
+        self._report = self._unanswered = self._candidacy = None
+        self.is_frozen = False
+        self._due = inf
+        self._queue.clear()
+        self._queue.extend(self._early)
+        self._early.clear()
+        is_voter = self._node in {place.node for place in self.view.voters}
+        self._actions.append(AdoptDecision(decision) if is_voter else LeaveSession(decision))
+
+    def _is_member(self) -> bool:
+        return self._node in {place.node for place in self.view.members}
+
+    # Messages.
+
+    def _send_all(self, message: ViewMessage) -> None:
+        for place in self.view.voters:
+            self._send(place.node, message)
+
+    def _send(self, peer: str, message: ViewMessage) -> None:
+        if peer == self._node:
+            self._queue.append((peer, message))
+        else:
+            self._actions.append(SendViewMessage(peer, message))
+
+    def _finish(self, now: float) -> list[ViewAction]:
+        """Process what is queued, and return the actions."""
+        while self._queue:
+            self._dispatch(*self._queue.popleft(), now)
+        actions, self._actions = self._actions, []
+        return actions

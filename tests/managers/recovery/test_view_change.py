@@ -1,0 +1,232 @@
+"""Agreement on the next view of a session, over a network that delays, cuts and loses processes."""
+
+import math
+import random
+from collections import deque
+
+import msgspec
+import pytest
+
+from managers.deployment import Place
+from managers.messages import AdoptView, ViewMessage
+from managers.recovery.events import (
+    AdoptDecision,
+    FreezeSession,
+    LeaveSession,
+    PlanView,
+    SendViewMessage,
+    ViewAction,
+)
+from managers.recovery.records import View, ViewDecision
+from managers.recovery.view_change import ViewChange
+
+_PATIENCE = 10.0
+
+
+def _view(members: int, witnesses: int = 0) -> View:
+    names = [f"n{number}" for number in range(members)]
+    return View(
+        0,
+        tuple(Place(name, f"tcp://{name}", 1) for name in names),
+        tuple(Place(f"w{number}", f"tcp://w{number}", 1) for number in range(witnesses)),
+    )
+
+
+class _Voters:
+    """All voters of a session, and the messages between them: in order for each pair, in any order otherwise."""
+
+    def __init__(self, view: View, seed: int) -> None:
+        self.random = random.Random(seed)  # noqa: S311 - not for cryptography
+        self.now = 0.0
+        self.voters = {place.node: ViewChange(place.node, "s", 1, view, patience=_PATIENCE) for place in view.voters}
+        self.dead: set[str] = set()
+        self.cut: set[frozenset[str]] = set()
+        self.wire: dict[tuple[str, str], deque[ViewMessage]] = {}
+        self.jobs: deque[tuple[str, ViewAction]] = deque()
+        self.stopped: set[str] = set()
+        self.decided: dict[int, ViewDecision] = {}
+        self.left: set[str] = set()
+        self.planned = 0
+        self.planners_die = 0
+
+    def lose(self, *lost: str) -> None:
+        """Have the membership of every living voter find these lost."""
+        for name, voter in self.voters.items():
+            if name not in self.dead and name not in lost:
+                self.act(name, voter.lose(dict.fromkeys(lost, "silent"), self.now))
+
+    def act(self, name: str, actions: list[ViewAction]) -> None:
+        for action in actions:
+            if isinstance(action, SendViewMessage):
+                self.wire.setdefault((name, action.peer), deque()).append(action.message)
+            elif isinstance(action, FreezeSession | PlanView):
+                self.jobs.append((name, action))
+            else:
+                assert isinstance(action, AdoptDecision | LeaveSession)
+                number = action.decision.view.number
+                assert self.decided.setdefault(number, action.decision) == action.decision, "two successors of one view"
+                self.stopped.discard(name)
+                if isinstance(action, LeaveSession):
+                    self.left.add(name)
+
+    def run(self, seconds: float = 300.0) -> None:
+        """Deliver everything that can be delivered, and let time pass."""
+        end = self.now + seconds
+        while True:
+            choices: list[tuple[str, str] | None] = [
+                pair
+                for pair, messages in self.wire.items()
+                if messages and not self.dead & set(pair) and frozenset(pair) not in self.cut
+            ]
+            if self.jobs:
+                choices.append(None)
+            if choices:
+                choice = self.random.choice(choices)
+                if choice is None:
+                    self.job()
+                elif choice[1] in self.voters:
+                    sender, receiver = choice
+                    message = self.wire[choice].popleft()
+                    self.act(receiver, self.voters[receiver].receive(sender, message, self.now))
+                continue
+            living = [voter for name, voter in self.voters.items() if name not in self.dead | self.left]
+            due = min((voter.deadline() for voter in living), default=math.inf)
+            if due > end or due == math.inf:
+                return
+            self.now = max(self.now, due)
+            for name, voter in self.voters.items():
+                if name not in self.dead | self.left:
+                    self.act(name, voter.tick(self.now))
+
+    def job(self) -> None:
+        name, action = self.jobs.popleft()
+        if name in self.dead:
+            return
+        voter = self.voters[name]
+        if isinstance(action, FreezeSession):
+            self.stopped.add(name)
+            self.act(name, voter.frozen(name.encode(), self.now))
+        else:
+            assert isinstance(action, PlanView)
+            if self.planners_die:
+                self.planners_die -= 1
+                self.dead.add(name)
+                return
+            self.planned += 1
+            members = tuple(place for place in action.view.members if place.node in action.reports)
+            assert all(action.reports[place.node] == place.node.encode() for place in members)
+            view = View(action.view.number + 1, members, action.view.witnesses)
+            decision = ViewDecision(view, (name,), bytes(str(self.planned), "ascii"), lost=dict(action.lost))
+            self.act(name, voter.planned(action.ballot, decision, self.now))
+
+
+def test_a_lost_member_is_left_out() -> None:
+    """After the loss of one of three members the other two adopt the same view, which does not have it."""
+    voters = _Voters(_view(3), seed=1)
+    voters.dead = {"n1"}
+    voters.lose("n1")
+    voters.run()
+    assert [place.node for place in voters.decided[1].view.members] == ["n0", "n2"]
+    assert voters.voters["n0"].view == voters.voters["n2"].view == voters.decided[1].view
+    assert not voters.stopped
+    assert voters.decided[1].lost == {"n1": "silent"}
+
+
+def test_two_members_and_a_witness_survive_the_loss_of_one() -> None:
+    """With a witness, one of two members goes on alone."""
+    voters = _Voters(_view(2, witnesses=1), seed=1)
+    voters.dead = {"n0"}
+    voters.lose("n0")
+    voters.run()
+    assert [place.node for place in voters.decided[1].view.voters] == ["n1", "w0"]
+
+
+def test_a_minority_waits_and_reports_it() -> None:
+    """One of three voters decides nothing, says what it waits for, and goes on as soon as another one answers."""
+    voters = _Voters(_view(3), seed=1)
+    voters.cut = {frozenset({"n0", "n1"}), frozenset({"n0", "n2"})}
+    first = voters.voters["n0"]
+    voters.act("n0", first.lose({"n1": "silent", "n2": "silent"}, 0.0))
+    voters.run()
+    assert not voters.decided
+    assert first.waiting == "waiting for a majority: 1 of 3 voters answer, 2 are needed"
+    voters.cut = set()
+    voters.act("n0", first.lose({}, voters.now))
+    voters.run()
+    assert not first.waiting
+    assert len(voters.decided[1].view.members) == 3
+
+
+def test_a_member_that_was_cut_off_leaves() -> None:
+    """A member that comes back after the others went on without it finds the view over, and leaves."""
+    voters = _Voters(_view(3), seed=1)
+    voters.cut = {frozenset({"n0", "n1"}), frozenset({"n0", "n2"})}
+    voters.act("n0", voters.voters["n0"].lose({"n1": "silent", "n2": "silent"}, 0.0))
+    for name in ("n1", "n2"):
+        voters.act(name, voters.voters[name].lose({"n0": "silent"}, 0.0))
+    voters.run()
+    assert [place.node for place in voters.decided[1].view.members] == ["n1", "n2"]
+    assert voters.stopped == {"n0"}
+    voters.cut = set()
+    voters.run()
+    assert voters.left == {"n0"}
+
+
+def test_the_loss_of_the_candidate_does_not_block() -> None:
+    """If the candidate is lost before it decides, the next member completes the change."""
+    voters = _Voters(_view(5), seed=1)
+    voters.dead = {"n4"}
+    voters.planners_die = 1
+    voters.lose("n4")
+    voters.run(1.0)
+    assert voters.dead == {"n0", "n4"}
+    assert not voters.decided
+    voters.lose("n0", "n4")
+    voters.run()
+    assert [place.node for place in voters.decided[1].view.members] == ["n1", "n2", "n3"]
+    assert voters.stopped <= voters.dead
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_at_most_one_successor_of_each_view(seed: int) -> None:
+    """Whatever is lost and cut, no two views with one number are adopted; at the end no living member stays frozen."""
+    draw = random.Random(seed)  # noqa: S311 - not for cryptography
+    view = _view(draw.randint(1, 6), draw.randint(0, 2))
+    voters = _Voters(view, seed)
+    names = [place.node for place in view.voters]
+    for _ in range(draw.randint(1, 6)):
+        if draw.random() < 0.4:
+            voters.dead.add(draw.choice(names))
+        voters.cut = {
+            frozenset({one, other}) for one in names for other in names if one < other and draw.random() < 0.3
+        }
+        for name in names:
+            if name in voters.dead | voters.left:
+                continue
+            lost = {other: "?" for other in names if other in voters.dead or frozenset({name, other}) in voters.cut}
+            if draw.random() < 0.3:
+                lost[draw.choice(names)] = "wrongly"
+            voters.act(name, voters.voters[name].lose(lost, voters.now))
+        voters.run(draw.choice([0.0, 5.0, 30.0]))
+    # Everything heals; only the dead stay lost.
+    voters.cut = set()
+    for _ in range(8):
+        voters.lose(*voters.dead)
+        voters.run(200.0)
+    living = [name for name in names if name not in voters.dead | voters.left]
+    for name in living:
+        voter = voters.voters[name]
+        if voter.view.number < max(voters.decided, default=0):
+            continue  # who knew the decision is dead
+        alive = [place.node for place in voter.view.voters if place.node not in voters.dead | voters.left]
+        has_member = any(place.node in alive for place in voter.view.members)
+        if len(alive) >= voter.view.majority and has_member:
+            assert name not in voters.stopped, (name, voter.view)
+            assert not voters.dead & {place.node for place in voter.view.members}
+
+
+def test_records_survive_encoding() -> None:
+    """A decision is the same after it was sent."""
+    decision = ViewDecision(_view(2), ("a",), b"x", lost={"n3": "why"})
+    message = AdoptView("s", 1, 0, msgspec.msgpack.encode(decision))
+    assert msgspec.msgpack.decode(message.decision, type=ViewDecision) == decision
