@@ -52,12 +52,8 @@ __all__ = [
     "PromiseView",
     "ProposeView",
     "Reject",
-<<<<<<< HEAD
-=======
     "RejectView",
     "SessionDone",
-    "Shutdown",
->>>>>>> ef66c14 (Add the agreement on the next view of a session)
     "StopSession",
     "StreamUpdate",
     "ViewMessage",
@@ -381,9 +377,6 @@ class StopSession(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
     failure: Failure | None = None
 
 
-<<<<<<< HEAD
-Message = Events | StopSession
-=======
 # Messages: views of a session -----------------------------------------------------------------------------------------
 
 _Ballot = tuple[_Natural, _Natural]
@@ -477,14 +470,7 @@ ViewMessage = PrepareView | PromiseView | ProposeView | AcceptView | RejectView 
 """What the voters of a session exchange to agree on its next view."""
 
 
-class Shutdown(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
-    """The sender is stopping as intended."""
-
-    reason: _Text = ""
-
-
-Message = Events | StopSession | Shutdown | ViewMessage | PartDone | SessionDone
->>>>>>> ef66c14 (Add the agreement on the next view of a session)
+Message = Events | StopSession | ViewMessage | PartDone | SessionDone
 """What the numbered stream carries."""
 
 _CODES = {"<i4": "i", "<u1": "B", "<u2": "H"}

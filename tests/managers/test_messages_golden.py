@@ -62,9 +62,6 @@ EXAMPLES: list[Packet | Message] = [
         view=3,
     ),
     messages.StopSession("s-1", 1, "by hand", "node-2", _FAILURE),
-<<<<<<< HEAD
-=======
-    messages.Shutdown("shutting down"),
     messages.PrepareView("s-1", 1, 2, (3, 0)),
     messages.PromiseView("s-1", 1, 2, (3, 0), b"report", (1, 2), b"decision"),
     messages.ProposeView("s-1", 1, 2, (3, 0), b"decision"),
@@ -73,7 +70,6 @@ EXAMPLES: list[Packet | Message] = [
     messages.AdoptView("s-1", 1, 2, b"decision"),
     messages.PartDone("s-1", 1, 2),
     messages.SessionDone("s-1", 1, 2),
->>>>>>> ef66c14 (Add the agreement on the next view of a session)
 ]
 _NAMES = [type(example).__name__ for example in EXAMPLES]
 
