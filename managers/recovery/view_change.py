@@ -110,7 +110,7 @@ class ViewChange:
     def lose(self, lost: Mapping[str, str], now: float) -> list[ViewAction]:
         """Note the voters that are lost now, and why; they may answer again later."""
         self._lost = {name: why for name, why in lost.items() if name != self._node}
-        if self._needs_change():
+        if self.is_frozen or any(place.node in self._lost for place in self.view.voters):
             self._wait(now)
             self._advance(now)
         else:
@@ -161,9 +161,6 @@ class ViewChange:
         return self._due
 
     # Candidates.
-
-    def _needs_change(self) -> bool:
-        return self.is_frozen or any(place.node in self._lost for place in self.view.voters)
 
     def _wait(self, now: float) -> None:
         """Become a candidate in a while: the first member that is not lost at once, each further one later."""
@@ -248,7 +245,8 @@ class ViewChange:
             self._candidacy = None
             self._due = inf
             self._wait(now)
-        if self._report is not None or not self._is_member():
+        is_member = self._node in {place.node for place in self.view.members}
+        if self._report is not None or not is_member:
             self._promise(peer, message.ballot)
             return
         self._unanswered = (peer, message.ballot)
@@ -307,9 +305,6 @@ class ViewChange:
         self._early.clear()
         is_voter = self._node in {place.node for place in self.view.voters}
         self._actions.append(AdoptDecision(decision) if is_voter else LeaveSession(decision))
-
-    def _is_member(self) -> bool:
-        return self._node in {place.node for place in self.view.members}
 
     # Messages.
 
