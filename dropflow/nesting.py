@@ -26,7 +26,7 @@ def nesting(data: bytes | memoryview, *, enough: int | None = None) -> int:
     data : bytes or view of bytes
         The text, in UTF-8.
     enough : int, optional
-        Stop at the piece in which the text becomes deeper than this, and return the depth so far.
+        Stop at the piece in which the text exceeds this depth, and return the depth so far.
     """
     depth, deepest, inside, start = 0, 0, False, 0
     while start < len(data):

@@ -70,7 +70,7 @@ class DropContent:
             The content has no file: it is empty, or was small and lived in memory.
         """
         if not self._handle.location:
-            raise NotFoundError(f"the content of {self.drop} is in no file", hint="use read() or value()")
+            raise NotFoundError(f"the content of {self.drop} is not in a file", hint="use read() or value()")
         return Path(self._handle.location)
 
     def read(self) -> bytes:
@@ -149,8 +149,8 @@ class RunResult:
     states : mapping of str to int
         Number of drops by the name of their state.
     failures : tuple of FailureReport
-        Root causes of drops in ERROR, the one with most victims first. A finished run can have failures that error
-        thresholds accepted.
+        Root causes of drops in ERROR, the one with the most such drops first. A finished run can have failures that
+        error thresholds accepted.
     notes : tuple of str
         Other things that went wrong, such as a summary that could not be written.
     seconds : float

@@ -108,7 +108,7 @@ class Manager(SessionContents, Protocol):
         ...
 
     def status(self) -> ManagerStatus:
-        """Return what a parent asks for once per period, without asking any child."""
+        """Return the nodes and sessions for the next status of a parent, without a request to any child."""
         ...
 
     def nodes(self) -> tuple[NodeInfo, ...]:
@@ -126,7 +126,7 @@ class Manager(SessionContents, Protocol):
         ...
 
     def remove_child(self, url: str) -> None:
-        """Remove a child. Sessions that run there go on.
+        """Remove a child. Sessions that run there continue.
 
         Raises
         ------

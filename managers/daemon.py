@@ -236,7 +236,7 @@ class Daemon:
         return self._processes[kind]
 
     def _changed(self, kind: Kind, process: ChildProcess) -> None:
-        """Take in that a process is ready, failed to start, or ended."""
+        """Record that a process is ready, failed to start, or ended."""
         before = self._managed[kind]
         if process.status is None:
             if before.state == "starting" and process.url:

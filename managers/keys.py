@@ -104,7 +104,7 @@ def load(path: Path) -> ClusterKey:
     except (ValueError, zmq.ZMQError) as error:
         raise BadFileError("the secret is not a CURVE key", where=str(path), hint="copy it again") from error
     if derived != public:
-        raise BadFileError("the two halves of the key do not belong together", where=str(path), hint="copy it again")
+        raise BadFileError("the public and the secret key do not match", where=str(path), hint="copy it again")
     return ClusterKey(public, secret)
 
 

@@ -133,7 +133,7 @@ class Membership:
         return MappingProxyType(self._members)
 
     def handle(self, event: Join | Received | Leave | Tick, now: float) -> list[Change]:
-        """Take in one event at time `now` (seconds, never going back), and return the changes in order.
+        """Process one event at time `now` (seconds, which never decrease), and return the changes in order.
 
         Deadlines that have passed by `now` are judged first, so that the changes do not depend on how often this is
         called.

@@ -1,6 +1,6 @@
 """Every message that nodes send over links, in one file: tagged records in MessagePack, never pickles.
 
-There are two layers, told apart by where they may stand:
+There are two layers, distinguished by where they may occur:
 
 * a `Packet` is the header frame of one ZeroMQ message between two `managers.links`. Packets carry the handshake, the
   numbered stream with its acknowledgements, heartbeats, and the data plane;

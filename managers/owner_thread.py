@@ -32,7 +32,7 @@ class Machine(Protocol):
     """A manager's state machine: decides, and does no I/O."""
 
     def handle(self, event: Any, now: float) -> Sequence[Any]:
-        """Take in one event at monotonic time `now`, and return the actions to carry out, in order."""
+        """Process one event at monotonic time `now`, and return the actions to carry out, in order."""
         ...
 
     def tick(self, now: float) -> Sequence[Any]:
@@ -154,7 +154,7 @@ class Owner:
         return min(max(wait, 0.0), _LONGEST_WAIT)
 
     def _step(self, items: Sequence[Any]) -> bool:
-        """Take in `items`, and return whether to go on."""
+        """Process `items`, and return whether to continue."""
         now = self._clock.monotonic()
         for position, item in enumerate(items):
             if isinstance(item, _Close):
@@ -187,13 +187,13 @@ class Owner:
         """Let the machine decide, and carry its actions out; return what it raised, which it never should."""
         try:
             actions = decide(*arguments)
-        except Exception as error:  # noqa: BLE001 - the manager goes on
+        except Exception as error:  # noqa: BLE001 - the manager continues
             _log.exception("the state machine of manager %s failed: this is a bug of dropflow", self._name)
             return error
         for action in actions:
             try:
                 self._effects[type(action)](action)
-            except Exception:  # noqa: BLE001 - the manager goes on: other sessions have no part in this action
+            except Exception:  # noqa: BLE001 - the manager continues: other sessions have no part in this action
                 _log.exception(
                     "manager %s could not carry out %s: this is a bug of dropflow", self._name, type(action).__name__
                 )

@@ -25,7 +25,7 @@ class CallResult(Generic[Value]):
     Attributes
     ----------
     late : bool
-        It was not over at the deadline, and goes on.
+        It was not over at the deadline, and still runs.
     """
 
     value: Value | None = None

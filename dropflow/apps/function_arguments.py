@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dropflow.apps.api import Context, InputData, OutputData
-from dropflow.apps.missing_inputs import fate
+from dropflow.apps.missing_inputs import describe_state
 from dropflow.engine.parameters import Unset, Unusable, convert_field, fold, is_empty
 from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import Argument, Template
@@ -292,7 +292,9 @@ class _ArgumentCollector:
                 continue
             ports.setdefault(port, []).append(data)
             if not data.ok:
-                self.context.log(f"input '{port or data.name}' {fate(data.state)}; working without it", "WARNING")
+                self.context.log(
+                    f"input '{port or data.name}' {describe_state(data.state)}; working without it", "WARNING"
+                )
         for port, inputs in ports.items():
             self.take_port(port, inputs)
 

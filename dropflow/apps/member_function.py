@@ -13,7 +13,7 @@ from typing import Any
 from dropflow.apps.api import Context
 from dropflow.apps.function import FUNCTION_PARAMETERS, PyFuncApp, deliver
 from dropflow.apps.function_arguments import Bound, Signature, bind
-from dropflow.apps.missing_inputs import fate
+from dropflow.apps.missing_inputs import describe_state
 from dropflow.engine.component import Component, Parameter, Port
 from dropflow.errors import AppError
 from dropflow.graph.templates import Kind, Template
@@ -79,7 +79,7 @@ class PythonMemberFunction(PyFuncApp):
             _deliver(context, function(*bound.args, **bound.kwargs), None, bound)
             return
         if not data.ok:
-            raise AppError(f"the object at port 'self' is missing: '{data.name}' {fate(data.state)}")
+            raise AppError(f"the object at port 'self' is missing: '{data.name}' {describe_state(data.state)}")
         target = data.value()
         method = self._method(target)
         bound = bind(Signature(method), context, self.values, self.defaults, without=(SELF,))

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from dropflow.apps.api import InputData
 from dropflow.states import DropState
 
-__all__ = ["fate", "tally"]
+__all__ = ["describe_missing", "describe_state"]
 
-_FATES = {DropState.ERROR: "failed", DropState.SKIPPED: "skipped", DropState.CANCELLED: "cancelled"}
+_REASONS = {DropState.ERROR: "failed", DropState.SKIPPED: "skipped", DropState.CANCELLED: "cancelled"}
 _OPEN = "not complete"
 """State of inputs that the application did not wait for, because of `n_effective_inputs`."""
 
 
-def fate(state: DropState) -> str:
+def describe_state(state: DropState) -> str:
     """Return what happened to an input in `state`: ``failed``, ``was skipped``..."""
-    return _verb(_FATES.get(state, _OPEN), 1)
+    return _verb(_REASONS.get(state, _OPEN), 1)
 
 
-def tally(inputs: Sequence[InputData]) -> str:
+def describe_missing(inputs: Sequence[InputData]) -> str:
     """Count the inputs without content by reason, such as ``1 of 3 inputs failed, 1 was skipped``."""
-    counts = Counter(_FATES.get(data.state, _OPEN) for data in inputs if not data.ok)
+    counts = Counter(_REASONS.get(data.state, _OPEN) for data in inputs if not data.ok)
     (reason, count), *others = sorted(counts.items())
     if len(inputs) == 1:
         return f"the only input {_verb(reason, 1)}"

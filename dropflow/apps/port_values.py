@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dropflow.apps.api import Context, InputData, OutputData
-from dropflow.apps.missing_inputs import tally
+from dropflow.apps.missing_inputs import describe_missing
 from dropflow.errors import AppError, UsageError
 
 if TYPE_CHECKING:
@@ -37,11 +37,12 @@ def usable(context: Context) -> list[InputData]:
     if lost:
         if not found:
             raise AppError(
-                f"no input has content: {tally(inputs)}", hint="lower input_error_threshold, or correct its producers"
+                f"no input has content: {describe_missing(inputs)}",
+                hint="lower input_error_threshold, or correct its producers",
             )
         names = ", ".join(data.name or data.oid for data in lost[:_SHOWN])
         more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
-        context.log(f"{tally(inputs)}; working without {names}{more}", "WARNING")
+        context.log(f"{describe_missing(inputs)}; working without {names}{more}", "WARNING")
     return found
 
 

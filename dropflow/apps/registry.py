@@ -119,7 +119,7 @@ def app_class(template: Template) -> type[App]:
         It is an application of DALiuGE that this version does not have. The hint has an alternative.
     """
     ours = builtin_name(template)
-    return import_builtin(ours) if ours else _import_theirs(template, template.component.strip())
+    return import_builtin(ours) if ours else _import_user_class(template, template.component.strip())
 
 
 @contextmanager
@@ -205,7 +205,7 @@ def import_builtin(name: str) -> type[App]:
     return cast("type[App]", getattr(importlib.import_module(module), attribute))
 
 
-def _import_theirs(template: Template, name: str) -> type[App]:
+def _import_user_class(template: Template, name: str) -> type[App]:
     """Import the class of a user with the dotted `name`."""
     module, _, attribute = name.rpartition(".")
     try:

@@ -21,7 +21,7 @@ Older graphs have commands in pieces (``Arg01``, ``Arg02``..., ``Arguments`` or 
 ``input_redirection``, ``output_redirection``); the pieces are joined by blanks. A command without any placeholder whose
 node has positional arguments, ``argumentPrefix`` or ``paramValueSeparator`` gets its application arguments appended.
 
-Placeholders may stand in every piece, and in the value of a field that becomes part of the command: a field with the
+Placeholders may be in every piece, and in the value of a field that becomes part of the command: a field with the
 value ``if=%i0 of=%o0`` becomes two words, any other value one word. Words are quoted, so that nothing in a value is
 executed; only the pieces themselves are code. Placeholders in contents and values are not replaced.
 """
@@ -230,7 +230,7 @@ def _command(template: Template, parameters: Mapping[str, Any]) -> str:
 
 
 def _meaning(status: int) -> str:
-    """Return an exit status in words."""
+    """Return a description of an exit status."""
     number = -status if status < 0 else status - _SIGNALLED
     try:
         return f"signal {signal.Signals(number).name}"

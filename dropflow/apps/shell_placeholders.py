@@ -7,7 +7,7 @@ from typing import Any
 
 from dropflow.apps.api import Context, InputData, OutputData
 from dropflow.apps.function_arguments import encoding_of, is_event
-from dropflow.apps.missing_inputs import tally
+from dropflow.apps.missing_inputs import describe_missing
 from dropflow.apps.shell_quote import Replacement, places, substitute
 from dropflow.engine.parameters import Unusable, expand, find, fold, is_empty
 from dropflow.errors import AppError, BadParameterError, UsageError
@@ -63,7 +63,7 @@ class PlaceholderFiller:
         inputs = [data for data in context.inputs if data.port == name and not is_event(context.arguments, name)]
         if inputs:
             if not any(data.ok for data in inputs):
-                raise AppError(f"the command needs the input '{name}': {tally(inputs)}")
+                raise AppError(f"the command needs the input '{name}': {describe_missing(inputs)}")
             fills = tuple(word for data in inputs if data.ok for word in self._words(data))
             own = context.arguments.get(name)
             # If all inputs are empty, the value of the field is used.

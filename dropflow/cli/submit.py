@@ -112,7 +112,7 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_given(self) -> bool:
-        """Whether an option asks for a partition."""
+        """Whether an option requests a partition."""
         return (self.parts, self.algorithm, self.seed) != (None, None, None)
 
 

@@ -1,4 +1,4 @@
-"""Reading the contents behind handles (`dropflow.engine.api.Handle`)."""
+"""Reading the contents of handles (`dropflow.engine.api.Handle`)."""
 
 import filecmp
 import io

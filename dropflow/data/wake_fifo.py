@@ -43,7 +43,7 @@ class WakeFifo:
         self.clear()
 
     def clear(self) -> None:
-        """Forget wake-ups so far."""
+        """Discard all pending wake-ups."""
         with contextlib.suppress(BlockingIOError):
             while len(os.read(self.fileno, _DRAINED)) == _DRAINED:
                 pass

@@ -326,7 +326,7 @@ class Exchange(Protocol):
         ...
 
     def wait_for_room(self) -> None:
-        """Wait while a node that was sent to is too far behind."""
+        """Wait while a node has too many unprocessed messages."""
         ...
 
     def withdraw(self, drop: int, attempt: int) -> None:

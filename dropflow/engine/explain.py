@@ -27,7 +27,7 @@ class Explanation(msgspec.Struct, frozen=True):
     cause : int or None
         The drop that started the error.
     lines : tuple of str
-        The reasons in words, most important first.
+        Sentences with the reasons, most important first.
     """
 
     oid: str

@@ -53,7 +53,7 @@ class FailureTable:
         return taken
 
     def reports(self) -> tuple[FailureReport, ...]:
-        """Return the root causes so far, lost nodes first, then the most harmful."""
+        """Return the root causes so far, lost nodes first, then those that put the most drops in ERROR."""
         rows = None if self._exchange is None else self._exchange.rows.data
         caused = cause_reports(self._graph, self._core, self._directory, self._failures, rows=rows)
         # The first loss ended the session, so all drops that were not settled count for that one.

@@ -99,7 +99,7 @@ class Journal:
         contents: Mapping[int, Handle] | None = None,
         failures: Mapping[int, Failure] | None = None,
     ) -> None:
-        """Append a batch of events. It is handed to the operating system, so it survives the death of this process."""
+        """Append a batch of events. It is handed to the operating system, so it is kept if this process is killed."""
         directory = self._directory
         records = {drop: ContentRecord.of(handle, directory) for drop, handle in (contents or {}).items()}
         self._pending += self._frame((events, records, failures or {}))
@@ -184,7 +184,7 @@ def _frames(data: bytes, path: Path) -> Iterator[bytes]:
         if zlib.crc32(data[offset : offset + _SEALED]) != seal:
             if not any(data[offset:]):
                 return  # after a crash, a file system may leave zeros where data was not written
-            raise BadFileError("the journal is damaged in its middle", where=str(path))
+            raise BadFileError("the journal is damaged before its end", where=str(path))
         body = data[offset + _FRAME.size : offset + _FRAME.size + length]
         offset += _FRAME.size + length
         if len(body) < length:
@@ -192,7 +192,7 @@ def _frames(data: bytes, path: Path) -> Iterator[bytes]:
         if zlib.crc32(body) != checksum:
             if offset >= len(data):
                 return
-            raise BadFileError("the journal is damaged in its middle", where=str(path))
+            raise BadFileError("the journal is damaged before its end", where=str(path))
         yield body
 
 

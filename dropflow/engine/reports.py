@@ -47,7 +47,7 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     states : dict
         Number of drops by the name of their state.
     failures : tuple of FailureReport
-        By root cause, those with the most victims first.
+        By root cause, those that put the most drops in ERROR first.
     notes : tuple of str
         Problems that are no failures of drops: a journal that could not be written, an instrument that was removed.
     """
@@ -70,7 +70,7 @@ def cause_reports(
     *,
     rows: Sequence[int] | None = None,
 ) -> list[FailureReport]:
-    """Return the reports of all root causes of drops in ERROR, those with the most victims first.
+    """Return the reports of all root causes of drops in ERROR, those with the most such drops first.
 
     Causes with equal numbers are sorted by their row in the whole graph. So nodes that list only the first of many
     causes list the same ones.

@@ -92,7 +92,7 @@ class Session:
     on_statistics : callable or None
         Called in the session's thread with fresh `Statistics` now and then, and once at the end.
     inbox : Inbox or None
-        Where runner, exchange and other threads put what happened; by default one of its own.
+        Queue of the events of runner, exchange and other threads; a new one by default.
     check_invariants : bool
         Walk the whole state after each batch; slow.
 
@@ -154,7 +154,7 @@ class Session:
         self.is_over = False
         """Whether nothing is left to do; then `step` does nothing more."""
         self.notes: list[str] = []
-        """What went wrong beside the drops."""
+        """Problems that did not put a drop in ERROR."""
         self._name = session
         self._directory = directory
         self._clock = clock
@@ -304,7 +304,7 @@ class Session:
         return dict(self._contents.contents)
 
     def reports(self) -> tuple[FailureReport, ...]:
-        """Return the root causes of failures so far, lost nodes first, then the most harmful."""
+        """Return the root causes so far, lost nodes first, then those that put the most drops in ERROR."""
         return self._failures.reports()
 
     # Events in.

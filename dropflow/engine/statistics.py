@@ -113,8 +113,8 @@ def totals(counts: Sequence[Sequence[int]]) -> dict[str, int]:
 def errors_by_cause(core: Core) -> dict[int, int]:
     """Return the number of local drops in ERROR by their root cause.
 
-    The numbers add up to the local drops in ERROR. A cause on another node counts its victims here, so the sums over
-    all nodes of a session add up too.
+    The numbers add up to the local drops in ERROR. The drops that are in ERROR because of a cause on
+    another node are counted here, so the sums over all nodes of a session add up too.
     """
     found: dict[int, int] = {}
     for drop, cause in core.drops.error_causes().items():

@@ -192,7 +192,7 @@ def _pack(header: _DfgHeader) -> bytes:
 
 def _not_unicode(error: UnicodeEncodeError) -> BadGraphError:
     around = ascii(error.object[max(0, error.start - 20) : error.start + 20])
-    return BadGraphError(f"a text of the graph is not Unicode: ...{around}...", hint="remove the half surrogate pair")
+    return BadGraphError(f"a text of the graph has a lone surrogate: ...{around}...", hint="remove that character")
 
 
 def _wrapped(value: Any) -> Any:

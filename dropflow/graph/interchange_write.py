@@ -56,8 +56,8 @@ def write_pg(graph: PhysicalGraph, stream: ByteSink, *, places: Sequence[str] | 
             stream.write(block)
         stream.write(b"{}\n]\n")
     except UnicodeEncodeError as error:
-        text = f"a text of the graph is not Unicode: {ascii(error.object)[:80]}"
-        raise BadGraphError(text, where=graph.name, hint="remove the half surrogate pair") from error
+        text = f"a text of the graph has a lone surrogate: {ascii(error.object)[:80]}"
+        raise BadGraphError(text, where=graph.name, hint="remove that character") from error
 
 
 def _blocks(graph: PhysicalGraph, places: Sequence[str]) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 Three independent checks, because each stops what the others do not:
 
-* the **token** stops other users and hosts. It travels as ``Authorization: Bearer``, and is compared in constant time.
+* the **token** stops other users and hosts. It is sent as ``Authorization: Bearer``, and is compared in constant time.
   A browser gets a cookie and a key instead (`dropflow.rest.login`), from which the token cannot be computed. Managers
   sign their requests with the cluster key (`dropflow.rest.signing`), so that no token leaves its host;
 * the **Host** allow-list stops DNS rebinding, where a foreign name resolves to our address;

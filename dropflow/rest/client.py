@@ -78,7 +78,7 @@ class _ManagerCalls(OperationCaller):
         return self.call(operations.INFO)
 
     def status(self) -> ManagerStatus:
-        """Return what a parent asks for once per period: the manager, its nodes and its sessions."""
+        """Return the manager, its nodes and its sessions, as a parent requests them once per period."""
         return self.call(operations.STATUS)
 
     def nodes(self) -> tuple[NodeInfo, ...]:
@@ -270,5 +270,5 @@ class Client(_ManagerCalls, _DeploymentCalls, _SessionCalls):
         return other
 
     def close(self) -> None:
-        """Close the connections; the manager goes on. Idempotent."""
+        """Close the connections; the manager is not affected. Idempotent."""
         self._transport.close()

@@ -1,4 +1,4 @@
-"""Tells requests of programs, of pages of this server and of pages of other origins apart.
+"""Distinguishes requests of programs, of pages of this server and of pages of other origins.
 
 Browsers send the cookies of a host to all its ports, and call two ports of one host the same *site*. Only the same
 *origin* (scheme, host and port) is this server: ``Sec-Fetch-Site: same-site`` means a page of another server.

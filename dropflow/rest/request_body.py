@@ -86,7 +86,7 @@ def _sent(limit: int, account: Account) -> bytes:
     if len(data) > limit:
         raise too_large(limit)
     if len(data) < length:
-        raise HttpError(400, "the body is cut off")
+        raise HttpError(400, "the body is truncated")
     return data
 
 

@@ -28,7 +28,7 @@ class ScriptedExecutor:
         """Run the script that the component names."""
         script = self._spec.templates[task.template].component
         if script == "fail":
-            failure = Failure(code="DF105", kind="Scripted", text=f"{task.oid} was told to fail", retryable=True)
+            failure = Failure(code="DF105", kind="Scripted", text=f"{task.oid} is scripted to fail", retryable=True)
             return AttemptResult(task.drop, task.attempt, failure=failure)
         if script == "mumble":
             return AttemptResult(task.drop, task.attempt, {task.outputs[0].drop: Handle(location="\udcff")})

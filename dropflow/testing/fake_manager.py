@@ -1,4 +1,4 @@
-"""A manager in memory whose sessions move only when a test says so: for tests of routes, pages, clients and parents.
+"""A manager in memory whose sessions change only when a test changes them, for tests of routes, pages and clients.
 
 It has the methods of `managers.api.Manager`, which are the operations of `dropflow.rest.operations`. A test gives drops
 new states (`advance`, `complete`, `fail`, `hide`), and makes any operation fail (`refuse`)::
@@ -94,13 +94,13 @@ class _Controls:
     Parameters
     ----------
     name : str
-        Its name; a node's name is also where its drops are.
+        Its name. If it is a node, its drops are on the node of this name.
     role : str
         ``node``, ``island`` or ``master``.
     nodes : sequence of str
-        Names of its nodes; itself when empty.
+        Names of its nodes; empty for a node, which is its own only node.
     clock : Clock, optional
-        A virtual one unless given.
+        By default a virtual one.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class _Controls:
         self.advance(session, dict.fromkeys(self._find(session).open_rows(), "COMPLETED"))
 
     def hide(self, session: str, text: str) -> None:
-        """Make the status of a session UNKNOWN, as if nodes did not answer, until its drops move again."""
+        """Make the status of a session UNKNOWN, as if nodes did not answer, until a drop changes its state."""
         self._put(msgspec.structs.replace(self._find(session), status=UNKNOWN, text=text))
 
     def fail(self, session: str, drop: int, text: str, *, also: tuple[int, ...] = ()) -> None:
@@ -244,7 +244,7 @@ class FakeManager(_ManagerAndChildren):
         return ManagerStatus.of(self.info(), self.nodes(), self.sessions())
 
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
-        """Add a session with this graph; its drops move only when a test says so."""
+        """Add a session with this graph. Its drops change only by the methods for tests."""
         unknown = sorted(set(graph.places) - set(self._nodes))
         if unknown and not options.anew:
             raise BadGraphError(f"there is no node {unknown[0]!r}", hint=f"nodes are {', '.join(sorted(self._nodes))}")
@@ -296,12 +296,12 @@ class FakeManager(_ManagerAndChildren):
     def watch(self, session: str, *, version: int, seconds: float) -> SessionDetail:
         """Wait in real time for another version."""
 
-        def moved() -> bool:
+        def has_changed() -> bool:
             found = self._find(session)
             return self.closed or found.version != version or is_over(found.status)
 
         with self._changed:
-            self._changed.wait_for(moved, timeout=seconds)
+            self._changed.wait_for(has_changed, timeout=seconds)
         return self.session(session)
 
     def cancel(self, session: str, reason: str = "") -> SessionInfo:
@@ -373,7 +373,7 @@ class FakeManager(_ManagerAndChildren):
         return Download(name="contents", content_type=MEDIA_TYPE, size=None, chunks=write_records(records()))
 
     def journal(self, session: str) -> Download:
-        """Download a text that stands for a journal."""
+        """Download a text in place of a journal."""
         self._find(session)
         return _download(f"{session}.journal", "application/octet-stream", f"journal of {session}".encode() * 1000)
 
@@ -429,7 +429,7 @@ def _check_has_children(role: Role, name: str) -> None:
 
 
 def _row(manager: FakeManager, session: FakeSession, drop: str) -> DropInfo:
-    """Return the drop with this id, or with the only id that ends so."""
+    """Return the drop with this id, or with the only id that ends in this text."""
     found = find_drop(lambda query: manager.drops(session.name, query), drop, session=session.name)
     return next(row for row in session.rows if row.oid == found.oid)
 

@@ -1,4 +1,4 @@
-"""The connections of a composite to its children: carries out what its state machine asks for."""
+"""The connections of a composite to its children, which carry out the requests of its state machine."""
 
 import logging
 from collections.abc import Callable
@@ -109,7 +109,7 @@ def answer_plan(plan: PlanDeployment, clock: Clock) -> Answered | Unanswered:
 
 
 def _own(ask: Ask, error: Exception) -> DropflowError:
-    """Return the error of a request as one of ours."""
+    """Return the error of a request as a `DropflowError`."""
     if isinstance(error, DropflowError):
         return error
     _LOG.error("%s of %s failed", ask.operation, ask.url, exc_info=error)

@@ -222,13 +222,13 @@ class Children:
         return found
 
     def update_nodes(self, url: str, nodes: tuple[NodeInfo, ...]) -> None:
-        """Take in the nodes that a child has now, before its next status."""
+        """Store the nodes that a child reported between two statuses."""
         child = self._children.get(url)
         if child is not None and not child.unfit:
             child.nodes = nodes
 
     def answered(self, request: StatusRequest, status: ManagerStatus) -> ChildView | None:
-        """Take in the status of a child; return the child if requests go to it."""
+        """Store the status of a child, and return the child if requests may be sent to it."""
         child = self._settled(request)
         if child is None:
             return None
@@ -250,7 +250,7 @@ class Children:
         return view if view.is_asked else None
 
     def unanswered(self, request: StatusRequest, reason: str) -> None:
-        """Take in that a status request failed."""
+        """Record that a status request failed."""
         child = self._settled(request)
         if child is None:
             return
@@ -280,7 +280,7 @@ class Children:
         return numbers
 
     def judge(self) -> None:
-        """Take in that time has passed."""
+        """Update the states of all children for the present time."""
         if self._membership.handle(Tick(), self._time.now):
             self.changes += 1
 

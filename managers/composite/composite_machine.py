@@ -159,7 +159,7 @@ class CompositeMachine:
     # The three methods of a machine.
 
     def handle(self, event: Call | Answered | Unanswered | ChildConfigured | ChildDeparted, now: float) -> list[Any]:
-        """Take in one event at monotonic time `now`, and return the actions to carry out, in order."""
+        """Process one event at monotonic time `now`, and return the actions to carry out, in order."""
         self._time.read(now)
         match event:
             case Call():
@@ -218,7 +218,7 @@ class CompositeMachine:
         self._actions.append(Return(call, value, error))
 
     def _take(self, asked: _Asked, event: Answered | Unanswered) -> None:
-        """Take in the answer to a status request or long poll."""
+        """Process the answer to a status request or long poll."""
         request = asked.request
         if isinstance(request, LongPoll):
             self._sessions.watched.end(request, is_answered=isinstance(event, Answered))

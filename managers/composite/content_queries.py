@@ -88,8 +88,8 @@ class ContentQueries:
     def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
         """Return a page of the root causes, the most harmful first; lost nodes among them.
 
-        Those of children that do not answer come from their last answers. Each cause may have victims on any node, so
-        all causes of all children are merged for every page.
+        Those of children that do not answer come from their last answers. Drops on any node may be in
+        ERROR because of one cause, so all causes of all children are merged for every page.
         """
         found, first = self._all_failures(session)
         parts = self._content_owner.call("parts", session=session)

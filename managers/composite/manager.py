@@ -116,7 +116,7 @@ class Composite(ContentQueries):
         self._url = url
 
     def close(self) -> None:
-        """Stop asking the children. Their sessions go on. Idempotent."""
+        """Stop all requests to the children. Their sessions continue. Idempotent."""
         self._owner.close()
         self._connections.close()
 
@@ -158,7 +158,7 @@ class Composite(ContentQueries):
         return cast(Child, self._owner.call("add_child", url=url))
 
     def remove_child(self, url: str) -> None:
-        """Remove a child. Sessions that run there go on.
+        """Remove a child. Sessions that run there continue.
 
         Raises
         ------

@@ -80,7 +80,7 @@ class SessionCache:
         return self._answers
 
     def note(self, child: ChildView, info: SessionInfo, *, since: int) -> None:
-        """Take in an answer. If it has no details of `SessionDetail`, those of the answer before are kept."""
+        """Store an answer. If it has no details of `SessionDetail`, those of the answer before are kept."""
         if self._is_newer(child.url, info, since):
             self._answers += 1
             by_child = self._sessions.setdefault(info.session, {})
@@ -90,7 +90,7 @@ class SessionCache:
             self.changes += 1
 
     def note_absent(self, session: str, url: str, *, since: int) -> None:
-        """Take in that the child does not have this session."""
+        """Record that the child does not have this session."""
         by_child = self._sessions.get(session, {})
         known = by_child.get(url)
         if known is None or known.number > since:
@@ -103,7 +103,7 @@ class SessionCache:
         self.changes += 1
 
     def note_others_absent(self, url: str, present: Iterable[str], *, since: int) -> None:
-        """Take in that the child has no sessions but those that are `present`."""
+        """Record that the child has no sessions except those in `present`."""
         names = frozenset(present)
         for session in [name for name, by_child in self._sessions.items() if url in by_child and name not in names]:
             self.note_absent(session, url, since=since)

@@ -77,14 +77,14 @@ class Sessions:
         return sorted(found, key=lambda detail: (-detail.created, detail.session))
 
     def note(self, view: ChildView, info: SessionInfo, *, since: int) -> bool:
-        """Take in an answer of a child; return False if it is a session that is to be deleted there."""
+        """Store an answer of a child. Return False if its session is to be deleted there."""
         if self.delete_if_wanted(view, info):
             return False
         self._cache.note(view, info, since=since)
         return True
 
     def note_list(self, view: ChildView, infos: Iterable[SessionInfo], others: Iterable[str], *, since: int) -> None:
-        """Take in the list of the sessions of a child; it has the `others` as well."""
+        """Store the list of the sessions of a child, which also has the `others`."""
         present = [info.session for info in infos if self.note(view, info, since=since)]
         self._cache.note_others_absent(view.url, {*present, *others}, since=since)
 

@@ -185,7 +185,7 @@ class Routines:
         self._advance(_Running(routine, finish), None)
 
     def take(self, event: Answered | Unanswered) -> bool:
-        """Take in an answer; return False if it is not an answer to a question of a routine."""
+        """Process an answer. Return False if no routine has sent its request."""
         is_error = isinstance(event, Unanswered)
         outcome = Outcome(error=_own(event.error)) if isinstance(event, Unanswered) else Outcome(event.value)
         plan = self._plans.pop(event.id, None)
@@ -309,7 +309,7 @@ class Routines:
 
 
 def _own(error: Exception) -> DropflowError:
-    """Return an error of another library, or a bug, as an error of ours."""
+    """Return an error of another library, or a bug, as a `DropflowError`."""
     if isinstance(error, DropflowError):
         return error
     wrapped = InternalError(f"the request failed: {type(error).__name__}: {error}", hint="please report it")

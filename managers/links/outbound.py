@@ -208,7 +208,7 @@ class Outbound:
         return [*actions, NotifyChange(change)]
 
     def tick(self, now: float) -> list[OutboundAction]:
-        """Do what is due at `now`: reconnect, time out, or send a heartbeat."""
+        """Reconnect, time out or send a heartbeat, if that is due at `now`."""
         if self.state is OutboundState.WAITING and now >= self._reconnect_at:
             return self._connect(now)
         if self.state not in (OutboundState.CONNECTING, OutboundState.UP):

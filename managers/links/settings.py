@@ -5,7 +5,7 @@ import msgspec
 __all__ = ["FRAME_LIMIT", "INLINE", "MESSAGE_LIMIT", "LinkSettings"]
 
 INLINE = 16_384
-"""Bytes up to which a message travels in one frame; above, copying it costs more than another frame."""
+"""Bytes up to which a message is sent in one frame; above, copying it costs more than another frame."""
 
 FRAME_LIMIT = 8 << 20
 """Bytes of the largest frame that may be sent; ZeroMQ closes a connection that brings a larger one."""
@@ -36,9 +36,9 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     fragment : int
         Large messages are split into packets of this size.
     chunk_first, chunk_least, chunk_most : int
-        Sizes of the ranges that a fetch asks for: larger while they arrive quickly, smaller while they do not.
+        Sizes of the ranges that a fetch requests: larger while they arrive quickly, smaller while they do not.
     ahead : int
-        Number of ranges that a fetch asks for ahead.
+        Number of ranges that a fetch requests ahead.
     peers : int
         Maximum number of peers that may connect.
     source_idle : float

@@ -1,6 +1,6 @@
 """Contents of drops on their way between nodes.
 
-A small content travels in the message about its drop. A larger one is read in place where both nodes see the same file
+A small content is sent in the message about its drop. A larger one is read in place where both nodes see the same file
 (on a shared file system, or on one host), and fetched otherwise: once, before the session here gets the event, so that
 all consumers find it.
 """
@@ -27,7 +27,7 @@ from managers.node.paths import here, portable
 __all__ = ["INLINE", "ContentExchange"]
 
 INLINE = 4096
-"""Bytes of the largest content that travels in the message about its drop."""
+"""Bytes of the largest content that is sent in the message about its drop."""
 
 _FETCH_SECONDS = 60.0
 """Seconds to wait for the next bytes of a content."""

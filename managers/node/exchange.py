@@ -105,7 +105,7 @@ class NodeExchange:
         )
         self._is_stopping = False
         self._sent_to: set[str] = set()
-        """Nodes that may be too far behind."""
+        """Nodes that may have too many unprocessed messages."""
 
     @property
     def neighbours(self) -> Sequence[str]:
@@ -127,7 +127,7 @@ class NodeExchange:
         self._sent_to.update(self._sender.flush())
 
     def has_room(self) -> bool:
-        """Whether no node is too far behind, or the session is to end; else it must not take its next step yet."""
+        """Whether no node has too many unprocessed messages, or the session is to end; else it takes no step."""
         self._sent_to = {node for node in self._sent_to if not self._links.has_room(node)}
         return self._is_stopping or not self._sent_to
 
@@ -165,7 +165,7 @@ class NodeExchange:
         return self._nodes.ghosts_on(node)
 
     def give_up(self, reason: str, lost: Lost | None) -> None:
-        """Send to the neighbours that the session was cancelled, or failed; they send it on to theirs."""
+        """Send to the neighbours that the session was cancelled or failed. They forward it to their neighbours."""
         self._sender.stop(reason, lost)
 
     def close(self) -> None:

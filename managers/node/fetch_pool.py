@@ -24,7 +24,7 @@ class PendingFetch(msgspec.Struct, frozen=True):
 
 
 FetchJob = Generator[PendingFetch, TransferResult, None]
-"""Yields fetches, and continues with the result of each, or with its error. Does not raise errors of its own."""
+"""Yields fetches, and continues with the result of each, or with its error. Does not raise other errors."""
 
 
 class ContentFetcher(Protocol):

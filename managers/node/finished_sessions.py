@@ -226,19 +226,19 @@ class DamagedSession(_OverSession):
 
     @property
     def core(self) -> Core:
-        """Refuse."""
+        """Raise the error with which the files of the session could not be read."""
         raise self._unreadable()
 
     def content(self, drop: int) -> Handle | None:  # noqa: ARG002 - one protocol
-        """Refuse."""
+        """Raise the error with which the files of the session could not be read."""
         raise self._unreadable()
 
     def contents(self) -> Mapping[int, Handle]:
-        """Refuse."""
+        """Raise the error with which the files of the session could not be read."""
         raise self._unreadable()
 
     def why_gone(self, drop: int) -> str:  # noqa: ARG002 - one protocol
-        """Refuse."""
+        """Raise the error with which the files of the session could not be read."""
         raise self._unreadable()
 
     def _unreadable(self) -> GoneError:

@@ -18,7 +18,7 @@ __all__ = ["Lifecycle"]
 _STOP_SECONDS = 10.0
 """How long calls wait for the end of a session that was cancelled."""
 _START_SECONDS = 60.0
-"""How long a prepared session waits for its start, beside the time that its preparation had."""
+"""How long a prepared session waits for its start, in addition to the time for its preparation."""
 
 
 class Lifecycle:

@@ -183,7 +183,7 @@ class NodeManager(SessionQueries):
         )
 
     def status(self) -> ManagerStatus:
-        """Return what a parent asks for once per period."""
+        """Return the nodes and sessions that a parent requests once per period."""
         return ManagerStatus.of(self.info(), self.nodes(), self.sessions())
 
     def nodes(self) -> tuple[NodeInfo, ...]:
@@ -207,11 +207,11 @@ class NodeManager(SessionQueries):
         return ()
 
     def add_child(self, url: str) -> Child:
-        """Refuse."""
+        """Raise `UsageError`: a node has no children."""
         raise UsageError(f"{self.name} is a node manager, which has no children", where=url, hint="ask an island")
 
     def remove_child(self, url: str) -> None:
-        """Refuse."""
+        """Raise `UsageError`: a node has no children."""
         raise UsageError(f"{self.name} is a node manager, which has no children", where=url, hint="ask an island")
 
     # Deployment.
@@ -257,7 +257,7 @@ class NodeManager(SessionQueries):
         return found.info()
 
     def delete(self, session: str) -> None:
-        """Stop a session, and remove everything that it left behind."""
+        """Stop a session, and remove all of its files."""
         self._owner.call("delete", session=session)
 
     def close(self) -> None:

@@ -111,7 +111,7 @@ class NodeMachine:
         }
 
     def handle(self, event: Event, now: float) -> list[Action]:
-        """Take in an event at monotonic time `now`, and return what is to be done, in order."""
+        """Process an event at monotonic time `now`, and return the actions to carry out, in order."""
         match event:
             case Call():
                 try:

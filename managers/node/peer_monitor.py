@@ -62,7 +62,7 @@ class PeerMonitor:
         return self._uptime.paused
 
     def need(self, session: str, places: Mapping[str, Place], now: float) -> list[Loss]:
-        """Judge these peers from now on, and return the losses that come to light."""
+        """Judge these peers from now on, and return the losses that this update finds."""
         time = self._uptime.read(now)
         changes: list[Change] = []
         for name, place in places.items():
@@ -73,7 +73,7 @@ class PeerMonitor:
         return self._losses(changes)
 
     def release(self, session: str, now: float) -> list[Loss]:
-        """Forget the peers that only this session needs, and return the losses that come to light. Idempotent."""
+        """Forget the peers that only this session needs, and return the losses that this update finds. Idempotent."""
         time = self._uptime.read(now)
         changes: list[Change] = []
         for peer in [peer for peer, sessions in self._needed.items() if session in sessions]:

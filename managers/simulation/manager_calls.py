@@ -53,7 +53,7 @@ class ManagerCalls:
         if manager is None or not manager.process.is_alive:
             self._deliver(call, partial(call.fail, f"{call.ask.url} refuses connections"))
         elif not self._network.is_blocked(call.client.name, manager.process.name):
-            # A paused process accepts the connection, and answers when it goes on.
+            # A paused process accepts the connection, and answers when it resumes.
             manager.process.call_later(0.0, partial(self._call, call, manager))
             manager.process.on_crash(partial(self._deliver, call, partial(call.fail, "the connection was closed")))
 

@@ -46,6 +46,6 @@ def causes(failures: Sequence[FailureInfo]) -> tuple[Cause, ...]:
 
 
 def _words(failure: FailureInfo) -> tuple[str, ...]:
-    # Each lost node is a cause of its own, even with the same text.
+    # Each lost node is a separate cause, even with the same text.
     place = failure.node if not failure.drop else ""
     return (failure.name, failure.code, failure.kind, failure.text, failure.hint, place)

@@ -71,7 +71,7 @@ def test_a_key_that_others_can_read_is_refused(path: Path, mode: int) -> None:
         (b"", "not a cluster key"),
         (b"public abc\nsecret def\n", "not a cluster key"),
         (b"\xff" * 5000, "not a cluster key"),
-        (b"public " + b"0" * 40 + b"\nsecret " + b"1" * 40 + b"\n", "do not belong together"),
+        (b"public " + b"0" * 40 + b"\nsecret " + b"1" * 40 + b"\n", "do not match"),
         (b"public " + b"0" * 40 + b"\nsecret " + b"\xff" * 40 + b"\n", "the secret is not a CURVE key"),
     ],
 )

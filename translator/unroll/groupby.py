@@ -52,7 +52,7 @@ def group_keys(node: LogicalNode, context: Levels, sources: Sequence[Levels], fi
         return groupable[-1:]
     chosen: set[Level] = set()
     for key in wanted:
-        named = tuple(level for level in around if key in level.answers_to)
+        named = tuple(level for level in around if key in level.group_keys)
         if len(named) == 1:
             chosen.update(named)
         elif named:
@@ -78,8 +78,8 @@ def _keys_of(levels: Levels, around: Levels) -> str:
     for level in levels:
         alone = (
             name
-            for name in level.answers_to
-            if _wanted(name) == [name] and sum(name in other.answers_to for other in around) == 1
+            for name in level.group_keys
+            if _wanted(name) == [name] and sum(name in other.group_keys for other in around) == 1
         )
         keys += [repr(name) for name in alone][:1]
     return f"write {' or '.join(keys)}" if keys else ""
@@ -87,7 +87,7 @@ def _keys_of(levels: Levels, around: Levels) -> str:
 
 def _why_not(key: str, shared: Levels, around: Levels) -> str:
     """Return why no level can be grouped by a key."""
-    if any(key in level.answers_to for level in shared):
+    if any(key in level.group_keys for level in shared):
         return "is around both the group-by and its input, so that it does not distinguish groups"
     return f"names no level of its input, which is in {spelled((*shared, *around))}"
 

@@ -222,7 +222,7 @@ def _own(layout: Layout, node: LogicalNode, findings: Findings) -> Levels:
             return (_level(node, GATHER, chunks(node, context, sources, layout.options, findings)),)
         keys = group_keys(node, context, sources, findings)
         return tuple(
-            Level(node.id, node.name, GROUPBY, key.size, place, key.id, (node.name, node.id, *key.answers_to))
+            Level(node.id, node.name, GROUPBY, key.size, place, key.id, (node.name, node.id, *key.group_keys))
             for place, key in enumerate(keys)
         )
     findings.append(
@@ -237,4 +237,4 @@ def _own(layout: Layout, node: LogicalNode, findings: Findings) -> Levels:
 
 
 def _level(node: LogicalNode, kind: str, size: int) -> Level:
-    return Level(node.id, node.name, kind, size, answers_to=(node.name, node.id))
+    return Level(node.id, node.name, kind, size, group_keys=(node.name, node.id))

@@ -54,7 +54,7 @@ class Level(msgspec.Struct, frozen=True):
         Number among the levels of its construct; only group-bys with several keys have more than one.
     repeats : LevelId, optional
         The level of the input that a level of a group-by repeats.
-    answers_to : tuple of str
+    group_keys : tuple of str
         Keys of group-bys for this level: name and id of its construct, then those of the level it repeats.
     """
 
@@ -64,7 +64,7 @@ class Level(msgspec.Struct, frozen=True):
     size: int
     place: int = 0
     repeats: LevelId | None = None
-    answers_to: tuple[str, ...] = ()
+    group_keys: tuple[str, ...] = ()
 
     @property
     def id(self) -> LevelId:

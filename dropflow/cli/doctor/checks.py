@@ -163,7 +163,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
 
 
 def notes(evidence: Evidence, plan: ProbePlan) -> Iterator[str]:
-    """Yield what is not wrong, but worth knowing: how much was tried, and failures that no session suffers from."""
+    """Yield notes: how many connections were tried, and failures that do not affect sessions."""
     if plan.possible:
         good = sum(not failure(connection, evidence)[0] for connection in evidence.links)
         yield f"links between nodes: {good} of {plural(len(evidence.links), 'connection')} succeeded"

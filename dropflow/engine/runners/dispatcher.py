@@ -24,7 +24,7 @@ from dropflow.failure import Failure
 __all__ = ["Dispatcher"]
 
 _CLOSE_SECONDS = 1.0
-"""How long the attempts of a runner that is closed may go on before their workers are killed."""
+"""How long the attempts of a runner that is closed may continue before their workers are killed."""
 
 
 class Dispatcher:

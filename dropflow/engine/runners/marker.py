@@ -46,7 +46,7 @@ class Marker:
         return int(_BEAT.unpack_from(self._page, _BEAT_AT)[0])
 
     def beat(self) -> None:
-        """Count one heartbeat."""
+        """Increment the number of heartbeats."""
         _BEAT.pack_into(self._page, _BEAT_AT, self.beats + 1)
 
     def close(self) -> None:

@@ -25,10 +25,10 @@ __all__ = ["MOST_AHEAD", "SLOW_SECONDS", "Assigned", "WorkerProcess", "needs_own
 
 _AHEAD_SECONDS = 0.02
 _GRACE_SECONDS = 2.0
-"""How long an aborted attempt may go on before its worker is killed."""
+"""How long an aborted attempt may continue before its worker is killed."""
 _LONG_SECONDS = 0.05
 SLOW_SECONDS = 0.25
-"""How long an attempt may take before others no longer wait behind it, if another worker is idle."""
+"""How long an attempt may take before the attempts that wait for it run in another, idle worker."""
 MOST_AHEAD = 512
 """The most attempts that a worker is given ahead."""
 
@@ -118,7 +118,7 @@ class WorkerProcess:
         return ahead - len(self.assigned)
 
     def is_slow(self, now: float) -> bool:
-        """Return whether it has been at an attempt for so long that others should not wait behind it."""
+        """Return whether its attempt has run for so long that others should not wait for it."""
         return bool(self.assigned) and now - self.since >= SLOW_SECONDS
 
     @property
@@ -208,7 +208,7 @@ class WorkerProcess:
             end_worker(self.process.pid, self._name)
 
     def exit_text(self) -> str:
-        """Return its exit status or signal in words, and the end of what it printed."""
+        """Return a description of its exit status or signal, and the end of its output."""
         status = self.process.wait()
         text = f"was killed by {_signal_name(-status)}" if status < 0 else f"ended with status {status}"
         return f"{text}; it printed last: {self.output.end}" if self.output.end else text
@@ -219,7 +219,7 @@ class WorkerProcess:
 
 
 def needs_own_worker(task: Task) -> bool:
-    """Return whether an attempt takes part in a stream: it may last as long as that, so no other may wait behind it."""
+    """Return whether an attempt reads or writes a stream: it may take as long as that, so no other may wait for it."""
     if task.is_ahead:
         return True
     for output in task.outputs:  # noqa: SIM110 - called for every attempt: a generator takes three times as long
