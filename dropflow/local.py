@@ -58,7 +58,7 @@ def run(
     on_session : callable, optional
         Called with the session before it runs, to cancel it.
     on_statistics : callable, optional
-        Called with fresh statistics now and then.
+        Called with new statistics at intervals.
     check_invariants : bool
         Walk the whole state of the core after each step; slow.
 
@@ -89,12 +89,16 @@ def run(
         result = session.run()
     finally:
         repository.close()
+    return _with_summary(result, directory / "summary.json")
+
+
+def _with_summary(result: SessionResult, path: Path) -> SessionResult:
+    """Write the summary of a result, and return the result, with a note if that failed."""
     try:
-        (directory / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary(result)), indent=2))
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(summary(result)), indent=2))
     except OSError as error:
         # The results are kept, and the caller has the summary too: an error would cause a second run.
-        note = f"{storage_error('write', directory / 'summary.json', error)}"
-        return msgspec.structs.replace(result, notes=(*result.notes, note))
+        return msgspec.structs.replace(result, notes=(*result.notes, f"{storage_error('write', path, error)}"))
     return result
 
 

@@ -32,7 +32,7 @@ def make_session(
     inbox: Inbox[SessionInput] | None = None,
     check_invariants: bool = False,
 ) -> Session:
-    """Return a session that has not begun, in the directory of its repository.
+    """Return a session that has not started, in the directory of its repository.
 
     Parameters
     ----------
@@ -51,9 +51,9 @@ def make_session(
     instruments : sequence of Instrument
         Observers.
     on_statistics : callable, optional
-        Called with fresh statistics now and then.
+        Called with new statistics at intervals.
     inbox : Inbox, optional
-        Where runner, exchange and other threads put what happened; by default one of its own.
+        Queue of the events of runner, exchange and other threads; a new one by default.
     check_invariants : bool
         Walk the whole state of the core after each step; slow.
 

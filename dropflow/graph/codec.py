@@ -77,7 +77,7 @@ def dump(graph: PhysicalGraph) -> list[memoryview]:
     Raises
     ------
     BadGraphError
-        A text of the graph is not Unicode (it has half of a surrogate pair).
+        A text of the graph has half of a surrogate pair.
     ValueError
         The graph is a slice whose rows are not in the order of the whole graph.
     """
@@ -192,7 +192,7 @@ def _pack(header: _DfgHeader) -> bytes:
 
 def _not_unicode(error: UnicodeEncodeError) -> BadGraphError:
     around = ascii(error.object[max(0, error.start - 20) : error.start + 20])
-    return BadGraphError(f"a text of the graph has a lone surrogate: ...{around}...", hint="remove that character")
+    return BadGraphError(f"a text has half of a surrogate pair: ...{around}...", hint="remove that character")
 
 
 def _wrapped(value: Any) -> Any:

@@ -151,30 +151,18 @@ def expand_adapters(
         for drop in drops:
             template[drop] = len(templates)
         templates.append(_adapter(*ends, len(drops)))
-    middle = np.arange(first, first + len(split))
-    silent = np.zeros(len(split), dtype=np.int64)
-    halves = (
-        EdgeTable(*(column[~same] for column in edges)),
-        EdgeTable(
-            edges.source[split],
-            middle,
-            edges.source_port[split],
-            silent,
-            edges.streaming[split],
-            edges.by_source[split],
-            edges.by_target[split],
-        ),
-        EdgeTable(
-            middle,
-            edges.target[split],
-            silent,
-            edges.target_port[split],
-            edges.streaming[split],
-            edges.by_source[split],
-            edges.by_target[split],
-        ),
+    others = EdgeTable(*(column[~same] for column in edges))
+    halves = _halves(EdgeTable(*(column[split] for column in edges)), np.arange(first, first + len(split)))
+    return EdgeTable(*(np.concatenate(parts) for parts in zip(others, *halves, strict=True))), hosts, joined
+
+
+def _halves(edges: EdgeTable, adapters: np.ndarray) -> tuple[EdgeTable, EdgeTable]:
+    """Return the edges from the sources of `edges` to `adapters`, and those from there to the targets."""
+    no_port = np.zeros(len(adapters), dtype=np.int64)
+    return (
+        edges._replace(target=adapters, target_port=no_port),
+        edges._replace(source=adapters, source_port=no_port),
     )
-    return EdgeTable(*(np.concatenate(parts) for parts in zip(*halves, strict=True))), hosts, joined
 
 
 def _free_name(wanted: str, taken: set[str]) -> str:

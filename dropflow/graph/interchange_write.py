@@ -48,7 +48,7 @@ def write_pg(graph: PhysicalGraph, stream: ByteSink, *, places: Sequence[str] | 
     Raises
     ------
     BadGraphError
-        A text of the graph is not Unicode.
+        A text of the graph has half of a surrogate pair.
     """
     try:
         stream.write(b"[\n")
@@ -56,7 +56,7 @@ def write_pg(graph: PhysicalGraph, stream: ByteSink, *, places: Sequence[str] | 
             stream.write(block)
         stream.write(b"{}\n]\n")
     except UnicodeEncodeError as error:
-        text = f"a text of the graph has a lone surrogate: {ascii(error.object)[:80]}"
+        text = f"a text has half of a surrogate pair: {ascii(error.object)[:80]}"
         raise BadGraphError(text, where=graph.name, hint="remove that character") from error
 
 

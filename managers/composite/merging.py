@@ -31,6 +31,9 @@ __all__ = [
 SHOWN_FAILURES = 100
 """Root causes that a `SessionDetail` carries."""
 
+_COMPLETE_ENDS = (SessionState.FINISHED.name, SessionState.CANCELLED.name)
+"""Ends that are only known when the state of every drop is known; one failure is enough for FAILED."""
+
 
 class Freshness(Enum):
     """Whether the last report of a child is still valid."""
@@ -95,13 +98,11 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
         states.update(detail.states)
     status = _status([_status_of_known(detail) for detail in details])
     texts = [detail.text for detail in details if detail.text and (detail.unknown or not detail.silent_children)]
-    is_partial = (
-        drops < whole and bool(candidates) and status in (SessionState.FINISHED.name, SessionState.CANCELLED.name)
-    )
+    is_partial = drops < whole and bool(candidates) and status in _COMPLETE_ENDS
     if is_partial:
-        names = ", ".join(candidates)
         texts.append(
-            f"{whole - drops} of its {whole} drops are unknown: {names} did not answer yet; the others: {status}"
+            f"{whole - drops} of its {whole} drops are unknown: {', '.join(candidates)} did not answer yet; "
+            f"the others: {status}"
         )
         status = UNKNOWN
     over = is_over(status)
