@@ -1,8 +1,8 @@
-"""Draws the graphs of this folder: ``python examples/draw.py`` writes every ``*.graph`` file again.
+"""Write the graphs of this folder: ``python examples/draw.py`` writes every ``*.graph`` file.
 
-Anybody may draw such graphs in EAGLE instead; a script keeps the code of the functions readable, and the ids stable.
-The drawing kit comes first, then one function per example. The code that runs *inside* the graphs stands in
-``functions.py``, from which each node takes the functions that it names.
+Such graphs can also be drawn in EAGLE. A script keeps the code of the functions readable, and the ids stable.
+The class `Drawing` is followed by one function for each example. The code that runs *inside* the graphs is in
+``functions.py``; each node has the source of its function.
 """
 
 import ast
@@ -30,7 +30,7 @@ GRID = 40
 
 
 class Drawing:
-    """One graph in the making. Ports are made by the links that need them."""
+    """A graph under construction. Ports are added by the links that use them."""
 
     def __init__(self, name: str, description: str) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class Drawing:
         self.links: list[EagleEdge] = []
 
     def data(self, name: str, x: int, y: int, *, inside: str = "", category: str = "Memory", **values: Any) -> None:
-        """A data drop: ``Memory``, or a ``File`` with a `filepath`."""
+        """Add a data drop: ``Memory``, or a ``File`` with a `filepath`."""
         fields = [
             self._field(name, "dropclass", DATA_CLASSES[category]),
             self._field(name, "data_volume", 1, parameter_type="ConstraintParameter"),
@@ -48,17 +48,17 @@ class Drawing:
         self._add(name, category, (x, y), inside, fields)
 
     def app(self, name: str, x: int, y: int, dropclass: str, *, inside: str = "", **values: Any) -> None:
-        """A built-in application."""
+        """Add a built-in application."""
         category = "Branch" if dropclass.endswith(".Branch") else "DALiuGEApp"
         self._add(name, category, (x, y), inside, self._app_fields(name, dropclass, values))
 
     def command(self, name: str, x: int, y: int, command: str, *, kind: str = "BashShellApp") -> None:
-        """A shell command: a `kind` that says what its standard input and output are."""
+        """Add a shell command. Its `kind` determines its standard input and output."""
         fields = self._app_fields(name, f"dlg.apps.bash_shell_app.{kind}", {"command": command})
         self._add(name, "BashShellApp", (x, y), "", fields)
 
     def function(self, name: str, x: int, y: int, function: str, *, inside: str = "", **values: Any) -> None:
-        """An application that calls `function` of functions.py; its ports are called like its parameters."""
+        """Add an application that calls `function` of functions.py. Its ports have the names of its parameters."""
         fields = self._app_fields(name, FUNCTION, {"func_name": function, "func_code": source_of(function), **values})
         self._add(name, "PyFuncApp", (x, y), inside, fields)
 
@@ -74,7 +74,7 @@ class Drawing:
         app_class: str = "",
         **values: Any,
     ) -> None:
-        """A construct, with an input application called `app` if one is named."""
+        """Add a construct, and its input application if `app` is given."""
         fields = [self._field(name, key, value, parameter_type="ConstructParameter") for key, value in values.items()]
         self._add(name, category, (x, y), inside, fields)
         if app:
@@ -90,7 +90,7 @@ class Drawing:
     def link(
         self, source: str, target: str, *, ports: tuple[str, str] = ("", ""), encoding: str = "pickle", **flags: Any
     ) -> None:
-        """An edge. Ports not named are called ``io`` on data, ``output`` and ``input`` on applications."""
+        """Add an edge. By default the ports are called ``io`` on data, ``output`` and ``input`` on applications."""
         out = self._port(source, ports[0] or ("io" if self._is_data(source) else "output"), "OutputPort", encoding)
         into = self._port(target, ports[1] or ("io" if self._is_data(target) else "input"), "InputPort", encoding)
         self.links.append(
@@ -98,7 +98,7 @@ class Drawing:
         )
 
     def document(self) -> EagleFile:
-        """The file, as EAGLE would write it."""
+        """Return the graph as EAGLE writes it."""
         nodes = tuple(
             EagleNode(**{key: tuple(value) if isinstance(value, list) else value for key, value in node.items()})
             for node in self.nodes.values()
@@ -182,7 +182,7 @@ class Drawing:
 
 
 def source_of(function: str) -> str:
-    """The source of a function of functions.py."""
+    """Return the source of a function of functions.py."""
     for node in ast.parse(SOURCE).body:
         if isinstance(node, ast.FunctionDef) and node.name == function:
             return (ast.get_source_segment(SOURCE, node) or "") + "\n"
@@ -190,7 +190,7 @@ def source_of(function: str) -> str:
 
 
 def hello() -> Drawing:
-    """One application, one file."""
+    """Return a graph of one application and one file."""
     graph = Drawing("hello", "Greets the world in a file.")
     graph.app("Greet", 2, 4, "dlg.apps.simple.HelloWorldApp", greet="World")
     graph.data("Greeting", 8, 4, category="File", filepath="hello.txt")
@@ -199,7 +199,7 @@ def hello() -> Drawing:
 
 
 def nested_scatter_gather() -> Drawing:
-    """A scatter in a scatter; sums within each row, then over all rows."""
+    """Return a scatter in a scatter, which adds the numbers of each row, then the sums of all rows."""
     graph = Drawing("nested-scatter-gather", "Squares a table of numbers cell by cell, and sums it up row by row.")
     graph.function("Make table", 2, 6, "make_table")
     graph.data("Table", 6, 6)
@@ -249,7 +249,7 @@ def nested_scatter_gather() -> Drawing:
 
 
 def corner_turn() -> Drawing:
-    """Data by antenna becomes data by channel."""
+    """Return a graph that groups samples of antennas by channel."""
     graph = Drawing("corner-turn", "Turns samples that are grouped by antenna into samples grouped by channel.")
     split = "dlg.apps.simple.GenericScatterApp"
     graph.function("Observe", 2, 6, "observe")
@@ -279,7 +279,7 @@ def corner_turn() -> Drawing:
 
 
 def array_loop() -> Drawing:
-    """Heron's method on an array, until nothing changes any more."""
+    """Return a loop of Heron's method on an array, which ends when the values converge."""
     graph = Drawing(
         "array-loop", "Improves an array of square roots step by step, and leaves the loop when it is done."
     )
@@ -316,7 +316,7 @@ def array_loop() -> Drawing:
 
 
 def error_threshold() -> Drawing:
-    """Two of ten measurements fail; a gather that tolerates 30 percent goes on without them."""
+    """Return a graph with two failures among ten measurements, and a gather that tolerates 30 percent."""
     graph = Drawing("error-threshold", "Two of ten measurements fail, and the result says which fraction was lost.")
     graph.function("Plan", 2, 6, "make_plan")
     graph.data("Targets", 6, 6)
@@ -345,7 +345,7 @@ def error_threshold() -> Drawing:
 
 
 def imaging() -> Drawing:
-    """Visibilities of a few sources, imaged channel by channel, and the sources found again."""
+    """Return a graph that simulates a radio observation, images it channel by channel and finds its sources."""
     graph = Drawing("imaging", "Simulates a radio observation, images it channel by channel and finds its sources.")
     graph.function("Make sky", 2, 3, "make_sky")
     graph.data("Sky", 6, 3)
@@ -405,7 +405,7 @@ AVERAGE = """awk '{ printf "%d %.6f\\n", $1, ($2 + last) / 2; last = $2; fflush(
 
 
 def live_receiver() -> Drawing:
-    """A receiver whose samples are filtered, and summed up, while it still writes them."""
+    """Return a receiver whose samples are filtered, and checked by a checksum, while it writes them."""
     graph = Drawing("live-receiver", "Filters the samples of a receiver while they come, and finds the tone in them.")
     graph.command("Receive", 2, 6, RECEIVE, kind="StreamingOutputBashApp")
     graph.data("Samples", 7, 6, category="File", filepath="samples.txt", streaming=True)
@@ -427,7 +427,7 @@ EXAMPLES = (hello, nested_scatter_gather, corner_turn, array_loop, error_thresho
 
 
 def files() -> dict[str, bytes]:
-    """Every file of this folder that is drawn here, by name."""
+    """Return the content of every graph file of this folder, by name."""
     return {f"{graph.name}.graph": encode(graph.document()) for graph in (example() for example in EXAMPLES)}
 
 

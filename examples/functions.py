@@ -1,56 +1,57 @@
-"""The code that runs inside the example graphs. Each function stands alone: it imports what it needs.
+"""The functions that run inside the example graphs.
 
-Annotations are builtins for the same reason.
+The source of each function is copied into a graph by itself, so it imports all that it uses, and its annotations are
+builtins.
 """
 # ruff: noqa: PLC0415 - a function in a graph is a module of its own
 
 
 def make_table() -> object:
-    """Three rows of four numbers."""
+    """Return three rows of four numbers."""
     import numpy as np
 
     return np.arange(12).reshape(3, 4)
 
 
 def flatten(input: object) -> object:  # noqa: A002 - the name of the port
-    """A row as a plain array: a scatter's pieces keep all axes."""
+    """Return a row as a one-dimensional array. The pieces of a scatter have all axes of its input."""
     return input.ravel()
 
 
 def square(input: object) -> object:  # noqa: A002
-    """Each number times itself."""
+    """Return the square of each number."""
     return input**2
 
 
 def total(input: object) -> float:  # noqa: A002
-    """The sum of a list of arrays."""
+    """Return the sum of all numbers in a list of arrays."""
     import numpy as np
 
     return float(np.sum(input))
 
 
 def report_sums(input: object) -> str:  # noqa: A002
-    """Row sums and their total, as text."""
+    """Return the row sums and their total as text."""
     lines = [f"row {number}: {value:g}" for number, value in enumerate(input)]
     return "\n".join([*lines, f"total: {sum(input):g}", ""])
 
 
 def observe() -> object:
-    """Samples of three antennas in four channels: ten times the antenna plus the channel."""
+    """Return samples of three antennas in four channels: ten times the antenna plus the channel."""
     import numpy as np
 
     return 10 * np.arange(3)[:, None] + np.arange(4)
 
 
 def stack(input: object) -> object:  # noqa: A002
-    """A list of arrays as one array with one more axis."""
+    """Return a list of arrays as one array with one more axis."""
     import numpy as np
 
     return np.squeeze(np.stack(input))
 
 
 def first_guess() -> object:
-    """The numbers whose roots are wanted, and a first guess: themselves."""
+    """Return numbers, and the numbers themselves as the first estimates of their roots."""
     import numpy as np
 
     numbers = np.array([2.0, 3.0, 5.0, 7.0, 11.0])
@@ -58,7 +59,7 @@ def first_guess() -> object:
 
 
 def improve(input: object) -> object:  # noqa: A002
-    """One step of Heron's method for all roots at once."""
+    """Return the roots after one more step of Heron's method."""
     import numpy as np
 
     roots = (input["roots"] + input["numbers"] / input["roots"]) / 2
@@ -67,25 +68,25 @@ def improve(input: object) -> object:  # noqa: A002
 
 
 def is_good(x: object) -> bool:
-    """Whether the last step changed nothing worth another one."""
+    """Return whether the last step changed no root by more than 1e-9."""
     return bool(x["change"] < 1e-9)
 
 
 def report_roots(input: object) -> str:  # noqa: A002
-    """Numbers and roots, as text."""
+    """Return the numbers and their roots as text."""
     pairs = zip(input["numbers"], input["roots"], strict=True)
     return f"after {input['steps']} steps\n" + "".join(f"{number:g} {root:.9f}\n" for number, root in pairs)
 
 
 def make_plan() -> object:
-    """Ten targets."""
+    """Return the numbers of ten targets."""
     import numpy as np
 
     return np.arange(10)
 
 
 def measure(input: object) -> float:  # noqa: A002
-    """A measurement, which fails for targets 3 and 7."""
+    """Return a measurement, which fails for targets 3 and 7."""
     target = int(input[0])
     if target in (3, 7):
         raise ValueError(f"target {target} is below the horizon")
@@ -93,13 +94,13 @@ def measure(input: object) -> float:  # noqa: A002
 
 
 def average_of_the_rest(input: object, planned: int) -> str:  # noqa: A002
-    """The mean of what was measured, and which fraction is missing."""
+    """Return the mean of the measurements, and the fraction that is missing, as text."""
     lost = 100 * (planned - len(input)) / planned
     return f"{len(input)} of {planned} measurements, {lost:g} % lost\nmean {sum(input) / len(input):.3f}\n"
 
 
 def make_sky() -> object:
-    """Point sources: offset east and north in pixels of the image, and flux in jansky."""
+    """Return point sources: offset east and north in pixels of the image, and flux in jansky."""
     return [
         (-62, 38, 3.0),
         (-21, -55, 1.6),
@@ -112,17 +113,17 @@ def make_sky() -> object:
 
 
 def choose_channels(channels: int = 8) -> object:
-    """Frequencies of the channels in hertz, shape (channels,)."""
+    """Return the frequencies of the channels in hertz, shape (channels,)."""
     import numpy as np
 
     return np.linspace(1.0e9, 1.4e9, channels)
 
 
 def simulate(frequencies: object, sky: object) -> object:
-    """Visibilities that an array of 27 antennas in a Y would measure in six hours, with noise.
+    """Return the visibilities that an array of 27 antennas in a Y would measure in six hours, with noise.
 
-    The w term is left out (a small field). Answers u, v in wavelengths and the visibilities, each of shape
-    (channels * times * baselines,).
+    The w term is left out, because the field is small. The rows of the result are u and v in wavelengths, and the
+    visibilities, each of shape (channels * times * baselines,).
     """
     import numpy as np
 
@@ -146,7 +147,7 @@ def simulate(frequencies: object, sky: object) -> object:
 
 
 def grid_and_fft(visibilities: object) -> object:
-    """Dirty image and point spread function, naturally weighted, shape (2, 256, 256)."""
+    """Return the dirty image and the point spread function with natural weights, shape (2, 256, 256)."""
     import numpy as np
 
     size, cell = 256, np.deg2rad(5.0 / 3600)
@@ -157,13 +158,15 @@ def grid_and_fft(visibilities: object) -> object:
         np.add.at(plane, (row % size, column % size), values)
         np.add.at(plane, (-row % size, -column % size), np.conj(values))
     images = np.fft.fftshift(np.fft.ifft2(planes), axes=(1, 2)).real
-    taper = np.sinc((np.arange(size) - size // 2) / size)  # what gridding to the nearest cell does to the image
+    taper = np.sinc(
+        (np.arange(size) - size // 2) / size
+    )  # the attenuation of the image by gridding to the nearest cell
     images[0] /= taper[:, None] * taper
     return images / images[1].max()
 
 
 def make_cube(images: object) -> object:
-    """The images of all channels as one cube, shape (channels, 2, 256, 256)."""
+    """Return the images of all channels as one cube, shape (channels, 2, 256, 256)."""
     import numpy as np
 
     return np.stack(images).astype(np.float32)
@@ -197,7 +200,7 @@ def find_sources(cube: object) -> object:
 
 
 def compare(found: object, sky: object) -> str:
-    """A catalogue of what was found, beside the truth; fails if a source is not where it was put."""
+    """Return a catalogue of the found and the simulated sources. Fail if a source has another position or flux."""
     lines = ["  east  north   flux    true east  north   flux"]
     for right, up, flux in sky:
         east, north, measured = min(
@@ -214,7 +217,7 @@ def compare(found: object, sky: object) -> str:
 
 
 def draw_picture(cube: object, found: object) -> bytes:
-    """The dirty image beside the cleaned one, with the sources that were found in circles, as a PNG."""
+    """Return the dirty image and the cleaned one as a PNG, with circles around the sources that were found."""
     import struct
     import zlib
 
@@ -258,7 +261,7 @@ def draw_picture(cube: object, found: object) -> bytes:
 
 
 def find_tone(samples: str) -> str:
-    """The strongest frequency in a table of numbered samples, as text."""
+    """Return the strongest frequency in a table of numbered samples, as text."""
     import numpy as np
 
     values = np.array([float(line.split()[1]) for line in samples.splitlines()])
