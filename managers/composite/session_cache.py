@@ -70,6 +70,7 @@ class SessionCache:
         self._sessions: dict[str, dict[str, _CachedPart]] = {}
         self._versions: dict[str, _Numbered] = {}
         self._forgotten: dict[tuple[str, str], int] = {}
+        """When a session was deleted on a child. Without a child: on all. Without a session: the child was removed."""
         self._answers = 0
         self.changes = 0
         """Grows when a session may have changed."""
@@ -98,8 +99,7 @@ class SessionCache:
         self._answers += 1
         by_child[url] = replace(known, is_gone=True, number=self._answers)
         if all(part.is_gone for part in by_child.values()):
-            del self._sessions[session]
-            self._versions.pop(session, None)
+            self.forget(session, tuple(by_child))
         self.changes += 1
 
     def note_others_absent(self, url: str, present: Iterable[str], *, since: int) -> None:
@@ -132,7 +132,8 @@ class SessionCache:
         self.changes += 1
 
     def forget_child(self, url: str) -> None:
-        """Remove the answers of a child that was removed."""
+        """Remove the answers of a child that was removed; those that it still gives are ignored."""
+        self._remember("", url)
         for session in [name for name, by_child in self._sessions.items() if url in by_child]:
             self.forget(session, [url])
 
@@ -209,8 +210,8 @@ class SessionCache:
         return merge(parts, version=self._version(session, (sources, silent)), silent=silent)
 
     def _is_newer(self, url: str, info: SessionInfo, since: int) -> bool:
-        forgotten = max(self._forgotten.get((info.session, url), -1), self._forgotten.get((info.session, ""), -1))
-        if forgotten > since:
+        forgotten = ((info.session, url), (info.session, ""), ("", url))
+        if max(self._forgotten.get(key, -1) for key in forgotten) > since:
             return False
         known = self._sessions.get(info.session, {}).get(url)
         if known is None or known.number <= since:

@@ -222,6 +222,40 @@ def test_late_answers_of_a_removed_child_are_ignored() -> None:
     assert [child.name for child in world.returned[number].value] == ["a"]
 
 
+def test_the_session_of_a_removed_child_is_not_shown_when_its_answer_comes_late() -> None:
+    """The answer was asked for while it was a child, about a session that no other answer told of."""
+    world = MachineWorld("a", "b")
+    world.answer_all()
+    world.nodes["http://b:8000"].sessions["s"] = (1, 3, "RUNNING")
+    asked = world.call("session", session="s")
+    late = [world.outcome(ask) for ask in world.asked.values() if ask.operation == "session"]
+    world.call("remove_child", url="http://b:8000")
+    for event in late:
+        world.deliver(event)
+
+    assert isinstance(world.returned[asked].error, NotFoundError)
+    listed = world.call("sessions")
+    world.answer_all("sessions")
+    assert world.returned[listed].value == ()
+
+
+def test_a_session_that_is_gone_does_not_come_back_with_a_late_answer() -> None:
+    """Its only child does not have it any more, and an older answer comes after the one that told of that."""
+    world = MachineWorld("a")
+    node = world.nodes["http://a:8000"]
+    node.sessions["s"] = (1, 3, "RUNNING")
+    world.call("sessions")
+    world.answer_all("status")
+    old = world.outcome(next(world.open("sessions")))
+    node.sessions.clear()
+    world.advance(1.0)
+    world.answer_all("status")
+    world.deliver(old)
+    status = world.call("status")
+
+    assert world.returned[status].value[1] == ()
+
+
 def test_after_a_pause_of_the_composite_no_child_is_suspect() -> None:
     """Time in which the process did not run does not count, for children and for deadlines."""
     world = MachineWorld("a")
