@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from dropflow.errors import ConflictError, LinkError, NotFoundError
+from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import SessionDetail, SessionInfo, SessionVersion, SubmitQuery
+from dropflow.rest.status import UNKNOWN
 from managers.composite.children import Children, ChildView
 from managers.composite.deletion import PendingDeletions
 from managers.composite.deployments import Deployments, merge_errors
@@ -15,6 +16,7 @@ from managers.composite.requests import Requests
 from managers.composite.session_cache import SessionCache
 from managers.composite.session_watch import SessionWatch
 from managers.composite.waiting_operations import Routine, Until
+from managers.deployment import Deployment
 
 __all__ = ["Sessions"]
 
@@ -179,7 +181,13 @@ class Sessions:
             yield from self._refuse_taken(name)
         after = max(self._cache.epoch_of(name), self._deletions.epoch_of(name))
         deployment = yield from self._deployments.submit(graph, options, after=after)
-        detail = yield from self.session(deployment.session)
+        try:
+            detail = yield from self.session(deployment.session)
+        except NotFoundError:
+            raise  # it was deleted meanwhile
+        except DropflowError as error:
+            # It runs. An error would tell the caller to submit it again.
+            return _started(deployment, error)
         return as_info(detail)
 
     def undo(self, session: str, epoch: int, reason: str) -> Routine[None]:
@@ -233,3 +241,20 @@ class Sessions:
         raise ConflictError(
             f"there is a session {session!r} already", where=self._name, hint="choose another name, or delete it"
         )
+
+
+def _started(deployment: Deployment, error: DropflowError) -> SessionInfo:
+    """Return the record of a session that was started, and could not be looked up since."""
+    nodes = tuple(sorted(place.node for place in deployment.places))
+    return SessionInfo(
+        session=deployment.session,
+        graph=deployment.graph,
+        status=UNKNOWN,
+        epoch=deployment.epoch,
+        drops=deployment.drops,
+        created=deployment.created,
+        nodes=nodes,
+        text=f"it was started, and could not be looked up since: {error.text}",
+        unknown=nodes,
+        whole=deployment.drops,
+    )

@@ -123,6 +123,19 @@ def test_a_node_that_hangs_is_undone_when_it_answers(world: World) -> None:
     until(lambda: bool(two.manager.undone))
 
 
+def test_a_session_that_was_started_is_returned_although_its_nodes_do_not_answer(world: World) -> None:
+    """The caller gets the name and epoch of what runs, and not an error, after which it would submit it again."""
+    one = world.node("n1")
+    island = world.composite("n1")
+    one.refuse("session", LinkError("the connection was closed"))
+
+    found = island.submit(_parts(1), SubmitQuery())
+
+    assert (found.status, found.unknown, found.whole) == ("UNKNOWN", ("n1",), 41)
+    assert "could not be looked up since: session" in found.text
+    assert [(info.session, info.epoch) for info in one.sessions()] == [(found.session, found.epoch)]
+
+
 def test_a_node_that_dies_between_the_steps_is_named(world: World) -> None:
     """A node is lost after it prepared: the others are undone, and the hint names the nodes that may keep a part."""
     one, two = world.node("n1"), world.node("n2")
