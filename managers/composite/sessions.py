@@ -138,7 +138,13 @@ class Sessions:
         return found
 
     def watch(self, session: str, version: int, seconds: float) -> Routine[SessionDetail]:
-        """Return the session when its version is not `version` any more, or it is over; after `seconds` as it is."""
+        """Return the session when its version is not `version` any more, or it is over; after `seconds` as it is.
+
+        Raises
+        ------
+        NotFoundError
+            It was deleted.
+        """
         found = yield from self.session(session)
         deadline = self._time.now + seconds
 
@@ -155,7 +161,9 @@ class Sessions:
             yield Until(is_newer, max(deadline - self._time.now, 0.0))
         finally:
             self.watched.leave(session)
-        if found.is_over:
+        if self.merged(session) is None:
+            found = yield from self.session(session)
+        elif found.is_over:
             # The list of sessions, which has no details, may have shown the end first.
             with suppress(NotFoundError):
                 found = yield from self.session(session)

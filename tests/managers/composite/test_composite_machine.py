@@ -256,6 +256,21 @@ def test_a_session_that_is_gone_does_not_come_back_with_a_late_answer() -> None:
     assert world.returned[status].value[1] == ()
 
 
+def test_watching_a_session_that_is_deleted_is_refused() -> None:
+    """The last state before the deletion is not returned as if the session went on."""
+    world = MachineWorld("a")
+    world.nodes["http://a:8000"].sessions["s"] = (1, 3, "RUNNING")
+    world.answer_all()
+    shown = world.call("session", session="s")
+    world.answer_all("session")
+    watched = world.call("watch", session="s", version=world.returned[shown].value.version, seconds=30.0)
+    world.answer_all("session")
+    world.call("delete", session="s")
+    world.answer_all("delete", "session")
+
+    assert isinstance(world.returned[watched].error, NotFoundError)
+
+
 def test_after_a_pause_of_the_composite_no_child_is_suspect() -> None:
     """Time in which the process did not run does not count, for children and for deadlines."""
     world = MachineWorld("a")
