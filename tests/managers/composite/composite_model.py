@@ -1,0 +1,397 @@
+"""A slow, obvious model of a composite: checks every request that it makes and every answer that it gives.
+
+The model sees what goes into the machine and what comes out of it, and not what is in it. Where the machine may do one
+thing or another, because it cannot know in which order children carried requests out, the model allows both.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from dropflow.errors import LinkError, NotFoundError
+from dropflow.rest.schema import ManagerStatus, SessionInfo
+from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
+from tests.managers.composite.deployment_record import STEPS, DeploymentRecord
+from tests.managers.composite.session_evidence import Evidence, SessionEvidence
+
+__all__ = ["CompositeModel", "Request"]
+
+_IN_TIME = {"sessions": 1.9, "session": 1.9, "cancel": 9.9}
+"""Seconds within which an answer is certainly not too late for the call that asked."""
+_SOURCES = {
+    "sessions": {"sessions"},
+    "session": {"session", "watch", "cancel", "submit"},
+    "cancel": {"cancel"},
+    "delete": {"delete"},
+}
+"""Operations that make each request."""
+_LONGEST = {"status": 2.0, "children": 3.0, "remove_child": 0.1, "add_child": 3.0, "delete": 70.0, "submit": 150.0}
+"""Seconds within which each operation is answered, whatever the children do; others within 50."""
+_MOST = 8
+"""Requests to one child at a time."""
+
+
+@dataclass(eq=False)
+class _OpenCall:
+    """A call of the composite.
+
+    Attributes
+    ----------
+    epoch : int
+        For a deletion: the newest deployment that is certainly known when it begins; -1 once that is not certain.
+    children : mapping
+        The children when it began.
+    """
+
+    operation: str
+    session: str
+    began: int
+    time: float
+    epoch: int
+    children: Mapping[str, int]
+    options: object = None
+    deployments: list[DeploymentRecord] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class _Round:
+    """The requests to several children that one routine makes at once. Their answers count when the last has come."""
+
+    operation: str
+    session: str
+    sources: list[_OpenCall]
+    """The calls that may have made it; none if it is made in the background."""
+    asked: int
+    sent: int
+    time: float
+    is_sure: bool = True
+    """Whether all answers have come in time."""
+    urls: set[str] = field(default_factory=set)
+    outcomes: dict[str, Answered | Unanswered] = field(default_factory=dict)
+    evidence: list[Evidence] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Request:
+    """A request to a child that is under way. `key` tells a child from one that was removed and added again."""
+
+    ask: Ask
+    key: int
+    sent: int
+    time: float
+    round: _Round | None = None
+    deployment: DeploymentRecord | None = None
+
+
+class CompositeModel:
+    """What a composite knows, as far as that is certain, and what it may answer.
+
+    Attributes
+    ----------
+    children : dict of str to int
+        The children by URL, with their keys.
+    deletions : dict
+        The newest epochs of sessions that must not be left on children, by session and URL.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.event = 0
+        self.children: dict[str, int] = {}
+        self.requests: dict[int, Request] = {}
+        self.calls: dict[int, _OpenCall] = {}
+        self.deletions: dict[tuple[str, str], int] = {}
+        self._evidence = SessionEvidence()
+        self._rounds: list[_Round] = []
+        self.shown: dict[str, SessionInfo] = {}
+        self._trouble: dict[str, int] = {}
+        """When a child was last found not to answer."""
+        self._heard: dict[str, tuple[int, float]] = {}
+        """When the last status that certainly counts was asked for, and the time of its answer."""
+        self._returned: set[int] = set()
+        self._keys = 0
+
+    # What goes in.
+
+    def add_child(self, url: str) -> None:
+        """Note that a child is added."""
+        if url not in self.children:
+            self._keys += 1
+            self.children[url] = self._keys
+            self._trouble[url] = self.event - 1
+
+    def begin(self, call: Call) -> None:
+        """Note a call."""
+        options = call.arguments.get("options")
+        session = str(call.arguments.get("session", "") if options is None else options.session)
+        epoch = self._evidence.sure_epoch(session, self.children) if call.operation == "delete" else 0
+        self.calls[call.id] = _OpenCall(
+            call.operation, session, self.event, self.now, epoch, dict(self.children), options
+        )
+
+    def plan(self, options: object, record: DeploymentRecord) -> None:
+        """Note a deployment that was planned for the call with these options."""
+        next(call for call in self.calls.values() if call.options is options).deployments.append(record)
+
+    def answer(self, event: Answered | Unanswered) -> None:
+        """Note an answer, if it is the first."""
+        request = self.requests.pop(event.id, None)
+        if request is None:
+            return
+        ask = request.ask
+        if isinstance(event, Unanswered) and isinstance(event.error, LinkError):
+            self._trouble[ask.url] = self.event
+        if request.deployment is not None:
+            request.deployment.answer(ask, event)
+        if self.children.get(ask.url) != request.key:
+            return
+        if request.round is not None:
+            self._answer_round(ask.url, request.round, event)
+        elif ask.operation == "status" and isinstance(event, Answered):
+            self._answer_status(ask.url, request, event.value)
+        elif ask.operation == "watch" and isinstance(event, Answered):
+            self._add_present(
+                ask.url, [event.value], Evidence(request.sent, None, self.event, self.event, request.sent)
+            )
+
+    def note_slow(self) -> None:
+        """Note which children may be found not to answer now."""
+        for request in self.requests.values():
+            if self.now - request.time >= min(_IN_TIME.values()):
+                self._trouble[request.ask.url] = self.event
+
+    def check_calls(self) -> None:
+        """Check that all calls are answered in time."""
+        for call in self.calls.values():
+            assert self.now - call.time <= _LONGEST.get(call.operation, 50.0), f"{call.operation} is not answered"
+
+    # What comes out.
+
+    def check_asks(self, asks: Iterable[Ask], cause: object) -> None:
+        """Check the requests that follow from one event."""
+        self._note_failures()
+        rounds: dict[tuple[str, str, int], _Round] = {}
+        seen: Counter[tuple[str, str, str]] = Counter()
+        for ask in asks:
+            # A deployment goes on, or is undone, on a child that is removed meanwhile.
+            is_child = ask.url in self.children or ask.operation in STEPS
+            assert is_child, f"{ask.operation} is sent to {ask.url}, which is no child"
+            request = self.requests[ask.id] = Request(ask, self.children.get(ask.url, 0), self.event, self.now)
+            session = str(ask.arguments.get("session", ""))
+            if ask.operation in STEPS:
+                request.deployment = self._deployment(ask)
+                if request.deployment is not None:
+                    request.deployment.ask(ask)
+            elif ask.operation in _SOURCES:
+                seen[ask.operation, session, ask.url] += 1
+                key = (ask.operation, session, seen[ask.operation, session, ask.url])
+                if key not in rounds:
+                    rounds[key] = self._new_round(ask.operation, session)
+                request.round = rounds[key]
+                request.round.urls.add(ask.url)
+        is_crowded = self._check_number()
+        is_status = isinstance(cause, Answered) and isinstance(cause.value, ManagerStatus)
+        for round_ in rounds.values():
+            round_.is_sure = not is_crowded
+            if round_.sources and round_.is_sure and not (is_status and len(round_.urls) == 1):
+                missed = {url for url in self.children if self._answers(url)} - round_.urls
+                assert not missed, f"{round_.operation} is not sent to {missed}"
+            self._rounds.append(round_)
+
+    def remove_child(self, url: str) -> None:
+        """Note that a child was removed."""
+        assert url in self.children, f"{url} is removed twice"
+        del self.children[url]
+        self._heard.pop(url, None)
+        self._evidence.forget_child(url)
+        self.deletions = {key: epoch for key, epoch in self.deletions.items() if key[1] != url}
+        for call in self.calls.values():
+            call.epoch = -1
+
+    def check_return(self, action: Return, names: Mapping[str, str]) -> None:
+        """Check the answer to a call.
+
+        Parameters
+        ----------
+        names : mapping
+            URLs of all children by name.
+        """
+        assert action.id not in self._returned, f"call {action.id} is answered twice"
+        self._returned.add(action.id)
+        call = self.calls.pop(action.id)
+        self._end_rounds(call)
+        if call.operation == "delete":
+            self._delete(call, action.error)
+        elif call.operation == "undo" and action.error is None:
+            self._forget(call, self.children)
+        elif call.operation == "submit":
+            _check_submitted(call, action.error)
+        if call.operation in ("status", "sessions") and action.error is None:
+            infos = action.value[1] if call.operation == "status" else action.value
+            shown = {info.session: info for info in infos}
+            for session in {*shown, *(name for name, _ in self._evidence.found)}:
+                self._check_shown(session, shown.get(session), names)
+        elif call.operation in ("session", "watch", "cancel", "submit"):
+            absent = all(None in self._evidence.current(call.session, url) for url in names.values())
+            if action.error is None:
+                # A watch for the end of a session returns it, even if the session is deleted right after.
+                if not (call.operation == "watch" and action.value.is_over and absent):
+                    self._check_shown(call.session, action.value, names)
+            elif isinstance(action.error, NotFoundError):
+                self._check_shown(call.session, None, names)
+
+    def _check_shown(self, session: str, info: SessionInfo | None, names: Mapping[str, str]) -> None:
+        if info is not None and info.status == "UNKNOWN" and not info.states:
+            return  # it was started, and no child has answered since
+        self._evidence.check(session, info, names)
+        if info is None:
+            return
+        before = self.shown.get(session)
+        if before is not None and before.version == info.version:
+            same = (before.epoch, before.states, before.status) == (info.epoch, info.states, info.status)
+            assert same, f"session {session} changed, but not its version: {before} {info}"
+        self.shown[session] = info
+
+    # Requests.
+
+    def _check_number(self) -> bool:
+        """Check how many requests are under way; return whether a child has so many that others wait."""
+        kinds = Counter(
+            (found.ask.url, found.key, kind if (kind := found.ask.operation) in ("status", "watch") else "")
+            for found in self.requests.values()
+        )
+        most = {
+            kind: max((count for key, count in kinds.items() if key[2] == kind), default=0) for kind in ("status", "")
+        }
+        assert most["status"] <= 1, "a child has two status requests at a time"
+        assert most[""] <= _MOST, "a child has too many requests at a time"
+        return most[""] == _MOST
+
+    def _deployment(self, ask: Ask) -> DeploymentRecord | None:
+        """Return the deployment that a step belongs to; None if calls order the steps one by one."""
+        found = ask.arguments.get("deployment")
+        key = (found.session, found.epoch) if found else (ask.arguments["session"], ask.arguments["epoch"])
+        records = [record for call in self.calls.values() for record in call.deployments]
+        return next((record for record in records if (record.session, record.epoch) == key), None)
+
+    def _new_round(self, operation: str, session: str) -> _Round:
+        wanted = _SOURCES[operation]
+        sources = [call for call in self.calls.values() if call.operation in wanted and call.session == session]
+        asked = min((call.began for call in sources), default=self.event)
+        return _Round(operation, session, sources, asked, self.event, self.now)
+
+    def _answers(self, url: str) -> bool:
+        """Whether a child certainly answers."""
+        asked, time = self._heard.get(url, (-1, -inf))
+        return asked > self._trouble[url] and self.now - time < 1.0
+
+    def _note_failures(self) -> None:
+        """Note the children that failed in requests that are not over: at their end, they are found not to answer."""
+        self._rounds = [one for one in self._rounds if one.sources or len(one.outcomes) < len(one.urls)]
+        for one in self._rounds:
+            for url, event in one.outcomes.items():
+                if isinstance(_error_of(event), LinkError):
+                    self._trouble[url] = self.event
+
+    def _end_rounds(self, call: _OpenCall) -> None:
+        """Note that no answer counts any more for the requests of a call."""
+        for round_ in self._rounds:
+            if call in round_.sources:
+                round_.sources.remove(call)
+                self._trouble |= dict.fromkeys(round_.urls & self.children.keys() - round_.outcomes.keys(), self.event)
+                for one in round_.evidence if not round_.sources else ():
+                    one.by = min(one.by, self.event)
+
+    # Answers.
+
+    def _answer_status(self, url: str, request: Request, status: ManagerStatus) -> None:
+        is_sure = request.sent > self._trouble[url]
+        if is_sure:
+            self._heard[url] = (request.sent, self.now)
+        like = Evidence(request.sent, None, self.event if is_sure else inf, self.event, request.sent)
+        self._add_present(url, status.sessions, like)
+        self._add_absent(url, {row.session for row in (*status.sessions, *status.finished)}, like)
+
+    def _answer_round(self, url: str, round_: _Round, event: Answered | Unanswered) -> None:
+        round_.outcomes[url] = event
+        if self.now - round_.time >= _IN_TIME.get(round_.operation, inf):
+            round_.is_sure = False
+        like = Evidence(round_.asked, None, inf, inf if round_.sources else self.event, round_.sent)
+        if isinstance(event, Answered) and round_.operation != "delete":
+            infos = event.value if round_.operation == "sessions" else [event.value]
+            round_.evidence += self._add_present(url, infos, like)
+            if round_.operation == "sessions":
+                round_.evidence += self._add_absent(url, {info.session for info in infos}, like)
+        elif isinstance(event, Unanswered) and isinstance(event.error, NotFoundError) and round_.operation == "session":
+            round_.evidence.append(self._add(round_.session, url, None, like))
+        if round_.is_sure and len(round_.outcomes) == len(round_.urls):
+            for one in round_.evidence:
+                # A request in the background goes to one child, and does not count what is absent.
+                is_certain = one.part is not None or len(round_.urls) > 1
+                one.taken, one.by = (self.event if is_certain else inf), self.event
+
+    def _add(self, session: str, url: str, part: tuple[int, int] | None, like: Evidence) -> Evidence:
+        made = Evidence(like.asked, part, like.taken, like.by, like.sent)
+        self._evidence.add(session, url, made)
+        return made
+
+    def _add_present(self, url: str, infos: Iterable[SessionInfo], like: Evidence) -> list[Evidence]:
+        return [self._add(info.session, url, (info.epoch, info.version), like) for info in infos]
+
+    def _add_absent(self, url: str, present: set[str], like: Evidence) -> list[Evidence]:
+        absent = {session for session, _ in self._evidence.found} - present
+        return [self._add(session, url, None, like) for session in absent]
+
+    # Deletions.
+
+    def _delete(self, call: _OpenCall, error: Exception | None) -> None:
+        """Note what a deletion has done, if it has done anything."""
+        if error is not None and "is deleted, but" not in str(error) and "could not delete" not in str(error):
+            return
+        session, newest = call.session, self._evidence.newest_epoch(call.session)
+        rounds = [
+            one
+            for one in self._rounds
+            if (one.operation, one.session) == ("delete", session) and one.sent >= call.began
+        ]
+        forgotten = []
+        for url in self.children:
+            errors = [_error_of(one.outcomes[url]) if url in one.outcomes else LinkError("") for one in rounds]
+            away = [isinstance(error, LinkError) for error in errors]
+            if any(error is not None and not isinstance(error, LinkError | NotFoundError) for error in errors):
+                self._add(session, url, None, Evidence(self.event, None))  # it may be one of another deletion
+                continue
+            forgotten.append(url)
+            if all(away) or any(away):
+                is_certain = all(away) and call.children.get(url) == self.children[url]
+                epoch = call.epoch if is_certain else -1
+                sure, perhaps = self._evidence.hidden.get((session, url), (-1, -1))
+                self._evidence.hidden[session, url] = (max(sure, epoch), max(perhaps, newest))
+                self.deletions[session, url] = max(self.deletions.get((session, url), -1), epoch)
+        self._forget(call, forgotten)
+
+    def _forget(self, call: _OpenCall, urls: Iterable[str]) -> None:
+        for url in urls:
+            deletion = Evidence(call.began, None, self.event, self.event, self.event, is_deletion=True)
+            self._evidence.add(call.session, url, deletion)
+        for other in self.calls.values():
+            if other.session == call.session:
+                other.epoch = -1
+
+
+def _check_submitted(call: _OpenCall, error: Exception | None) -> None:
+    """Check that a deployment is everywhere if the call succeeds, and nowhere otherwise."""
+    started = [record for record in call.deployments if record.is_started]
+    for record in call.deployments:
+        if not record.is_started:
+            record.check_undone()
+    if error is None:
+        assert len(started) == 1, f"submit succeeds with {len(started)} deployments that were started"
+    else:
+        is_deleted = isinstance(error, NotFoundError)
+        assert not started or is_deleted, f"the session was started, but submit failed: {error!r}"
+
+
+def _error_of(event: Answered | Unanswered) -> Exception | None:
+    return event.error if isinstance(event, Unanswered) else None

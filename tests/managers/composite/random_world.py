@@ -1,0 +1,238 @@
+"""A composite's machine and its children on virtual time. Answers are made and delivered in any order."""
+
+from collections.abc import Mapping
+from math import inf
+from typing import Any
+
+from dropflow.errors import DropflowError, LinkError
+from dropflow.rest.schema import SessionInfo
+from dropflow.rest.status import is_over
+from managers.composite.child_connections import answer_plan
+from managers.composite.composite_machine import ChildConfigured, ChildDeparted, CompositeMachine, Disconnect
+from managers.composite.waiting_operations import PlanDeployment
+from managers.deployment import Deployment
+from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
+from tests.managers.composite.composite_model import CompositeModel
+from tests.managers.composite.deployment_record import STEPS, DeploymentRecord
+from tests.managers.composite.restartable_child import RestartableChild
+
+__all__ = ["REQUESTS", "RandomWorld"]
+
+REQUESTS = ("plan", *STEPS, "status", "nodes", "sessions", "session", "cancel", "delete")
+"""All operations that a composite requests of children, but for `watch`; and the plans of deployments."""
+_EVENT_SECONDS = 0.002
+"""Time that an event takes."""
+_LATE = 0.3
+"""Seconds, and twice as many, after which some connections fail later than at the deadline of the request."""
+
+
+class _WorldClock:
+    """`dropflow.clock.Clock` of a world."""
+
+    def __init__(self, world: "RandomWorld") -> None:
+        self._world = world
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+        return self._world.now
+
+    monotonic = now
+
+
+class RandomWorld:
+    """The machine, its children, and the model that checks it.
+
+    A request stays until its answer is delivered. At its deadline the connection fails, as that of the product does.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.now = 100.0
+        self.clock = _WorldClock(self)
+        self.machine = CompositeMachine("island", "island", deploy_seconds=10.0)
+        self.model = CompositeModel()
+        self.nodes = {node.url: node for node in map(RestartableChild, names)}
+        self.plans: dict[int, PlanDeployment] = {}
+        self.departed: set[str] = set()
+        """URLs of the children that are announced no more."""
+        self._calls = 0
+        self._returns: dict[int, Return] = {}
+        for url in self.nodes:
+            self.configure(url)
+
+    # Events.
+
+    def configure(self, url: str) -> None:
+        """Announce a child."""
+        self._begin_event()
+        self.departed.discard(url)
+        self.model.add_child(url)
+        self._handle(ChildConfigured(url))
+
+    def depart(self, url: str) -> None:
+        """Announce that a child leaves."""
+        self._begin_event()
+        if url in self.model.children:
+            self.departed.add(url)
+        self._handle(ChildDeparted(url, "left"))
+
+    def call(self, operation: str, **arguments: Any) -> int:
+        """Call an operation."""
+        self._calls += 1
+        self._begin_event()
+        call = Call(self._calls, operation, arguments)
+        self.model.begin(call)
+        if operation == "add_child":
+            self.departed.discard(arguments["url"])
+            self.model.add_child(arguments["url"])
+        self._handle(call)
+        return self._calls
+
+    def open(self, *operations: str) -> list[int]:
+        """Return the numbers of the plans and requests without an answer."""
+        found = {number: request.ask.operation for number, request in self.model.requests.items()}
+        found |= dict.fromkeys(self.plans, "plan")
+        return [number for number, operation in sorted(found.items()) if not operations or operation in operations]
+
+    def carry_out(self, number: int) -> Answered | Unanswered:
+        """Carry out a request at its child, or compute a plan; return the answer."""
+        if number in self.plans:
+            return answer_plan(self.plans[number], self.clock)
+        ask = self.model.requests[number].ask
+        node = self.nodes[ask.url]
+        if not node.is_up:
+            return Unanswered(number, LinkError("nothing listens there"))
+        try:
+            return Answered(number, node.answer(ask.operation, ask.arguments))
+        except DropflowError as error:
+            return Unanswered(number, error)
+
+    def deliver(self, event: Answered | Unanswered) -> None:
+        """Deliver an answer, perhaps again."""
+        self._begin_event()
+        plan = self.plans.pop(event.id, None)
+        if plan is not None and isinstance(event, Answered):
+            deployment: Deployment = event.value
+            urls = frozenset(node.url for node in self.nodes.values() if node.name in deployment.slices)
+            self.model.plan(plan.options, DeploymentRecord(deployment.session, deployment.epoch, urls))
+        self.model.answer(event)
+        self._handle(event)
+
+    def answer(self, *operations: str) -> None:
+        """Answer all requests of these operations, and those that follow."""
+        while found := self.open(*operations):
+            self.deliver(self.carry_out(found[0]))
+
+    def advance(self, seconds: float, *prompt: str) -> None:
+        """Advance the time; requests of the `prompt` operations are answered at once."""
+        end = self.now + seconds
+        due = -inf
+        if prompt:
+            self.answer(*prompt)
+        while due < end:
+            # A connection fails at the deadline of its request, or a moment later.
+            deadlines = {
+                number: request.ask.deadline + number % 3 * _LATE for number, request in self.model.requests.items()
+            }
+            due = min(self.machine.deadline(), *deadlines.values(), end)
+            self._begin_event(due)
+            for number in [number for number, deadline in deadlines.items() if deadline <= self.now]:
+                self.deliver(Unanswered(number, LinkError("no answer in time")))
+            self.model.note_slow()
+            self._take(self.machine.tick(self.now), None)
+            self.model.check_calls()
+            if prompt:
+                self.answer(*prompt)
+
+    def pause(self, seconds: float) -> None:
+        """Advance the time while the process of the composite does not run."""
+        self.now += seconds
+        for call in self.model.calls.values():
+            call.time += seconds
+
+    def _begin_event(self, time: float | None = None) -> None:
+        self.now = max(self.now, time) if time is not None else self.now + _EVENT_SECONDS
+        self.model.now = self.now
+        self.model.event += 1
+
+    def _handle(self, event: Any) -> None:
+        self._take(self.machine.handle(event, self.now), event)
+
+    def _take(self, actions: list[Any], cause: object) -> None:
+        for action in actions:
+            match action:
+                case PlanDeployment():
+                    self.plans[action.id] = action
+                case Disconnect():
+                    self.departed.discard(action.url)
+                    self.model.remove_child(action.url)
+                case Return():
+                    self._returns[action.id] = action
+                    self.model.check_return(action, {self.nodes[url].name: url for url in self.model.children})
+        self.model.check_asks([action for action in actions if isinstance(action, Ask)], cause)
+
+    # At rest.
+
+    def settle(self) -> None:
+        """Start all children that are down, answer everything for a while, and check that all is shown as it is."""
+        for node in self.nodes.values():
+            node.is_up = True
+        self.advance(20.0, *REQUESTS)
+        self.advance(3.0, *REQUESTS, "watch")
+        assert not self.model.calls, f"calls without an answer: {self.model.calls.values()}"
+        assert not self.open(*(operation for operation in REQUESTS if operation != "status"))
+        for (session, url), epoch in self.model.deletions.items():
+            held = self.nodes[url].sessions.get(session)
+            assert held is None or held.epoch > epoch, f"session {session} was deleted, but not on {url}"
+        children = {node.name: node for node in self.nodes.values() if node.url in self.model.children}
+        listed = {info.session: info for info in self._ask("sessions")}
+        known = {info.session: info for info in self._ask("status")[1]}
+        held_names = {session for node in children.values() for session in node.sessions}
+        assert set(listed) == set(known) == held_names
+        for session in held_names:
+            for info in (listed[session], known[session], self._ask("session", session=session)):
+                _check_exact(info, children)
+        assert {child.url: child.state for child in self._ask("children")} == {
+            node.url: "alive" for node in children.values()
+        }
+        nodes = {node.name: node.incarnation for node in self._ask("nodes")}
+        assert nodes == {node.name: node.process for node in children.values()}
+
+    def leave(self) -> None:
+        """Put all children that are announced no more out of reach, and check that they are removed."""
+        names = {name for node in self.nodes.values() for name in node.sessions}
+        unfinished = [
+            name for node in self.nodes.values() for (name, *_), status in node.past.items() if not is_over(status)
+        ]
+        leaving = set(self.departed)
+        if not leaving or names.intersection(unfinished):
+            return
+        for url in leaving:
+            self.nodes[url].is_up = False
+        self.advance(25.0, *REQUESTS)
+        assert not leaving & self.model.children.keys(), "a lost child that is announced no more is not removed"
+
+    def _ask(self, operation: str, **arguments: Any) -> Any:
+        """Call an operation while all children answer, and return its value."""
+        number = self.call(operation, **arguments)
+        self.answer(*REQUESTS)
+        found = self._returns[number]
+        assert found.error is None, found.error
+        return found.value
+
+
+def _check_exact(info: SessionInfo, children: Mapping[str, RestartableChild]) -> None:
+    """Check that a session is shown as the children have it now; those that have lost their part, as they had it."""
+    held = {name: node.sessions[info.session] for name, node in children.items() if info.session in node.sessions}
+    epoch = max(part.epoch for part in held.values())
+    present = {name: part for name, part in held.items() if part.epoch == epoch}
+    assert info.epoch == epoch
+    assert {name: info.states.get(name) for name in present} == {name: part.version for name, part in present.items()}
+    statuses = {part.status for part in present.values()}
+    for name in set(info.states) - set(present):
+        status = children[name].past[info.session, epoch, info.states[name]]
+        statuses.add(status if status in ("FINISHED", "CANCELLED") else "FAILED")
+    if statuses <= {"FINISHED", "CANCELLED", "FAILED"}:
+        expected = next(status for status in ("FAILED", "CANCELLED", "FINISHED") if status in statuses)
+    else:
+        expected = statuses.pop() if len(statuses) == 1 else "RUNNING"
+    assert info.status == expected, (info.status, expected)
