@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from dropflow.apps.component_findings import finding, findings
 from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Link, Template
+from dropflow.problems import Problem, Severity
 from translator.logical import LogicalGraph
-from translator.problem_codes import VALUE_CODES, Problem, Severity
+from translator.problem_codes import VALUE_CODES
 from translator.stage_options import ComponentOptions
 
 __all__ = ["ComponentFindings", "check_components"]

@@ -12,9 +12,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from dropflow.engine.parameters import Unusable, convert_field, is_empty
+from dropflow.problems import Problem, Severity
 from translator.global_variables import find_variables, substitute, unresolved
 from translator.logical import Configuration, Field, LogicalGraph, LogicalNode, NodeKind
-from translator.problem_codes import Problem, Severity, problem
+from translator.problem_codes import problem
 from translator.user_settings import Address, addresses_of, resolve_setting, split_settings
 
 __all__ = ["fill"]

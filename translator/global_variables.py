@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dropflow.engine.parameters import Unusable, convert_field, is_empty
+from dropflow.problems import Problem, Severity
 from translator.logical import LogicalGraph, NodeKind
-from translator.problem_codes import Problem, Severity, problem
+from translator.problem_codes import problem
 
 __all__ = ["find_variables", "substitute", "unresolved"]
 

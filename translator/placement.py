@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dropflow.graph.physical import PhysicalGraph
-from translator.problem_codes import problem, refuse_errors
+from dropflow.problems import refuse_errors
+from translator.problem_codes import problem
 
 __all__ = ["local_nodes", "place"]
 

@@ -3,18 +3,9 @@
 `docs/reference/problems.md` is tested against the table `CODES`.
 """
 
-from dropflow.problems import Problem, Severity, refuse_errors
+from dropflow.problems import Problem, Severity
 
-__all__ = [
-    "CODES",
-    "REPEATABLE",
-    "VALUE_CODES",
-    "ZERO_MULTIPLICITY",
-    "Problem",
-    "Severity",
-    "problem",
-    "refuse_errors",
-]
+__all__ = ["CODES", "REPEATABLE", "VALUE_CODES", "ZERO_MULTIPLICITY", "problem"]
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from dropflow.graph.templates import Kind, Template
-from translator.problem_codes import Problem, problem
+from dropflow.problems import Problem
+from translator.problem_codes import problem
 from translator.unroll.node_template import MEMORY, SLEEP
 
 __all__ = ["REHEARSED", "rehearsed"]

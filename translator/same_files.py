@@ -7,7 +7,8 @@ from dropflow.data.registry import store_for
 from dropflow.errors import DropflowError
 from dropflow.graph.precedence import Precedence
 from dropflow.graph.templates import Kind, Link, Template
-from translator.problem_codes import Problem, problem
+from dropflow.problems import Problem
+from translator.problem_codes import problem
 
 __all__ = ["same_files"]
 

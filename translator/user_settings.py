@@ -5,8 +5,9 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from dropflow.engine.parameters import fold
+from dropflow.problems import Problem
 from translator.logical import LogicalGraph, LogicalNode, NodeKind
-from translator.problem_codes import Problem, problem
+from translator.problem_codes import problem
 
 __all__ = ["GLOBAL", "Address", "Setting", "addresses_of", "resolve_setting", "split_settings"]
 

@@ -7,8 +7,9 @@ from collections.abc import Generator, Iterable, Iterator
 from difflib import get_close_matches
 from itertools import chain, islice
 
+from dropflow.problems import Problem, Severity
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind
-from translator.problem_codes import Problem, Severity, problem
+from translator.problem_codes import problem
 from translator.stage_options import ValidateOptions
 
 __all__ = ["STRUCTURAL", "validate"]

@@ -12,10 +12,10 @@ from dropflow.data.registry import store_for
 from dropflow.engine.component import Component
 from dropflow.errors import MissingDependencyError
 from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.problems import Severity
 from palettes.build import built_files, component_page, components
 from palettes.construct_entries import EMPTY, ConstructEntry
 from translator.formats import read_logical
-from translator.problem_codes import Severity
 
 ROOT = Path(palettes.__file__).parents[1]
 NAMES = ("builtin.palette", "template.palette")

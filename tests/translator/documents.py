@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dropflow.problems import Severity
 from translator.formats import Reading, read_logical
 from translator.logical import LogicalGraph
-from translator.problem_codes import Severity
 
 __all__ = [
     "codes",

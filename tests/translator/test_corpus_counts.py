@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import pytest
 
+from dropflow.problems import Severity
 from tests.corpus import corpus_files, daliuge_results, needs_corpus
 from tests.translator.daliuge_defects import explain, unique_edges
 from translator.pipeline import Checked, examine
-from translator.problem_codes import Severity
 from translator.unroll import unroll
 
 _TABLE = Path(__file__).with_name("corpus_differences.csv")

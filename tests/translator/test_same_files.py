@@ -2,8 +2,8 @@
 
 import pytest
 
+from dropflow.problems import Problem
 from tests.translator.drawing import Drawing
-from translator.problem_codes import Problem
 from translator.same_files import same_files
 from translator.unroll import plan
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dropflow.problems import Severity
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
-from translator.problem_codes import CODES, Severity
+from translator.problem_codes import CODES
 from translator.stage_options import UnrollOptions
 from translator.unroll import plan, unroll
 

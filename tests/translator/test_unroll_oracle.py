@@ -12,10 +12,10 @@ from dropflow.graph.order import find_cycle
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import index_of, oids
+from dropflow.problems import Severity
 from tests.translator.oracle import Oracle
 from tests.translator.random_graphs import logical_graphs
 from translator.logical import Field, LogicalGraph
-from translator.problem_codes import Severity
 from translator.unroll import plan, unroll
 
 pytestmark = pytest.mark.slow

@@ -4,8 +4,8 @@ import numpy as np
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import index_of
+from dropflow.problems import Severity
 from tests.translator.drawing import Drawing
-from translator.problem_codes import Severity
 from translator.stage_options import UnrollOptions
 from translator.unroll import UnrollPlan, plan, unroll
 

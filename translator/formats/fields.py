@@ -9,10 +9,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from dropflow.problems import Problem, Severity
 from translator.formats.json_access import Json, objects, text, truth
 from translator.formats.vocabulary import PARAMETER_TYPES, USAGES
 from translator.logical import Field
-from translator.problem_codes import Problem, Severity, problem
+from translator.problem_codes import problem
 
 __all__ = ["PORT_LISTS", "merge_ports", "read_fields", "read_ports"]
 

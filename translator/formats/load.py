@@ -3,6 +3,7 @@
 import msgspec
 
 from dropflow.graph.codec import is_dfg
+from dropflow.problems import Problem
 from translator.formats.detect import LOGICAL, Family, classify
 from translator.formats.json_document import parse
 from translator.formats.logical_builder import assemble
@@ -10,7 +11,7 @@ from translator.formats.ojs import read_ojs
 from translator.formats.schema import check_structure
 from translator.formats.v4 import read_v4
 from translator.logical import LogicalGraph
-from translator.problem_codes import Problem, problem
+from translator.problem_codes import problem
 from translator.stage_options import ReadOptions
 
 __all__ = ["Reading", "read_logical"]

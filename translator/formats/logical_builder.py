@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from dropflow.problems import Problem, Severity
 from translator.formats.embedded_apps import (
     Applications,
     application_nodes,
@@ -16,7 +17,7 @@ from translator.formats.node_kinds import Nature, natures
 from translator.formats.node_records import NodeRecord, Records
 from translator.formats.vocabulary import CONTROL
 from translator.logical import LogicalGraph, LogicalLink, LogicalNode, NodeKind
-from translator.problem_codes import Problem, Severity, problem
+from translator.problem_codes import problem
 
 __all__ = ["assemble"]
 

@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Mapping
 
+from dropflow.problems import Problem, Severity
 from translator.formats.node_records import NodeRecord, Records
 from translator.formats.vocabulary import KINDS, UNDECIDED, canonical_category, canonical_class, fold
 from translator.logical import Field, NodeKind
-from translator.problem_codes import Problem, Severity, problem
+from translator.problem_codes import problem
 
 __all__ = ["Nature", "nature_of", "natures"]
 

@@ -6,6 +6,7 @@ A construct has its applications in its own attributes, with names that changed 
 
 from collections.abc import Iterator, Mapping
 
+from dropflow.problems import Problem
 from translator.formats.configurations import read_configurations
 from translator.formats.detect import Family
 from translator.formats.fields import PORT_LISTS, merge_ports, read_fields, read_ports
@@ -13,7 +14,6 @@ from translator.formats.identity import APPLICATION_IDS, Identity, choose_identi
 from translator.formats.json_access import Json, objects, text, truth
 from translator.formats.node_records import ApplicationRecord, NodeRecord, Records
 from translator.logical import Field, LogicalLink, Role
-from translator.problem_codes import Problem
 
 __all__ = ["read_ojs"]
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dropflow.problems import Problem
 from translator.formats.json_access import Json, escape
-from translator.problem_codes import Problem, problem
+from translator.problem_codes import problem
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError

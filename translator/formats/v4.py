@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from dropflow.problems import Problem
 from translator.formats.configurations import read_configurations
 from translator.formats.detect import Family
 from translator.formats.fields import read_fields
 from translator.formats.json_access import Json, objects, text, truth, unescape
 from translator.formats.node_records import ApplicationRecord, NodeRecord, Records
 from translator.logical import LogicalLink, Role
-from translator.problem_codes import Problem
 
 __all__ = ["read_v4"]
 

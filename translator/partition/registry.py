@@ -9,10 +9,11 @@ import msgspec
 import numpy as np
 
 from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.problems import Problem, refuse_errors
 from translator.partition.blocks import blocks
 from translator.partition.metis import metis
 from translator.partition.weights import check_weights
-from translator.problem_codes import Problem, problem, refuse_errors
+from translator.problem_codes import problem
 from translator.stage_options import PartitionOptions
 
 __all__ = ["ALGORITHMS", "check_partition", "partition"]

@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind, Template
-from translator.problem_codes import Problem, problem
+from dropflow.problems import Problem
+from translator.problem_codes import problem
 
 __all__ = ["check_weights", "edge_sources", "edge_volumes", "loads", "scaled"]
 

@@ -10,8 +10,9 @@ import msgspec
 
 from dropflow.graph.templates import Link, Template
 from dropflow.ids import safe_name
+from dropflow.problems import Problem, Severity
 from translator.logical import LogicalGraph
-from translator.problem_codes import Problem, Severity, problem
+from translator.problem_codes import problem
 from translator.stage_options import UnrollOptions
 from translator.unroll.adapters import adapt
 from translator.unroll.gather import gather_map, width

@@ -3,8 +3,9 @@
 import math
 from typing import Any
 
+from dropflow.problems import Problem, Severity
 from translator.logical import LogicalNode
-from translator.problem_codes import Problem, Severity, problem
+from translator.problem_codes import problem
 
 __all__ = ["Findings", "is_on", "multiplicity", "pointer", "quantity", "whole"]
 

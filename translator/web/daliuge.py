@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from dropflow.errors import HttpError
 from dropflow.formatting import plural
-from dropflow.problems import refuse_errors
+from dropflow.problems import Problem, refuse_errors
 from dropflow.rest.error_page import wants_page
 from dropflow.rest.error_response import error_response
 from dropflow.rest.pages import redirect
@@ -26,7 +26,7 @@ from dropflow.rest.request_body import check_depth
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.stream_slots import StreamSlots
 from translator.global_variables import substitute
-from translator.problem_codes import Problem, problem
+from translator.problem_codes import problem
 from translator.web.eagle import imbalance_of, whole_number
 from translator.web.forms import Form, read_form
 from translator.web.records import DeployRequest, TranslateQuery, TranslationInfo

@@ -6,7 +6,8 @@ from types import MappingProxyType
 import msgspec
 
 from dropflow.errors import HttpError
-from translator.problem_codes import Problem, Severity, problem
+from dropflow.problems import Problem, Severity
+from translator.problem_codes import problem
 from translator.web.forms import Form
 from translator.web.records import TranslateQuery
 

@@ -5,10 +5,10 @@ import os
 
 import pytest
 
+from dropflow.problems import Severity
 from tests.corpus import corpus_files, needs_corpus
 from tests.translator.web.served import Served
 from translator.pipeline import examine
-from translator.problem_codes import Severity
 from translator.stage_options import ComponentOptions
 
 _STEP = int(os.environ.get("DROPFLOW_CORPUS_STEP", "12"))
