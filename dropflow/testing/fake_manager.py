@@ -19,7 +19,7 @@ import msgspec
 
 from dropflow.clock import Clock
 from dropflow.data.fingerprint import digest
-from dropflow.errors import BadGraphError, ConflictError, DropflowError, GoneError, NotFoundError, UsageError
+from dropflow.errors import ConflictError, DropflowError, GoneError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slice_codec import parse_slice
 from dropflow.graph.slices import Slice, join, slice_by_place
@@ -150,9 +150,9 @@ class _Controls:
         """Add or replace a node manager."""
         self._nodes[node.name] = node
 
-    def add(self, graph: PhysicalGraph, session: str, *, node: str = "") -> None:
+    def add(self, graph: PhysicalGraph, session: str) -> None:
         """Add a session whose drops are all INITIALIZED."""
-        rows = rows_of(graph, 0, node or self.name)
+        rows = rows_of(graph, 0, self.name)
         self._put(FakeSession(name=session, graph=graph, rows=rows, created=self.clock.now()))
 
     def advance(self, session: str, states: Mapping[int, str]) -> None:
@@ -223,14 +223,12 @@ class _ManagerAndChildren(_Controls):
         return tuple(self._children.values())
 
     def add_child(self, url: str) -> Child:
-        """Add any address; a node manager refuses."""
-        _check_has_children(self._role, self.name)
+        """Add any address."""
         role: Role = "island" if self._role == "master" else "node"
         return self._children.setdefault(url, Child(name=safe_name(url.partition("//")[2]), url=url, role=role))
 
     def remove_child(self, url: str) -> None:
         """Remove an address that was added."""
-        _check_has_children(self._role, self.name)
         if self._children.pop(url, None) is None:
             raise NotFoundError(f"{url} is not a child", where=self.name)
 
@@ -245,9 +243,6 @@ class FakeManager(_ManagerAndChildren):
 
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
         """Add a session with this graph. Its drops change only by the methods for tests."""
-        unknown = sorted(set(graph.places) - set(self._nodes))
-        if unknown and not options.anew:
-            raise BadGraphError(f"there is no node {unknown[0]!r}", hint=f"nodes are {', '.join(sorted(self._nodes))}")
         wanted = safe_name(graph.name)
         free = (wanted, *(f"{wanted}-{number}" for number in range(2, len(self._sessions) + 3)))
         name = options.session or next(name for name in free if name not in self._sessions)
@@ -256,10 +251,8 @@ class FakeManager(_ManagerAndChildren):
         self.add(graph, name)
         return self._find(name).info(self.clock.now())
 
-    def prepare(self, deployment: Any, *, seconds: float) -> None:
+    def prepare(self, deployment: Any, *, seconds: float) -> None:  # noqa: ARG002 - as `managers.api.Manager`
         """Keep a deployment in `prepared`."""
-        if seconds <= 0:
-            raise UsageError("there is no time left to prepare")
         if deployment.session in self._sessions:
             raise ConflictError(f"there is a session {deployment.session!r} already")
         self.prepared[deployment.session, deployment.epoch] = deployment
@@ -270,8 +263,6 @@ class FakeManager(_ManagerAndChildren):
         if deployment is None:
             raise NotFoundError(f"session {session!r} was not prepared with epoch {epoch}")
         graphs = {node: join([parse_slice(data)]) for node, data in deployment.slices.items()}
-        if session in self._sessions or not graphs:
-            return
         rows: tuple[DropInfo, ...] = ()
         for node, graph in graphs.items():
             rows += rows_of(graph, len(rows), node)
@@ -421,11 +412,6 @@ def manager_with_sessions(**settings: Any) -> FakeManager:
     manager.write("finished", 21, bytes(range(256)) * 64)
     manager.cancel("cancelled", "not needed any more")
     return manager
-
-
-def _check_has_children(role: Role, name: str) -> None:
-    if role == "node":
-        raise UsageError("a node manager has no children", where=name, hint="ask an island or a master")
 
 
 def _row(manager: FakeManager, session: FakeSession, drop: str) -> DropInfo:

@@ -111,9 +111,9 @@ def test_results_name_the_nodes_that_do_not_answer(world: World) -> None:
 
 def test_contents_pass_through_from_the_node_that_has_them(world: World) -> None:
     """The island asks the child that has the node, and no other."""
-    world.node("n1").add(fan(4), "s", node="n1")
+    world.node("n1").add(fan(4), "s")
     two = world.node("n2")
-    two.add(fan(4), "s", node="n2")
+    two.add(fan(4), "s")
     two.complete("s")
     two.write("s", 1, b"content")
     island = world.composite("n1", "n2")
