@@ -18,13 +18,13 @@ _FOLDER = Path(os.environ.get("DROPFLOW_CORPUS") or _PROJECT.parent / "shared" /
 
 
 def corpus_files() -> list[Path]:
-    """All graph files of the corpus by name; none where it is absent."""
+    """Return all graph files of the corpus by name, or none if it is absent."""
     return sorted(path for path in _FOLDER.glob("*") if path.is_file())
 
 
 @cache
 def daliuge_results() -> dict[str, dict[str, str]]:
-    """What DALiuGE 6.7 makes of every file, by file name: the rows of its table beside the corpus."""
+    """Return the results of DALiuGE 6.7 by file name: the rows of the table beside the corpus."""
     with (_FOLDER.parent / "daliuge-6.7-results.csv").open(encoding="utf-8", newline="") as table:
         return {row["file"]: row for row in csv.DictReader(table)}
 
@@ -34,7 +34,7 @@ _MISSING = pytest.mark.skipif(not corpus_files(), reason="the corpus is absent: 
 
 @cache
 def daliuge_runs() -> dict[str, dict[str, str]]:
-    """What became of the graphs that DALiuGE 6.7 could run, by file name."""
+    """Return the outcomes of the graphs that DALiuGE 6.7 could run, by file name."""
     table = _FOLDER.parent / "daliuge-6.7-runs.csv"
     if not table.exists():
         return {}
@@ -43,5 +43,5 @@ def daliuge_runs() -> dict[str, dict[str, str]]:
 
 
 def needs_corpus(test):  # noqa: ANN001, ANN201 - a decorator that answers what it is given
-    """Mark a test that reads the corpus; it is skipped, with this reason, where the corpus is absent."""
+    """Mark a test that reads the corpus: it is skipped with this reason if the corpus is absent."""
     return pytest.mark.corpus(_MISSING(test))

@@ -1,4 +1,4 @@
-"""Logical graphs as EAGLE writes them, drawn for one test each: functions and data, with one port in and one out."""
+"""Logical graphs in EAGLE's format for single tests: functions and data, with one input and one output port."""
 
 import json
 from collections.abc import Mapping
@@ -20,26 +20,26 @@ Node = dict[str, Any]
 
 
 def function(name: str, code: str, **values: Any) -> Node:
-    """A PyFuncApp that calls the function `name` of `code`; for `values` see `app`."""
+    """Return a PyFuncApp that calls the function `name` of `code`; for `values` see `app`."""
     return app(name, "dlg.apps.pyfunc.PyFuncApp", func_code=code, **values)
 
 
 def app(
     name: str, dropclass: str, *, inside: str = "", reads: str = "pickle", encoding: str = "pickle", **values: Any
 ) -> Node:
-    """An application with the encodings of its two ports; its name is that of its function, too."""
+    """Return an application with the encodings of its two ports. Its name is also that of its function."""
     fields = _fields({"dropclass": dropclass, "func_name": name, **values}) + _ports(name, encoding, reads)
     return node(name, "PyFuncApp", *fields, name=name, **_inside(inside))
 
 
 def data(name: str, category: str = "Memory", *, inside: str = "", **values: Any) -> Node:
-    """A data node. Its name begins with a small letter."""
+    """Return a data node. Its name begins with a small letter."""
     fields = _fields({"dropclass": _CLASSES[category], **values})
     return node(name, category, *fields, port(f"{name}.io", "io", "InputOutput"), name=name, **_inside(inside))
 
 
 def construct(name: str, category: str, *, size: int = 0, inside: str = "", **values: Any) -> Node:
-    """A scatter, gather or loop; with a `dropclass` it has an input application of that class."""
+    """Return a scatter, gather or loop; with a `dropclass` it has an input application of that class."""
     setting = {"Scatter": "num_of_copies", "Gather": "num_of_inputs", "Loop": "num_of_iter"}[category]
     more: dict[str, Any] = {"isGroup": True, "name": name, **_inside(inside)}
     if values:

@@ -7,7 +7,7 @@ __all__ = ["fill"]
 
 
 def fill(path: Path) -> None:
-    """Write to `path` until nothing more fits on its file system."""
+    """Write to `path` until its file system is full."""
     with contextlib.suppress(OSError), path.open("wb", buffering=0) as stream:
         while True:
             stream.write(bytes(4096))

@@ -1,4 +1,4 @@
-"""Commands that stay, as processes with a home of their own."""
+"""Commands that keep running, as processes with their own home."""
 
 import json
 import os
@@ -17,13 +17,13 @@ _SECONDS = 60.0
 
 
 def environment(home: Path) -> dict[str, str]:
-    """The environment of this process, with another home, in which no manager runs and no key lies."""
+    """Return the environment of this process with another home, which has no key and no records of managers."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DROPFLOW_")}
     return kept | {"XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
 
 
 def run(home: Path, *arguments: object, **more: str) -> "subprocess.CompletedProcess[str]":
-    """A ``dropflow`` command that ends by itself; it never answers with a traceback."""
+    """Run a ``dropflow`` command that ends by itself, and assert that it prints no traceback."""
     done = subprocess.run(
         _command(arguments),
         env=environment(home) | more,
@@ -38,7 +38,7 @@ def run(home: Path, *arguments: object, **more: str) -> "subprocess.CompletedPro
 
 
 class Running:
-    """A ``dropflow`` command that stays, from its ready line to its end.
+    """A ``dropflow`` command that keeps running, from its ready line to its end.
 
     Parameters
     ----------
@@ -80,22 +80,22 @@ class Running:
 
     @property
     def ready(self) -> Mapping[str, Any]:
-        """Its ready line."""
+        """Return its ready line."""
         found: dict[str, Any] = json.loads(self.line)
         return found
 
     @property
     def errors(self) -> str:
-        """What it wrote to standard error."""
+        """Return its output to standard error."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def family(self) -> list[psutil.Process]:
-        """The process and all below it."""
+        """Return the process and all of its descendants."""
         top = psutil.Process(self.process.pid)
         return [top, *top.children(recursive=True)]
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send it a signal; its exit status."""
+        """Send a signal to the process, and return its exit status."""
         self.process.send_signal(number)
         try:
             return self.process.wait(_SECONDS)
@@ -106,13 +106,13 @@ class Running:
 
 
 def listening(processes: Sequence[psutil.Process]) -> list[tuple[str, int]]:
-    """Address and port of every TCP socket on which one of the processes listens."""
+    """Return address and port of every TCP socket on which one of the processes listens."""
     found = [connection for process in processes for connection in process.net_connections("inet")]
     return sorted({(each.laddr.ip, each.laddr.port) for each in found if each.status == psutil.CONN_LISTEN})
 
 
 def gone(processes: Sequence[psutil.Process], seconds: float = _SECONDS) -> bool:
-    """Whether all of the processes end within so many seconds."""
+    """Return whether all of the processes end within a number of seconds."""
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
 

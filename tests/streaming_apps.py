@@ -1,4 +1,4 @@
-"""Applications that read and write streams in ways of their own."""
+"""Applications for tests that read and write streams in unusual ways."""
 
 import zlib
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ _BLOCK = 1 << 20
 
 
 def fields(name: str, **values: Any) -> dict[str, Any]:
-    """Fields of a template that runs one of these."""
+    """Return the fields of a template that runs one of these applications."""
     arguments = tuple(Argument(name=key, value=value, type="Json") for key, value in values.items())
     return {"component": f"tests.streaming_apps.{name}", "arguments": arguments}
 
@@ -33,7 +33,7 @@ def _component(name: str) -> Component:
 
 
 class _Trial(App):
-    """With its fields as they are."""
+    """An application with untyped fields."""
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -41,7 +41,7 @@ class _Trial(App):
         return {argument.name: argument.value for argument in self.template.arguments}
 
     def wait_for(self, context: Context, sign: str) -> None:
-        """Until a file is there."""
+        """Wait until a file exists."""
         while not Path(sign).exists():
             context.wait(0.01)
 
@@ -62,12 +62,12 @@ class Beginner(_Trial):
 
 
 class Skipper(_Trial):
-    """Writes to all outputs, waits for the file `sign`, and then skips the first one."""
+    """Writes to all outputs, waits for the file `sign`, and then skips the first output."""
 
     component = _component("Skipper")
 
     def run(self, context: Context) -> None:
-        """Begin, and take it back."""
+        """Write, wait and skip."""
         for output in context.outputs:
             output.write("begun")
         self.wait_for(context, self.values["sign"])
@@ -93,7 +93,7 @@ _USES: Mapping[str, Callable[[InputData], Any]] = {
 
 
 class Reader(_Trial):
-    """Makes the file `sign` when it runs, then reads its inputs in the manner `how`, and writes what it got."""
+    """Makes the file `sign` when it runs, then reads its inputs in the way `how`, and writes their contents."""
 
     component = _component("Reader")
     streams = True
@@ -108,13 +108,13 @@ class Reader(_Trial):
 
 
 class Flood(_Trial):
-    """Reads what there is and writes as much, or `megabytes` of its own; the second output is the memory it took."""
+    """Copies its inputs, or writes `megabytes` without input. The second output is the memory that it used."""
 
     component = _component("Flood")
     streams = True
 
     def run(self, context: Context) -> None:
-        """Pass on."""
+        """Copy the inputs."""
         flow, memory = context.outputs
         for _ in range(self.values.get("megabytes", 0)):
             flow.write(bytes(_BLOCK))
@@ -128,13 +128,13 @@ class Flood(_Trial):
 
 
 class Mixer(_Trial):
-    """Writes its id, then of each input a checksum, as soon as it has read it; `fails` before the end, `skips` some."""
+    """Writes its id, then the checksum of each input when that was read; `fails`, or skips the outputs `skips`."""
 
     component = _component("Mixer")
     streams = True
 
     def run(self, context: Context) -> None:
-        """Mix."""
+        """Write the checksums."""
         outputs = context.outputs
         for output in outputs:
             output.write(f"{context.oid}\n")

@@ -1,4 +1,4 @@
-"""Graphs with streaming links, and applications that write and read several streams in an order of their own."""
+"""Graphs with streaming links, and applications that write and read several streams in a particular order."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -40,13 +40,13 @@ BLOCK = 1 << 16
 
 
 def bash(kind: str, command: str, **fields: object) -> dict[str, object]:
-    """Fields of a shell command."""
+    """Return the fields of a shell command."""
     arguments = (Argument(name="command", value=command, type="String"),)
     return {"component": f"dlg.apps.bash_shell_app.{kind}", "arguments": arguments, **fields}
 
 
 def line(make: str, take: str, places: tuple[int, int, int], *, data: str = FILE, tries: int = 1) -> PhysicalGraph:
-    """MAKE -> data -> TAKE -> result, over a streaming link; the first three on these nodes, the result with TAKE."""
+    """Return MAKE -> data -> TAKE -> result with a streaming link: the first three on these nodes."""
     drawing = GraphBuilder("line")
     drawing.app("MAKE", part=places[0], **bash("StreamingOutputBashApp", make, tries=tries))  # type: ignore[arg-type]
     drawing.data("data", component=data, part=places[1])
@@ -57,7 +57,7 @@ def line(make: str, take: str, places: tuple[int, int, int], *, data: str = FILE
 
 
 def filters(make: str, *takes: str, places: Sequence[int], data: str = FILE) -> PhysicalGraph:
-    """MAKE -> d0 -> F1 -> d1 -> ... -> result, all over streaming links; each filter and its data on a node."""
+    """Return MAKE -> d0 -> F1 -> d1 -> ... -> result, with streaming links only; each filter and its data on a node."""
     drawing = GraphBuilder("filters")
     drawing.app("MAKE", part=places[0], **bash("StreamingOutputBashApp", make))  # type: ignore[arg-type]
     drawing.data("d0", component=data, part=places[0]).connect("MAKE", "d0")
@@ -69,7 +69,7 @@ def filters(make: str, *takes: str, places: Sequence[int], data: str = FILE) -> 
 
 
 def fan(make: str, takes: Sequence[tuple[str, int, bool]]) -> PhysicalGraph:
-    """MAKE -> data on the first node, and consumers: command, node, and whether its link is streaming."""
+    """Return MAKE -> data on the first node, and consumers: command, node, and whether the link is streaming."""
     drawing = GraphBuilder("fan")
     drawing.app("MAKE", **bash("StreamingOutputBashApp", make)).data("data", component=FILE)  # type: ignore[arg-type]
     drawing.connect("MAKE", "data")
@@ -81,7 +81,7 @@ def fan(make: str, takes: Sequence[tuple[str, int, bool]]) -> PhysicalGraph:
 
 
 class CrossWriter(App):
-    """Writes so many bytes to its first output, then as many to its second."""
+    """Writes a number of bytes to its first output, then as many to its second."""
 
     component = Component(
         name="CrossWriter",
@@ -124,7 +124,7 @@ def _length(stream: BinaryIO) -> int:
 
 
 def crossing(size: int, places: tuple[int, int, int]) -> PhysicalGraph:
-    """One writes all of x, then all of y; the other reads all of y, then all of x: a deadlock if both were bounded."""
+    """Return a writer of x, then y, and a reader of y, then x, which would be a deadlock with bounded channels."""
     writer, between, reader = places
     drawing = GraphBuilder("crossing")
     arguments = (Argument(name="size", value=size, type="Integer"),)
@@ -161,19 +161,19 @@ def random_graph(seed: int, apps: int, *, marks: Path, failing: float = 0.0) -> 
 
 
 def scattered(graph: PhysicalGraph, parts: int, seed: int) -> PhysicalGraph:
-    """The graph with every drop in one of so many parts; no part is empty."""
+    """Return the graph with every drop in a random part; no part is empty."""
     part = np.random.default_rng(seed).integers(0, parts, graph.drops).astype(np.int32)
     part[:parts] = range(parts)
     return replace(graph, part=part)
 
 
 def unstreamed(graph: PhysicalGraph) -> PhysicalGraph:
-    """The graph without streaming links."""
+    """Return the graph without streaming links."""
     return replace(graph, links=tuple(msgspec.structs.replace(link, streaming=False) for link in graph.links))
 
 
 def _failing(at: int, marks: Path, *, for_good: bool) -> dict[str, object]:
-    """A filter that fails after it has passed on something."""
+    """Return a filter that fails after it has written some data."""
     if for_good:
         return bash("StreamingInputOutputBashApp", "read line; echo $line; exit 1")
     mark = f"{marks}/{at}"
@@ -182,12 +182,12 @@ def _failing(at: int, marks: Path, *, for_good: bool) -> dict[str, object]:
 
 
 def content(download: Download) -> bytes:
-    """All of it."""
+    """Return the whole content."""
     return b"".join(download.chunks)
 
 
 def written(root: Path) -> int:
-    """Bytes of the largest content that is on its way under a node's root."""
+    """Return the size of the largest temporary content below the root of a node."""
     sizes = [0]
     for path in root.glob("sessions/*/tmp/*"):
         try:
@@ -198,7 +198,7 @@ def written(root: Path) -> int:
 
 
 def settled(measure: Callable[[], int], pause: Callable[[float], object], *, least: int) -> int:
-    """What `measure` comes to rest at, once it is `least` or more: fifty looks in a row find the same."""
+    """Return the value of `measure` when it is at least `least` and equal in fifty successive measurements."""
     last, same = -1, 0
     for _ in range(3000):
         now = measure()

@@ -73,14 +73,14 @@ class Hosts:
         return self.stack.enter_context(Running(home, role, "--host", address, "--port", 0, *arguments, before=before))
 
     def doctor(self, host: int, running: Running) -> tuple[int, DoctorReply]:
-        """Run doctor on a host, which may have no manager; return its exit status and its answer."""
+        """Run doctor on a host, which may have no manager, and return its exit status and its answer."""
         home = self._home / f"host-{host}"
         words = ("doctor", "--to", running.ready["url"], "--timeout", 2, "--output", "json")
         done = self.network.on(host, lambda: run(home, *words))
         return done.returncode, msgspec.json.decode(done.stdout, type=DoctorReply)
 
     def node(self, host: int, name: str, *more: object) -> Running:
-        """A node on a host."""
+        """Start a node on a host."""
         return self.start(host, "node", "--name", name, "--links-port", 0, "--workers", 2, *more)
 
 
@@ -100,7 +100,7 @@ def _client(running: Running) -> Client:
 @pytest.mark.netns
 @needs_network
 @pytest.mark.parametrize("trouble", ["a cable pulled for 5 s", "20 % of packets lost"])
-def test_a_network_that_fails_for_a_while_loses_nothing(trouble: str, hosts: Hosts, tmp_path: Path) -> None:
+def test_a_temporary_network_failure_changes_no_result(trouble: str, hosts: Hosts, tmp_path: Path) -> None:
     """A network failure in the middle of a session between two hosts changes no result; nothing runs twice."""
     nodes = [hosts.node(1, "a"), hosts.node(2, "b")]
     island = hosts.start(0, "island", "--nodes", ",".join(node.ready["url"] for node in nodes))
@@ -134,7 +134,7 @@ def test_a_network_that_fails_for_a_while_loses_nothing(trouble: str, hosts: Hos
 
 @pytest.mark.netns
 @needs_network
-def test_a_host_that_is_cut_off_fails_what_needs_it(hosts: Hosts) -> None:
+def test_a_disconnected_host_fails_the_sessions_that_need_it(hosts: Hosts) -> None:
     """If a cable stays unplugged, the session fails on both sides by the deadline, and each names the other node."""
     times = ("--suspect-after", 1, "--lost-after", 3)
     nodes = [hosts.node(1, "a", *times), hosts.node(2, "b", *times)]
@@ -187,8 +187,8 @@ def test_hosts_find_each_other(hosts: Hosts, tmp_path: Path) -> None:
 
 @pytest.mark.netns
 @needs_network
-def test_the_doctor_sees_what_one_host_hides_from_another(hosts: Hosts) -> None:
-    """Doctor reports a firewall between two other nodes once, with both ends and a hint."""
+def test_the_doctor_reports_a_firewall_between_two_other_nodes(hosts: Hosts) -> None:
+    """The report is one finding with both ends and a hint."""
     nodes = [hosts.node(1, "a"), hosts.node(2, "b")]
     island = hosts.start(0, "island", "--nodes", ",".join(node.ready["url"] for node in nodes))
     with _client(island) as client:
@@ -230,8 +230,8 @@ def test_a_full_disk_fails_the_session_that_filled_it(small_disk: Path, tmp_path
         assert finished(client, "after").status == "FINISHED"
 
 
-def test_a_disk_that_is_full_already_takes_no_session(small_disk: Path, tmp_path: Path) -> None:
-    """A deployment to a full disk is refused with the node and the reason; later the same name can be used."""
+def test_a_deployment_to_a_full_disk_is_refused(small_disk: Path, tmp_path: Path) -> None:
+    """The error has the node and the reason; later the same name can be used."""
     with Cluster(tmp_path) as cluster:
         full = cluster.node("full", "--root", small_disk / "root")
         roomy = cluster.node("roomy", "--root", tmp_path / "roomy")
@@ -250,7 +250,7 @@ def test_a_disk_that_is_full_already_takes_no_session(small_disk: Path, tmp_path
 
 
 def _greedy() -> PhysicalGraph:
-    """Eight files of a megabyte on node full."""
+    """Return a graph that writes eight files of a megabyte on node `full`."""
     builder = GraphBuilder("greedy")
     code = Argument(name="func_code", value="def f(): return bytes(1_000_000)")
     for at in range(8):

@@ -32,7 +32,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def page(chromium: Any, up: Running) -> Iterator[Any]:
-    """A page on which only the printed address of the translator has been opened."""
+    """Return a page that has opened the printed address of the translator only."""
     context = chromium.new_context()
     context.set_default_timeout(30_000)
     opened = context.new_page()

@@ -114,10 +114,10 @@ def test_a_lost_node_fails_its_sessions_and_no_others(number: signal.Signals, th
     family = victim.family()
     began = SystemClock().monotonic()
     victim.process.send_signal(number)
-    answers = [_answers(three), _answers(three)]
+    answers = [_longest_answer(three), _longest_answer(three)]
     detail = finished(three.client, "failing")
     elapsed = SystemClock().monotonic() - began
-    answers.append(_answers(three))
+    answers.append(_longest_answer(three))
     there = [failure for failure in detail.failures if not failure.drop]
 
     assert detail.status == "FAILED"
@@ -130,10 +130,10 @@ def test_a_lost_node_fails_its_sessions_and_no_others(number: signal.Signals, th
     if number is signal.SIGKILL:
         assert gone(family)
     else:
-        _wakes_up(three)
+        _continue_node(three)
 
 
-def _answers(three: Three) -> float:
+def _longest_answer(three: Three) -> float:
     """Send all requests to all managers except node a; return the longest time of an answer."""
     clock, longest = SystemClock(), 0.0
     with (
@@ -157,7 +157,7 @@ def _answers(three: Three) -> float:
     return longest
 
 
-def _wakes_up(three: Three) -> None:
+def _continue_node(three: Three) -> None:
     """Continue node a: it receives that it was given up, ends its part, and takes new sessions."""
     victim = three.nodes["a"]
     victim.process.send_signal(signal.SIGCONT)
@@ -179,7 +179,7 @@ def test_a_killed_worker_fails_one_attempt(tries: int, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     with Cluster(tmp_path) as cluster:
         client = cluster.client(cluster.node("a"))
-        submit(client, _unlucky(mark, tries), "s")
+        submit(client, _one_waiting(mark, tries), "s")
         assert until(lambda: mark.exists() and mark.read_text().endswith("\n"))
         os.kill(int(mark.read_text()), signal.SIGKILL)
         detail = finished(client, "s")
@@ -194,7 +194,7 @@ def test_a_killed_worker_fails_one_attempt(tries: int, tmp_path: Path) -> None:
             assert attempts == dict.fromkeys(attempts, 1) | {"UNLUCKY": 2}
 
 
-def _unlucky(mark: Path, tries: int) -> PhysicalGraph:
+def _one_waiting(mark: Path, tries: int) -> PhysicalGraph:
     """Return a function that writes its process id and waits at its first attempt, and four others."""
     code = f"""
 def f():

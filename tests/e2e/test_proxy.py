@@ -55,8 +55,8 @@ Picture = tuple[dict[str, str], dict[str, int]]
 
 
 @dataclass
-class Badly:
-    """Three node managers, and a proxy between each pair of them in each direction."""
+class FaultyCluster:
+    """Three node managers, with a faulty proxy between each pair of them in each direction."""
 
     nodes: dict[str, NodeManager]
     proxies: dict[tuple[str, str], FaultyProxy]
@@ -92,8 +92,8 @@ class Badly:
 
 
 @pytest.fixture
-def badly(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Badly]:
-    """Three node managers without common files, with proxies between them."""
+def faulty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FaultyCluster]:
+    """Return three node managers without common files, with faulty proxies between them."""
     faults, seed = request.param
     with ExitStack() as stack:
         nodes = {
@@ -120,7 +120,7 @@ def badly(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Badly]:
             for far in _NAMES
             if near != far
         }
-        yield Badly(nodes, proxies)
+        yield FaultyCluster(nodes, proxies)
 
 
 def _address(node: NodeManager) -> tuple[str, int]:
@@ -160,33 +160,33 @@ def _cases() -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("badly", _cases(), indirect=True)
-def test_no_result_changes(badly: Badly, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("faulty", _cases(), indirect=True)
+def test_network_faults_change_no_result(faulty: FaultyCluster, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """States and leaves are those of a run in one process, for small and large contents and all events."""
     for at, (kind, size) in enumerate(_SIZES.items()):
         width, length = (3, 2) if kind == "huge" else (3, 6)
         graph = scattered(pipeline(width=width, length=length, seconds=0.0, size=size), _NAMES, seed=at)
-        together = badly.run(graph, kind)
+        together = faulty.run(graph, kind)
 
         assert together == _alone(graph, tmp_path / f"alone-{kind}"), request.node.name
         assert set(together[0].values()) == {"COMPLETED"}
     if "cuts" in request.node.name:
-        assert sum(proxy.cuts for proxy in badly.proxies.values()) > 0
+        assert sum(proxy.cuts for proxy in faulty.proxies.values()) > 0
 
 
-@pytest.mark.parametrize("badly", [pytest.param((ConnectionFaults(), 0), id="cut by hand")], indirect=True)
-def test_all_connections_cut_again_and_again(badly: Badly, tmp_path: Path) -> None:
+@pytest.mark.parametrize("faulty", [pytest.param((ConnectionFaults(), 0), id="cut by hand")], indirect=True)
+def test_connections_that_are_cut_repeatedly_lose_nothing(faulty: FaultyCluster, tmp_path: Path) -> None:
     """If all connections break many times, a running session loses nothing and runs nothing twice."""
     graph = scattered(pipeline(width=4, length=12, seconds=0.02, size=100_000), _NAMES, seed=9)
     outcomes: list[Picture] = []
-    runner = threading.Thread(target=lambda: outcomes.append(badly.run(graph, "s")))
+    runner = threading.Thread(target=lambda: outcomes.append(faulty.run(graph, "s")))
     runner.start()
     while runner.is_alive():
-        for proxy in badly.proxies.values():
+        for proxy in faulty.proxies.values():
             proxy.cut()
         runner.join(0.15)
 
     assert outcomes == [_alone(graph, tmp_path / "alone")]
-    assert {drop.attempt for node in badly.nodes.values() for drop in node.drops("s", DropQuery(limit=1000)).drops} == {
-        1
-    }
+    assert {
+        drop.attempt for node in faulty.nodes.values() for drop in node.drops("s", DropQuery(limit=1000)).drops
+    } == {1}

@@ -17,7 +17,7 @@ __all__ = ["chain", "edges_of", "graphs", "scatter"]
 
 
 def scatter(copies: int, *, name: str = "scatter", prefix: str = "s") -> PhysicalGraph:
-    """Copies of data -> app -> data, gathered by one app."""
+    """Return copies of data -> app -> data, gathered by one application."""
     axes = (Axis("s", "s", "scatter", copies),)
     arguments = (Argument(name="execution_time", value=5, type="Integer"),)
     templates = [
@@ -42,7 +42,7 @@ def scatter(copies: int, *, name: str = "scatter", prefix: str = "s") -> Physica
 
 
 def chain(drops: int) -> PhysicalGraph:
-    """Data, app, data, app... one after the other; `drops` is even."""
+    """Return a chain of data and applications in turn; `drops` is even."""
     axes = (Axis("l", "l", "loop", drops // 2),)
     row = np.arange(drops, dtype=np.int32)
     return from_columns(
@@ -62,7 +62,7 @@ def chain(drops: int) -> PhysicalGraph:
 
 
 def edges_of(graph: PhysicalGraph) -> list[tuple[int, int, int]]:
-    """(source, link, target) of every edge, one by one."""
+    """Return (source, link, target) of every edge."""
     out = graph.successors
     return [
         (drop, int(out.link[edge]), int(out.neighbour[edge]))
@@ -99,7 +99,7 @@ def _argument(name: str) -> st.SearchStrategy[Argument]:
 
 @st.composite
 def _details(draw: st.DrawFn, template: Template) -> Template:
-    """The same template with everything set that a template can say."""
+    """Return the template with all of its fields set."""
     # Names of parameters that are also names of structural keys are the interesting ones.
     names = draw(st.lists(st.sampled_from(["x", "y", "name", "weight", "node", "inputs", "type"]), unique=True))
     return msgspec.structs.replace(
@@ -121,7 +121,7 @@ def _details(draw: st.DrawFn, template: Template) -> Template:
 
 @st.composite
 def graphs(draw: st.DrawFn, *, acyclic: bool = True, detailed: bool = False) -> PhysicalGraph:
-    """Random graphs of up to some forty drops, partitioned at random, their edges handed over in random order."""
+    """Draw random graphs of up to some forty drops, with random parts and edges in random order."""
     shapes = draw(st.lists(st.lists(st.integers(1, 3), max_size=2), min_size=2, max_size=5))
     chance = random.Random(draw(st.integers(0, 1 << 30)))  # noqa: S311 - Hypothesis owns the seed
     templates = []
