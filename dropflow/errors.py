@@ -19,6 +19,8 @@
     ├── WorldError                  a fault of the environment; trying again may help
     │   ├── StorageError            a read, write, commit or rename failed
     │   ├── WorkerDiedError         a worker process ended in the middle of an attempt
+    │   │   └── ResultLostError     it ended after the attempt, before its result was sent
+    │   ├── WorkerStartError        no worker process can be started, or none can run this session
     │   ├── LinkError               another node cannot be reached, or does not take what is sent
     │   │   └── RestartedError      a node was restarted after a session was planned for its earlier process
     │   └── ClockSkewError          the clocks of two hosts differ too much for requests between them
@@ -50,10 +52,12 @@ __all__ = [
     "NotFoundError",
     "ProtocolError",
     "RestartedError",
+    "ResultLostError",
     "StorageError",
     "UnknownComponentError",
     "UsageError",
     "WorkerDiedError",
+    "WorkerStartError",
     "WorldError",
 ]
 
@@ -76,6 +80,8 @@ class DropflowError(Exception):
 
     code: ClassVar[str] = "DF000"
     retryable: ClassVar[bool] = False
+    infrastructure: ClassVar[bool] = False
+    """Whether it ends an attempt without being a failure of its application (`dropflow.failure.Failure`)."""
 
     def __init__(self, text: str, *, where: str = "", hint: str = "", of_host: bool = False) -> None:
         super().__init__(text)
@@ -196,6 +202,22 @@ class WorkerDiedError(WorldError):
     """A worker process ended in the middle of an attempt."""
 
     code = "DF202"
+    infrastructure = True
+
+
+class ResultLostError(WorkerDiedError):
+    """A worker process ended before it had sent the result of an attempt that was over."""
+
+    code = "DF203"
+
+
+class WorkerStartError(WorldError):
+    """No worker process can be started, or none can make the executor of a session.
+
+    Starts are repeated by the pool itself, for all attempts together (`dropflow.engine.runners.start_backoff`).
+    """
+
+    code = "DF204"
 
 
 class LinkError(WorldError):

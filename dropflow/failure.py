@@ -4,7 +4,7 @@ from types import TracebackType
 
 import msgspec
 
-from dropflow.errors import DropflowError, HttpError, WorldError
+from dropflow.errors import DropflowError, HttpError, ResultLostError, WorldError
 from dropflow.exception_text import name_of, sendable, summary_of, trace_of
 
 __all__ = ["Failure"]
@@ -29,6 +29,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         What to do about it.
     retryable : bool
         Whether another attempt may succeed.
+    infrastructure : bool
+        Whether the process of the attempt failed, and not its application. Such attempts are repeated apart from the
+        tries of the application.
+    is_innocent : bool
+        Whether the attempt had nothing to do with such a failure: it was over when its process died.
     detail : str
         Tail of the traceback or of the command's output.
     """
@@ -39,6 +44,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
     retryable: bool = False
     detail: str = ""
+    infrastructure: bool = False
+    is_innocent: bool = False
 
     def __post_init__(self) -> None:
         for name in ("code", "kind", "text", "hint"):
@@ -60,6 +67,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
                     hint=error.hint,
                     retryable=bool(error.retryable),
                     detail=detail,
+                    infrastructure=bool(error.infrastructure),
+                    is_innocent=isinstance(error, ResultLostError),
                 )
         except BaseException:  # noqa: BLE001, S110 - a subclass in user code; what follows only uses its text
             pass

@@ -101,7 +101,8 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     `index` is the drop's position in each axis of its template. For a root data drop `inputs` and `outputs` are empty
     and the executor gives the drop its initial content, as output handle of the drop itself. With `is_ahead`, some of
-    its inputs are still being written, and the attempt may last until they are complete.
+    its inputs are still being written, and the attempt may last until they are complete. With `is_suspect`, the process
+    of an earlier attempt ended while it ran, or just after: it runs in a process that no other attempt has used.
     """
 
     drop: int
@@ -112,6 +113,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
     is_ahead: bool = False
+    is_suspect: bool = False
 
 
 class AttemptResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -217,6 +219,10 @@ class ContentRepository(Protocol):
 
     def discard(self, part: Handle) -> None:
         """Remove an uncommitted part, of a late or failed attempt."""
+        ...
+
+    def discard_attempt(self, drop: int, attempt: int) -> None:
+        """Remove the uncommitted parts of an attempt whose process ended before it could do so; never raises."""
         ...
 
     def release(self, drop: int, template: Template, handle: Handle) -> bool:

@@ -4,6 +4,10 @@ A worker gets as many attempts ahead as it works off in a few milliseconds, and 
 that small ones cost little and long ones are spread evenly. Runners take turns. What waits behind an attempt that turns
 out to be long is taken back as soon as another worker is idle. An attempt that takes part in a stream waits for an idle
 worker, and has it to itself; while it waits, no worker is given anything ahead.
+
+A suspect is an attempt of an application that a worker died with before. It gets a worker that no other attempt has
+used, and has it to itself: if that dies too, no other attempt can be the reason, and none is lost. Such a worker takes
+the place of the first one that is idle.
 """
 
 import itertools
@@ -18,7 +22,7 @@ from dropflow.engine.runners.pool_clock import PoolClock
 from dropflow.engine.runners.runner_queue import RunnerQueue
 from dropflow.engine.runners.worker_messages import AbortTask, CloseExecutor, OpenExecutor, frame
 from dropflow.engine.runners.worker_process import WorkerProcess
-from dropflow.errors import WorkerDiedError
+from dropflow.errors import WorkerStartError
 from dropflow.failure import Failure
 
 __all__ = ["Dispatcher"]
@@ -66,8 +70,7 @@ class Dispatcher:
         def is_that(number: int, task: Task) -> bool:
             return (number, task.drop, task.attempt) == (runner.number, drop, attempt)
 
-        for task in [task for task in runner.pending if is_that(runner.number, task)]:
-            runner.pending.remove(task)
+        for task in runner.remove(lambda task: is_that(runner.number, task)):
             runner.deliver([aborted(task)])
         for worker in self._workers:
             found = [at for at, (number, task) in worker.assigned.items() if is_that(number, task)]
@@ -77,7 +80,7 @@ class Dispatcher:
 
     def leave(self, runner: RunnerQueue) -> None:
         """Start none of the attempts of a runner any more, stop those that run, and remove it when they have ended."""
-        runner.pending.clear()
+        runner.clear()
         runner.is_leaving = True
         for worker in self._workers:
             mine = {at: task for at, (number, task) in worker.assigned.items() if number == runner.number}
@@ -109,11 +112,11 @@ class Dispatcher:
     @property
     def has_waiting(self) -> bool:
         """Whether attempts wait for a worker."""
-        return any(runner.pending for runner in self._turns)
+        return any(runner.is_waiting for runner in self._turns)
 
     def assign(self, now: float) -> None:
         """Give attempts that wait to the workers that have room for them."""
-        if not self._workers:
+        if not self._workers or not self._assign_suspects(now):
             return
         if self._next is not None and not self._next.needs_own_worker:
             self._next = None  # what waited for a worker was aborted, or its runner has left
@@ -133,11 +136,37 @@ class Dispatcher:
                 count = min(max(room // waiting, 1), share)
             if worker is None or room <= 0:
                 return
-            if runner.number not in worker.executors:
-                worker.executors.add(runner.number)
-                worker.outgoing += frame(OpenExecutor(runner.number, self._factory, runner.spec))
-            worker.assign(runner.number, runner.take(count), now)
+            self._give(worker, runner, runner.take(count), now)
             waiting -= not runner.pending
+
+    def _assign_suspects(self, now: float) -> bool:
+        """Give suspects workers that no attempt has used; return whether other attempts may be given to workers.
+
+        If there is no such worker, and none is being started, the first idle one is replaced. Until one is idle, the
+        others are given nothing, as otherwise none would ever be.
+        """
+        suspects = [runner for runner in self._turns if runner.suspects]
+        if not suspects:
+            return True
+        fresh = [worker for worker in self._workers if worker.is_fresh and worker.is_idle]
+        for worker in fresh:
+            runner = next((runner for runner in suspects if runner.suspects), None)
+            if runner is None:
+                return True
+            self._give(worker, runner, [runner.suspects.popleft()], now)
+        if not any(runner.suspects for runner in suspects) or any(worker.is_retiring for worker in self._workers):
+            return True
+        idle = next((worker for worker in self._workers if worker.is_idle and not worker.is_fresh), None)
+        if idle is not None:
+            idle.retire()
+        return idle is not None
+
+    def _give(self, worker: WorkerProcess, runner: RunnerQueue, tasks: Sequence[Task], now: float) -> None:
+        """Send attempts of a runner to a worker, which must have an executor for them."""
+        if runner.number not in worker.executors:
+            worker.executors.add(runner.number)
+            worker.outgoing += frame(OpenExecutor(runner.number, self._factory, runner.spec))
+        worker.assign(runner.number, tasks, now)
 
     def recall(self, now: float) -> None:
         """If a worker is idle, recall what waits behind a long attempt of another one."""
@@ -154,7 +183,7 @@ class Dispatcher:
         if was_aborted:
             self.deliver([(at, aborted(task))])
         elif runner is not None and not runner.is_leaving:
-            runner.pending.appendleft(task)
+            runner.put_first(task)
 
     def limit_of(self, worker: WorkerProcess) -> float:
         """Return the time limit of the attempt that a worker is at; 0 for none."""
@@ -200,7 +229,7 @@ class Dispatcher:
         runner = self._runners.get(number)
         if runner is not None:
             runner.broken = Failure.of(
-                WorkerDiedError(
+                WorkerStartError(
                     f"worker processes cannot be started: {why}",
                     hint="use --runner threads, which needs no worker processes",
                 )

@@ -1,4 +1,4 @@
-"""A page of memory that a worker process shares with its pool: its current attempt, and its heartbeats.
+"""A page of memory that a worker process shares with its pool: its current and last attempt, and its heartbeats.
 
 The pool reads it when the worker is dead, stopped, or too busy to answer on its socket.
 """
@@ -15,6 +15,7 @@ IDLE = -1
 _NUMBER = struct.Struct("@q")
 _BEAT = struct.Struct("@Q")
 _BEAT_AT = 8
+_LAST_AT = 16
 
 
 class Marker:
@@ -38,6 +39,21 @@ class Marker:
 
     @current.setter
     def current(self, number: int) -> None:
+        _NUMBER.pack_into(self._page, 0, number)
+
+    @property
+    def last(self) -> int:
+        """Number of the last attempt that the worker began; `IDLE` for none."""
+        return int(_NUMBER.unpack_from(self._page, _LAST_AT)[0])
+
+    def clear(self) -> None:
+        """Write that no attempt has begun yet."""
+        self.current = IDLE
+        _NUMBER.pack_into(self._page, _LAST_AT, IDLE)
+
+    def begin(self, number: int) -> None:
+        """Make an attempt the current one, and the last that was begun."""
+        _NUMBER.pack_into(self._page, _LAST_AT, number)
         _NUMBER.pack_into(self._page, 0, number)
 
     @property

@@ -3,9 +3,10 @@
 One thread owns all sockets and all bookkeeping; other threads only queue a command for it and wake it. Which worker
 gets which attempts is decided in `dropflow.engine.runners.dispatcher`.
 
-The death of a worker fails the one attempt that it was at (the marker in shared memory says which); what it had been
-given ahead goes back into the queue. The pool notices a death by a descriptor of the process itself, not by the end of
-the socket, which a descendant of the worker may hold, and then ends those descendants. Workers that hang are killed
+The death of a worker fails the one attempt that it was at, or was at last (the marker in shared memory says which).
+Attempts that were over, but whose results had not been sent, fail as innocent. What the worker had been given ahead
+goes back into the queue. The pool notices a death by a descriptor of the process itself, not by the end of the socket,
+which a descendant of the worker may hold, and then ends those descendants. Workers that hang are killed
 (`dropflow.engine.runners.worker_monitor`).
 
 Starts of workers that fail are tried again after a pause (`dropflow.engine.runners.start_backoff`). If several have
@@ -33,6 +34,7 @@ from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, StreamOpened, Task
 from dropflow.engine.runners.dispatcher import Dispatcher
 from dropflow.engine.runners.marker import IDLE
+from dropflow.engine.runners.oom_killer import OomKiller, counter_files
 from dropflow.engine.runners.output_logs import OutputLogs
 from dropflow.engine.runners.pool_clock import PoolClock
 from dropflow.engine.runners.runner_queue import RunnerQueue
@@ -46,8 +48,8 @@ from dropflow.engine.runners.worker_messages import (
     WorkerReady,
 )
 from dropflow.engine.runners.worker_monitor import WorkerMonitor
-from dropflow.engine.runners.worker_process import MOST_AHEAD, SLOW_SECONDS, WorkerProcess
-from dropflow.errors import InternalError, WorkerDiedError
+from dropflow.engine.runners.worker_process import MOST_AHEAD, SLOW_SECONDS, Assigned, WorkerProcess
+from dropflow.errors import InternalError, ResultLostError
 from dropflow.exception_text import summary_of
 from dropflow.failure import Failure
 
@@ -81,7 +83,8 @@ class WorkerPool:
         self._time = PoolClock(self._clock)
         self._dispatcher = Dispatcher(self._workers, self._time, factory)
         self._monitor = WorkerMonitor(self._workers, self._dispatcher.limit_of)
-        self._output_logs = OutputLogs(logs, self._dispatcher)
+        self._output_logs = OutputLogs(logs, self._dispatcher, self._clock)
+        self._oom_killer = OomKiller(counter_files())
         self._backoff = StartBackoff()
         self._broken: Failure | None = None
         self._commands: deque[Callable[[Dispatcher], None]] = deque()
@@ -114,6 +117,7 @@ class WorkerPool:
         if self._thread.ident is not None:
             self.command(self._begin_close)
             self._thread.join()
+        self._oom_killer.close()
         self._selector.close()
         self._wake.close()
         self._woken.close()
@@ -146,8 +150,9 @@ class WorkerPool:
         if not self._closing:
             now = self._time.now
             self._monitor.kill_aborted(now)
-            if self._has_attempts:
+            if self._has_attempts and now >= self._monitor.next_check:
                 self._monitor.kill_hanging(now)
+                self._oom_killer.check()
             self._start_missing(now)
             if self._broken is not None:
                 self._dispatcher.fail_waiting(self._broken)
@@ -289,7 +294,7 @@ class WorkerPool:
     # The end of workers.
 
     def _reap(self, worker: WorkerProcess) -> None:
-        """Fail the attempt that a dead worker was at, and queue again what it had been given ahead."""
+        """Fail the attempts that a dead worker had begun, and queue again what it had been given ahead."""
         current = worker.current()
         worker.kill()  # the processes that it has started
         while self._receive(worker):
@@ -297,24 +302,29 @@ class WorkerPool:
         worker.output.read_all(current)
         self._unregister(worker.link, worker.exit, worker.output.descriptor)
         self._workers.remove(worker)
-        ended = worker.exit_text()
-        failed, has_attempts = worker.assigned.get(current), bool(worker.assigned)
+        end = worker.reap(self._oom_killer)
+        begun, has_attempts = worker.begun(), bool(worker.assigned)
         self._output_logs.write(worker)
-        worker.assigned.pop(current, None)
+        failed = [worker.assigned.pop(number) for number in begun]
         for number in reversed(tuple(worker.assigned)):
             self._dispatcher.requeue(worker, number)
-        if failed is not None:
-            error = worker.kill_reason or WorkerDiedError(
-                f"the worker process {ended}",
-                hint="out of memory, a crash in compiled code, or an exit from the application's own code",
-            )
-            runner, task = failed
-            self._dispatcher.deliver([(runner, AttemptResult(task.drop, task.attempt, failure=Failure.of(error)))])
+        if failed:
+            reason = worker.kill_reason.text if worker.kill_reason else f"the worker process {end.reason}"
+            self._fail_begun(failed, reason, Failure.of(worker.kill_reason or end.error()))
         elif not worker.is_started or has_attempts:
             # It did not come to the first attempt that it was given. Without a limit that could go on forever.
-            self._note_failed_start(ended, self._time.now)
+            self._note_failed_start(end.text, self._time.now)
         worker.close()
         self._dispatcher.remove_left()
+
+    def _fail_begun(self, failed: Sequence[Assigned], reason: str, failure: Failure) -> None:
+        """Fail the attempts that a worker began: the last one with `failure`, and those before it as innocent."""
+        number, last = failed[-1]
+        self._output_logs.add_line(number, last, reason)
+        lost = Failure.of(ResultLostError(f"the result was lost before it was sent: {reason}"))
+        results = [(at, AttemptResult(task.drop, task.attempt, failure=lost)) for at, task in failed[:-1]]
+        results.append((number, AttemptResult(last.drop, last.attempt, failure=failure)))
+        self._dispatcher.deliver(results)
 
     def _unregister(self, *watched: socket.socket | int) -> None:
         for each in watched:

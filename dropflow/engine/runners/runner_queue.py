@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, Task
 from dropflow.engine.runners.worker_process import needs_own_worker
@@ -31,6 +31,8 @@ class RunnerQueue:
         self.deliver = deliver
         self.limits = tuple(time_limit(template) for template in spec.templates)
         self.pending: deque[Task] = deque()
+        self.suspects: deque[Task] = deque()
+        """Attempts that wait for a process that no other attempt has used."""
         self.busy = 0
         """How many workers are at an attempt of it; read by other threads."""
         self.broken: Failure | None = None
@@ -41,9 +43,32 @@ class RunnerQueue:
 
     def add(self, tasks: Sequence[Task]) -> None:
         """Add attempts."""
-        self.pending.extend(tasks)
+        suspects = [task for task in tasks if task.is_suspect]
+        self.suspects.extend(suspects)
+        self.pending.extend([task for task in tasks if not task.is_suspect] if suspects else tasks)
         if self.broken is not None:
             self.fail_pending(self.broken)
+
+    def put_first(self, task: Task) -> None:
+        """Put back an attempt that has not begun, before all others."""
+        (self.suspects if task.is_suspect else self.pending).appendleft(task)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether attempts wait."""
+        return bool(self.pending or self.suspects)
+
+    def remove(self, is_that: Callable[[Task], bool]) -> list[Task]:
+        """Remove and return the attempts that wait and for which `is_that` is true."""
+        removed = [task for task in (*self.suspects, *self.pending) if is_that(task)]
+        for task in removed:
+            (self.suspects if task.is_suspect else self.pending).remove(task)
+        return removed
+
+    def clear(self) -> None:
+        """Forget all attempts that wait."""
+        self.pending.clear()
+        self.suspects.clear()
 
     @property
     def needs_own_worker(self) -> bool:
@@ -59,6 +84,7 @@ class RunnerQueue:
 
     def fail_pending(self, failure: Failure) -> None:
         """Answer everything that waits with a failure."""
-        tasks, self.pending = self.pending, deque()
+        tasks = [*self.suspects, *self.pending]
+        self.clear()
         if tasks:
             self.deliver([AttemptResult(task.drop, task.attempt, failure=failure) for task in tasks])

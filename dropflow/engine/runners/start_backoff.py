@@ -1,11 +1,11 @@
 """When to start worker processes, after starts that failed."""
 
-from dropflow.errors import WorkerDiedError
+from dropflow.errors import WorkerStartError
 from dropflow.failure import Failure
 
 __all__ = ["StartBackoff"]
 
-_MOST = 3
+_MOST = 6
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 30.0
 _LONGEST_WAIT = 1.0
@@ -31,7 +31,7 @@ class StartBackoff:
         self.failed += 1
         if self.failed >= _MOST:
             self.failure = Failure.of(
-                WorkerDiedError(
+                WorkerStartError(
                     f"worker processes cannot be started, {self.failed} starts failed in a row: the last one {how}",
                     hint="correct the cause that the process printed, or use --runner threads",
                 )

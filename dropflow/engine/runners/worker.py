@@ -129,7 +129,7 @@ class _Worker:
             self._current = _NOTHING
             self._aborted.discard(key)
             return aborted(task)
-        self._marker.current = number
+        self._marker.begin(number)
         failure = self._enter(self._folders[runner])
         result = executor.execute(task) if failure is None else AttemptResult(task.drop, task.attempt, failure=failure)
         self._current = _NOTHING

@@ -34,7 +34,7 @@ class WorkerMonitor:
 
     @property
     def next_check(self) -> float:
-        """When `kill_hanging` next has something to do, while there are attempts."""
+        """When to call `kill_hanging` next, while there are attempts."""
         return self._checked + _CHECK_SECONDS
 
     def kill_aborted(self, now: float) -> None:
@@ -50,11 +50,9 @@ class WorkerMonitor:
     def kill_hanging(self, now: float) -> None:
         """Kill workers that stay stopped, or are at an attempt whose limit they do not keep themselves.
 
-        To be called while there are attempts. Workers without attempts are checked too, so that attempts are not given
-        to stopped ones, one after the other.
+        To be called at `next_check` while there are attempts. Workers without attempts are checked too, so that
+        attempts are not given to stopped ones, one after the other.
         """
-        if now < self.next_check:
-            return
         self._checked = now
         for worker in self._workers:
             if worker.kill_reason is not None:

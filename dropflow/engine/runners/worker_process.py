@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -17,6 +18,8 @@ from dropflow.engine.api import AttemptResult, Task
 from dropflow.engine.runners.descendants import WORKER_VARIABLE, end_worker
 from dropflow.engine.runners.exit_watch import exit_descriptor
 from dropflow.engine.runners.marker import IDLE, Marker
+from dropflow.engine.runners.oom_killer import OomKiller
+from dropflow.engine.runners.worker_end import WorkerEnd
 from dropflow.engine.runners.worker_messages import Buffer, Recall, Tasks, frame
 from dropflow.engine.runners.worker_output import WorkerOutput
 from dropflow.errors import DropflowError
@@ -72,6 +75,7 @@ class WorkerProcess:
         """When it was first seen stopped by a signal, if it was stopped at the last check."""
         self.kill_reason: DropflowError | None = None
         """Why it is killed, if the pool decided that."""
+        self.is_retiring = False
         self._seen, self._beats = IDLE, 0
         self._name = f"{os.getpid()}-{number}-{secrets.token_hex(8)}"
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
@@ -87,7 +91,8 @@ class WorkerProcess:
             page.truncate(Marker.SIZE)
             self.marker = Marker(page.fileno())
             ours.callback(self.marker.close)
-            self.marker.current = IDLE
+            self.marker.clear()
+            self._inherited_peak = _peak(resource.getrusage(resource.RUSAGE_SELF))
             # -P keeps the working directory, with the user's files, off the front of the module path.
             command = [sys.executable, "-P", "-m", "dropflow.engine.runners.worker"]
             self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
@@ -109,7 +114,7 @@ class WorkerProcess:
     def room(self, now: float) -> int:
         """Return how many more attempts it should be given now, by all runners together."""
         is_alone = any(needs_own_worker(task) for _, task in itertools.islice(self.assigned.values(), 1))
-        if is_alone or self.deadline is not None or self.stopped_since is not None:
+        if is_alone or self.deadline is not None or self.stopped_since is not None or self.is_retiring:
             return 0
         if self.seconds is None or self.seconds >= _LONG_SECONDS or self.is_slow(now):
             ahead = 1
@@ -124,7 +129,7 @@ class WorkerProcess:
     @property
     def is_idle(self) -> bool:
         """Whether it has no attempts, and can be given some."""
-        return not self.assigned and self.deadline is None and self.stopped_since is None
+        return not self.assigned and self.deadline is None and self.stopped_since is None and not self.is_retiring
 
     def assign(self, runner: int, tasks: Sequence[Task], now: float) -> None:
         """Send attempts to the worker; it must have the executor of their runner."""
@@ -183,6 +188,21 @@ class WorkerProcess:
         """Return the number of the attempt that it is at, or was at when it died."""
         return self.marker.current
 
+    def begun(self) -> list[int]:
+        """Return the numbers of the attempts that it began and whose results have not come, in order."""
+        last = self.marker.last
+        return [number for number in self.assigned if number <= last]
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it has not been given an attempt yet."""
+        return not self.next_number
+
+    def retire(self) -> None:
+        """End a worker without attempts: another one takes its place."""
+        self.is_retiring = True
+        self.kill()
+
     def check(self, now: float) -> None:
         """Note which attempt it is at, and whether it is stopped. To be called about once a second."""
         current, beats = self.current(), self.marker.beats
@@ -207,11 +227,24 @@ class WorkerProcess:
         if self.process.returncode is None:  # otherwise its id may belong to another process
             end_worker(self.process.pid, self._name)
 
-    def exit_text(self) -> str:
-        """Return a description of its exit status or signal, and the end of its output."""
+    def reap(self, oom_killer: OomKiller) -> WorkerEnd:
+        """Return how the process ended, which it has."""
+        peak = 0
+        if self.process.returncode is None:
+            # Not Popen.wait: only wait4 returns the memory that the process used.
+            with contextlib.suppress(ChildProcessError):
+                _, status, usage = os.wait4(self.process.pid, 0)
+                self.process.returncode, peak = os.waitstatus_to_exitcode(status), _peak(usage)
         status = self.process.wait()
-        text = f"was killed by {_signal_name(-status)}" if status < 0 else f"ended with status {status}"
-        return f"{text}; it printed last: {self.output.end}" if self.output.end else text
+        return WorkerEnd(
+            status=status,
+            peak=peak,
+            is_peak_exact=peak > self._inherited_peak,
+            by_oom_killer=status == -signal.SIGKILL
+            and self.kill_reason is None
+            and oom_killer.has_killed(self.process.pid),
+            output=self.output.end,
+        )
 
     def close(self) -> None:
         """End the process if it has not ended, and close its socket, pipe and memory."""
@@ -219,8 +252,11 @@ class WorkerProcess:
 
 
 def needs_own_worker(task: Task) -> bool:
-    """Return whether an attempt reads or writes a stream: it may take as long as that, so no other may wait for it."""
-    if task.is_ahead:
+    """Return whether no other attempt may wait behind this one.
+
+    It takes part in a stream, and may last as long as that; or it is a suspect, and may end the process.
+    """
+    if task.is_ahead or task.is_suspect:
         return True
     for output in task.outputs:  # noqa: SIM110 - called for every attempt: a generator takes three times as long
         if output.streams:
@@ -228,8 +264,5 @@ def needs_own_worker(task: Task) -> bool:
     return False
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return f"signal {number} ({signal.Signals(number).name})"
-    except ValueError:
-        return f"signal {number}"
+def _peak(usage: resource.struct_rusage) -> int:
+    return usage.ru_maxrss * 1024

@@ -1,0 +1,125 @@
+"""How the end of a worker process is told, and what shows that the kernel killed it."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from dropflow.engine.runners.oom_killer import OomKiller, counter_files
+from dropflow.engine.runners.worker_end import WorkerEnd
+from dropflow.failure import Failure
+
+
+@pytest.mark.parametrize(
+    ("end", "text"),
+    [
+        (WorkerEnd(3), "ended with status 3"),
+        (WorkerEnd(-signal.SIGSEGV), "was killed by signal 11 (SIGSEGV)"),
+        (WorkerEnd(-40), "was killed by signal 40"),
+        (
+            WorkerEnd(-9, peak=12_000, is_peak_exact=True),
+            "was killed by signal 9 (SIGKILL), after using 12.0 kB of memory",
+        ),
+        (WorkerEnd(-9, peak=1_200_000_000), "was killed by signal 9 (SIGKILL), after using at most 1.2 GB of memory"),
+        (WorkerEnd(-9, by_oom_killer=True), "was killed by the kernel's OOM killer (SIGKILL)"),
+        (WorkerEnd(1, output="no module"), "ended with status 1; it printed last: no module"),
+    ],
+)
+def test_the_end_of_a_worker_is_told(end: WorkerEnd, text: str) -> None:
+    """Signal by its name, exit status, peak memory, OOM killer, and the end of the output."""
+    failure = Failure.of(end.error())
+
+    assert end.text == text
+    assert (failure.text, failure.code) == (f"the worker process {text}", "DF202")
+    assert failure.infrastructure
+    assert not failure.is_innocent
+
+
+@pytest.mark.parametrize(
+    ("end", "hint"),
+    [
+        (WorkerEnd(0), "code of the application ended the process"),
+        (WorkerEnd(-signal.SIGBUS), "a crash in compiled code"),
+        (WorkerEnd(-signal.SIGKILL), "another program killed it, or the kernel"),
+        (WorkerEnd(-signal.SIGKILL, by_oom_killer=True), "--workers"),
+        (WorkerEnd(-signal.SIGTERM), "another program, or the application itself, sent the signal"),
+    ],
+)
+def test_the_hint_follows_the_reason(end: WorkerEnd, hint: str) -> None:
+    """Each kind of end has a hint of its own."""
+    assert hint in end.error().hint
+
+
+def _count(path: Path, number: int) -> None:
+    path.write_text(f"low 0\noom 7\noom_kill {number}\noom_group_kill 0\n")
+
+
+def test_a_kill_that_the_control_group_counts_is_told_once(tmp_path: Path) -> None:
+    """If the count grows by one, one process was killed by the OOM killer, and the next one was not."""
+    counter = tmp_path / "memory.events"
+    _count(counter, 3)
+    killer = OomKiller([counter], kernel_log=tmp_path / "none")
+    before = killer.has_killed(1)
+    _count(counter, 4)
+
+    assert [before, killer.has_killed(2), killer.has_killed(3)] == [False, True, False]
+
+
+def test_a_kill_of_another_process_is_forgotten(tmp_path: Path) -> None:
+    """A kill that was counted two checks ago is not the end of a worker that dies now; a later one is."""
+    counter = tmp_path / "memory.events"
+    _count(counter, 0)
+    killer = OomKiller([counter], kernel_log=tmp_path / "none")
+    _count(counter, 1)
+    killer.check()
+    killer.check()
+    other = killer.has_killed(1)
+    _count(counter, 2)
+    killer.check()
+
+    assert [other, killer.has_killed(2)] == [False, True]
+
+
+def test_a_kill_in_the_log_of_the_kernel_names_its_process(tmp_path: Path) -> None:
+    """A record about this process counts; records about others, and those before the watch began, do not."""
+    log = tmp_path / "kmsg"
+    log.write_text("3,1,2,-;Out of memory: Killed process 41 (python)\n")
+    killer = OomKiller((), kernel_log=log)
+    with log.open("a") as stream:
+        stream.write("3,1,2,-;Memory cgroup out of memory: Killed process 42 (python) total-vm:8kB\n")
+    found = [killer.has_killed(pid) for pid in (41, 4)]
+    with log.open("a") as stream:
+        stream.write("3,1,2,-;Memory cgroup out of memory: Killed process 43 (python) total-vm:8kB\n")
+    found.append(killer.has_killed(43))
+    killer.close()
+
+    assert found == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [("0::/job/7", "job/7/memory.events"), ("4:cpu,memory:/job", "memory/job/memory.oom_control")],
+    ids=["v2", "v1"],
+)
+def test_the_counters_of_both_versions_of_control_groups_are_found(line: str, path: str, tmp_path: Path) -> None:
+    """The file of this process's own group is read, if there is one."""
+    membership = tmp_path / "cgroup"
+    membership.write_text(f"9:name=systemd:/\n{line}\n7:pids:/job\n")
+    missing = counter_files(membership, tmp_path)
+    counter = tmp_path / path
+    counter.parent.mkdir(parents=True)
+    counter.touch()
+
+    assert missing == []
+    assert counter_files(membership, tmp_path) == [counter]
+    assert counter_files(tmp_path / "none", tmp_path) == []
+
+
+def test_without_counters_and_log_nothing_is_claimed(tmp_path: Path) -> None:
+    """Where neither can be read, a kill is a kill."""
+    killer = OomKiller([tmp_path / "gone"], kernel_log=tmp_path / "none")
+    killer.check()
+
+    assert not killer.has_killed(os.getpid())
+    killer.close()
