@@ -18,6 +18,7 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_error
 from dropflow.engine.reports import SessionResult
+from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import ConflictError, StorageError
@@ -43,6 +44,7 @@ def run(
     clock: Clock | None = None,
     on_session: Callable[[Session], None] | None = None,
     on_statistics: Callable[[Statistics], None] | None = None,
+    infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
     check_invariants: bool = False,
 ) -> SessionResult:
     """Execute `graph` to its end.
@@ -59,6 +61,8 @@ def run(
         Called with the session before it runs, to cancel it.
     on_statistics : callable, optional
         Called with new statistics at intervals.
+    infrastructure_retries : int
+        How many infrastructure faults each drop may have, apart from the tries of its application.
     check_invariants : bool
         Walk the whole state of the core after each step; slow.
 
@@ -81,6 +85,7 @@ def run(
             make_runner(graph, directory, runner, workers),
             clock=time,
             on_statistics=on_statistics,
+            infrastructure_retries=infrastructure_retries,
             check_invariants=check_invariants,
         )
         session.notes += placement_notes(graph)
@@ -134,6 +139,7 @@ def summary(result: SessionResult) -> dict[str, Any]:
         "seconds": round(result.seconds, 3),
         "failures": msgspec.to_builtins(result.failures),
         "notes": list(result.notes),
+        "infrastructure_faults": result.infrastructure_faults,
         "output": result.directory,
     }
 

@@ -18,6 +18,7 @@ from dropflow.apps.encodings import decode
 from dropflow.data.read_content import open_content, read, view
 from dropflow.engine.api import Handle
 from dropflow.engine.reports import FailureReport
+from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session import Session
 from dropflow.errors import BadFileError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
@@ -310,6 +311,7 @@ def run(
     parts: int | None = None,
     runner: str = "processes",
     workers: int | None = None,
+    infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
     directory: str | os.PathLike[str] | None = None,
     on_session: Callable[[Session], None] | None = None,
 ) -> RunResult:
@@ -328,6 +330,9 @@ def run(
         the other).
     workers : int, optional
         Number of processes or threads; by default one per core that this process may use.
+    infrastructure_retries : int
+        How often an attempt of a drop is repeated because its worker process died, apart from the tries of its
+        application.
     directory : path, optional
         Session directory. An earlier session in it is replaced. By default a new directory below ``dropflow-runs``.
     on_session : callable, optional
@@ -369,7 +374,14 @@ def run(
         if on_session is not None:
             on_session(session)
 
-    result = local.run(physical, directory=place, runner=runner, workers=workers, on_session=started)
+    result = local.run(
+        physical,
+        directory=place,
+        runner=runner,
+        workers=workers,
+        on_session=started,
+        infrastructure_retries=infrastructure_retries,
+    )
     return RunResult(
         status=result.status,
         states=result.states,

@@ -10,6 +10,7 @@ from dropflow.engine.api import Exchange, Runner
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument
 from dropflow.engine.journal import Journal, JournalHeader
+from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session import Session
 from dropflow.engine.session_inputs import SessionInput
 from dropflow.engine.statistics import Statistics
@@ -30,6 +31,7 @@ def make_session(
     instruments: Sequence[Instrument] = (),
     on_statistics: Callable[[Statistics], None] | None = None,
     inbox: Inbox[SessionInput] | None = None,
+    infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
     check_invariants: bool = False,
 ) -> Session:
     """Return a session that has not started, in the directory of its repository.
@@ -54,6 +56,8 @@ def make_session(
         Called with new statistics at intervals.
     inbox : Inbox, optional
         Queue of the events of runner, exchange and other threads; a new one by default.
+    infrastructure_retries : int
+        How many infrastructure faults each drop may have.
     check_invariants : bool
         Walk the whole state of the core after each step; slow.
 
@@ -66,7 +70,7 @@ def make_session(
     """
     directory, name = Path(repository.workspace.directory), repository.workspace.session
     streams = streaming_links(graph)
-    header = JournalHeader(name, digest(graph), clock.now(), streams, epoch)
+    header = JournalHeader(name, digest(graph), clock.now(), streams, epoch, infrastructure_retries)
     return Session(
         graph,
         repository,
@@ -80,5 +84,6 @@ def make_session(
         instruments=instruments,
         on_statistics=on_statistics,
         inbox=inbox,
+        infrastructure_retries=infrastructure_retries,
         check_invariants=check_invariants,
     )

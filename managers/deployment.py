@@ -59,6 +59,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         Notes about the deployment, for people.
     check : bool
         Check the whole state of the engine after each step; slow.
+    infrastructure_retries : int
+        How many infrastructure faults each drop may have.
     slices : mapping of str to buffer
         By the name of the node; never part of the header.
     """
@@ -71,6 +73,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[Place, ...]
     notes: tuple[str, ...] = ()
     check: bool = False
+    infrastructure_retries: _Natural = 5
     slices: Mapping[str, Any] = {}
 
     def buffers(self) -> list[bytes | memoryview]:

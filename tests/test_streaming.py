@@ -147,10 +147,10 @@ def test_a_retried_producer_is_read_again(tmp_path: Path, meet: Path, runner: st
 
 
 def test_the_worker_of_a_producer_is_killed(tmp_path: Path, meet: Path) -> None:
-    """If the worker of a producer is killed, its commands end, it is retried, and the consumer reads the retry."""
+    """If the worker of a producer is killed, its commands end, it is repeated, and the consumer reads that."""
     how = f"sleep 1000 & echo $! > {meet}/left; kill -9 $PPID; sleep 1000"
     producer = FAILS_ONCE.format(folder=meet, word="one", how=how)
-    graph = chain(producer, READS.format(folder=meet), tries=(2, 1))
+    graph = chain(producer, READS.format(folder=meet), tries=(1, 1))
     found = run(graph, tmp_path / "session", "processes")
 
     assert found.status is SessionState.FINISHED, found.failures
@@ -160,7 +160,7 @@ def test_the_worker_of_a_producer_is_killed(tmp_path: Path, meet: Path) -> None:
 
 @pytest.mark.parametrize("how", ["exit 3", "kill -9 $PPID"])
 def test_the_worker_of_a_consumer_fails_or_is_killed(tmp_path: Path, meet: Path, how: str) -> None:
-    """If a consumer fails or its worker is killed, it uses a try and reads all again; its producer goes on."""
+    """If a consumer fails or its worker is killed, it runs again and reads all again; its producer goes on."""
     consumer = f"read line; touch {meet}/seen; test -e {meet}/2 && echo $line && cat && exit; touch {meet}/2; {how}"
     graph = chain(WAITS_FOR_ITS_CONSUMER.format(folder=meet), consumer, tries=(1, 2))
     found = run(graph, tmp_path / "session", "processes")

@@ -56,7 +56,8 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
 
     graph = load(directory / "graph.dfg")
     replayed = replay(graph, directory / "journal.dfj")
-    found = explain(replayed.core, find_drop(graph, drop))
+    row = find_drop(graph, drop)
+    found = explain(replayed.core, row, replayed.faults.get(row, ()))
     failure = None if found.cause is None else replayed.failures.get(found.cause)
     reasons = (*found.lines, *_failure_lines(failure))
     return ExplainReply(session=replayed.core.status.name, drop=found.oid, state=found.state.name, reasons=reasons)

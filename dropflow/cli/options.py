@@ -23,6 +23,7 @@ __all__ = [
     "elsewhere_option",
     "form_option",
     "graph_argument",
+    "infrastructure_retries_option",
     "output_options",
     "patience_option",
     "prefix_option",
@@ -115,6 +116,15 @@ patience_option = click.option(
     envvar="DROPFLOW_PATIENCE",
     show_envvar=True,
     help="How long to keep asking while the manager is away or the state of the session is unknown.",
+)
+
+infrastructure_retries_option = click.option(
+    "--infrastructure-retries",
+    type=click.IntRange(min=0, max=1_000_000),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="How often an attempt of a drop is repeated because its worker process died; n_tries counts other failures.",
 )
 
 session_argument = click.argument("session", metavar="SESSION")

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import graph_argument, output_options, setting_options
+from dropflow.cli.options import graph_argument, infrastructure_retries_option, output_options, setting_options
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.session_replies import cause_lines, headline
 from dropflow.formatting import plural
@@ -37,6 +37,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     failures: "tuple[FailureReport, ...]" = ()
     notes: tuple[str, ...] = ()
+    infrastructure_faults: int = 0
     output: str
 
     @classmethod
@@ -51,6 +52,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
             seconds=round(result.seconds, 3),
             failures=result.failures,
             notes=result.notes,
+            infrastructure_faults=result.infrastructure_faults,
             output=result.directory,
         )
 
@@ -84,6 +86,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
     help="Where applications run: in this process one by one, in its threads, or in worker processes.",
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Number of threads or processes; one per core by default.")
+@infrastructure_retries_option
 @click.option(
     "--keep",
     metavar="DIR",
@@ -98,6 +101,7 @@ def command(
     parts: int | None,
     runner: str,
     workers: int | None,
+    infrastructure_retries: int,
     keep: str | None,
 ) -> Exit:
     """Run GRAPH on this machine.
@@ -129,6 +133,7 @@ def command(
             workers=workers,
             on_session=signals.watch,
             on_statistics=show,
+            infrastructure_retries=infrastructure_retries,
             check_invariants=bool(click.get_current_context().params.get("debug")),
         )
     output.answer(RunReply.of(result))

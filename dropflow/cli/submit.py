@@ -12,6 +12,7 @@ from dropflow.cli.options import (
     ConnectionOptions,
     connection_options,
     graph_argument,
+    infrastructure_retries_option,
     output_options,
     patience_option,
     setting_options,
@@ -137,6 +138,7 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--anew", is_flag=True, help="Place the graph again, even if it names nodes.")
 @click.option("--wait", is_flag=True, help="Follow the session to its end; status and answer are those of run.")
 @patience_option
+@infrastructure_retries_option
 @click.option("--check", is_flag=True, help="Make the nodes check all their state after every step; slow.")
 def command(
     output: CommandOutput,
@@ -152,6 +154,7 @@ def command(
     anew: bool,
     wait: bool,
     patience: float,
+    infrastructure_retries: int,
     check: bool,
 ) -> Exit:
     """Run GRAPH on the nodes of a manager.
@@ -182,7 +185,8 @@ def command(
             raise UsageError("no node is alive at this manager", where=client.url, hint=hint)
         options = PlacementOptions(parts=parts, algorithm=algorithm, seed=seed, anew=anew)
         parted = fit(translation.graph, alive, options)
-        info = client.submit(parted, SubmitQuery(session=session, anew=anew, check=check))
+        query = SubmitQuery(session=session, anew=anew, check=check, infrastructure_retries=infrastructure_retries)
+        info = client.submit(parted, query)
         if not wait:
             if translation.graph.places:  # the manager may have chosen other nodes, and reports that in a note
                 info = client.session(info.session)

@@ -122,6 +122,17 @@ class LocalRepository:
         if part.location and (part.final or self._is_temporary(part)):
             remove_part(part.location)
 
+    def discard_attempt(self, drop: int, attempt: int) -> None:
+        """Remove the uncommitted parts of an attempt whose process ended before it could do so; never raises.
+
+        Its streams are removed by the session, which stops their readers first. Parts beside targets elsewhere are
+        removed when the repository is closed.
+        """
+        for folder in (self.workspace.tmp, self.workspace.shared):
+            with contextlib.suppress(OSError):
+                for path in self.workspace.parts_of(folder, drop, attempt):
+                    remove_part(path)
+
     def release(self, drop: int, template: Template, handle: Handle) -> bool:
         """Remove the content after its last use, unless it is to persist; return whether it was removed.
 

@@ -26,13 +26,16 @@ from dropflow.data.storage_errors import storage_errors
 from dropflow.ids import safe_name
 from dropflow.private import private_directory
 
-__all__ = ["BESIDE", "PART_FOLDER", "Workspace"]
+__all__ = ["BESIDE", "PART_FOLDER", "STREAM_FOLDER", "Workspace"]
 
 BESIDE = ".dropflow-"
 """Beginning of the names of directories that hold a content beside its target."""
 
 PART_FOLDER = ".part"
 """End of the names of directories that hold one content each."""
+
+STREAM_FOLDER = ".stream"
+"""End of the names of directories that hold a stream."""
 
 _PRIVATE = 0o700
 _RANDOM_BYTES = 8
@@ -103,6 +106,19 @@ class Workspace:
     def part_name(self, drop: int, attempt: int, number: int | str) -> str:
         """Return a temporary path for one uncommitted content. Does not access the disk."""
         return f"{self.directory}/tmp/{drop}-{attempt}-{number}"  # noqa: S108 - our own tmp
+
+    def parts_of(self, folder: Path, drop: int, attempt: int) -> list[str]:
+        """Return what is in `folder` under names of `part_name` of one attempt, without its streams.
+
+        Raises
+        ------
+        OSError
+            The folder cannot be read.
+        """
+        prefix = f"{drop}-{attempt}-"
+        with os.scandir(folder) as entries:
+            found = [entry.path for entry in entries if entry.name.startswith(prefix)]
+        return [path for path in found if not path.endswith(STREAM_FOLDER)]
 
     def part_beside(self, final: str) -> str:
         """Return a temporary path on the file system of `final`, and make a missing parent directory.

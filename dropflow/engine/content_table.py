@@ -144,6 +144,10 @@ class ContentTable:
         for part in parts:
             self._repository.discard(part)
 
+    def discard_attempt(self, drop: int, attempt: int) -> None:
+        """Remove the parts that an attempt wrote before its process ended."""
+        self._repository.discard_attempt(drop, attempt)
+
     def take_outgoing(self, producer: int) -> dict[int, Handle]:
         """Return the parts that an application wrote to drops on other nodes, once."""
         return self._outgoing.pop(producer, {})

@@ -35,8 +35,17 @@ from dropflow.engine.events import (
     Withdrawn,
 )
 from dropflow.engine.recovery import known_reports
-from dropflow.engine.rules import decide_app, decide_data, effective_inputs, may_retry
+from dropflow.engine.rules import (
+    INFRASTRUCTURE_RETRIES,
+    NextAttempt,
+    decide_app,
+    decide_data,
+    decide_next_attempt,
+    effective_inputs,
+    fault_delay,
+)
 from dropflow.engine.streaming import Streaming
+from dropflow.failure import Failure
 from dropflow.graph.order import refuse_cycle
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
@@ -64,6 +73,8 @@ class Core:
         contents of this one.
     streams : collection of int
         Links whose data can be read by their consumers while it is written.
+    infrastructure_retries : int
+        How many infrastructure faults each drop may have, apart from the tries of its application.
 
     Raises
     ------
@@ -79,6 +90,7 @@ class Core:
         "_attempts",
         "_border",
         "_handlers",
+        "_infrastructure_retries",
         "_is_over",
         "_pending_consumers",
         "_pending_inputs",
@@ -103,7 +115,14 @@ class Core:
         "streaming",
     )
 
-    def __init__(self, graph: PhysicalGraph, *, remote: Iterable[int] = (), streams: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        graph: PhysicalGraph,
+        *,
+        remote: Iterable[int] = (),
+        streams: Iterable[int] = (),
+        infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
+    ) -> None:
         refuse_cycle(graph)
         self.graph = graph
         self.drops = DropTable(graph, remote)
@@ -113,6 +132,7 @@ class Core:
         self.status = SessionState.PRISTINE
         self.refused = 0
         """Events about attempts that are not current, or that came after the end."""
+        self._infrastructure_retries = infrastructure_retries
         self._app = [template.kind is Kind.APP for template in graph.templates]
         self._template = np.ascontiguousarray(graph.template).data
         self._succ_ptr = np.ascontiguousarray(graph.successors.ptr).data
@@ -165,6 +185,16 @@ class Core:
         actions, self._actions = self._actions, []
         return actions
 
+    def next_attempt(self, drop: int, failure: Failure) -> NextAttempt:
+        """Return what follows if the current attempt of a drop fails so."""
+        return decide_next_attempt(
+            failure,
+            tried=self.drops.attempt(drop) - self._uncounted.get(drop, 0),
+            tries=self.graph.templates[self._template[drop]].tries,
+            faults=self.drops.faults.get(drop, 0),
+            retries=self._infrastructure_retries,
+        )
+
     # One handler per event.
 
     def _on_begin(self, event: Begin) -> None:
@@ -193,15 +223,22 @@ class Core:
         if not self._counts_now(drop, attempt):
             self.refused += 1
             return
-        tries = self.graph.templates[self._template[drop]].tries
-        if may_retry(event.failure, attempt=attempt - self._uncounted.get(drop, 0), tries=tries):
-            if self._streams:
-                self._actions += self.streaming.on_retry(drop)
-            self._attempts[drop] = attempt + 1
-            self._actions.append(Run(drop, attempt + 1))
+        following = self.next_attempt(drop, event.failure)
+        if following is NextAttempt.NONE:
+            self._running.remove(drop)
+            self._work.append((drop, _ERROR, drop, _NONE))
             return
-        self._running.remove(drop)
-        self._work.append((drop, _ERROR, drop, _NONE))
+        if self._streams:
+            self._actions += self.streaming.on_retry(drop)
+        delay = 0.0
+        if following is NextAttempt.TRY:
+            self._attempts[drop] = attempt + 1
+        else:
+            self.drops.repeat(drop)
+        if following is NextAttempt.AFTER_FAULT:
+            faults = self.drops.faults[drop] = self.drops.faults.get(drop, 0) + 1
+            delay = fault_delay(faults)
+        self._actions.append(Run(drop, attempt + 1, delay))
 
     def _on_assembled(self, event: Assembled) -> None:
         drop = event.drop

@@ -47,6 +47,8 @@ class DropTable:
     uncounted_attempts : dict of int to int
         How many of the earlier attempts of a drop do not count as tries: they ended for another reason than a failure
         of the application.
+    faults : dict of int to int
+        How many infrastructure faults a drop has had. From the first one on it is a suspect.
     running : set of int
         Drops whose attempt is with a runner.
     border : bytearray
@@ -68,6 +70,7 @@ class DropTable:
         "counts",
         "failed_inputs",
         "failed_leaves",
+        "faults",
         "pending_consumers",
         "pending_inputs",
         "remote",
@@ -89,6 +92,7 @@ class DropTable:
         self.causes: dict[int, int] = {}
         self.attempts: dict[int, int] = {}
         self.uncounted_attempts: dict[int, int] = {}
+        self.faults: dict[int, int] = {}
         self.running: set[int] = set()
         self.unsettled = graph.drops - len(self.remote)
         self.unsettled_remote = len(self.remote)

@@ -172,10 +172,14 @@ Event = Begin | Finished | Failed | Assembled | Opened | Withdrawn | Reported | 
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, tag="run", gc=False):
-    """Hand this attempt to a runner: execute an application, or give a root data drop its initial content."""
+    """Hand this attempt to a runner: execute an application, or give a root data drop its initial content.
+
+    `delay` is the number of seconds to wait before that.
+    """
 
     drop: int
     attempt: int
+    delay: float = 0.0
 
 
 class Assemble(msgspec.Struct, frozen=True, array_like=True, tag="assemble", gc=False):

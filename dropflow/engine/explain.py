@@ -1,10 +1,11 @@
 """Why a drop is in its state: what it waits for, or what caused it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from dropflow.engine.core import Core
+from dropflow.engine.faults import Fault, fault_lines
 from dropflow.engine.rules import effective_inputs
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
@@ -37,8 +38,8 @@ class Explanation(msgspec.Struct, frozen=True):
     lines: tuple[str, ...]
 
 
-def explain(core: Core, drop: int) -> Explanation:
-    """Return why `drop` is in its state."""
+def explain(core: Core, drop: int, faults: Iterable[Fault] = ()) -> Explanation:
+    """Return why `drop` is in its state, and the infrastructure faults that it had."""
     graph = core.graph
     template = graph.templates[graph.template[drop]]
     state, cause = core.drops.state(drop), core.drops.cause(drop)
@@ -64,6 +65,7 @@ def explain(core: Core, drop: int) -> Explanation:
     elif state is DropState.SKIPPED:
         skips = states.count(DropState.SKIPPED)
         lines.append(f"{skips} of its {len(inputs)} predecessors were skipped" if skips else "its producer left it out")
+    lines += fault_lines(faults)
     return Explanation(
         oid=oid(graph, drop), state=state, waiting_for=waiting, cause=cause, lines=tuple(line for line in lines if line)
     )

@@ -1,9 +1,11 @@
-"""Why drops of a running session failed, and which nodes it has lost."""
+"""Why drops of a running session failed, which infrastructure faults they had, and which nodes it has lost."""
 
 from dropflow.engine.api import Exchange
 from dropflow.engine.core import Core
 from dropflow.engine.events import Lost
+from dropflow.engine.faults import Fault, culprit, fault_note
 from dropflow.engine.reports import FailureReport, cause_reports
+from dropflow.engine.rules import NextAttempt
 from dropflow.engine.statistics import given_up
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
@@ -36,12 +38,34 @@ class FailureTable:
         self._exchange = exchange
         self._failures: dict[int, Failure] = {}
         self._unrecorded: dict[int, Failure] = {}
+        self.faults: dict[int, list[Fault]] = {}
+        """The infrastructure faults of drops that live here; to others, read-only."""
         self.lost: list[Lost] = []
         """In the order in which they were lost; the first one ended the session."""
 
     def add(self, drop: int, failure: Failure) -> None:
         """Add the failure of a drop that lives here; its event has it too."""
         self._failures[drop] = failure
+
+    def add_fault(self, drop: int, attempt: int, failure: Failure) -> Failure:
+        """Add an infrastructure fault of a drop; return why the attempt failed.
+
+        That is `failure`, or, if it is the last one that the drop may have, all of them in one.
+        """
+        faults = self.faults.setdefault(drop, [])
+        faults.append(Fault(attempt, failure))
+        if self._core.next_attempt(drop, failure) is NextAttempt.NONE:
+            failure = culprit(self._graph.templates[self._graph.template[drop]], faults)
+        return failure
+
+    @property
+    def fault_count(self) -> int:
+        """The number of infrastructure faults, without attempts that were innocent."""
+        return sum(not fault.failure.is_innocent for faults in self.faults.values() for fault in faults)
+
+    def fault_note(self) -> str:
+        """Return how many infrastructure faults there were; empty if there was none."""
+        return fault_note(fault for faults in self.faults.values() for fault in faults)
 
     def add_remote(self, drop: int, failure: Failure) -> None:
         """Add why a drop of another node counts as failed here. No event has that, so the journal records it."""

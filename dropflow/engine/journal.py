@@ -20,6 +20,8 @@ from dropflow.engine.api import Handle
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.core import Core
 from dropflow.engine.events import Assembled, Event, Failed, Release
+from dropflow.engine.faults import Fault
+from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
 from dropflow.errors import BadFileError, StorageError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
@@ -46,6 +48,8 @@ class JournalHeader(msgspec.Struct, frozen=True):
     """Links whose data can be read by their consumers while it is written."""
     epoch: int = 0
     """Deployment of the session, where managers deployed it."""
+    infrastructure_retries: int = INFRASTRUCTURE_RETRIES
+    """How many infrastructure faults each drop may have."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -206,6 +210,8 @@ class ReplayedSession:
         After all events.
     failures : dict of int to Failure
         The last failure of each drop.
+    faults : dict of int to list of Fault
+        The infrastructure faults of drops, oldest first.
     contents : dict of int to ContentRecord
         Everything that was committed, by drop.
     released : set of int
@@ -216,6 +222,7 @@ class ReplayedSession:
 
     core: Core
     failures: dict[int, Failure]
+    faults: dict[int, list[Fault]]
     contents: dict[int, ContentRecord]
     released: set[int]
     started: float
@@ -230,13 +237,16 @@ def replay(graph: PhysicalGraph, path: Path, *, remote: Iterable[int] = ()) -> R
         See `read`.
     """
     header, entries = read(path)
-    replayed = ReplayedSession(Core(graph, remote=remote, streams=header.streams), {}, {}, set(), header.started)
+    core = Core(graph, remote=remote, streams=header.streams, infrastructure_retries=header.infrastructure_retries)
+    replayed = ReplayedSession(core, {}, {}, {}, set(), header.started)
     for entry in entries:
         replayed.contents.update(entry.contents)
         replayed.failures.update(entry.failures)
         for event in entry.events:
             if isinstance(event, Failed | Assembled) and event.failure is not None:
                 replayed.failures[event.drop] = event.failure
+                if isinstance(event, Failed) and event.failure.infrastructure:
+                    replayed.faults.setdefault(event.drop, []).append(Fault(event.attempt, event.failure))
         actions = replayed.core.handle(entry.events)
         replayed.released.update(action.drop for action in actions if isinstance(action, Release))
     return replayed

@@ -50,6 +50,8 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
         By root cause, those that put the most drops in ERROR first.
     notes : tuple of str
         Problems that are no failures of drops: a journal that could not be written, an instrument that was removed.
+    infrastructure_faults : int
+        How many attempts were ended by their processes, and repeated or given up.
     """
 
     session: str
@@ -60,6 +62,7 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[FailureReport, ...]
     directory: str
     notes: tuple[str, ...] = ()
+    infrastructure_faults: int = 0
 
 
 def cause_reports(

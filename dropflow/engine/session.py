@@ -23,6 +23,7 @@ from dropflow.clock import Clock
 from dropflow.engine.api import ContentRepository, Exchange, Handle, Runner
 from dropflow.engine.content_table import ContentTable, kept_drops
 from dropflow.engine.core import Core
+from dropflow.engine.delayed_runs import DelayedRuns
 from dropflow.engine.events import (
     Abort,
     Accept,
@@ -40,6 +41,7 @@ from dropflow.engine.events import (
     Withdraw,
 )
 from dropflow.engine.failure_table import FailureTable
+from dropflow.engine.faults import Fault
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument, Instruments
 from dropflow.engine.invariants import check
@@ -48,6 +50,7 @@ from dropflow.engine.open_streams import OpenStreams
 from dropflow.engine.outgoing_events import OutgoingEvents
 from dropflow.engine.owner_call import OwnerCall
 from dropflow.engine.reports import FailureReport, SessionResult
+from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session_inputs import SessionInput, SessionInputs
 from dropflow.engine.statistics import Attempts, Statistics, totals
 from dropflow.engine.statistics_publisher import StatisticsPublisher
@@ -93,6 +96,8 @@ class Session:
         Called in the session's thread with fresh `Statistics` now and then, and once at the end.
     inbox : Inbox or None
         Queue of the events of runner, exchange and other threads; a new one by default.
+    infrastructure_retries : int
+        How many infrastructure faults each drop may have.
     check_invariants : bool
         Walk the whole state after each batch; slow.
 
@@ -108,6 +113,7 @@ class Session:
         "_check_invariants",
         "_clock",
         "_contents",
+        "_delayed",
         "_directory",
         "_exchange",
         "_failures",
@@ -147,10 +153,16 @@ class Session:
         instruments: Sequence[Instrument] = (),
         on_statistics: Callable[[Statistics], None] | None = None,
         inbox: Inbox[SessionInput] | None = None,
+        infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
         check_invariants: bool = False,
     ) -> None:
         self.graph = graph
-        self.core = Core(graph, remote=() if exchange is None else exchange.remote.tolist(), streams=streams)
+        self.core = Core(
+            graph,
+            remote=() if exchange is None else exchange.remote.tolist(),
+            streams=streams,
+            infrastructure_retries=infrastructure_retries,
+        )
         self.is_over = False
         """Whether nothing is left to do; then `step` does nothing more."""
         self.notes: list[str] = []
@@ -178,6 +190,7 @@ class Session:
         self._owner_lock = threading.Lock()
         self._is_owned = False
         self._ready: deque[Run] = deque()
+        self._delayed = DelayedRuns(clock)
         self._began = 0.0
         self._has_aborted = False
 
@@ -213,7 +226,7 @@ class Session:
         """Return how many attempts are not settled, by where they are. May be called from any thread."""
         given = self._inputs.in_flight
         running = min(self._runner.busy, given)
-        return Attempts(running=running, queued=given - running, ready=len(self._ready))
+        return Attempts(running=running, queued=given - running, ready=len(self._ready) + len(self._delayed))
 
     # The life of a session, all in one thread.
 
@@ -257,11 +270,17 @@ class Session:
         """
         if not self.is_over:
             self._process(self._inputs.events(self._inbox.drain(timeout), self))
+            if self._delayed:
+                self._take_delayed()
             self._feed()
 
     def deadline(self) -> float:
         """Return when `step` is to be called though nothing came in, in monotonic seconds; inf for never."""
-        return math.inf if self._statistics is None else self._statistics.deadline
+        return (
+            self._delayed.next_due
+            if self._statistics is None
+            else min(self._statistics.deadline, self._delayed.next_due)
+        )
 
     def close(self) -> None:
         """Stop the runner, and leave the exchange and the journal."""
@@ -290,7 +309,8 @@ class Session:
             seconds=self._clock.monotonic() - self._began,
             failures=self.reports(),
             directory=self._directory,
-            notes=tuple(self.notes),
+            notes=self.all_notes(),
+            infrastructure_faults=self._failures.fault_count,
         )
 
     # What others see, in the session's own thread.
@@ -306,6 +326,15 @@ class Session:
     def reports(self) -> tuple[FailureReport, ...]:
         """Return the root causes so far, lost nodes first, then those that put the most drops in ERROR."""
         return self._failures.reports()
+
+    def all_notes(self) -> tuple[str, ...]:
+        """Return the notes, and how many infrastructure faults there were if there was one."""
+        note = self._failures.fault_note()
+        return (*self.notes, note) if note else tuple(self.notes)
+
+    def faults(self, drop: int) -> tuple[Fault, ...]:
+        """Return the infrastructure faults of a drop, oldest first."""
+        return tuple(self._failures.faults.get(drop, ()))
 
     # Events in.
 
@@ -336,7 +365,7 @@ class Session:
         events: list[Event] = []
         for action in actions:
             if isinstance(action, Run):
-                self._ready.append(action)
+                (self._delayed if action.delay else self._ready).append(action)
             elif isinstance(action, Publish):
                 self._outgoing.add(action)
             elif isinstance(action, Release):
@@ -353,6 +382,7 @@ class Session:
             elif isinstance(action, Finish):
                 self.is_over = True
                 self._ready.clear()
+                self._delayed.clear()
         return events
 
     def _abort(self, action: Abort) -> None:
@@ -376,6 +406,10 @@ class Session:
             self._contents.release(drop)
         except DropflowError as error:
             self.notes.append(f"the content of {oid(self.graph, drop)} could not be released: {error}")
+
+    def _take_delayed(self) -> None:
+        """Make the delayed attempts ready that are due, unless their drops have started over in the meantime."""
+        self._ready += [run for run in self._delayed.take_due() if self.core.drops.is_current(run.drop, run.attempt)]
 
     def _feed(self) -> None:
         """Submit as many tasks as the runner has room for."""

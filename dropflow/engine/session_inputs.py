@@ -117,6 +117,9 @@ class SessionInputs:
                 failure = Failure.of(error)
             else:
                 return [Finished(drop, result.attempt, result.skipped)]
+        if failure.infrastructure:
+            self._contents.discard_attempt(drop, result.attempt)
+            failure = self._failures.add_fault(drop, result.attempt, failure)
         self._failures.add(drop, failure)
         return [Failed(drop, result.attempt, failure)]
 

@@ -75,6 +75,7 @@ class TaskBuilder:
                 inputs.append(())
                 outputs.append(())
         names = iter(oids(self._graph, np.array(rows, dtype=np.int32)))
+        suspects = core.drops.faults
         return [
             Task(
                 run.drop,
@@ -85,6 +86,7 @@ class TaskBuilder:
                 self._inputs(run.drop, taken, names, core, handle(run.drop)) if taken else (),
                 self._outputs(run.drop, given, names) if given else (),
                 core.streaming.is_ahead(run.drop),
+                run.drop in suspects,
             )
             for run, taken, given in zip(batch, inputs, outputs, strict=True)
         ]

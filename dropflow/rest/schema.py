@@ -534,11 +534,14 @@ class SubmitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Ignore the nodes that the graph names and place the parts again.
     check : bool
         Check the whole state of the engine after each step; slow.
+    infrastructure_retries : int
+        How often an attempt of a drop is repeated because its worker process died, apart from its tries.
     """
 
     session: Annotated[str, Meta(pattern=f"^$|{SESSION_NAME}")] = ""
     anew: bool = False
     check: bool = False
+    infrastructure_retries: Annotated[int, Meta(ge=0, le=1_000_000)] = 5
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,7 @@ class FakeRepository:
         self.committed: dict[int, tuple[int, Handle]] = {}
         self.assembled: dict[int, tuple[Handle, ...]] = {}
         self.discarded: list[Handle] = []
+        self.discarded_attempts: list[tuple[int, int]] = []
         self.released: list[int] = []
         self.results: dict[str, Handle] = {}
         self.revoked: list[Handle] = []
@@ -116,6 +117,10 @@ class FakeRepository:
     def discard(self, part: Handle) -> None:
         """Record."""
         self.discarded.append(part)
+
+    def discard_attempt(self, drop: int, attempt: int) -> None:
+        """Record."""
+        self.discarded_attempts.append((drop, attempt))
 
     def release(self, drop: int, template: Template, handle: Handle) -> bool:
         """Record; the content is removed unless its template says that it is to persist."""

@@ -60,6 +60,7 @@ def plan_deployment(
         created=clock.now(),
         places=tuple(Place(node, by_name[node].links, by_name[node].incarnation) for node in slices),
         check=options.check,
+        infrastructure_retries=options.infrastructure_retries,
         notes=(assignment.note,) if assignment.note else (),
         slices=slices,
     )

@@ -12,6 +12,7 @@ from typing import TypeVar
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
 from dropflow.engine.events import Lost
+from dropflow.engine.faults import Fault
 from dropflow.engine.journal import ReplayedSession
 from dropflow.engine.reports import FailureReport
 from dropflow.errors import BadFileError, DropflowError, GoneError, LinkError
@@ -134,6 +135,10 @@ class FinishedSession(_OverSession):
         if drop in self._replayed.released:
             return "was released after its last consumer"
         return f"was only in memory, and was lost when the process that ran session {self.name!r} ended"
+
+    def faults(self, drop: int) -> Sequence[Fault]:
+        """Return the infrastructure faults of a drop, oldest first."""
+        return self._replayed.faults.get(drop, ())
 
     @cached_property
     def _contents(self) -> dict[int, Handle]:

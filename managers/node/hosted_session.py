@@ -217,7 +217,7 @@ class HostedSession:
     def detail(self) -> SessionDetail:
         """Return the session with its logical nodes and failures."""
         progress = self._progress.latest
-        failures, notes = self.session.call(lambda live: (live.reports(), tuple(live.notes)))
+        failures, notes = self.session.call(lambda live: (live.reports(), live.all_notes()))
         statistics = progress.statistics or self.session.call(lambda live: snapshot(live.core, 0.0))
         return SessionDetail(
             **self._fields(progress),

@@ -129,6 +129,7 @@ class ProcessResources:
             epoch=deployment.epoch,
             instruments=instruments,
             on_statistics=on_statistics,
+            infrastructure_retries=deployment.infrastructure_retries,
             check_invariants=deployment.check,
         )
 

@@ -12,6 +12,7 @@ from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
 from dropflow.engine.events import row_of_foreign
 from dropflow.engine.explain import explain
+from dropflow.engine.faults import Fault
 from dropflow.engine.reports import FailureReport
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import UsageError
@@ -54,6 +55,10 @@ class LiveSession(Protocol):
 
     def reports(self) -> Sequence[FailureReport]:
         """Return all root causes so far."""
+        ...
+
+    def faults(self, drop: int) -> Sequence[Fault]:
+        """Return the infrastructure faults of a drop, oldest first."""
         ...
 
 
@@ -207,7 +212,7 @@ def detail_of(session: SessionCaller, piece: Slice, row: int, logs: Path, query:
         core = live.core
         cause = core.drops.cause(row)
         reports = [] if cause is None else [one for one in live.reports() if one.row == _global(piece, cause)]
-        lines = explain(core, row).lines
+        lines = explain(core, row, live.faults(row)).lines
         states = bytes(core.drops.states)
         return lines, core.drops.attempt(row), live.content(row), reports[0] if reports else None, states
 

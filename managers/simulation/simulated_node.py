@@ -244,6 +244,7 @@ class _SimulatedResources:
             epoch=deployment.epoch,
             instruments=instruments,
             on_statistics=on_statistics,
+            infrastructure_retries=deployment.infrastructure_retries,
             check_invariants=True,
         )
         self._parts.append((session, inbox, exchange))

@@ -548,3 +548,21 @@ def test_durable_files_are_synchronised(tmp_path: Path, monkeypatch: pytest.Monk
         part.finish()
 
     assert len(forced) == 1
+
+
+def test_the_parts_of_a_dead_attempt_are_removed(repository: LocalRepository, node: Node, slot: Slots) -> None:
+    """Files, directories and shared memory of one attempt go; those of others, and its streams, stay."""
+    workspace = repository.workspace
+    for attempt in (1, 11):
+        for number, component in enumerate([FILE, DIRECTORY, MEMORY]):
+            template = node(component, filepath=f"x{number}")
+            content = {"inside": b"x"} if component == DIRECTORY else b"x" * (SMALL + 1)
+            _part(template, msgspec.structs.replace(slot(), drop=2, attempt=attempt, number=number), content)
+    (workspace.tmp / "2-1-0.stream").mkdir()
+    before = {*_names(workspace.tmp), *_names(workspace.shared)}
+    repository.discard_attempt(2, 1)
+    after = {*_names(workspace.tmp), *_names(workspace.shared)}
+    repository.discard_attempt(3, 1)
+
+    assert {name.partition(".")[0] for name in before - after} == {"2-1-0", "2-1-1", "2-1-2"}
+    assert {name.partition(".")[0] for name in after} == {"2-1-0", "2-11-0", "2-11-1", "2-11-2", "shm"}

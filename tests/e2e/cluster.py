@@ -140,9 +140,9 @@ def placed(graph: PhysicalGraph, nodes: Mapping[str, str], other: str) -> Physic
     return replace(graph, part=part, places=places)
 
 
-def submit(client: Client, graph: PhysicalGraph, session: str) -> None:
-    """Run a graph on the nodes that it names."""
-    client.submit(graph, SubmitQuery(session=session))
+def submit(client: Client, graph: PhysicalGraph, session: str, *, retries: int = 5) -> None:
+    """Run a graph on the nodes that it names; each drop may have so many infrastructure faults."""
+    client.submit(graph, SubmitQuery(session=session, infrastructure_retries=retries))
 
 
 def until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:

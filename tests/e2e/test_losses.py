@@ -173,28 +173,31 @@ def _continue_node(three: Three) -> None:
     assert finished(three.client, "again").status == "FINISHED"
 
 
-@pytest.mark.parametrize("tries", [1, 2])
-def test_a_killed_worker_fails_one_attempt(tries: int, tmp_path: Path) -> None:
-    """The attempt of a killed worker is tried again if the graph allows it, and else only it fails."""
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_killed_worker_ends_one_attempt(retries: int, tmp_path: Path) -> None:
+    """The attempt of a killed worker is repeated, and a note counts it; without retries only its drop fails."""
     mark = tmp_path / "mark"
     with Cluster(tmp_path) as cluster:
         client = cluster.client(cluster.node("a"))
-        submit(client, _one_waiting(mark, tries), "s")
+        submit(client, _one_waiting(mark), "s", retries=retries)
         assert until(lambda: mark.exists() and mark.read_text().endswith("\n"))
         os.kill(int(mark.read_text()), signal.SIGKILL)
         detail = finished(client, "s")
         attempts = {drop.name: drop.attempt for drop in client.drops("s", DropQuery(limit=100)).drops}
+        reasons = client.drop("s", "alone_UNLUCKY_0").reasons
 
-        if tries == 1:
+        assert detail.notes[-1].startswith("1 infrastructure fault")
+        assert "attempt 1: infrastructure fault: the worker process was killed by signal 9 (SIGKILL)" in reasons[-1]
+        if retries == 0:
             (failure,) = detail.failures
             assert (detail.status, failure.code, failure.name, failure.count) == ("FAILED", "DF202", "UNLUCKY", 2)
             assert detail.states == {"COMPLETED": 8, "ERROR": 2}
         else:
             assert (detail.status, detail.states) == ("FINISHED", {"COMPLETED": 10})
-            assert attempts == dict.fromkeys(attempts, 1) | {"UNLUCKY": 2}
+            assert attempts["UNLUCKY"] == 2
 
 
-def _one_waiting(mark: Path, tries: int) -> PhysicalGraph:
+def _one_waiting(mark: Path) -> PhysicalGraph:
     """Return a function that writes its process id and waits at its first attempt, and four others."""
     code = f"""
 def f():
@@ -205,15 +208,15 @@ def f():
         time.sleep(60)
     return 1
 """
-    return _alone({"UNLUCKY": code} | {f"FINE{at}": "def f(): return 2" for at in range(4)}, tries)
+    return _alone({"UNLUCKY": code} | {f"FINE{at}": "def f(): return 2" for at in range(4)})
 
 
-def _alone(functions: dict[str, str], tries: int = 1) -> PhysicalGraph:
+def _alone(functions: dict[str, str]) -> PhysicalGraph:
     """Return functions called ``f``, each with one data drop, on node ``a``."""
     builder = GraphBuilder("alone")
     for name, text in functions.items():
         arguments = (Argument(name="func_name", value="f"), Argument(name="func_code", value=text))
-        builder.app(name, component="dlg.apps.pyfunc.PyFuncApp", arguments=arguments, tries=tries).data(name.lower())
+        builder.app(name, component="dlg.apps.pyfunc.PyFuncApp", arguments=arguments).data(name.lower())
         builder.connect(name, name.lower(), source_port="out")
     return replace(builder.build(), places=("a",))
 

@@ -102,6 +102,37 @@ def test_a_failed_attempt_is_followed_by_another_while_there_are_tries() -> None
     assert core.handle([Finished(0, 2)])[-1] == Finish(SessionState.FINISHED)
 
 
+DIED = Failure(code="DF202", kind="WorkerDiedError", text="died", retryable=True, infrastructure=True)
+LOST = Failure(code="DF203", kind="ResultLostError", text="lost", infrastructure=True, is_innocent=True)
+
+
+def test_infrastructure_faults_do_not_use_up_tries() -> None:
+    """After faults an attempt is repeated with growing delays, and the tries of the application are all left."""
+    graph = draw("A -> b", A={"tries": 2})
+    core = Core(graph, infrastructure_retries=2)
+    runs = core.handle([Begin()])
+    for attempt, failure in enumerate([DIED, BOOM, DIED, LOST], start=1):
+        runs += core.handle([Failed(0, attempt, failure)])
+        check(core)
+    core.handle([Finished(0, 5)])
+
+    assert runs == [Run(0, 1), Run(0, 2, 0.1), Run(0, 3), Run(0, 4, 0.2), Run(0, 5)]
+    assert core.status is SessionState.FINISHED
+    assert (core.drops.faults, core.drops.uncounted_attempts) == ({0: 2}, {0: 3})
+
+
+def test_a_drop_fails_with_its_last_infrastructure_fault() -> None:
+    """One fault more than the retries ends the drop, even if its application has tries left."""
+    graph = draw("A -> b, C -> d", A={"tries": 9})
+    core = Core(graph, infrastructure_retries=1)
+    core.handle([Begin()])
+    core.handle([Failed(0, 1, DIED)])
+    core.handle([Failed(0, 2, DIED), Failed(row(graph, "C"), 1, LOST), Finished(row(graph, "C"), 2)])
+
+    assert core.status is SessionState.FAILED
+    assert [core.drops.state(drop).name for drop in range(4)] == ["ERROR", "ERROR", "COMPLETED", "COMPLETED"]
+
+
 def test_a_failure_that_is_not_retryable_is_not_retried() -> None:
     """A failure that is not retryable is not followed by another attempt, even if tries are left."""
     core, _ = begin(draw("A -> b", A={"tries": 5}))

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.engine.rules import decide_app, decide_data, effective_inputs, may_retry
+from dropflow.engine.rules import (
+    NextAttempt,
+    decide_app,
+    decide_data,
+    decide_next_attempt,
+    effective_inputs,
+    fault_delay,
+)
 from dropflow.failure import Failure
 from dropflow.states import DropState
 
@@ -102,11 +109,33 @@ def test_effective_inputs_out_of_range_mean_all(wanted: int, inputs: int, expect
     assert effective_inputs(wanted, inputs) == expected
 
 
-def test_only_retryable_failures_are_retried() -> None:
-    """An attempt is retried if its failure is retryable and a try is left."""
-    passing = Failure(code="DF105", kind="X", text="x", retryable=True)
-    lasting = Failure(code="DF104", kind="X", text="x")
+PASSING = Failure(code="DF105", kind="X", text="x", retryable=True)
+LASTING = Failure(code="DF104", kind="X", text="x")
+FAULT = Failure(code="DF202", kind="X", text="x", retryable=True, infrastructure=True)
+INNOCENT = Failure(code="DF203", kind="X", text="x", retryable=True, infrastructure=True, is_innocent=True)
 
-    assert may_retry(passing, attempt=1, tries=2)
-    assert not may_retry(passing, attempt=2, tries=2)
-    assert not may_retry(lasting, attempt=1, tries=2)
+
+@pytest.mark.parametrize(
+    ("failure", "tried", "faults", "expected"),
+    [
+        (PASSING, 1, 0, NextAttempt.TRY),
+        (PASSING, 1, 9, NextAttempt.TRY),
+        (PASSING, 2, 0, NextAttempt.NONE),
+        (LASTING, 1, 0, NextAttempt.NONE),
+        (FAULT, 1, 0, NextAttempt.AFTER_FAULT),
+        (FAULT, 2, 2, NextAttempt.AFTER_FAULT),
+        (FAULT, 1, 3, NextAttempt.NONE),
+        (INNOCENT, 1, 0, NextAttempt.FREE),
+        (INNOCENT, 2, 3, NextAttempt.FREE),
+    ],
+)
+def test_tries_and_infrastructure_faults_are_counted_apart(
+    failure: Failure, tried: int, faults: int, expected: NextAttempt
+) -> None:
+    """Of two tries and three retries after faults, each failure uses up its own kind; innocent attempts use none."""
+    assert decide_next_attempt(failure, tried=tried, tries=2, faults=faults, retries=3) is expected
+
+
+def test_the_delay_after_a_fault_doubles_up_to_a_limit() -> None:
+    """The delay begins with a tenth of a second, doubles with each fault, and ends at five seconds."""
+    assert [fault_delay(faults) for faults in (1, 2, 3, 5, 7, 100_000)] == [0.1, 0.2, 0.4, 1.6, 5.0, 5.0]

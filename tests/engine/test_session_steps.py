@@ -3,7 +3,7 @@
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
@@ -29,13 +29,15 @@ BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 class Driver:
     """Steps one session whenever something came in, and lets virtual time pass when nothing did."""
 
-    def __init__(self, graph: PhysicalGraph, **options: object) -> None:
+    def __init__(
+        self, graph: PhysicalGraph, session_options: Mapping[str, object] | None = None, **options: object
+    ) -> None:
         self.clock = VirtualClock()
         self.repository = FakeRepository()
         self.inbox: Inbox[SessionInput] = Inbox()
         self.statistics: list[Statistics] = []
         self._order = itertools.count()
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self.due: list[tuple[float, int, Callable[[], None]]] = []
         self.runner = SimulatedRunner(self.clock, self.call_at, **options)  # type: ignore[arg-type]
         self.session = Session(
             graph,
@@ -47,22 +49,23 @@ class Driver:
             on_statistics=self.statistics.append,
             inbox=self.inbox,
             check_invariants=True,
+            **(session_options or {}),  # type: ignore[arg-type]
         )
 
     def call_at(self, time: float, callback: Callable[[], None]) -> None:
         """Call back at a virtual time."""
-        heapq.heappush(self._due, (time, next(self._order), callback))
+        heapq.heappush(self.due, (time, next(self._order), callback))
 
     def run(self) -> SessionResult:
         """Drive the session to its end."""
         self.session.begin()
         while not self.session.is_over:
-            due = self._due[0][0] if self._due else math.inf
+            due = self.due[0][0] if self.due else math.inf
             until = min(due, self.session.deadline())
             assert until < math.inf, "nothing can happen any more"
             self.clock.advance(max(0.0, until - self.clock.monotonic()))
             if due <= until:
-                heapq.heappop(self._due)[2]()
+                heapq.heappop(self.due)[2]()
             self.session.step()
         self.session.close()
         return self.session.result()

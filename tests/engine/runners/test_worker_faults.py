@@ -1,0 +1,282 @@
+"""Worker processes that end in the middle of their work, in whole runs with real processes."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import msgspec
+import psutil
+import pytest
+
+from dropflow import local
+from dropflow.engine.journal import read, replay
+from dropflow.engine.reports import SessionResult
+from dropflow.engine.runners.descendants import WORKER_VARIABLE
+from dropflow.engine.runners.oom_killer import counter_files
+from dropflow.engine.statistics import Statistics
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from dropflow.graph_file import save
+from dropflow.states import SessionState
+
+pytestmark = pytest.mark.slow
+
+_MEMORY = "dlg.data.drops.memory.InMemoryDROP"
+_FUNCTION = "dlg.apps.pyfunc.PyFuncApp"
+
+
+def functions(**bodies: str) -> PhysicalGraph:
+    """Return a graph of Python functions without inputs, given by the bodies of `f`, with one memory drop each."""
+    builder = GraphBuilder("functions")
+    for name, body in bodies.items():
+        _function(builder, name, f"import ctypes, os, time\ndef f():\n    {body}", name.lower())
+    return builder.build()
+
+
+def _function(builder: GraphBuilder, name: str, code: str, target: str, source: str = "") -> None:
+    arguments = [Argument(name="func_name", value="f"), Argument(name="func_code", value=code)]
+    if source:
+        arguments.append(Argument(name="x", usage="InputPort"))
+    builder.app(name, component=_FUNCTION, category="PyFuncApp", arguments=tuple(arguments))
+    builder.data(target, component=_MEMORY, category="Memory")
+    builder.connect(name, target)
+    if source:
+        builder.connect(source, name, target_port="x")
+
+
+def run(graph: PhysicalGraph, directory: Path, **options: object) -> SessionResult:
+    """Run a graph in two worker processes, with checks after every step."""
+    return local.run(graph, directory=directory, workers=2, check_invariants=True, **options)  # type: ignore[arg-type]
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Return the results of a run by their file names."""
+    return {path.name: path.read_bytes() for path in (directory / "results").iterdir()}
+
+
+def attempts(graph: PhysicalGraph, directory: Path) -> dict[str, int]:
+    """Return the number of the last attempt of each application that had more than one."""
+    drops = replay(graph, directory / "journal.dfj").core.drops
+    return {graph.templates[graph.template[drop]].name: number for drop, number in drops.attempts.items()}
+
+
+def commits(directory: Path) -> Counter[int]:
+    """Return how often the journal has a content of each drop."""
+    _, entries = read(directory / "journal.dfj")
+    return Counter(drop for entry in entries for drop in entry.contents)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("ctypes.string_at(0)", "killed by signal 11 (SIGSEGV)"),
+        ("os._exit(3)", "ended with status 3"),
+        ("os.abort()", "killed by signal 6 (SIGABRT)"),
+        ("os.kill(os.getpid(), 9)", "killed by signal 9 (SIGKILL)"),
+    ],
+)
+def test_an_application_that_ends_its_workers_fails_alone(body: str, reason: str, tmp_path: Path) -> None:
+    """It is named with how often and how; each of a hundred others completes, at its first or second attempt."""
+    graph = functions(**{f"FINE{number}": f"return {number}" for number in range(100)}, CULPRIT=body)
+    result = run(graph, tmp_path, infrastructure_retries=2)
+    (failure,) = result.failures
+
+    assert result.states == {"COMPLETED": 200, "ERROR": 2, "SKIPPED": 0}
+    assert failure.text.startswith("application 'CULPRIT' ended its worker process 3 times; the last time, ")
+    assert reason in failure.text
+    assert " of memory" in failure.text
+    assert (failure.code, failure.attempts, result.infrastructure_faults) == ("DF202", 3, 3)
+    assert Path(failure.log).read_text().count(reason) == 3
+    assert len(contents(tmp_path)) == 100
+    assert set(commits(tmp_path).values()) == {1}
+    # Results that were lost with the first process are computed again; afterwards the culprit had its own.
+    again = attempts(graph, tmp_path)
+    assert again.pop("CULPRIT") == 3
+    assert set(again.values()) <= {2}
+
+
+def test_an_application_that_ends_its_worker_once_finishes(tmp_path: Path) -> None:
+    """Without a try left, an attempt is repeated whose worker was ended, and the session says so in a note."""
+    graph = functions(
+        ONCE=f"os.path.exists({str(tmp_path / 'mark')!r}) or (open({str(tmp_path / 'mark')!r}, 'w'), "
+        "os._exit(3)); return 1"
+    )
+    result = run(graph, local.prepare_directory(tmp_path / "run"))
+
+    assert (result.status, result.notes) == (SessionState.FINISHED, ("1 infrastructure fault",))
+    assert attempts(graph, tmp_path / "run") == {"ONCE": 2}
+
+
+def test_a_worker_that_dies_after_an_attempt_is_blamed_on_it(tmp_path: Path) -> None:
+    """An application whose thread ends the process later is repeated in a worker of its own, and others complete."""
+    later = "import threading; threading.Timer(0.005, os._exit, (4,)).start(); return 1"
+    graph = functions(LATER=later, **{f"FINE{number}": f"time.sleep(0.002); return {number}" for number in range(50)})
+    result = run(graph, tmp_path)
+
+    assert result.status is SessionState.FINISHED
+    assert len(contents(tmp_path)) == 51
+    assert set(commits(tmp_path).values()) == {1}
+
+
+@pytest.mark.parametrize("runner", ["inline", "threads"])
+def test_other_runners_have_no_infrastructure_faults(runner: str, tmp_path: Path) -> None:
+    """In threads and inline an exception is a failure of the application, as before."""
+    result = local.run(functions(FAILS="raise MemoryError"), directory=tmp_path, runner=runner)
+
+    assert (result.failures[0].attempts, result.infrastructure_faults, result.notes) == (1, 0, ())
+
+
+@pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_CPU"])
+def test_a_process_limit_is_told_by_its_effect(limit: str, tmp_path: Path) -> None:
+    """Memory over the limit is a MemoryError of the application; time over the limit ends the process, by SIGXCPU."""
+    bodies = {
+        "RLIMIT_AS": "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 31)); bytes(1 << 32)",
+        "RLIMIT_CPU": "import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 9)); [0 for _ in iter(int, 1)]",
+    }
+    result = run(functions(GREEDY=bodies[limit]), tmp_path, infrastructure_retries=0)
+    (failure,) = result.failures
+
+    assert (failure.code, failure.kind) == (
+        ("DF105", "MemoryError") if limit == "RLIMIT_AS" else ("DF202", failure.kind)
+    )
+    assert ("MemoryError" if limit == "RLIMIT_AS" else "SIGXCPU") in failure.text
+
+
+def _pairs(count: int) -> PhysicalGraph:
+    """Return `count` pairs of functions: the first writes up to 200 kB, the second a number made from that."""
+    builder = GraphBuilder("pairs")
+    for number in range(count):
+        make = f"import time\ndef f():\n    time.sleep(0.004)\n    return '{number} ' * {number % 20} * 2000"
+        _function(builder, f"MAKE{number}", make, f"text{number}")
+        _function(builder, f"TAKE{number}", "def f(x):\n    return len(x)", f"length{number}", f"text{number}")
+    return builder.build()
+
+
+class _Killer:
+    """Kills a random worker of this process at a random moment after each progress of a session."""
+
+    def __init__(self, seed: int) -> None:
+        self.killed = 0
+        self._chance = random.Random(seed)  # noqa: S311 - not a secret
+        self._progress, self._over = threading.Event(), threading.Event()
+        self._settled = 0
+        self._thread = threading.Thread(target=self._work)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._progress.set()
+        self._thread.join()
+
+    def note(self, statistics: Statistics) -> None:
+        """Take the statistics of the session."""
+        if statistics.settled >= self._settled + 20:
+            self._settled = statistics.settled
+            self._progress.set()
+
+    def _work(self) -> None:
+        while self._progress.wait() and not self._over.wait(self._chance.uniform(0, 0.05)):
+            self._progress.clear()
+            try:
+                workers = [child for child in psutil.Process().children() if WORKER_VARIABLE in child.environ()]
+                self._chance.choice(workers).kill()
+            except (psutil.Error, IndexError):
+                continue
+            self.killed += 1
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_kills_change_nothing(seed: int, tmp_path: Path) -> None:
+    """While random workers are killed at random moments, a thousand applications give what they give without."""
+    graph = _pairs(500)
+    with _Killer(seed) as killer:
+        result = run(graph, local.prepare_directory(tmp_path / "run"), on_statistics=killer.note)
+    local.run(graph, directory=local.prepare_directory(tmp_path / "undisturbed"), runner="inline")
+
+    assert killer.killed > 5
+    assert result.status is SessionState.FINISHED, result.failures[:3]
+    assert contents(tmp_path / "run") == contents(tmp_path / "undisturbed")
+    assert commits(tmp_path / "run") == dict.fromkeys((row for row in range(graph.drops) if not _is_app(graph, row)), 1)
+    assert result.infrastructure_faults <= killer.killed, "only one attempt is blamed for each death"
+
+
+def _is_app(graph: PhysicalGraph, row: int) -> bool:
+    return bool(graph.templates[graph.template[row]].kind)
+
+
+def test_a_stopped_worker_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that stays stopped is killed; its attempt is repeated, and the session finishes."""
+    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._STOPPED_SECONDS", 0.2)
+    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
+    mark = tmp_path / "mark"
+    once = f"os.path.exists({str(mark)!r}) or (open({str(mark)!r}, 'w'), os.kill(os.getpid(), {int(signal.SIGSTOP)}))"
+    graph = functions(STOPPED=f"{once}; return 1", **{f"FINE{number}": "return 2" for number in range(50)})
+    result = run(graph, local.prepare_directory(tmp_path / "run"))
+
+    assert (result.status, result.infrastructure_faults) == (SessionState.FINISHED, 1)
+    assert attempts(graph, tmp_path / "run")["STOPPED"] == 2
+
+
+def test_a_timeout_is_a_failure_of_the_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Native code that holds the interpreter past its timeout: the worker is killed, and one try is used up."""
+    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._OVERDUE_SECONDS", 0.2)
+    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
+    builder = GraphBuilder("hang")
+    code = "import ctypes\ndef f():\n    ctypes.PyDLL(None).usleep(60_000_000)"
+    arguments = (
+        Argument(name="func_name", value="f"),
+        Argument(name="func_code", value=code),
+        Argument(name="timeout", value="0.2", type="Float", parameter_type="ComponentParameter"),
+    )
+    builder.app("HANG", component=_FUNCTION, category="PyFuncApp", arguments=arguments, tries=2)
+    builder.data("none", component=_MEMORY, category="Memory").connect("HANG", "none")
+    result = run(builder.build(), tmp_path)
+    (failure,) = result.failures
+
+    assert (failure.code, failure.attempts, result.infrastructure_faults) == ("DF110", 2, 0)
+
+
+@pytest.fixture
+def small_group() -> Iterator[Path]:
+    """A control group whose processes may use 300 MB together."""
+    own = counter_files()
+    if not own:
+        pytest.skip("there is no control group with a count of kills")
+    group = own[0].parent / f"dropflow-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / ("memory.max" if own[0].name == "memory.events" else "memory.limit_in_bytes")).write_text("300M")
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        pytest.skip(f"no control group can be made: {error}")
+    yield group
+    group.rmdir()
+
+
+def test_the_oom_killer_is_named(small_group: Path, tmp_path: Path) -> None:
+    """Of an application that uses up the memory of its control group, the reason names the OOM killer."""
+    save(functions(GREEDY="x = []\n    while True: x.append(bytes(1 << 20) + b'x' * (1 << 20))"), tmp_path / "g.dfg")
+    command = [sys.executable, "-m", "dropflow", "run", str(tmp_path / "g.dfg"), "--keep", str(tmp_path / "run")]
+    inside = ["sh", "-c", f'echo $$ > {small_group}/cgroup.procs && exec "$@"', "sh"]
+    options = ["--workers", "1", "--infrastructure-retries", "1", "--output", "json"]
+    done = subprocess.run([*inside, *command, *options], capture_output=True, check=False, text=True)
+    answer = msgspec.json.decode(done.stdout)
+
+    assert answer["status"] == "FAILED", done.stderr
+    text = answer["failures"][0]["text"]
+    assert "ended its worker process 2 times" in text
+    assert "killed by the kernel's OOM killer" in text
+    assert answer["infrastructure_faults"] == 2
