@@ -6,10 +6,14 @@ misses the deadline, the deployment is undone on all of them, also on the one th
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
+
+import msgspec
 
 from dropflow.errors import (
     BadGraphError,
+    ConflictError,
     DropflowError,
     HttpError,
     LinkError,
@@ -73,6 +77,8 @@ class Deployments:
         self._deploy_seconds = deploy_seconds
         self._log = log
         self._prepared: dict[tuple[str, int], frozenset[str]] = {}
+        self._submitting: set[str] = set()
+        """Names of the sessions that are being deployed by `submit`."""
 
     def nodes(self) -> Routine[tuple[NodeInfo, ...]]:
         """Return all nodes below, from the last answers of the children; those that do not answer are asked again."""
@@ -87,6 +93,12 @@ class Deployments:
         ----------
         after : int
             Newest epoch of a session of this name that is known.
+
+        Raises
+        ------
+        ConflictError
+            The name was given, and is that of a session that is being deployed. The nodes would refuse each of the two
+            on behalf of the other.
         """
         deadline = self._time.now + _REPLAN_SECONDS
         while True:
@@ -94,8 +106,9 @@ class Deployments:
             planned = yield Plan(graph, options, nodes, after)
             if planned.error is not None:
                 raise planned.error
-            deployment: Deployment = planned.value
+            deployment: Deployment = self._under_free_name(planned.value, options)
             after = deployment.epoch
+            self._submitting.add(deployment.session)
             try:
                 yield from self._deploy(deployment)
             except RestartedError:
@@ -105,6 +118,21 @@ class Deployments:
                 yield Until(lambda: False, _REPLAN_PAUSE)
             else:
                 return deployment
+            finally:
+                self._submitting.discard(deployment.session)
+
+    def _under_free_name(self, deployment: Deployment, options: SubmitQuery) -> Deployment:
+        """Return the deployment with a name that no other deployment of `submit` has.
+
+        Names that are made from the time are equal if graphs of one name are submitted within a millisecond.
+        """
+        wanted = deployment.session
+        if wanted not in self._submitting:
+            return deployment
+        if options.session:
+            raise ConflictError(f"a session {wanted!r} is being submitted already", hint="choose another name")
+        free = next(name for number in count(2) if (name := f"{wanted}-{number}") not in self._submitting)
+        return msgspec.structs.replace(deployment, session=free)
 
     def prepare(self, deployment: Deployment, *, seconds: float) -> Routine[None]:
         """Prepare the children of the nodes of these slices. Undoing it on the others is up to the caller.

@@ -1,5 +1,6 @@
 """A deployment is made on all nodes or on none."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -243,15 +244,55 @@ def test_slices_for_unknown_nodes_are_refused(world: World) -> None:
     assert not one.prepared
 
 
-def test_of_two_simultaneous_deployments_of_one_name_one_is_undone(world: World) -> None:
+def test_of_two_simultaneous_deployments_of_one_name_one_is_undone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A conflict that only the nodes notice undoes the second deployment and leaves the first alone."""
     one, two = world.node("n1"), world.node("n2")
     island = world.composite("n1", "n2")
-    one.add(fan(4), "s")
-    one.refuse("session", NotFoundError("not yet"))
+    prepare = one.prepare
 
+    def prepare_second(deployment: Deployment, *, seconds: float) -> None:
+        one.add(fan(4), "s")  # by another island, just now
+        prepare(deployment, seconds=seconds)
+
+    monkeypatch.setattr(one, "prepare", prepare_second)
     with pytest.raises(ConflictError, match="n1 could not prepare"):
         island.submit(_parts(2), _SUBMIT)
 
     assert [info.session for info in one.sessions()] == ["s"]
     assert not two.sessions()
+
+
+def test_a_name_that_is_being_deployed_is_refused_at_once(world: World) -> None:
+    """The first deployment continues: without that, each of the two may be refused by another node."""
+    one, two = world.hanging("n1"), world.node("n2")
+    island = world.composite("n1", "n2", deploy_seconds=60.0)
+    one.hang("prepare")
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(island.submit, _parts(2), _SUBMIT)
+        until(lambda: "prepare" in one.calls)
+        with pytest.raises(ConflictError, match="a session 's' is being submitted already"):
+            island.submit(_parts(2), _SUBMIT)
+        one.release()
+        info = first.result(60)
+
+    assert (info.session, set(info.nodes)) == ("s", {"n1", "n2"})
+    assert not two.undone
+
+
+def test_sessions_that_are_submitted_in_the_same_millisecond_have_different_names(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a session without a given name is made from the time, and gets a number if it is in use."""
+    monkeypatch.setattr("managers.composite.deployment_plan.session_name", lambda *_: "fan-now")
+    one = world.hanging("n1")
+    island = world.composite("n1", deploy_seconds=60.0)
+    one.hang("prepare")
+    with ThreadPoolExecutor(3) as pool:
+        submits = [pool.submit(island.submit, _parts(1), SubmitQuery()) for _ in range(3)]
+        until(lambda: one.calls.count("prepare") == 3)
+        one.release()
+        names = [submit.result(60).session for submit in submits]
+
+    assert sorted(names) == ["fan-now", "fan-now-2", "fan-now-3"]
