@@ -11,7 +11,7 @@ from dropflow.cli.tables import columns, few, shell_command
 from dropflow.errors import BadFileError, StorageError
 from dropflow.formatting import format_duration, format_rate, plural
 from dropflow.rest.schema import FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
-from dropflow.states import DropState
+from dropflow.states import DropState, SessionState
 
 if TYPE_CHECKING:
     from dropflow.engine.reports import FailureReport
@@ -67,7 +67,8 @@ class SessionChange(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """One line."""
-        yield f"{self.session}: {self.status}{f' ({self.text})' if self.text else ''}"
+        text = _beside_status(self.status, self.text)
+        yield f"{self.session}: {self.status}{f' ({text})' if text else ''}"
 
 
 def session_url(manager: str, session: str) -> str:
@@ -87,8 +88,14 @@ def shown_states(info: SessionInfo) -> dict[str, int]:
 def headline(status: str, drops: int, seconds: float, states: Mapping[str, int], text: str = "") -> str:
     """Return the first line about a session: its status, time, and drops by state."""
     counts = ", ".join(f"{count:,} {state}" for state, count in states.items() if count)
+    text = _beside_status(status, text)
     why = f"  {text}" if text else ""
     return f"{status}  {plural(drops, 'drop')} in {format_duration(seconds)}  ({counts or 'nothing to do'}){why}"
+
+
+def _beside_status(status: str, text: str) -> str:
+    """Return the text about a session without what its status says: ``CANCELLED  enough``."""
+    return text.removeprefix("cancelled").removeprefix(": ") if status == SessionState.CANCELLED.name else text
 
 
 def failure_lines(failures: Sequence[FailureInfo], session: str, *, unlisted: int = 0, url: str = "") -> Iterator[str]:

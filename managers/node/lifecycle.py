@@ -71,10 +71,10 @@ class Lifecycle:
             self._move(record, Phase.RUNNING)
             self._actions.append(StartSession(record.instance))
 
-    def cancel(self, record: SessionRecord, now: float, reason: str) -> None:
+    def cancel(self, record: SessionRecord, now: float, reason: str, error: Exception | None = None) -> None:
         """Cancel a session. One that is not yet prepared is removed as well; one that is over stays as it is."""
         if record.phase is Phase.CONNECTING:
-            self.withdraw(record, now)
+            self.withdraw(record, now, error)
         elif record.phase.is_live:
             self._run(record)
             self._actions.append(CancelSession(record.instance, reason))

@@ -215,14 +215,15 @@ class NodeMachine:
 
     def _cancel(self, call: int, now: float, *, session: str, reason: str) -> None:
         record = self._visible(session)
-        self._stop(record, now, reason)
+        why = f": {reason}" if reason else ""
+        self._stop(record, now, reason, GoneError(f"session {session!r} was cancelled before it started{why}"))
         self._actions.append(Return(call, record.instance))
 
     def _delete(self, call: int, now: float, *, session: str) -> None:
         """Remove a session; answered once it is removed."""
         record = self._visible(session)
         record.removing.append((call, None))
-        self._sessions.withdraw(record, now)
+        self._sessions.withdraw(record, now, GoneError(f"session {session!r} was deleted before it started"))
 
     def _watch(self, call: int, now: float, *, session: str, version: int, seconds: float) -> None:
         """Answered once the session's version is not `version`, or it is over, or `seconds` have passed."""
@@ -236,11 +237,14 @@ class NodeMachine:
 
     # Sessions.
 
-    def _stop(self, record: SessionRecord, now: float, reason: str) -> None:
-        """Cancel a session. One that is connecting, to peers that all answered before, stays as CANCELLED."""
+    def _stop(self, record: SessionRecord, now: float, reason: str, error: Exception | None = None) -> None:
+        """Cancel a session. One that is connecting, to peers that all answered before, stays as CANCELLED.
+
+        Another one that is connecting is removed, and its deployer gets `error`.
+        """
         if record.phase is Phase.CONNECTING and not self.peers.missing(record.peers):
             self._sessions.prepared(record, now)
-        self._sessions.cancel(record, now, reason)
+        self._sessions.cancel(record, now, reason, error)
 
     def _on_session(self, record: SessionRecord, event: SessionEvent, now: float) -> None:
         sessions = self._sessions
@@ -305,7 +309,7 @@ class NodeMachine:
                 if record is None:
                     return
                 if event.failure is None:
-                    self._stop(record, now, event.reason or f"cancelled on node {event.peer}")
+                    self._stop(record, now, event.reason)
                 else:
                     self._sessions.fail(record, now, event.node, event.failure)
 

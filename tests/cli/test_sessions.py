@@ -2,6 +2,7 @@
 
 import pytest
 
+from dropflow.cli.session_replies import SessionChange
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
 
@@ -63,9 +64,17 @@ def test_sessions_can_be_cancelled_and_deleted(ask: Command, manager: FakeManage
     cancelled = ask("cancel", "running", "--reason", "it rains")
     ask("delete", "running")
 
-    assert "CANCELLED" in cancelled.text
-    assert "it rains" in cancelled.text
+    assert cancelled.text == "running: CANCELLED (it rains)\n"
     assert "running" not in [info.session for info in manager.sessions()]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("cancelled: enough", "s: CANCELLED (enough)"), ("cancelled", "s: CANCELLED")]
+)
+def test_the_status_is_not_repeated_before_the_reason(text: str, line: str) -> None:
+    """Nodes report "cancelled" and the reason, which is also the text of a session that is still being cancelled."""
+    assert list(SessionChange(session="s", status="CANCELLED", text=text).lines()) == [line]
+    assert list(SessionChange(session="s", status="RUNNING", text=text).lines()) == [f"s: RUNNING ({text})"]
 
 
 def test_cancel_reports_nodes_that_do_not_answer(ask: Command, manager: FakeManager) -> None:
