@@ -1,6 +1,42 @@
-"""``python -m dropflow`` is the ``dropflow`` command."""
+"""The process of the ``dropflow`` command, which ``python -m dropflow`` and the script ``dropflow`` start."""
 
-from dropflow.cli.main import main
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
+
+__all__ = ["main"]
+
+_INTERRUPTED = 130
+
+
+def main() -> NoReturn:
+    """Run the command with the arguments of the process.
+
+    Before the command begins and after it has ended, SIGINT ends the process without a traceback. It does not raise
+    KeyboardInterrupt then: an import may turn that into another error, and a callback may print and drop it. A process
+    that was started with SIGINT ignored keeps ignoring it.
+    """
+    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    _set_handler(_end, needed=is_usual)
+    from dropflow.cli.main import main as run  # noqa: PLC0415 - SIGINT is handled from here on
+
+    try:
+        run(begin=lambda: _set_handler(signal.default_int_handler, needed=is_usual))
+    finally:
+        _set_handler(_end, needed=is_usual)
+
+
+def _set_handler(handler: Callable[[int, FrameType | None], object], *, needed: bool) -> None:
+    if needed:
+        signal.signal(signal.SIGINT, handler)
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    os.write(2, b"interrupted\n")
+    os._exit(_INTERRUPTED)
+
 
 if __name__ == "__main__":
     main()

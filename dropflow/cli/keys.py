@@ -9,7 +9,6 @@ import msgspec
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.paths import default_key
 
 __all__ = ["command"]
 
@@ -48,6 +47,7 @@ def command() -> None:
 @_file_option
 def create_key(output: CommandOutput, *, file: str | None) -> Exit:
     """Make a cluster key. An existing key is not overwritten."""
+    from dropflow.cli.paths import default_key
     from managers.keys import create
 
     path = Path(file) if file else default_key()
@@ -60,6 +60,7 @@ def create_key(output: CommandOutput, *, file: str | None) -> Exit:
 @_file_option
 def show_key(output: CommandOutput, *, file: str | None) -> Exit:
     """Show the fingerprint of the cluster key, to compare the keys of two hosts; never the key."""
+    from dropflow.cli.paths import default_key
     from managers.keys import load
 
     path = Path(file) if file else default_key()

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NoReturn
 
@@ -72,7 +72,8 @@ class _Commands(click.Group):
     context_settings=_SETTINGS,
 )
 @click.version_option(__version__, "-V", "--version", message="%(version)s")
-def commands() -> None:
+@click.pass_obj
+def commands(begin: Callable[[], None] | None) -> None:
     """Run dataflow graphs: logical graphs drawn in EAGLE, physical graphs in DALiuGE's JSON, and .dfg files.
 
     GRAPH is a file, or - for standard input. Standard output carries the answer and nothing else, so that commands
@@ -82,18 +83,21 @@ def commands() -> None:
     On one machine, run is all that is needed. On several, start node, island and master on their hosts (or up, for all
     of them on this host), and submit graphs to them.
     """
+    if begin is not None:  # the module of the command is imported now
+        begin()
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
+def main(arguments: Sequence[str] | None = None, *, begin: Callable[[], None] | None = None) -> NoReturn:
     """Run the command with `arguments` and exit.
 
-    Without arguments those of the process are used, and its standard output is reserved for the answer.
+    Without arguments those of the process are used, and its standard output is reserved for the answer. `begin` is
+    called before the command runs, when its module is imported.
     """
     if arguments is None:
         reserve()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        commands.main(args=given, prog_name="dropflow", standalone_mode=False)
+        commands.main(args=given, prog_name="dropflow", standalone_mode=False, obj=begin)
         sys.stdout.flush()
     except click.UsageError as error:
         _print_usage_error(error, given)

@@ -13,10 +13,7 @@ from dropflow.errors import BadFileError
 from dropflow.graph.codec import Buffer, dump, parse
 from dropflow.graph.slices import Slice
 
-__all__ = ["MEDIA_TYPE", "dump_slice", "dump_slices", "parse_slice", "parse_slices"]
-
-MEDIA_TYPE = "application/vnd.dropflow.slices"
-"""Media type of several slices in the body of a request or reply."""
+__all__ = ["dump_slice", "dump_slices", "parse_slice", "parse_slices"]
 
 _HEAD = struct.Struct("<8sQQII")
 _MAGIC = b"\x89DFS\r\n\x1a\n"

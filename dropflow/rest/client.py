@@ -6,14 +6,10 @@ May be used from any thread. Errors of the manager are raised as their own class
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from dropflow.clock import Clock
 from dropflow.errors import LinkError
-from dropflow.graph.codec import dump, parse
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slice_codec import parse_slices
-from dropflow.graph.slices import Slice
 from dropflow.rest import operations
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.http_client import ClientRequest, HttpTransport, joined
@@ -45,6 +41,10 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+
+if TYPE_CHECKING:
+    from dropflow.graph.physical import PhysicalGraph
+    from dropflow.graph.slices import Slice
 
 __all__ = ["Client", "Packable"]
 
@@ -119,7 +119,7 @@ class _ManagerCalls(OperationCaller):
 class _DeploymentCalls(OperationCaller):
     """Operations that deploy a graph, or return one that is deployed."""
 
-    def submit(self, graph: PhysicalGraph | bytes, options: SubmitQuery | None = None) -> SessionInfo:
+    def submit(self, graph: "PhysicalGraph | bytes", options: SubmitQuery | None = None) -> SessionInfo:
         """Deploy a whole graph and start it.
 
         Parameters
@@ -129,7 +129,12 @@ class _DeploymentCalls(OperationCaller):
         options : SubmitQuery, optional
             How to deploy it.
         """
-        body = [graph] if isinstance(graph, bytes) else dump(graph)
+        if isinstance(graph, bytes):
+            body: Sequence[bytes | memoryview] = [graph]
+        else:
+            from dropflow.graph.codec import dump  # noqa: PLC0415 - numpy, which most commands do not need
+
+            body = dump(graph)
         return self.call(operations.SUBMIT, query=options or SubmitQuery(), body=body)
 
     def prepare(self, deployment: Packable, *, seconds: float) -> None:
@@ -145,12 +150,16 @@ class _DeploymentCalls(OperationCaller):
         """Undo a `prepare`, whether it was started or not."""
         self.call(operations.UNDO, session, body=EpochRequest(epoch=epoch, reason=reason))
 
-    def graph(self, session: str) -> PhysicalGraph:
+    def graph(self, session: str) -> "PhysicalGraph":
         """Return the whole graph."""
+        from dropflow.graph.codec import parse  # noqa: PLC0415 - see `submit`
+
         return parse(joined(self.download(operations.GRAPH, session).chunks), where=self.url)
 
-    def slices(self, session: str) -> tuple[Slice, ...]:
+    def slices(self, session: str) -> "tuple[Slice, ...]":
         """Return the slices of the graph at or below the manager."""
+        from dropflow.graph.slice_codec import parse_slices  # noqa: PLC0415 - see `submit`
+
         return parse_slices(joined(self.download(operations.SLICES, session).chunks), where=self.url)
 
 

@@ -23,7 +23,6 @@ from dropflow.errors import (
     UsageError,
     WorldError,
 )
-from dropflow.graph.slice_codec import MEDIA_TYPE as SLICES_MEDIA_TYPE
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS_MEDIA_TYPE
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.operation_records import (
@@ -61,6 +60,8 @@ from dropflow.rest.schema import (
 __all__ = ["DEPLOYMENT_MEDIA_TYPE", "GRAPH_MEDIA_TYPE", "OPERATIONS", "Operation"]
 
 GRAPH_MEDIA_TYPE = "application/vnd.dropflow.graph"
+SLICES_MEDIA_TYPE = "application/vnd.dropflow.slices"
+"""Several slices."""
 DEPLOYMENT_MEDIA_TYPE = "application/vnd.dropflow.deployment"
 EVENTS_MEDIA_TYPE = "text/event-stream"
 _BYTES = "application/octet-stream"

@@ -1,9 +1,15 @@
 """``dropflow fetch``."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from dropflow.errors import LinkError
+from dropflow.rest.content_records import ContentEnd, ContentsRequest, read_records, write_records
 from dropflow.rest.operation_records import ResultList
+from dropflow.rest.schema import Download
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
 
@@ -56,6 +62,38 @@ def test_results_of_a_failed_request_are_missing(ask: Command, manager: FakeMana
     assert answer.status == 1
     assert {one["drop"] for one in answer.json["missing"]} == {one.oid for one in manager.results("finished").results}
     assert all("nothing listens there" in one["text"] for one in answer.json["missing"])
+
+
+def test_a_connection_that_breaks_is_reported_once(
+    ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer says that the connection broke and how to continue; what arrived before stays. Exit status 3."""
+    manager.write("finished", 22, b"another")
+    total = len(manager.results("finished").results)
+    whole = manager.contents
+
+    def broken(session: str, request: ContentsRequest) -> Download:
+        answer = whole(session, request)
+        records = list(read_records(answer.chunks))
+        first = next(place for place, record in enumerate(records) if isinstance(record, ContentEnd)) + 1
+
+        def chunks() -> Iterator[bytes]:
+            yield from write_records(records[:first])
+            raise ConnectionResetError("a test")
+
+        return replace(answer, chunks=chunks())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manager, "contents", broken)
+        answer = ask("fetch", "finished", "-o", "here")
+    again = ask("fetch", "finished", "-o", "here", "--output", "json")
+
+    assert answer.status == 3
+    assert "error DF220: http://127.0.0.1" in answer.text
+    assert answer.text.count("the connection broke") == 1
+    assert f"missing: {total - 1} results, because the connection to the manager broke" in answer.text
+    assert "to fetch what is missing: dropflow fetch finished again, with the same -o" in answer.text
+    assert (again.status, again.json["fetched"], again.json["were_there"]) == (0, total - 1, 1)
 
 
 def test_results_that_are_there_are_not_fetched_again(ask: Command, manager: FakeManager, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ the `evidence` from both. In the managers, `managers.probing` makes these connec
 """
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import click
@@ -118,6 +117,8 @@ def examine_cluster(
     peers : int
         To how many other nodes each node connects at most.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     from dropflow.cli.doctor.checks import findings, notes
     from dropflow.cli.doctor.local import ask_managers
     from dropflow.cli.doctor.remote import plan_probes, probe

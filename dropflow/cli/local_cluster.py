@@ -1,0 +1,195 @@
+"""A translator, a master, an island and nodes on this host, as processes that end with this one: ``dropflow up``.
+
+They share a token through a file that only the user can read, because other users see arguments and environments of
+processes.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import CancelledError
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.paths import default_key, default_root
+from dropflow.cli.server_process import announce, browser_url, claim_root, cluster_key
+from dropflow.cli.stop_signal import StopSignal
+from dropflow.private import private_directory
+from dropflow.rest.auth import make_token, store_token
+from managers.child_processes import ChildProcess, ChildProcesses
+from managers.membership import SUSPECT_AFTER
+
+__all__ = ["UpOptions", "run"]
+
+_START_SECONDS = 60.0
+_TRANSLATOR, _MASTER, _ISLAND = 8084, 8002, 8001
+
+
+class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of ``dropflow up``; see their help."""
+
+    nodes: int
+    port: int | None
+    no_auth: bool
+    root: str | None
+    workers: int | None
+    key: str | None
+    lost_after: float
+    log_level: str
+
+
+class UpReady(msgspec.Struct, frozen=True, kw_only=True):
+    """The ready line of ``dropflow up``."""
+
+    ready: bool = True
+    role: str = "up"
+    url: str
+    translator: str
+    master: str
+    island: str
+    nodes: tuple[str, ...]
+    token: str | None
+
+
+def run(options: UpOptions) -> Exit:
+    """Start a cluster on this host, print the ready line, and wait for the end.
+
+    Returns
+    -------
+    Exit
+        `Exit.FINISHED` after a signal; `Exit.FAILED` if all processes of the cluster ended by themselves.
+
+    Raises
+    ------
+    WorldError
+        One of the processes cannot be started; the others are stopped.
+    """
+    secret: list[Path] = []
+    with StopSignal(before_exit=lambda: _remove(secret)) as stop, ExitStack() as stack:
+        root = claim_root(Path(options.root) if options.root else default_root("up"), stack)
+        cluster_key(options.key, beyond=False)  # made once, before the processes look for it
+        token = None if options.no_auth else make_token()
+        token_file = root / "token"
+        if token is not None:
+            secret.append(token_file)
+            stack.callback(_remove, secret)
+            store_token(token_file, token)
+        cluster = _Cluster(options, root, stop)
+        stack.callback(cluster.close)
+        try:
+            ready = cluster.start(token)
+        except CancelledError:
+            return Exit.FINISHED
+        announce(ready, people=_for_people(ready, root))
+        return cluster.wait()
+
+
+def _remove(paths: Sequence[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+class _Cluster:
+    """The processes of the cluster."""
+
+    def __init__(self, options: UpOptions, root: Path, stop: StopSignal) -> None:
+        self._options = options
+        self._root = root
+        self._stop = stop
+        self._child_processes = ChildProcesses(cancel=stop.fileno())
+        self._processes: list[ChildProcess] = []
+
+    def start(self, token: str | None) -> UpReady:
+        """Start the nodes in parallel, then the island, the master and the translator.
+
+        Raises
+        ------
+        WorldError
+            One of them cannot be started.
+        CancelledError
+            This process got a signal to end.
+        """
+        options = self._options
+        cores = len(os.sched_getaffinity(0))
+        workers = options.workers or max(1, cores // options.nodes)
+        suspect_after = min(SUSPECT_AFTER, options.lost_after / 2)
+        timing = ("--lost-after", f"{options.lost_after}", "--suspect-after", f"{suspect_after}")
+        started = [
+            self._start(
+                "node",
+                f"node-{number + 1}",
+                self._port(3 + number, 0),
+                ("--links-port", "0", "--workers", f"{workers}", *timing),
+            )
+            for number in range(options.nodes)
+        ]
+        nodes = tuple(self._url(process) for process in started)
+        pairs = [word for url in nodes for word in ("--nodes", url)]
+        island = self._url(self._start("island", "island", self._port(2, _ISLAND), (*pairs, *timing)))
+        below = ("--islands", island, *timing)
+        master = self._url(self._start("master", "master", self._port(1, _MASTER), below))
+        port = self._port(0, _TRANSLATOR)
+        translator = self._url(self._start("translator", "translator", port, ("--to", master)))
+        return UpReady(url=master, translator=translator, master=master, island=island, nodes=nodes, token=token)
+
+    def wait(self) -> Exit:
+        """Wait until this process gets a signal to end or all processes of the cluster have ended."""
+        self._stop.wait()
+        return Exit.FINISHED if any(process.status is None for process in self._processes) else Exit.FAILED
+
+    def close(self) -> None:
+        """Stop all processes: the parents first, so that they report no lost children."""
+        self._stop.set()
+        self._child_processes.close()
+
+    def _url(self, process: ChildProcess) -> str:
+        return self._child_processes.wait_ready(process, _START_SECONDS)
+
+    def _start(self, role: str, name: str, port: int, more: Sequence[str]) -> ChildProcess:
+        options = self._options
+        access = ("--no-auth",) if options.no_auth else ("--token-file", str(self._root / "token"))
+        root = self._root / name
+        private_directory(root)
+        arguments = (
+            *("--root", str(root), "--port", f"{port}", *more, *access),
+            *("--key", options.key or str(default_key()), "--group", f"up-{os.getpid()}"),
+            *("--log-file", str(root / "manager.log"), "--log-level", options.log_level),
+        )
+
+        def command(parent: int) -> list[str]:
+            own = [sys.executable, "-m", "dropflow", role, "--name", name]
+            return [*own, *arguments, "--watch-parent", f"{parent}", "--output", "json"]
+
+        process = self._child_processes.call(partial(self._child_processes.launch, role, name, command, self._changed))
+        self._processes.append(process)
+        return process
+
+    def _changed(self, process: ChildProcess) -> None:
+        """Report a process that ended by itself, from the thread of `ChildProcesses`."""
+        if process.status is None or self._stop.is_set() or process.error is not None:
+            return
+        others = any(other.status is None for other in self._processes)
+        log = self._root / process.name / "manager.log"
+        sys.stderr.write(f"{process.name} has ended with status {process.status}: see {log}")
+        sys.stderr.write("; the others continue\n" if others else "\n")
+        sys.stderr.flush()
+        if not others:
+            self._stop.set()
+
+    def _port(self, offset: int, usual: int) -> int:
+        if self._options.port is None:
+            return usual
+        return self._options.port + offset if self._options.port else 0
+
+
+def _for_people(ready: UpReady, root: Path) -> str:
+    return (
+        f"sessions, in a browser:    {browser_url(ready.master, ready.token)}\n"
+        f"translator, in a browser:  {browser_url(ready.translator, ready.token)}\n"
+        f"here:                      dropflow submit GRAPH --wait\n"
+        f"logs and results in {root}\n"
+    )
