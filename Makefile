@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 # Tests mostly wait for processes and browsers, so that more of them than processors can run in parallel.
 JOBS ?= 4
-QUICK = -m "not (slow or corpus or browser or netns)" --hypothesis-profile=quick
+SLOW = slow or corpus or browser or netns
 
 .PHONY: demo quick test coverage check lint format changelog clean
 
@@ -20,15 +20,15 @@ demo: $(VENV)/.installed  ## translate and run a small radio-imaging pipeline, a
 	@echo "Look at the picture: $(CURDIR)/demo-output/files/sky.png"
 
 quick: $(VENV)/.installed  ## the tests that take under a minute: no browser, no clusters, nothing installed on the system
-	$(BIN)/python -m pytest -q -n $(JOBS) $(QUICK)
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "not ($(SLOW))" --hypothesis-profile=quick
 
-test: $(VENV)/.installed  ## all tests; installs a browser and network tools if it can
+test: coverage  ## all tests; installs a browser and network tools if it can
 	@tests/bring_tools.sh
-	$(BIN)/python -m pytest -q -n $(JOBS)
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "$(SLOW)"
 
-coverage: $(VENV)/.installed  ## the quick tests, and a floor for the coverage of each package
+coverage: $(VENV)/.installed  ## the tests of 'quick' with all examples, and a floor for the coverage of each package
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -q -n $(JOBS) $(QUICK)
+	$(BIN)/python -m coverage run -m pytest -q -n $(JOBS) -m "not ($(SLOW))"
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python tests/coverage_floors.py
 
