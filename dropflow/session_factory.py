@@ -7,6 +7,7 @@ from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Exchange, Runner
+from dropflow.engine.continuation import Continuation
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument
 from dropflow.engine.journal import Journal, JournalHeader
@@ -32,6 +33,7 @@ def make_session(
     on_statistics: Callable[[Statistics], None] | None = None,
     inbox: Inbox[SessionInput] | None = None,
     infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
+    continuation: Continuation | None = None,
     check_invariants: bool = False,
 ) -> Session:
     """Return a session that has not started, in the directory of its repository.
@@ -58,6 +60,8 @@ def make_session(
         Queue of the events of runner, exchange and other threads; a new one by default.
     infrastructure_retries : int
         How many infrastructure faults each drop may have.
+    continuation : Continuation, optional
+        What is known of a session that continues. Its journal is replaced.
     check_invariants : bool
         Walk the whole state of the core after each step; slow.
 
@@ -80,10 +84,16 @@ def make_session(
         clock=clock,
         streams=streams,
         exchange=exchange,
-        journal=Journal(directory / "journal.dfj", header),
+        journal=Journal(
+            directory / "journal.dfj",
+            header,
+            replaces=continuation is not None,
+            durable=repository.workspace.durable,
+        ),
         instruments=instruments,
         on_statistics=on_statistics,
         inbox=inbox,
         infrastructure_retries=infrastructure_retries,
+        continuation=continuation,
         check_invariants=check_invariants,
     )

@@ -30,6 +30,7 @@ def make_runner(
     *,
     session: str = "",
     pool: WorkerPool | None = None,
+    durable: bool = False,
 ) -> Runner:
     """Return the runner of one session.
 
@@ -46,6 +47,9 @@ def make_runner(
     pool : WorkerPool, optional
         Worker processes to share with other sessions, for the kind ``processes``; by default the session has its own.
 
+    durable : bool
+        Whether files are forced to the disk before they are committed.
+
     Raises
     ------
     BadGraphError
@@ -59,6 +63,7 @@ def make_runner(
         templates=tuple(with_time_limit(template) for template in graph.templates),
         links=graph.links,
         prefix=graph.prefix,
+        durable=durable,
     )
     if kind == "inline":
         return InlineRunner(LocalExecutor(spec))

@@ -57,6 +57,10 @@ class FileOwners:
         """Record that `drop` wrote `path`, and that the drops `beside` wrote the same content."""
         self._of[path] = (*beside, drop)
 
+    def of(self, path: str) -> tuple[int, ...]:
+        """Return the owners of `path`."""
+        return self._of.get(path, ())
+
     def is_only(self, path: str, drop: int) -> bool:
         """Whether `drop` is the only owner of `path`."""
         return self._of.get(path) == (drop,)

@@ -17,6 +17,7 @@ from dropflow.data.store import Slot
 from dropflow.data.workspace import PART_FOLDER
 from dropflow.engine.api import Handle
 from dropflow.errors import StorageError
+from dropflow.fsync import force_to_disk
 
 __all__ = ["FileWriter", "remove_part", "remove_part_folder", "temporary_path"]
 
@@ -144,7 +145,7 @@ class FileWriter:
             else:
                 kind, size, checksum = self._look()
             if self._durable and kind != "directory":
-                _force(self._path)
+                force_to_disk(self._path)
         text = self._text and bool(self._size) and not self._given
         return Handle(kind=kind, location=self._path, final=self._final, size=size, checksum=checksum, text=text)
 
@@ -222,11 +223,3 @@ def remove_part_folder(path: str) -> None:
     if folder.endswith(PART_FOLDER):
         with contextlib.suppress(OSError):
             os.rmdir(folder)  # noqa: PTH106 - see above
-
-
-def _force(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

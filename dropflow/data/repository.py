@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,6 +29,7 @@ from dropflow.data.store import Slot
 from dropflow.data.workspace import BESIDE, Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import DropflowError, StorageError
+from dropflow.fsync import force_to_disk
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.ids import drop_file_name
@@ -49,6 +50,8 @@ class LocalRepository:
         Time.
     graph : PhysicalGraph, optional
         Of the session: its edges decide which drop may replace the file of another one.
+    durable : bool
+        Whether contents are forced to the disk when they are committed.
 
     Raises
     ------
@@ -56,9 +59,19 @@ class LocalRepository:
         The session directory cannot be created.
     """
 
-    def __init__(self, directory: str | Path, session: str, clock: Clock, graph: PhysicalGraph | None = None) -> None:
-        self.workspace = Workspace(os.path.abspath(directory), session)  # noqa: PTH100 - resolve() would follow links
+    def __init__(
+        self,
+        directory: str | Path,
+        session: str,
+        clock: Clock,
+        graph: PhysicalGraph | None = None,
+        *,
+        durable: bool = False,
+    ) -> None:
+        path = os.path.abspath(directory)  # noqa: PTH100 - resolve() would follow links
+        self.workspace = Workspace(path, session, durable)
         self._clock = clock
+        self._graph = graph
         self._owners = FileOwners(graph)
         self._segment: Path | None = None
         self._tmp = f"{self.workspace.tmp}/"
@@ -68,6 +81,22 @@ class LocalRepository:
         segments.sweep()
         self._claim()
         self._open_directories = self._hold_directories()
+
+    def adopt(self, contents: Mapping[int, Handle]) -> None:
+        """Take over contents that an earlier process of the session has committed, in the order of their commits.
+
+        Files in the session directory belong to the applications that wrote them, as after their commit.
+        """
+        latest: dict[str, Handle] = {}
+        for drop, content in contents.items():
+            path = content.location
+            if content.kind not in ("file", "directory") or not self.workspace.is_inside(path):
+                continue
+            if self._is_written(drop):
+                before = latest.get(path)
+                is_same = before is not None and (before.size, before.checksum) == (content.size, content.checksum)
+                self._owners.add(path, drop, self._owners.of(path) if is_same else ())
+                latest[path] = content
 
     def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:  # noqa: ARG002 - protocol
         """Make `part` the content of a drop with one producer: atomic, under its final name.
@@ -179,6 +208,8 @@ class LocalRepository:
                 if handle.kind == "bytes":
                     with open(passing, "wb") as stream:  # noqa: PTH123 - once a leaf: Path doubles its cost
                         stream.write(handle.body)
+                if self.workspace.durable and handle.kind != "directory":
+                    force_to_disk(passing)
                 self._place(passing, target)
         except BaseException:
             remove_part(passing)
@@ -257,6 +288,13 @@ class LocalRepository:
                 remove_part(path)
         shutil.rmtree(self.workspace.tmp, ignore_errors=True)
 
+    def _is_written(self, drop: int) -> bool:
+        """Whether an application writes a drop, so that its content did not exist before the session."""
+        if self._graph is None:
+            return False
+        ptr = self._graph.predecessors.ptr
+        return bool(ptr[drop] < ptr[drop + 1])
+
     def _is_temporary(self, handle: Handle) -> bool:
         return handle.kind == "shm" or handle.location.startswith(self._tmp)
 
@@ -264,6 +302,8 @@ class LocalRepository:
         """Rename, replacing what is there; a directory there is first renamed."""
         try:
             os.replace(location, final)  # noqa: PTH105 - once a file drop: Path doubles its cost
+            if self.workspace.durable:
+                force_to_disk(os.path.dirname(final))  # noqa: PTH120 - text, as everywhere here
         except OSError:
             if not os.path.lexists(location):
                 raise
@@ -274,6 +314,8 @@ class LocalRepository:
                 if os.path.isdir(location) and os.path.lexists(final):  # noqa: PTH112
                     os.unlink(final)  # noqa: PTH108
                 self._move(location, final)
+            if self.workspace.durable:
+                force_to_disk(os.path.dirname(final))  # noqa: PTH120
 
     def _replace_directory(self, location: str, final: str) -> None:
         old = self.workspace.part_beside(final)

@@ -6,7 +6,7 @@ from the same `ExecutorSpec`. A `ContentRepository` (`dropflow.data.repository`)
 drops.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -208,6 +208,10 @@ class ContentRepository(Protocol):
 
     Every method that touches a disk may raise `dropflow.errors.StorageError`.
     """
+
+    def adopt(self, contents: Mapping[int, Handle]) -> None:
+        """Take over contents that an earlier process of the session has committed, in the order of their commits."""
+        ...
 
     def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:
         """Make `part` the content of a drop with one producer: atomic, under its final name."""

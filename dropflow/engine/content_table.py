@@ -120,6 +120,12 @@ class ContentTable:
         if ordered:
             self._store(drop, self._repository.assemble(drop, self._template(drop), ordered))
 
+    def restore(self, contents: Mapping[int, Handle]) -> None:
+        """Add what an earlier process of the session has committed; the journal records it again."""
+        self._repository.adopt(contents)
+        self.contents.update(contents)
+        self._unrecorded.update(contents)
+
     def add_remote(self, drop: int, content: Handle) -> None:
         """Add the content of a drop that lives on another node."""
         self.contents[drop] = content

@@ -55,6 +55,8 @@ class DropTable:
         1 for drops that live here and have a neighbour on another node.
     counts : list of list of int
         Number of local drops by template and state; rows as the graph's templates, columns as `DropState`.
+    has_known_states : bool
+        Whether the session continues from known states: an attempt may write drops that are settled already.
     unsettled, unsettled_remote : int
         Number of drops that are not settled: here, and on other nodes as far as is known here.
     failed_leaves : int
@@ -71,6 +73,7 @@ class DropTable:
         "failed_inputs",
         "failed_leaves",
         "faults",
+        "has_known_states",
         "pending_consumers",
         "pending_inputs",
         "remote",
@@ -97,6 +100,7 @@ class DropTable:
         self.unsettled = graph.drops - len(self.remote)
         self.unsettled_remote = len(self.remote)
         self.failed_leaves = 0
+        self.has_known_states = False
         self._template = np.ascontiguousarray(graph.template).data
         self._ends = np.ascontiguousarray(graph.successors.ptr).data
         self.border = _find_border(graph, self.remote)
@@ -189,6 +193,7 @@ class DropTable:
         settled = states > _WRITING
         local = np.ones(graph.drops, dtype=np.bool_)
         local[list(self.remote)] = False
+        self.has_known_states = True
         self.states[:] = known.states
         self.causes.update(known.causes)
         self.attempts.update(known.attempts)

@@ -72,6 +72,8 @@ class KnownStates(msgspec.Struct, frozen=True, array_like=True):
         Outputs that completed applications chose to skip, as far as they are not settled.
     reset : tuple of int
         Drops that had completed and run again because contents are lost, ascending.
+    lost : tuple of int
+        Completed data drops whose content is gone and not needed, ascending.
     reason : str
         Why the session had to continue.
     """
@@ -82,6 +84,7 @@ class KnownStates(msgspec.Struct, frozen=True, array_like=True):
     uncounted_attempts: dict[int, int] = {}
     skipped: dict[int, tuple[int, ...]] = {}
     reset: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
     reason: str = ""
 
 

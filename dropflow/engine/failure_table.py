@@ -1,5 +1,7 @@
 """Why drops of a running session failed, which infrastructure faults they had, and which nodes it has lost."""
 
+from collections.abc import Mapping
+
 from dropflow.engine.api import Exchange
 from dropflow.engine.core import Core
 from dropflow.engine.events import Lost
@@ -66,6 +68,11 @@ class FailureTable:
     def fault_note(self) -> str:
         """Return how many infrastructure faults there were; empty if there was none."""
         return fault_note(fault for faults in self.faults.values() for fault in faults)
+
+    def restore(self, failures: Mapping[int, Failure]) -> None:
+        """Add failures from before the session continued; the journal records them again."""
+        self._failures.update(failures)
+        self._unrecorded.update(failures)
 
     def add_remote(self, drop: int, failure: Failure) -> None:
         """Add why a drop of another node counts as failed here. No event has that, so the journal records it."""

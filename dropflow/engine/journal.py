@@ -9,8 +9,8 @@ process finds what this one has committed. An incomplete last frame, which a cra
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,14 +19,15 @@ import msgspec
 from dropflow.engine.api import Handle
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.core import Core
-from dropflow.engine.events import Assembled, Event, Failed, Release
+from dropflow.engine.events import Abort, Assembled, Begin, Event, Failed, Finished, KnownStates, Release
 from dropflow.engine.faults import Fault
 from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
 from dropflow.errors import BadFileError, StorageError
 from dropflow.failure import Failure
+from dropflow.fsync import force_to_disk
 from dropflow.graph.physical import PhysicalGraph
 
-__all__ = ["Entry", "Journal", "JournalHeader", "ReplayedSession", "read", "replay"]
+__all__ = ["Entry", "Journal", "JournalHeader", "ReplayedSession", "is_blank", "read", "replay"]
 
 _FAMILY = b"DFJ"
 _VERSION = b"2"
@@ -75,20 +76,36 @@ class Journal:
 
     An entry that a full disk prevents is written before the next one. The file never has a gap.
 
+    Parameters
+    ----------
+    path : Path
+        The file.
+    header : JournalHeader
+        Its first frame.
+    replaces : bool
+        Whether there is a journal of an earlier process. It stays until the first entry of this one is written, and is
+        then replaced by a rename: at any moment, one of them is complete.
+    durable : bool
+        Whether each entry is forced to the disk (fsync) before the session goes on, so that it survives the loss of
+        power.
+
     Raises
     ------
     StorageError
         From any method, when the file cannot be written.
     """
 
-    def __init__(self, path: Path, header: JournalHeader) -> None:
+    def __init__(self, path: Path, header: JournalHeader, *, replaces: bool = False, durable: bool = False) -> None:
         self._encoder = msgspec.msgpack.Encoder()
         self._path = path
+        self._beside = path.with_name(f"{path.name}.new") if replaces else None
+        self._durable = durable
+        self._has_entries = False
         self._directory = f"{path.absolute().parent}/"
         self._size = 0
         self._pending = bytearray(_FAMILY + _VERSION + self._frame(header))
         try:
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+            self._file = os.open(self._beside or path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise self._failed(error) from error
         try:
@@ -107,6 +124,7 @@ class Journal:
         directory = self._directory
         records = {drop: ContentRecord.of(handle, directory) for drop, handle in (contents or {}).items()}
         self._pending += self._frame((events, records, failures or {}))
+        self._has_entries = True
         self._flush()
 
     def close(self) -> None:
@@ -130,6 +148,13 @@ class Journal:
                 written = os.pwrite(self._file, self._pending, self._size)
                 self._size += written
                 del self._pending[:written]
+            if self._durable:
+                os.fdatasync(self._file)
+            if self._beside is not None and self._has_entries:
+                self._beside.replace(self._path)
+                self._beside = None
+                if self._durable:
+                    force_to_disk(str(self._path.absolute().parent))
         except OSError as error:
             raise self._failed(error) from error
 
@@ -200,7 +225,7 @@ def _frames(data: bytes, path: Path) -> Iterator[bytes]:
         yield body
 
 
-@dataclass(frozen=True)
+@dataclass
 class ReplayedSession:
     """The state of a session after its journal was replayed.
 
@@ -216,20 +241,86 @@ class ReplayedSession:
         Everything that was committed, by drop.
     released : set of int
         Drops whose content was released after its last consumer.
-    started : float
-        When the journal begins.
+    header : JournalHeader
+        First frame of the journal.
+    known : KnownStates or None
+        What the journal begins with, if it is that of a session that continued.
+    skipped : dict of int to tuple of int
+        Outputs that applications chose to skip.
+    aborted : set of int
+        Drops whose attempt the last entry that counted has stopped.
     """
 
     core: Core
-    failures: dict[int, Failure]
-    faults: dict[int, list[Fault]]
-    contents: dict[int, ContentRecord]
-    released: set[int]
-    started: float
+    header: JournalHeader
+    failures: dict[int, Failure] = field(default_factory=dict)
+    faults: dict[int, list[Fault]] = field(default_factory=dict)
+    contents: dict[int, ContentRecord] = field(default_factory=dict)
+    released: set[int] = field(default_factory=set)
+    known: KnownStates | None = None
+    skipped: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    aborted: set[int] = field(default_factory=set)
+
+    @property
+    def started(self) -> float:
+        """When the journal begins."""
+        return self.header.started
+
+    @property
+    def interrupted(self) -> Collection[int]:
+        """Drops whose attempt was with a runner at the end of the journal, or when the session was given up."""
+        return self.aborted if self.core.status.is_terminal else self.core.drops.running
+
+    def add(self, entry: Entry) -> None:
+        """Process the next entry."""
+        for drop, record in entry.contents.items():
+            self.contents.pop(drop, None)
+            self.contents[drop] = record  # in the order of the commits
+        self.failures.update(entry.failures)
+        for event in entry.events:
+            if isinstance(event, Failed | Assembled) and event.failure is not None:
+                self.failures[event.drop] = event.failure
+                if isinstance(event, Failed) and event.failure.infrastructure:
+                    self.faults.setdefault(event.drop, []).append(Fault(event.attempt, event.failure))
+            elif isinstance(event, Finished) and event.skipped:
+                self.skipped[event.drop] = event.skipped
+            elif isinstance(event, Begin) and event.known is not None:
+                self.known = event.known
+                self.skipped.update(event.known.skipped)
+        was_over = self.core.status.is_terminal
+        actions = self.core.handle(entry.events)
+        self.released.update(action.drop for action in actions if isinstance(action, Release))
+        if not was_over:
+            self.aborted = {action.drop for action in actions if isinstance(action, Abort)}
 
 
-def replay(graph: PhysicalGraph, path: Path, *, remote: Iterable[int] = ()) -> ReplayedSession:
+def is_blank(path: Path) -> bool:
+    """Return whether there is no journal, or its process ended before the header was written."""
+    try:
+        with path.open("rb") as file:
+            magic, head = file.read(len(_FAMILY) + len(_VERSION)), file.read(_FRAME.size)
+            if not (_FAMILY + _VERSION).startswith(magic):
+                return False
+            return len(head) < _FRAME.size or path.stat().st_size < file.tell() + int(_FRAME.unpack(head)[0])
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise BadFileError(f"the journal cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def replay(graph: PhysicalGraph, path: Path, *, remote: Iterable[int] = (), cut: bool = False) -> ReplayedSession:
     """Replay a journal through a fresh core, and return the state of its session.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        What was executed.
+    path : Path
+        The journal.
+    remote : collection of int
+        Drops that live on other nodes.
+    cut : bool
+        Whether a journal that is damaged in its middle is replayed up to the damage.
 
     Raises
     ------
@@ -238,15 +329,11 @@ def replay(graph: PhysicalGraph, path: Path, *, remote: Iterable[int] = ()) -> R
     """
     header, entries = read(path)
     core = Core(graph, remote=remote, streams=header.streams, infrastructure_retries=header.infrastructure_retries)
-    replayed = ReplayedSession(core, {}, {}, {}, set(), header.started)
-    for entry in entries:
-        replayed.contents.update(entry.contents)
-        replayed.failures.update(entry.failures)
-        for event in entry.events:
-            if isinstance(event, Failed | Assembled) and event.failure is not None:
-                replayed.failures[event.drop] = event.failure
-                if isinstance(event, Failed) and event.failure.infrastructure:
-                    replayed.faults.setdefault(event.drop, []).append(Fault(event.attempt, event.failure))
-        actions = replayed.core.handle(entry.events)
-        replayed.released.update(action.drop for action in actions if isinstance(action, Release))
+    replayed = ReplayedSession(core, header)
+    try:
+        for entry in entries:
+            replayed.add(entry)
+    except BadFileError:
+        if not cut:
+            raise
     return replayed

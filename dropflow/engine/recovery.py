@@ -19,7 +19,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
 
-__all__ = ["known_reports", "known_states", "must_run_again"]
+__all__ = ["has_attempts", "known_reports", "known_states", "must_run_again"]
 
 _WRITING, _COMPLETED = int(DropState.WRITING), int(DropState.COMPLETED)
 _ERROR, _SKIPPED = int(DropState.ERROR), int(DropState.SKIPPED)
@@ -89,12 +89,22 @@ def must_run_again(
     return reset
 
 
+def has_attempts(graph: PhysicalGraph) -> BooleanColumn:
+    """Return which drops have attempts: applications, and data without producers."""
+    found: BooleanColumn = graph.kinds[graph.template] == np.uint8(Kind.APP)
+    found[np.diff(graph.predecessors.ptr) == 0] = True
+    return found
+
+
 def known_states(
     graph: PhysicalGraph,
     drops: DropTable,
+    states: bytes | bytearray,
     reset: BooleanColumn,
+    available: BooleanColumn,
     *,
     interrupted: Collection[int] = (),
+    failed: Collection[int] = (),
     skipped: Mapping[int, tuple[int, ...]] | None = None,
     reason: str = "",
 ) -> KnownStates:
@@ -106,26 +116,30 @@ def known_states(
         What is executed.
     drops : DropTable
         The drops at the end of the journal.
-    reset : bool array, shape (drops,)
-        Drops that run again, from `must_run_again`. Their earlier attempts do not count as tries.
+    states : bytes, shape (drops,)
+        Their states, with those that have to settle again as INITIALIZED.
+    reset, available : bool arrays, shape (drops,)
+        Result and argument of `must_run_again`. Earlier attempts of drops that are reset do not count as tries.
     interrupted : collection of int
         Drops whose attempt had begun and has not ended. That attempt does not count as a try.
+    failed : collection of int
+        Drops that failed and are tried again. Their earlier attempts do not count as tries.
     skipped : mapping, optional
         Outputs that completed applications chose to skip.
     reason : str
         Why the session has to continue.
     """
-    column = np.frombuffer(bytes(drops.states), dtype=np.uint8)
+    column = np.frombuffer(bytes(states), dtype=np.uint8)
     stays = ((column == _COMPLETED) | (column == _ERROR) | (column == _SKIPPED)) & ~reset
     attempts, uncounted = dict(drops.attempts), dict(drops.uncounted_attempts)
     for drop in interrupted:
         attempts[drop] = drops.attempt(drop) + 1
         uncounted[drop] = uncounted.get(drop, 0) + 1
-    has_attempts = (graph.kinds[graph.template] == np.uint8(Kind.APP)) | (np.diff(graph.predecessors.ptr) == 0)
-    for drop in np.flatnonzero(reset & has_attempts).tolist():
+    for drop in (*np.flatnonzero(reset & has_attempts(graph)).tolist(), *failed):
         attempts[drop] = drops.attempt(drop) + 1
         uncounted[drop] = drops.attempt(drop)
     pending = {app: tuple(drop for drop in chosen if not stays[drop]) for app, chosen in (skipped or {}).items()}
+    is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
     return KnownStates(
         states=np.where(stays, column, np.uint8(0)).tobytes(),
         causes={drop: cause for drop, cause in drops.error_causes().items() if stays[drop]},
@@ -133,6 +147,7 @@ def known_states(
         uncounted_attempts=uncounted,
         skipped={app: chosen for app, chosen in pending.items() if chosen and stays[app]},
         reset=tuple(np.flatnonzero(reset).tolist()),
+        lost=tuple(np.flatnonzero(stays & (column == _COMPLETED) & is_data & ~available).tolist()),
         reason=reason,
     )
 

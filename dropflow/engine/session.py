@@ -22,6 +22,7 @@ from typing import TypeVar
 from dropflow.clock import Clock
 from dropflow.engine.api import ContentRepository, Exchange, Handle, Runner
 from dropflow.engine.content_table import ContentTable, kept_drops
+from dropflow.engine.continuation import Continuation
 from dropflow.engine.core import Core
 from dropflow.engine.delayed_runs import DelayedRuns
 from dropflow.engine.events import (
@@ -98,6 +99,8 @@ class Session:
         Queue of the events of runner, exchange and other threads; a new one by default.
     infrastructure_retries : int
         How many infrastructure faults each drop may have.
+    continuation : Continuation or None
+        What is known of a session that continues.
     check_invariants : bool
         Walk the whole state after each batch; slow.
 
@@ -114,6 +117,7 @@ class Session:
         "_clock",
         "_contents",
         "_delayed",
+        "_continuation",
         "_directory",
         "_exchange",
         "_failures",
@@ -154,6 +158,7 @@ class Session:
         on_statistics: Callable[[Statistics], None] | None = None,
         inbox: Inbox[SessionInput] | None = None,
         infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
+        continuation: Continuation | None = None,
         check_invariants: bool = False,
     ) -> None:
         self.graph = graph
@@ -175,6 +180,7 @@ class Session:
         self._exchange = exchange
         self._journal = journal
         self._instruments = Instruments(instruments, self.notes.append)
+        self._continuation = continuation
         self._check_invariants = check_invariants
         self._inbox: Inbox[SessionInput] = Inbox() if inbox is None else inbox
         if exchange is not None:
@@ -257,7 +263,12 @@ class Session:
         """Start the runner and the exchange, and submit the first attempts."""
         self._began = self._clock.monotonic()
         self._runner.start(self._inbox.put)
-        self._process([Begin()])
+        begin = Begin()
+        if self._continuation is not None:
+            self._contents.restore(self._continuation.contents)
+            self._failures.restore(self._continuation.failures)
+            begin = Begin(self._continuation.known)
+        self._process([begin])
         self._feed()
 
     def step(self, timeout: float | None = 0.0) -> None:

@@ -6,6 +6,8 @@ Contents are committed here, before the core processes the event: so a consumer 
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from dropflow.engine.api import Arrival, AttemptResult, Handle, RemoteEvent, StreamOpened
 from dropflow.engine.content_table import ContentTable
 from dropflow.engine.core import Core
@@ -110,6 +112,8 @@ class SessionInputs:
         if self._core.streaming.is_ahead(drop):
             self._early_results[drop] = result
             return []
+        if self._core.drops.has_known_states:
+            result = self._without_settled(result)
         if failure is None:
             try:
                 self._contents.commit(result)
@@ -122,6 +126,18 @@ class SessionInputs:
             failure = self._failures.add_fault(drop, result.attempt, failure)
         self._failures.add(drop, failure)
         return [Failed(drop, result.attempt, failure)]
+
+    def _without_settled(self, result: AttemptResult) -> AttemptResult:
+        """Discard what an attempt that ran again wrote to drops that are settled; return the rest."""
+        states = self._core.drops.states
+        settled = {target: part for target, part in result.handles.items() if states[target] > DropState.WRITING}
+        if not settled:
+            return result
+        self._contents.discard(settled.values())
+        for target in settled:
+            self._streams.remove_all(target)
+        left = {target: part for target, part in result.handles.items() if target not in settled}
+        return msgspec.structs.replace(result, handles=left)
 
     def _on_stream_opened(self, opened: StreamOpened) -> list[Event]:
         """Add a stream that an attempt here has begun to write: for consumers, or for the node of its drop."""

@@ -1,6 +1,6 @@
 """Strict fakes of a runner and a repository: they record calls, and refuse unexpected ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dropflow.engine.api import AttemptResult, Handle, Task
 from dropflow.graph.templates import Template
@@ -92,9 +92,14 @@ class FakeRepository:
         self.released: list[int] = []
         self.results: dict[str, Handle] = {}
         self.revoked: list[Handle] = []
+        self.adopted: dict[int, Handle] = {}
         self._fail_on = fail_on or {}
         self._fail_to_keep = fail_to_keep or {}
         self._vanished = vanished
+
+    def adopt(self, contents: Mapping[int, Handle]) -> None:
+        """Record."""
+        self.adopted.update(contents)
 
     def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:
         """Record; a second commit of the same drop is refused."""

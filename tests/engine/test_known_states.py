@@ -29,7 +29,7 @@ from dropflow.engine.events import (
     Run,
 )
 from dropflow.engine.invariants import check
-from dropflow.engine.recovery import known_states, must_run_again
+from dropflow.engine.recovery import has_attempts, known_states, must_run_again
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
@@ -163,8 +163,11 @@ class World:
             self.step()
             steps -= 1
 
-    def interrupt(self, lost: Collection[int]) -> set[int]:
-        """End the process, lose contents, and begin again from the journal. Returns the drops that were reset."""
+    def interrupt(self, lost: Collection[int], *, retried: Collection[int] = ()) -> set[int]:
+        """End the process, lose contents, and begin again from the journal. Returns the drops that were reset.
+
+        Drops in ERROR because of those in `retried` have to settle again.
+        """
         replayed = Core(self.graph, streams=self.streams)
         replayed.handle(self.journal)
         assert replayed.drops.states == self.core.drops.states
@@ -172,9 +175,21 @@ class World:
         available = np.zeros(self.graph.drops, dtype=np.bool_)
         available[list(self.contents)] = True
         parts = [(app, data) for app, chosen in self.skipped.items() for data in chosen]
-        reset = must_run_again(self.graph, replayed.drops.states, available, kept=self.kept, parts=parts)
+        states = bytearray(replayed.drops.states)
+        for drop, cause in replayed.drops.error_causes().items():
+            if cause in retried:
+                states[drop] = N
+        reset = must_run_again(self.graph, states, available, kept=self.kept, parts=parts)
         known = known_states(
-            self.graph, replayed.drops, reset, interrupted=replayed.drops.running, skipped=self.skipped, reason="test"
+            self.graph,
+            replayed.drops,
+            states,
+            reset,
+            available,
+            failed=[drop for drop in retried if has_attempts(self.graph)[drop]],
+            interrupted=replayed.drops.running,
+            skipped=self.skipped,
+            reason="test",
         )
         self.allowed = {drop for drop in range(self.graph.drops) if known.states[drop] == N}
         self.begin(msgspec.msgpack.decode(msgspec.msgpack.encode(Begin(known)), type=Begin))
@@ -247,6 +262,27 @@ def test_interruptions_of_streams_do_not_change_the_outcome(graph: PhysicalGraph
     world, expected = play_with_interruptions(graph, data, streams=range(len(graph.links)))
 
     assert world.states() == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs(), st.data())
+def test_failed_drops_run_again_with_all_of_their_tries(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """If the causes of failures are gone and all are tried again, no drop is in ERROR; what had completed is kept."""
+    fails, leaves_out = outcomes(graph, data)
+    chance = random.Random(data.draw(st.integers(0, 2**32)))  # noqa: S311 - to be the same each time
+    world = World(graph, chance, fails=fails, leaves_out=leaves_out)
+    world.play()
+    former = world.states()
+    world.fails = Counter({drop: node.tries - 1 for drop, node in enumerate(graph.templates)})
+    causes = set(world.core.drops.error_causes().values())
+    reset = world.interrupt({drop for drop in world.contents if chance.random() < 0.3}, retried=causes)
+    for drop in reset:
+        world.fails[drop] = 0
+    world.play()
+
+    world.check_end()
+    assert E not in world.states()
+    assert all(world.core.drops.state(drop) is state for drop, state in enumerate(former) if state is not E)
 
 
 def test_an_interrupted_attempt_does_not_use_up_a_try() -> None:
@@ -324,9 +360,10 @@ def test_the_reports_of_known_failures_decide_at_once() -> None:
     graph = draw("A -> x -> C -> y")
     core = Core(graph)
     core.handle([Begin(), Failed(row(graph, "A"), 1, BOOM)])
-    states = core.drops.states
+    states = bytearray(core.drops.states)
     states[row(graph, "C")] = states[row(graph, "y")] = N
-    known = known_states(graph, core.drops, np.zeros(graph.drops, dtype=np.bool_))
+    none = np.zeros(graph.drops, dtype=np.bool_)
+    known = known_states(graph, core.drops, states, none, none)
     again = Core(graph)
 
     assert again.handle([Begin(known)]) == [Finish(SessionState.FAILED)]

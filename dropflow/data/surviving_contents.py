@@ -1,0 +1,47 @@
+"""Which contents of an earlier process are still there."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from dropflow.data.read_content import measure, verify
+from dropflow.engine.api import Handle
+from dropflow.engine.content_record import ContentRecord
+from dropflow.errors import DropflowError
+
+__all__ = ["surviving_contents"]
+
+
+def surviving_contents(records: Mapping[int, ContentRecord], directory: Path) -> dict[int, Handle]:
+    """Return the contents that are as they were committed, by drop, in the order of their records.
+
+    Files are compared by size and checksum, directories by the size of their files. What is behind a URL is not
+    checked. If several drops wrote one path, as the iterations of a loop do, the last one decides for all of them: the
+    earlier ones had been replaced before the process ended.
+
+    Parameters
+    ----------
+    records : mapping of int to ContentRecord
+        By drop, in the order of the commits.
+    directory : Path
+        The session directory.
+    """
+    handles = {
+        drop: handle for drop, record in records.items() if (handle := record.in_directory(directory)) is not None
+    }
+    last = {handle.location: handle for handle in handles.values() if handle.location}
+    temporary = f"{directory / 'tmp'}/"
+    intact = {path for path, handle in last.items() if not path.startswith(temporary) and _is_intact(handle)}
+    return {drop: handle for drop, handle in handles.items() if not handle.location or handle.location in intact}
+
+
+def _is_intact(handle: Handle) -> bool:
+    if handle.kind == "url":
+        return True
+    try:
+        if handle.kind == "directory":
+            return os.path.isdir(handle.location) and measure(handle.location) == handle.size  # noqa: PTH112 - text
+        verify(handle)
+    except (OSError, DropflowError):
+        return False
+    return os.path.exists(handle.location)  # noqa: PTH110 - as above; an empty content is not verified
