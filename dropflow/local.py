@@ -4,7 +4,8 @@ The session directory is described in ``docs/reference/session-directory.md``.
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from socket import gethostname
 from time import gmtime, strftime
@@ -17,6 +18,7 @@ from dropflow.apps.runner_factory import RUNNERS, make_runner
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_error
+from dropflow.engine.continuation import Continuation
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session import Session
@@ -27,11 +29,33 @@ from dropflow.graph_file import save
 from dropflow.ids import safe_name
 from dropflow.problems import refuse_errors
 from dropflow.session_factory import make_session
+from dropflow.session_lock import LOCK, SessionLock
 from dropflow.states import SessionState
 
-__all__ = ["RUNNERS", "new_directory", "placement_notes", "prepare_directory", "refuse_unusable", "run", "summary"]
+__all__ = [
+    "RUNNERS",
+    "RunOptions",
+    "execute",
+    "new_directory",
+    "placement_notes",
+    "prepare_directory",
+    "refuse_unusable",
+    "run",
+    "summary",
+    "write_summary",
+]
 
-_OURS = ("files", "logs", "results", "tmp", "graph.dfg", "journal.dfj", "summary.json")
+_OURS = (
+    "files",
+    "logs",
+    "results",
+    "tmp",
+    "graph.dfg",
+    "graph.dfg.new",
+    "journal.dfj",
+    "journal.dfj.new",
+    "summary.json",
+)
 _SHOWN_HOSTS = 8
 
 
@@ -45,6 +69,7 @@ def run(
     on_session: Callable[[Session], None] | None = None,
     on_statistics: Callable[[Statistics], None] | None = None,
     infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
+    durable: bool = False,
     check_invariants: bool = False,
 ) -> SessionResult:
     """Execute `graph` to its end.
@@ -63,6 +88,8 @@ def run(
         Called with new statistics at intervals.
     infrastructure_retries : int
         How many infrastructure faults each drop may have, apart from the tries of its application.
+    durable : bool
+        Whether journal and files are forced to the disk, so that the session can be resumed after the loss of power.
     check_invariants : bool
         Walk the whole state of the core after each step; slow.
 
@@ -71,34 +98,95 @@ def run(
     BadGraphError
         A component is unknown, a parameter cannot be used, or the graph has a cycle: all problems together, before
         anything runs.
+    ConflictError
+        Another process is at work in the directory.
     StorageError
         The session directory cannot be written.
     """
-    time = clock or SystemClock()
     refuse_unusable(graph)
-    repository = LocalRepository(directory, directory.name, time, graph)
-    try:
+    directory.mkdir(parents=True, exist_ok=True)
+    with SessionLock(directory):
         save(graph, directory / "graph.dfg")
+        options = RunOptions(
+            runner=runner,
+            workers=workers,
+            clock=clock,
+            on_session=on_session,
+            on_statistics=on_statistics,
+            infrastructure_retries=infrastructure_retries,
+            durable=durable,
+            check_invariants=check_invariants,
+        )
+        return execute(graph, directory, options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a graph is executed on this machine. The fields are described at `run`."""
+
+    runner: str = "processes"
+    workers: int | None = None
+    clock: Clock | None = None
+    on_session: Callable[[Session], None] | None = None
+    on_statistics: Callable[[Statistics], None] | None = None
+    infrastructure_retries: int = INFRASTRUCTURE_RETRIES
+    durable: bool = False
+    check_invariants: bool = False
+
+
+def execute(
+    graph: PhysicalGraph,
+    directory: Path,
+    options: RunOptions,
+    *,
+    continuation: Continuation | None = None,
+    notes: Sequence[str] = (),
+) -> SessionResult:
+    """Execute `graph`, which is saved in `directory`, to its end, and write the summary.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        What is executed.
+    directory : Path
+        Session directory, locked by this process.
+    options : RunOptions
+        How.
+    continuation : Continuation, optional
+        What an earlier process of the session has left.
+    notes : sequence of str
+        For the summary.
+
+    Raises
+    ------
+    StorageError
+        The session directory cannot be written.
+    """
+    time = options.clock or SystemClock()
+    repository = LocalRepository(directory, directory.name, time, graph, durable=options.durable)
+    try:
         session = make_session(
             graph,
             repository,
-            make_runner(graph, directory, runner, workers),
+            make_runner(graph, directory, options.runner, options.workers, durable=options.durable),
             clock=time,
-            on_statistics=on_statistics,
-            infrastructure_retries=infrastructure_retries,
-            check_invariants=check_invariants,
+            on_statistics=options.on_statistics,
+            infrastructure_retries=options.infrastructure_retries,
+            continuation=continuation,
+            check_invariants=options.check_invariants,
         )
-        session.notes += placement_notes(graph)
-        if on_session is not None:
-            on_session(session)
+        session.notes += [*placement_notes(graph), *notes]
+        if options.on_session is not None:
+            options.on_session(session)
         result = session.run()
     finally:
         repository.close()
-    return _with_summary(result, directory / "summary.json")
+    return write_summary(result, directory)
 
 
-def _with_summary(result: SessionResult, path: Path) -> SessionResult:
+def write_summary(result: SessionResult, directory: Path) -> SessionResult:
     """Write the summary of a result, and return the result, with a note if that failed."""
+    path = directory / "summary.json"
     try:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(summary(result)), indent=2))
     except OSError as error:
@@ -173,32 +261,33 @@ def prepare_directory(directory: Path) -> Path:
     Raises
     ------
     ConflictError
-        There are other files than those of a session.
+        There are other files than those of a session, or another process is at work there.
     StorageError
         It cannot be created or emptied.
     """
     path = directory.absolute()
     try:
         path.mkdir(parents=True, exist_ok=True)
-        foreign = sorted(entry.name for entry in path.iterdir() if entry.name not in _OURS)
+        foreign = sorted(entry.name for entry in path.iterdir() if entry.name not in (*_OURS, LOCK))
         if foreign:
             raise ConflictError(
                 f"the directory has files that are not of a session: {', '.join(foreign[:3])}",
                 where=str(directory),
                 hint="give an empty or a new directory",
             )
-        if any(path.iterdir()) and not (path / "graph.dfg").exists():
+        if any(entry.name != LOCK for entry in path.iterdir()) and not (path / "graph.dfg").exists():
             raise ConflictError(
                 "the directory is not empty, and has no session",
                 where=str(directory),
                 hint="give an empty or a new directory",
             )
-        for name in _OURS:
-            entry = path / name
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink(missing_ok=True)
+        with SessionLock(path):
+            for name in _OURS:
+                entry = path / name
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink(missing_ok=True)
     except OSError as error:
         raise _unwritable(directory, error) from error
     return path

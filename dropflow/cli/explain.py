@@ -50,6 +50,7 @@ def command(output: CommandOutput, *, manager: ConnectionOptions, run: str, drop
 
 def _of_directory(directory: Path, drop: str) -> ExplainReply:
     from dropflow.engine.explain import explain
+    from dropflow.engine.explain_repeats import explain_repeat
     from dropflow.engine.journal import replay
     from dropflow.graph.text_ids import find_drop
     from dropflow.graph_file import load
@@ -59,7 +60,8 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     row = find_drop(graph, drop)
     found = explain(replayed.core, row, replayed.faults.get(row, ()))
     failure = None if found.cause is None else replayed.failures.get(found.cause)
-    reasons = (*found.lines, *_failure_lines(failure))
+    repeat = () if replayed.known is None else explain_repeat(graph, replayed.known, row)
+    reasons = (*found.lines, *_failure_lines(failure), *repeat)
     return ExplainReply(session=replayed.core.status.name, drop=found.oid, state=found.state.name, reasons=reasons)
 
 

@@ -16,6 +16,8 @@ __all__ = ["commands", "load_command", "main"]
 
 _COMMANDS = {
     "run": "Run GRAPH on this machine.",
+    "resume": "Continue the run in DIR, whose process was killed or cancelled.",
+    "retry": "Run the failed drops of the run in DIR again, after their cause was corrected.",
     "check": "Report all problems of GRAPH.",
     "unroll": "Unroll GRAPH into a physical graph.",
     "partition": "Partition GRAPH and report how good the partition is.",

@@ -27,6 +27,7 @@ __all__ = [
     "output_options",
     "patience_option",
     "prefix_option",
+    "runner_options",
     "session_argument",
     "setting_options",
     "target_option",
@@ -145,6 +146,26 @@ def setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="NODE.PARAM=VALUE",
         help="Set a parameter of a node (by name or id). May be repeated.",
+    )(function)
+
+
+def runner_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options about where the applications of a run on this machine are executed."""
+    function = click.option(
+        "--durable",
+        is_flag=True,
+        help="Force journal and files to the disk (fsync), so that resume works after a loss of power too; slower.",
+    )(function)
+    function = click.option(
+        "--workers", type=click.IntRange(min=1), help="Number of threads or processes; one per core by default."
+    )(function)
+    function = infrastructure_retries_option(function)
+    return click.option(
+        "--runner",
+        type=click.Choice(["inline", "threads", "processes"]),
+        default="processes",
+        show_default=True,
+        help="Where applications run: in this process one by one, in its threads, or in worker processes.",
     )(function)
 
 

@@ -320,7 +320,7 @@ def replay(graph: PhysicalGraph, path: Path, *, remote: Iterable[int] = (), cut:
     remote : collection of int
         Drops that live on other nodes.
     cut : bool
-        Whether a journal that is damaged in its middle is replayed up to the damage.
+        Whether a journal that is damaged before its end is replayed up to the damage.
 
     Raises
     ------

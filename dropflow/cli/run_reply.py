@@ -1,0 +1,83 @@
+"""How a run on this machine ended: the answer of ``run``, ``resume`` and ``retry``, and their exit status."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.session_replies import cause_lines, headline
+from dropflow.formatting import plural
+from dropflow.states import SessionState
+
+if TYPE_CHECKING:
+    from dropflow.engine.reports import FailureReport, SessionResult
+
+__all__ = ["RunReply", "exit_of_run"]
+
+_SHOWN_FAILURES = 10
+_SHOWN_RESULTS = 12
+
+
+class RunReply(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended; ``docs/reference/session-directory.md`` describes the files in `output`."""
+
+    ok: bool
+    session: str
+    status: str
+    drops: int
+    states: dict[str, int]
+    seconds: float
+    failures: "tuple[FailureReport, ...]" = ()
+    notes: tuple[str, ...] = ()
+    infrastructure_faults: int = 0
+    output: str
+
+    @classmethod
+    def of(cls, result: "SessionResult") -> "RunReply":
+        """Return the reply for a result."""
+        return cls(
+            ok=result.status is SessionState.FINISHED,
+            session=result.session,
+            status=result.status.name,
+            drops=result.drops,
+            states=result.states,
+            seconds=round(result.seconds, 3),
+            failures=result.failures,
+            notes=result.notes,
+            infrastructure_faults=result.infrastructure_faults,
+            output=result.directory,
+        )
+
+    def lines(self) -> Iterator[str]:
+        """The end, the root causes of failures, and where the results are."""
+        yield headline(self.status, self.drops, self.seconds, self.states)
+        for failure in self.failures[:_SHOWN_FAILURES]:
+            drop = f" ({failure.drop})" if failure.drop else ""
+            others = f", and {plural(failure.count - 1, 'drop')} because of it" if failure.count > 1 else ""
+            yield from cause_lines(f"failed: {failure.name}{drop}", failure, others, failure.log)
+        if len(self.failures) > _SHOWN_FAILURES:
+            yield f"... and {plural(len(self.failures) - _SHOWN_FAILURES, 'more cause')}: see summary.json"
+        yield from (f"note: {note}" for note in self.notes)
+        results = _results(Path(self.output))
+        yield f"results in {self.output}"
+        yield from (f"  {path}" for path in results[:_SHOWN_RESULTS])
+        if len(results) > _SHOWN_RESULTS:
+            yield f"  ... and {len(results) - _SHOWN_RESULTS} more"
+
+
+def exit_of_run(status: SessionState, last_signal: int) -> Exit:
+    """Return the exit status for a session that ended so, where the command got this signal last; 0 for none."""
+    if status is SessionState.FINISHED:
+        return Exit.FINISHED
+    if status is SessionState.CANCELLED:
+        return Exit.TERMINATED if last_signal == signal.SIGTERM else Exit.INTERRUPTED
+    return Exit.FAILED
+
+
+def _results(directory: Path) -> list[Path]:
+    """Return the files with results, those of drops first, in alphabetical order."""
+    found = (path for name in ("files", "results") for path in (directory / name).rglob("*"))
+    return sorted(path for path in found if path.is_file())

@@ -1,0 +1,178 @@
+"""Trying the failed drops of a run on this machine again, in the same session."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from dropflow import local
+from dropflow.engine.parameters import Unusable, convert_field
+from dropflow.engine.recovery import has_attempts
+from dropflow.engine.reports import SessionResult
+from dropflow.errors import BadParameterError, ConflictError, NotFoundError, UsageError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument, Template
+from dropflow.graph.text_ids import find_drop, oid
+from dropflow.graph_file import save
+from dropflow.local import RunOptions
+from dropflow.session_lock import SessionLock
+from dropflow.states import DropState
+from dropflow.stopped_session import StoppedSession
+
+__all__ = ["retry"]
+
+_FIXED = frozenset(
+    {"dropclass", "input_error_threshold", "n_effective_inputs", "n_tries", "block_skip", "persist", "num_cpus"}
+)
+"""Fields that decide about drops that are settled already, or that the translator has taken into the graph."""
+
+_DEFAULT = RunOptions()
+
+_REASON = "failed drops were tried again with 'dropflow retry'"
+
+
+def retry(
+    directory: Path,
+    drops: Sequence[str] = (),
+    options: RunOptions = _DEFAULT,
+    *,
+    settings: Sequence[str] = (),
+) -> SessionResult:
+    """Run the failed drops in `directory` again, and the drops that failed or were cancelled because of them.
+
+    Completed drops are kept, as `dropflow.resume.resume` keeps them; so are drops that were skipped.
+
+    Parameters
+    ----------
+    directory : Path
+        Session directory of a run that has ended.
+    drops : sequence of str
+        Text ids, or ends of them, of the drops in ERROR whose root causes are tried again; all by default.
+    options : RunOptions
+        How the drops are executed.
+    settings : sequence of str
+        ``name=value``: a parameter of the failed applications, for all of their instances that run from now on. With
+        ``node.name=value`` only of the node with that name.
+
+    Raises
+    ------
+    NotFoundError
+        There is no session in the directory, or no such drop.
+    ConflictError
+        No drop failed, or not those that are named; or another process is at work in the directory.
+    BadParameterError, UsageError
+        A setting does not fit the failed applications.
+    BadGraphError, BadFileError, StorageError
+        See `dropflow.resume.resume`.
+    """
+    path = directory.absolute()
+    if not path.is_dir():
+        raise NotFoundError("there is no such directory", where=str(directory))
+    with SessionLock(path):
+        stopped = StoppedSession.read(path)
+        causes = _causes(stopped, drops)
+        graph = _with_settings(stopped.graph, causes, settings)
+        local.refuse_unusable(graph)
+        plan = stopped.plan(
+            repeated=_repeated(stopped, causes),
+            failed=[drop for drop in causes if has_attempts(graph)[drop]],
+            reason=_REASON,
+        )
+        if graph is not stopped.graph:
+            # The journal names the digest of its graph. Until it is replaced, too, the old graph stays.
+            save(graph, path / "graph.dfg.new")
+        result = local.execute(graph, path, options, continuation=plan.continuation, notes=plan.notes)
+        if graph is not stopped.graph:
+            (path / "graph.dfg.new").replace(path / "graph.dfg")
+        return result
+
+
+def _causes(stopped: StoppedSession, drops: Sequence[str]) -> list[int]:
+    """Return the root causes that are tried again, ascending."""
+    found = {} if stopped.replayed is None else stopped.replayed.core.drops.error_causes()
+    if not found:
+        raise ConflictError(
+            "no drop of this run failed",
+            where=str(stopped.directory),
+            hint="'dropflow resume' continues a run that was killed or cancelled",
+        )
+    if not drops:
+        return sorted(set(found.values()))
+    chosen = set()
+    for text in drops:
+        drop = find_drop(stopped.graph, text)
+        if drop not in found:
+            assert stopped.replayed is not None  # noqa: S101 - there are failed drops
+            raise ConflictError(
+                f"{oid(stopped.graph, drop)} did not fail: it is {stopped.replayed.core.drops.state(drop).name}",
+                where=str(stopped.directory),
+                hint=f"failed were: {', '.join(oid(stopped.graph, one) for one in sorted(set(found.values()))[:5])}",
+            )
+        chosen.add(found[drop])
+    return sorted(chosen)
+
+
+def _repeated(stopped: StoppedSession, causes: Collection[int]) -> list[int]:
+    """Return the drops that must settle again: in ERROR because of these causes, or cancelled."""
+    assert stopped.replayed is not None  # noqa: S101 - there are failed drops
+    table = stopped.replayed.core.drops
+    again = {drop for drop, cause in table.error_causes().items() if cause in set(causes)}
+    cancelled = np.flatnonzero(np.frombuffer(bytes(table.states), dtype=np.uint8) == DropState.CANCELLED).tolist()
+    return sorted(again.union(cancelled))
+
+
+def _with_settings(graph: PhysicalGraph, causes: Sequence[int], settings: Sequence[str]) -> PhysicalGraph:
+    """Return the graph with changed parameters of the nodes that failed."""
+    templates = list(graph.templates)
+    failed = sorted({int(graph.template[drop]) for drop in causes})
+    for setting in settings:
+        address, found, value = setting.partition("=")
+        if not found or not address:
+            raise UsageError(f"the setting {setting!r} is not of the form name=value", where="--set")
+        node, _, name = address.rpartition(".")
+        rows = [row for row in failed if node in ("", templates[row].name, templates[row].key, templates[row].app_name)]
+        rows = [row for row in rows if templates[row].argument(name) is not None]
+        if not rows:
+            raise UsageError(
+                f"none of the nodes that failed has a parameter {address!r}",
+                where="--set",
+                hint=f"failed were: {_described([templates[row] for row in failed])}",
+            )
+        for row in rows:
+            templates[row] = _with_value(templates[row], name, value)
+    return graph if not settings else replace(graph, templates=tuple(templates))
+
+
+def _with_value(template: Template, name: str, value: str) -> Template:
+    """Return a node with another value of one parameter."""
+    argument = template.argument(name)
+    assert argument is not None  # noqa: S101 - see _with_settings
+    if name in _FIXED or argument.is_port:
+        what = "is a port" if argument.is_port else "decides about drops that are settled already"
+        raise BadParameterError(
+            f"{name!r} of {template.name!r} cannot be changed in a run that has begun: it {what}",
+            fields=(name,),
+            where="--set",
+            hint="change the graph, and run it again",
+        )
+    try:
+        converted = convert_field(value, argument.type, options=argument.options)
+    except Unusable as error:
+        raise BadParameterError(
+            f"{name!r} of {template.name!r} cannot be {value!r}: {error}", fields=(name,), where="--set"
+        ) from error
+
+    def changed(one: Argument) -> Argument:
+        return msgspec.structs.replace(one, value=converted) if one.name == name else one
+
+    return msgspec.structs.replace(template, arguments=tuple(changed(one) for one in template.arguments))
+
+
+def _described(templates: Sequence[Template]) -> str:
+    """Return the names of nodes with those of their parameters."""
+    return "; ".join(
+        f"{node.name} ({', '.join(one.name for one in node.arguments if not one.is_port and one.name not in _FIXED)})"
+        for node in templates[:5]
+    )

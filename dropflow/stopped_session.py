@@ -1,0 +1,227 @@
+"""A session on this machine whose process has ended: what is left of it, and how it goes on.
+
+Used by ``dropflow resume`` and ``dropflow retry``. How a session continues is described in
+``docs/adr/0011-a-session-continues-from-known-states.md``.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.data.surviving_contents import surviving_contents
+from dropflow.engine.content_table import kept_drops
+from dropflow.engine.continuation import Continuation
+from dropflow.engine.journal import JournalHeader, ReplayedSession, is_blank, read, replay
+from dropflow.engine.recovery import has_attempts, known_states, must_run_again
+from dropflow.engine.reports import SessionResult, cause_reports
+from dropflow.engine.statistics import totals
+from dropflow.errors import BadFileError, NotFoundError
+from dropflow.formatting import plural
+from dropflow.graph.digest import digest
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph_file import load
+from dropflow.states import DropState, SessionState
+
+__all__ = ["ContinuationPlan", "StoppedSession"]
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ContinuationPlan:
+    """How a session continues.
+
+    Attributes
+    ----------
+    continuation : Continuation or None
+        None to start from the beginning, if nothing has run.
+    notes : tuple of str
+        How many drops are kept and how many run again, for the summary.
+    """
+
+    continuation: Continuation | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StoppedSession:
+    """What a process has left in a session directory. The caller holds the lock of the directory.
+
+    Attributes
+    ----------
+    directory : Path
+        The session directory, absolute.
+    graph : PhysicalGraph
+        Its graph.
+    replayed : ReplayedSession or None
+        Its state at the end of its journal; None if nothing has run.
+    """
+
+    directory: Path
+    graph: PhysicalGraph
+    replayed: ReplayedSession | None
+
+    @classmethod
+    def read(cls, directory: Path, *, ignore_damage: bool = False) -> Self:
+        """Read the graph and the journal in a directory.
+
+        Parameters
+        ----------
+        directory : Path
+            The session directory, absolute.
+        ignore_damage : bool
+            Take a journal that is damaged before its end up to the damage.
+
+        Raises
+        ------
+        NotFoundError
+            There is no session in the directory.
+        BadFileError
+            The graph or the journal is damaged, or they do not belong together.
+        """
+        saved, journal = directory / "graph.dfg", directory / "journal.dfj"
+        if not saved.exists():
+            raise NotFoundError(
+                "there is no session in this directory",
+                where=str(directory),
+                hint="give the directory of a run: the argument of --keep, or one below dropflow-runs",
+            )
+        graph = load(saved)
+        if is_blank(journal):
+            return cls(directory, graph, None)
+        header, _ = read(journal)
+        if digest(graph) != header.graph:
+            graph = _replaced_graph(directory, header)
+        return cls(directory, graph, _replay(graph, journal, cut=ignore_damage))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session has ended by itself. One that was cancelled can go on."""
+        return self.replayed is not None and self.replayed.core.status in (SessionState.FINISHED, SessionState.FAILED)
+
+    @property
+    def reason(self) -> str:
+        """Why the session is not over, in words for an explanation."""
+        was_cancelled = self.replayed is not None and self.replayed.core.status is SessionState.CANCELLED
+        return "the run was cancelled" if was_cancelled else "the process of the run ended"
+
+    def result(self) -> SessionResult:
+        """Return how the session ended, from its journal."""
+        assert self.replayed is not None  # noqa: S101 - is_over
+        core = self.replayed.core
+        ended = (self.directory / "journal.dfj").stat().st_mtime
+        return SessionResult(
+            session=self.directory.name,
+            status=core.status,
+            drops=self.graph.drops,
+            states=totals(core.drops.counts),
+            seconds=max(0.0, ended - self.replayed.started),
+            failures=tuple(cause_reports(self.graph, core, str(self.directory), self.replayed.failures)),
+            directory=str(self.directory),
+        )
+
+    def plan(self, *, repeated: Collection[int] = (), failed: Collection[int] = (), reason: str) -> ContinuationPlan:
+        """Return how the session continues. Reads the contents that it has committed.
+
+        Parameters
+        ----------
+        repeated : collection of int
+            Drops that have to settle again though their outcome is known.
+        failed : collection of int
+            Those of them whose own attempts failed.
+        reason : str
+            Why the session continues, for explanations.
+        """
+        if self.replayed is None:
+            return ContinuationPlan(None, ("nothing had run before: the session starts from its beginning",))
+        graph, drops, replayed = self.graph, self.replayed.core.drops, self.replayed
+        states = bytearray(drops.states)
+        for drop in repeated:
+            states[drop] = DropState.INITIALIZED
+        contents = {
+            drop: content
+            for drop, content in surviving_contents(replayed.contents, self.directory).items()
+            if states[drop] == DropState.COMPLETED
+        }
+        available = np.zeros(graph.drops, dtype=np.bool_)
+        available[list(contents)] = True
+        available |= self._without_content()
+        parts = [(app, drop) for app, chosen in replayed.skipped.items() for drop in chosen]
+        reset = must_run_again(graph, states, available, kept=kept_drops(graph), parts=parts)
+        known = known_states(
+            graph,
+            drops,
+            states,
+            reset,
+            available,
+            interrupted=replayed.interrupted,
+            failed=failed,
+            skipped=replayed.skipped,
+            reason=reason,
+        )
+        failures = {drop: replayed.failures[drop] for drop in set(known.causes.values()) if drop in replayed.failures}
+        again = np.flatnonzero(reset & has_attempts(graph)).tolist()
+        lost = np.flatnonzero(reset & ~has_attempts(graph)).tolist()
+        kept = sum(state > DropState.WRITING for state in known.states)
+        return ContinuationPlan(
+            Continuation(known, {drop: content for drop, content in contents.items() if not reset[drop]}, failures),
+            tuple(self._notes(kept, again, lost, len(set(replayed.interrupted)), len(repeated))),
+        )
+
+    def _without_content(self) -> npt.NDArray[np.bool_]:
+        """Return the drops that never had a content, because nothing was written to them."""
+        assert self.replayed is not None  # noqa: S101 - plan
+        found = np.ones(self.graph.drops, dtype=np.bool_)
+        found[list(self.replayed.contents)] = False
+        if self.replayed.known is not None:
+            found[list(self.replayed.known.lost)] = False
+        return found
+
+    def _notes(
+        self, kept: int, again: Sequence[int], lost: Sequence[int], interrupted: int, repeated: int
+    ) -> Iterator[str]:
+        """Yield how many drops are kept, and how many run again for which reason."""
+        parts = [f"{plural(kept, 'drop')} kept"]
+        if repeated:
+            parts.append(f"{plural(repeated, 'drop')} tried again after a failure or a cancellation")
+        if again:
+            parts.append(f"{plural(len(again), 'drop')} run again because contents are lost")
+        if interrupted:
+            parts.append(f"{plural(interrupted, 'attempt')} begun again that had not ended")
+        yield f"continued: {', '.join(parts)}"
+        if lost:
+            counts = Counter(self.graph.templates[self.graph.template[drop]].name for drop in lost)
+            shown = [name if count == 1 else f"{name} ({count} drops)" for name, count in counts.items()]
+            more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+            yield f"contents that were lost and are needed: {', '.join(shown[:_SHOWN])}{more}"
+
+
+def _replaced_graph(directory: Path, header: JournalHeader) -> PhysicalGraph:
+    """Return the graph of a journal if the process ended between the two renames with which a retry changes it."""
+    saved, replaced = directory / "graph.dfg", directory / "graph.dfg.new"
+    if replaced.exists():
+        graph = load(replaced)
+        if digest(graph) == header.graph:
+            replaced.replace(saved)
+            return graph
+    raise BadFileError(
+        "the graph is not that of the journal beside it: one of them was replaced",
+        where=str(saved),
+        hint="put the graph.dfg of that run back, or run the graph again",
+    )
+
+
+def _replay(graph: PhysicalGraph, journal: Path, *, cut: bool) -> ReplayedSession:
+    try:
+        return replay(graph, journal, cut=cut)
+    except BadFileError as error:
+        raise BadFileError(
+            error.text,
+            where=error.where,
+            hint="add --ignore-damage to continue from what is before the damage: what came later runs again",
+        ) from error

@@ -1,0 +1,164 @@
+"""``dropflow run`` is killed at random moments, and ``dropflow resume`` continues it: results are as without the kill.
+
+``DROPFLOW_KILLS`` is the number of runs that are killed, 10 by default. The moments come from ``DROPFLOW_SEED``.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from dropflow.errors import NotFoundError
+from dropflow.graph_file import save
+from dropflow.states import DropState
+from dropflow.stopped_session import StoppedSession
+from tests.processes import gone
+from tests.recovery_graphs import GRAPHS
+
+pytestmark = pytest.mark.slow
+
+_KILLS = int(os.environ.get("DROPFLOW_KILLS", "10"))
+_SEED = int(os.environ.get("DROPFLOW_SEED", "20261122"))
+_SECONDS = 0.04
+"""How long each application takes at least."""
+_LIMIT = 90.0
+
+
+@dataclass(frozen=True)
+class End:
+    """How a run ended, apart from its times and places."""
+
+    status: str
+    states: dict[str, int]
+    causes: tuple[str, ...]
+    files: dict[str, bytes]
+    seconds: float
+
+
+class Run:
+    """A graph of `GRAPHS` that is run in a directory, is killed there, and continues."""
+
+    def __init__(self, kind: str, home: Path) -> None:
+        self.directory, self.marks = home / "run", home / "marks"
+        self.graph_file = home / f"{kind}.dfg"
+        home.mkdir(parents=True, exist_ok=True)
+        self.graph = GRAPHS[kind](self.marks, _SECONDS)
+        save(self.graph, self.graph_file)
+
+    def start(self, command: str) -> "subprocess.Popen[bytes]":
+        """Start ``run`` or ``resume``."""
+        what = [self.graph_file, "--keep", self.directory] if command == "run" else [self.directory]
+        line = [sys.executable, "-m", "dropflow", command, *what, "--workers", "2", "--output", "json"]
+        return subprocess.Popen([*map(str, line)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def finish(self, command: str) -> End:
+        """Let ``run`` or ``resume`` go to its end."""
+        process = self.start(command)
+        out, errors = process.communicate(timeout=_LIMIT)
+        assert b"Traceback (most recent call last)" not in errors, errors.decode()
+        answer: dict[str, Any] = json.loads(out)
+        assert "error" not in answer, answer["error"]
+        assert process.returncode == (0 if answer["ok"] else 1)
+        causes = tuple(sorted(each["drop"] for each in answer["failures"]))
+        return End(answer["status"], answer["states"], causes, self.results(), answer["seconds"])
+
+    def kill(self, command: str, seconds: float) -> None:
+        """Start ``run`` or ``resume``, and kill all of its processes after so many seconds, unless it has ended."""
+        process = self.start(command)
+        try:
+            _, errors = process.communicate(timeout=seconds)
+            assert b"Traceback (most recent call last)" not in errors, errors.decode()
+        except subprocess.TimeoutExpired:
+            family = _stopped_family(psutil.Process(process.pid))  # not waited for: its number is its own
+            for each in family:
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
+            process.communicate()
+            assert gone(family)
+
+    def begun(self) -> Counter[str]:
+        """Return how many times each application has begun."""
+        return Counter(self.marks.read_text().split() if self.marks.exists() else ())
+
+    def results(self) -> dict[str, bytes]:
+        """Return the files of results, by path."""
+        found = (path for name in ("files", "results") for path in (self.directory / name).rglob("*"))
+        return {str(path.relative_to(self.directory)): path.read_bytes() for path in found if path.is_file()}
+
+    def to_run(self) -> set[str] | None:
+        """Return the applications that must run when the session continues; None for all."""
+        try:
+            stopped = StoppedSession.read(self.directory)
+        except NotFoundError:
+            return None
+        if stopped.is_over:
+            return set()
+        continuation = stopped.plan(reason="test").continuation
+        if continuation is None:
+            return None
+        states = continuation.known.states
+        return {node.name for at, node in enumerate(self.graph.templates) if states[at] == DropState.INITIALIZED}
+
+
+@cache
+def undisturbed(kind: str, home: Path) -> End:
+    """Return the end of a run that is not killed."""
+    return Run(kind, home / f"undisturbed-{kind}").finish("run")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory for undisturbed runs."""
+    return tmp_path_factory.mktemp("resume")
+
+
+@pytest.mark.parametrize("number", range(_KILLS))
+def test_a_killed_run_ends_as_if_it_had_not_been(number: int, home: Path, tmp_path: Path) -> None:
+    """After one to three kills at any moment, the results are the same, and only what must run again does so."""
+    chance = random.Random(f"{_SEED}-{number}")  # noqa: S311 - to be the same each time
+    kind = sorted(GRAPHS)[number % len(GRAPHS)]
+    expected = undisturbed(kind, home)
+    run = Run(kind, tmp_path)
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        before, wanted = run.begun(), run.to_run()
+        run.kill("run" if wanted is None else "resume", chance.uniform(0.1, 0.8 + 1.2 * expected.seconds))
+        check_repeated(run, before, wanted)
+    before, wanted = run.begun(), run.to_run()
+    end = run.finish("run" if wanted is None else "resume")
+
+    check_repeated(run, before, wanted)
+    assert (end.status, end.states, end.causes) == (expected.status, expected.states, expected.causes)
+    assert end.files == expected.files
+    assert not (run.directory / "tmp").exists()
+    assert not (run.directory / "lock").exists()
+
+
+def check_repeated(run: Run, before: Counter[str], wanted: set[str] | None) -> None:
+    """Check that since `before` only applications have begun that had to, and none more often than it may."""
+    begun = run.begun() - before
+    if wanted is not None:
+        assert set(begun) <= wanted, "what was committed does not run again"
+    if not any(link.streaming for link in run.graph.links):  # consumers of streams may start over
+        tries = {node.name: node.tries for node in run.graph.templates}
+        assert {name: count for name, count in begun.items() if count > tries[name]} == {}
+
+
+def _stopped_family(top: psutil.Process) -> list[psutil.Process]:
+    """Stop a process and all below it; return them. Stopped processes start no others."""
+    family: list[psutil.Process] = []
+    while found := [each for each in (top, *top.children(recursive=True)) if each not in family]:
+        for each in found:
+            with suppress(psutil.NoSuchProcess):
+                each.suspend()
+        family += found
+    return family

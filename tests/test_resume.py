@@ -1,0 +1,342 @@
+"""Continuing a run from what its process has left in its directory."""
+
+import fcntl
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from dropflow import local
+from dropflow.engine.events import Cancel
+from dropflow.engine.explain_repeats import explain_repeat
+from dropflow.engine.journal import Journal, read, replay
+from dropflow.engine.reports import SessionResult
+from dropflow.errors import BadFileError, ConflictError, DropflowError, NotFoundError
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from dropflow.graph_file import save
+from dropflow.local import RunOptions
+from dropflow.resume import resume
+from dropflow.session_lock import SessionLock
+from dropflow.states import DropState, SessionState
+from dropflow.testing.drawing import row
+from tests.recovery_graphs import GRAPHS, chain
+
+CHECKED = RunOptions(runner="inline", check_invariants=True)
+
+
+def results(directory: Path) -> dict[str, bytes]:
+    """Return the files of results, by path."""
+    found = (path for name in ("files", "results") for path in (directory / name).rglob("*"))
+    return {str(path.relative_to(directory)): path.read_bytes() for path in found if path.is_file()}
+
+
+def cut(directory: Path, entries: int, *, torn: bytes = b"") -> None:
+    """Cut a journal after so many entries, as if the process had been killed then."""
+    journal = directory / "journal.dfj"
+    data = journal.read_bytes()
+    end = len("DFJ2")
+    for _ in range(1 + entries):  # the header, too
+        end += 12 + int.from_bytes(data[end : end + 4], "little")
+    journal.write_bytes(data[:end] + torn)
+
+
+def length(directory: Path) -> int:
+    """Return the number of entries of a journal."""
+    return len(list(read(directory / "journal.dfj")[1]))
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> tuple[PhysicalGraph, Path, Path]:
+    """A chain of four commands that has run: its graph, its directory, and the file of marks."""
+    marks = tmp_path / "marks"
+    graph = chain(marks, 4)
+    local.run(graph, directory=local.prepare_directory(tmp_path / "run"), runner="inline")
+    return graph, tmp_path / "run", marks
+
+
+def again(directory: Path, marks: Path, **options: bool) -> tuple[SessionResult, Sequence[str]]:
+    """Continue; return the result and the applications that have run."""
+    before = len(marks.read_text().split())
+    result = resume(directory, CHECKED, **options)
+    return result, marks.read_text().split()[before:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(GRAPHS))
+def test_a_run_continues_from_every_entry_of_its_journal(kind: str, tmp_path: Path) -> None:
+    """Cut after any entry, or in the middle of the next one, the journal leads to the same results."""
+    marks = tmp_path / "marks"
+    graph = GRAPHS[kind](marks, 0.0)
+    first = local.run(graph, directory=local.prepare_directory(tmp_path / "run"), runner="threads", workers=2)
+    expected = results(tmp_path / "run")
+    for entries in range(0, length(tmp_path / "run"), 3):
+        copy = tmp_path / f"{entries}" / "run"
+        shutil.copytree(tmp_path / "run", copy)
+        cut(copy, entries, torn=b"\1\0\0" if entries % 2 else b"")
+        result = resume(copy, RunOptions(runner="threads", workers=2))
+
+        assert (result.status, result.states) == (first.status, first.states)
+        assert {(one.drop, one.count) for one in result.failures} == {(one.drop, one.count) for one in first.failures}
+        assert results(copy) == expected
+
+
+def test_committed_drops_do_not_run_again(ended: tuple[PhysicalGraph, Path, Path]) -> None:
+    """Only what had not ended runs; the notes say how many drops were kept."""
+    _, directory, marks = ended
+    cut(directory, 3)
+    result, ran = again(directory, marks)
+
+    assert result.status is SessionState.FINISHED
+    assert ran == ["STEP3", "STEP4"]
+    assert result.notes == ("continued: 4 drops kept, 1 attempt begun again that had not ended",)
+    assert (directory / "results" / "chain_data4_0.txt").read_text() == "0\n1\n2\n3\n4\n"
+
+
+def test_a_continued_run_can_be_continued(ended: tuple[PhysicalGraph, Path, Path]) -> None:
+    """The journal of a continued run is as good as that of the first process."""
+    _, directory, marks = ended
+    cut(directory, 2)
+    again(directory, marks)
+    cut(directory, 2)
+    result, ran = again(directory, marks)
+
+    assert ran == ["STEP3", "STEP4"]
+    assert result.status is SessionState.FINISHED
+    assert "4 drops kept" in result.notes[0]
+
+
+@pytest.mark.parametrize("change", ["removed", "shorter", "other bytes"])
+def test_contents_that_were_changed_are_made_again(ended: tuple[PhysicalGraph, Path, Path], change: str) -> None:
+    """A content that is gone, or has another size or checksum, is lost; the notes and `explain` name it."""
+    graph, directory, marks = ended
+    cut(directory, 4)
+    content = directory / "files" / "data3.txt"
+    if change == "removed":
+        content.unlink()
+    else:
+        content.write_text("0\n" if change == "shorter" else "0\n1\n2\n4\n")
+    result, ran = again(directory, marks)
+    known = replay(graph, directory / "journal.dfj").known
+
+    assert ran == ["STEP3", "STEP4"]
+    assert result.status is SessionState.FINISHED
+    assert result.notes[1] == "contents that were lost and are needed: data3"
+    assert known is not None
+    lost = "it was completed when the process of the run ended, and ran again: its content was lost, and "
+    assert [*explain_repeat(graph, known, row(graph, "data3"))] == [f"{lost}chain_STEP4_0 needs it"]
+    assert [*explain_repeat(graph, known, row(graph, "STEP3"))] == [
+        "it was completed when the process of the run ended, and ran again: the content of chain_data3_0 was lost"
+    ]
+    assert [*explain_repeat(graph, known, row(graph, "STEP4"))] == [
+        "attempt 1 does not count as a try: the process of the run ended"
+    ]
+    assert [*explain_repeat(graph, known, row(graph, "STEP1"))] == [
+        "it was COMPLETED already when the process of the run ended, and is kept"
+    ]
+
+
+def test_a_content_that_was_lost_before_is_not_taken_for_an_empty_one(
+    ended: tuple[PhysicalGraph, Path, Path],
+) -> None:
+    """A content that was lost and not needed at one continuation may be needed at the next one."""
+    _, directory, marks = ended
+    cut(directory, 4)
+    (directory / "files" / "data1.txt").unlink()
+    assert again(directory, marks)[1] == ["STEP4"]
+    cut(directory, 1)
+    for number in (2, 3):
+        (directory / "files" / f"data{number}.txt").unlink()
+    result, ran = again(directory, marks)
+
+    assert ran == ["STEP1", "STEP2", "STEP3", "STEP4"]
+    assert result.status is SessionState.FINISHED
+
+
+def test_a_run_that_has_ended_is_not_changed(ended: tuple[PhysicalGraph, Path, Path]) -> None:
+    """The answer is how it ended; a summary that the process did not write is written."""
+    _, directory, marks = ended
+    (directory / "summary.json").unlink()
+    journal = (directory / "journal.dfj").read_bytes()
+    result, ran = again(directory, marks)
+
+    assert ran == []
+    assert result.status is SessionState.FINISHED
+    assert result.notes == ("the run had ended already: nothing was done",)
+    assert (directory / "journal.dfj").read_bytes() == journal
+    assert (directory / "summary.json").exists()
+
+
+def test_a_cancelled_run_goes_on(ended: tuple[PhysicalGraph, Path, Path], tmp_path: Path) -> None:
+    """Drops that were cancelled run; the reason is in the explanations."""
+    graph, directory, marks = ended
+    cut(directory, 2)
+    journal = directory / "journal.dfj"
+    other = Journal(tmp_path / "cancel", read(journal)[0])
+    other.append([Cancel("SIGTERM")])
+    other.close()
+    cancel = (tmp_path / "cancel").read_bytes()
+    header = 4 + 12 + int.from_bytes(cancel[4:8], "little")
+    with journal.open("ab") as file:
+        file.write(cancel[header:])
+    assert replay(graph, journal).core.status is SessionState.CANCELLED
+    result, ran = again(directory, marks)
+
+    assert ran == ["STEP2", "STEP3", "STEP4"]
+    assert result.status is SessionState.FINISHED
+    known = replay(graph, journal).known
+    assert known is not None
+    assert known.attempts == {row(graph, "STEP2"): 2}
+    assert known.reason == "the run was cancelled"
+
+
+def test_a_run_that_has_not_begun_starts_from_its_beginning(tmp_path: Path) -> None:
+    """A process may be killed before it has written the header of the journal."""
+    graph = chain(tmp_path / "marks", 2)
+    (tmp_path / "marks").touch()
+    for number, begun in enumerate((None, b"", b"DFJ", b"DFJ2\1\0")):
+        directory = tmp_path / f"{number}"
+        directory.mkdir()
+        save(graph, directory / "graph.dfg")
+        if begun is not None:
+            (directory / "journal.dfj").write_bytes(begun)
+        result, ran = again(directory, tmp_path / "marks")
+
+        assert ran == ["STEP1", "STEP2"]
+        assert result.status is SessionState.FINISHED
+
+
+def test_a_directory_without_a_session_is_refused(tmp_path: Path) -> None:
+    """The error says which directory to give."""
+    with pytest.raises(NotFoundError, match="no session in this directory") as caught:
+        resume(tmp_path)
+    with pytest.raises(NotFoundError, match="no such directory"):
+        resume(tmp_path / "nowhere")
+
+    assert "--keep" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_processes_do_not_work_in_one_directory(ended: tuple[PhysicalGraph, Path, Path]) -> None:
+    """The second one is refused, with the process that is at work; after its end the directory is free."""
+    graph, directory, marks = ended
+    cut(directory, 3)
+    calls = (
+        lambda: resume(directory, CHECKED),
+        lambda: local.run(graph, directory=directory, runner="inline"),
+        lambda: local.prepare_directory(directory),
+    )
+    with SessionLock(directory):
+        for call in calls:
+            with pytest.raises(ConflictError, match=r"another process is at work in it: process \d+ on "):
+                call()
+    (directory / "lock").write_text("process 1 on a host that lost its power")
+
+    assert again(directory, marks)[0].status is SessionState.FINISHED
+
+
+def test_file_systems_without_locks_are_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system has no locks of files, a run works without one."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    result = local.run(chain(tmp_path / "marks", 1), directory=tmp_path / "run", runner="inline")
+
+    assert result.status is SessionState.FINISHED
+
+
+def test_the_graph_of_another_run_is_refused(ended: tuple[PhysicalGraph, Path, Path], tmp_path: Path) -> None:
+    """A journal only continues with the graph that it is about."""
+    _, directory, _ = ended
+    cut(directory, 3)
+    save(chain(tmp_path / "others", 4), directory / "graph.dfg")
+    with pytest.raises(BadFileError, match="not that of the journal"):
+        resume(directory)
+
+
+def test_a_damaged_journal_is_refused_unless_the_rest_is_given_up(ended: tuple[PhysicalGraph, Path, Path]) -> None:
+    """The error names the option that continues from what is before the damage."""
+    _, directory, marks = ended
+    whole = bytearray((directory / "journal.dfj").read_bytes())
+    cut(directory, 2)
+    whole[(directory / "journal.dfj").stat().st_size + 2] ^= 255
+    (directory / "journal.dfj").write_bytes(whole)
+    with pytest.raises(BadFileError, match="damaged before its end") as caught:
+        resume(directory)
+    result, ran = again(directory, marks, ignore_damage=True)
+
+    assert "--ignore-damage" in caught.value.hint
+    assert ran == ["STEP2", "STEP3", "STEP4"]
+    assert result.status is SessionState.FINISHED
+
+
+def test_a_file_that_every_iteration_replaces_is_made_again_from_the_first(tmp_path: Path) -> None:
+    """If the file of a loop was changed, no iteration has its content: all of them run again."""
+    marks = tmp_path / "marks"
+    graph = GRAPHS["loop"](marks, 0.0)
+    directory = tmp_path / "run"
+    local.run(graph, directory=local.prepare_directory(directory), runner="inline")
+    expected = results(directory)
+    cut(directory, length(directory) - 1)
+    (directory / "files" / "log.txt").write_text("changed by another program")
+    result, ran = again(directory, marks)
+
+    assert result.status is SessionState.FINISHED
+    assert ran == ["START", *(f"STEP{at}" for at in range(1, 11))]
+    assert results(directory) == expected
+
+
+def test_errors_are_kept_with_their_texts(tmp_path: Path) -> None:
+    """Causes from before are reported at the end, with the text of the failure."""
+    marks = tmp_path / "marks"
+    graph = GRAPHS["thresholds"](marks, 0.0)
+    directory = tmp_path / "run"
+    first = local.run(graph, directory=local.prepare_directory(directory), runner="inline")
+    cut(directory, length(directory) - 2)
+    result, _ = again(directory, marks)
+
+    assert result.status is SessionState.FAILED
+    assert {(one.drop, one.text, one.count, one.attempts) for one in result.failures} == {
+        (one.drop, one.text, one.count, one.attempts) for one in first.failures
+    }
+    core = replay(graph, directory / "journal.dfj").core
+    assert core.drops.state(row(graph, "STRICT")) is DropState.ERROR
+
+
+def test_a_component_that_is_gone_is_reported_before_anything_runs(ended: tuple[PhysicalGraph, Path, Path]) -> None:
+    """The session is unchanged if it cannot continue on this machine."""
+    _, directory, _ = ended
+    cut(directory, 3)
+    journal = (directory / "journal.dfj").read_bytes()
+    with pytest.raises(DropflowError, match="no runner"):
+        resume(directory, RunOptions(runner="none"))
+
+    assert (directory / "journal.dfj").read_bytes() == journal
+
+
+def test_an_output_that_is_settled_is_not_written_again(tmp_path: Path) -> None:
+    """An application that runs again for one output leaves the content of the other one as it is."""
+    drawing = GraphBuilder("two")
+    command = Argument(name="command", value="echo 1 > %o0; echo 2 > %o1")
+    drawing.app("BOTH", component="dlg.apps.bash_shell_app.BashShellApp", arguments=(command,))
+    for name in ("first", "second"):
+        path = Argument(name="filepath", value=f"{name}.txt")
+        drawing.data(name, component="dlg.data.drops.file.FileDROP", arguments=(path,)).connect("BOTH", name)
+    drawing.app("USE", component="dlg.apps.simple.CopyApp").data("copy")
+    graph = drawing.connect("first", "USE").connect("USE", "copy").build()
+    directory = tmp_path / "run"
+    local.run(graph, directory=local.prepare_directory(directory), runner="inline")
+    cut(directory, 2)
+    second = directory / "files" / "second.txt"
+    before = second.stat()
+    (directory / "files" / "first.txt").unlink()
+    result = resume(directory, CHECKED)
+
+    assert result.status is SessionState.FINISHED
+    assert replay(graph, directory / "journal.dfj").core.drops.attempt(row(graph, "BOTH")) == 2
+    assert (second.stat().st_ino, second.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert second.read_text() == "2\n"
