@@ -46,7 +46,7 @@ class ContentExchange:
     workspace : Workspace
         The session's directories.
     in_place : bool
-        Whether to read files of other nodes where they are, if they can be seen from here.
+        Whether to read files of other nodes where they are, if they can be seen from here, and to allow them the same.
     """
 
     def __init__(self, session: str, workspace: Workspace, *, in_place: bool = True) -> None:
@@ -72,6 +72,9 @@ class ContentExchange:
         self._offered[drop, producer] = handle
         if handle.kind == "bytes":
             return Content(drop, msgspec.structs.replace(sent, body=b""), producer)
+        if not self._in_place:
+            # The name only: programs recognise files by it, and the copy gets it.
+            return Content(drop, msgspec.structs.replace(sent, location=Path(handle.location).name), producer)
         return Content(drop, sent, producer, _stamp(handle.location))
 
     def withdraw(self, drop: int, producer: int = -1) -> Handle | None:
