@@ -17,8 +17,8 @@ from managers.messages import Events
 from managers.node.content_exchange import ContentExchange
 from managers.node.event_receiver import EventReceiver
 from managers.node.event_sender import EventSender
-from managers.node.fetch_pool import ContentFetcher, JobPool
-from managers.node.file_watcher import FileWatcher
+from managers.node.fetch_pool import JobPool
+from managers.node.file_watcher import DescriptorWatcher
 from managers.node.neighbour_nodes import NeighbourNodes
 from managers.node.node_links import NodeLinks
 from managers.node.node_streams import NodeStreams
@@ -48,9 +48,10 @@ class NodeExchange:
         The session's directories.
     clock : Clock
         Time.
-    fetcher : ContentFetcher or None
-        Fetches streams while they grow, each in a thread; without it, contents are fetched when they are complete.
-    file_watcher : FileWatcher or None
+    stream_pool : JobPool or None
+        Fetches streams while they grow, all of them at the same time. Without it, contents are fetched when they are
+        complete.
+    file_watcher : DescriptorWatcher or None
         Watches streams that are offered; without it, none are.
     streams : collection of int
         Links whose data can be read by their consumers while it is written.
@@ -68,8 +69,8 @@ class NodeExchange:
         fetch_pool: JobPool,
         workspace: Workspace,
         clock: Clock,
-        fetcher: ContentFetcher | None = None,
-        file_watcher: FileWatcher | None = None,
+        stream_pool: JobPool | None = None,
+        file_watcher: DescriptorWatcher | None = None,
         streams: Collection[int] = (),
         in_place: bool = True,
     ) -> None:
@@ -82,7 +83,7 @@ class NodeExchange:
         self._links = links
         self._contents = ContentExchange(session, workspace, in_place=in_place)
         self._streams = NodeStreams(
-            session, workspace, links=links, fetcher=fetcher, file_watcher=file_watcher, clock=clock
+            session, workspace, links=links, pool=stream_pool, file_watcher=file_watcher, clock=clock
         )
         self._sender = EventSender(
             piece,

@@ -9,17 +9,21 @@ from typing import Protocol
 
 import msgspec
 
+from dropflow.errors import CancelledRunError
 from managers.links import Sink, TransferResult, WantedContent
 
-__all__ = ["ContentFetcher", "FetchJob", "FetchPool", "JobPool", "PendingFetch"]
+__all__ = ["ContentFetcher", "FetchJob", "FetchPool", "JobPool", "JobThreads", "PendingFetch"]
 
 
 class PendingFetch(msgspec.Struct, frozen=True):
-    """A fetch that a job waits for: which content, where its bytes go, and how many seconds to wait for the next."""
+    """A fetch that a job waits for: which content, where its bytes go, and how many seconds to wait for the next.
+
+    A `timeout` of None waits without end.
+    """
 
     wanted: WantedContent
     sink: Sink
-    timeout: float
+    timeout: float | None
     give_up: Callable[[], bool]
 
 
@@ -38,7 +42,7 @@ class ContentFetcher(Protocol):
 
 
 class JobPool(Protocol):
-    """Carries out jobs, as `FetchPool` does."""
+    """Carries out jobs, as `FetchPool` and `JobThreads` do."""
 
     def submit(self, peer: str, job: FetchJob) -> None:
         """Carry out `job`, which fetches from `peer`."""
@@ -73,7 +77,7 @@ class FetchPool:
 
     def submit(self, peer: str, job: FetchJob) -> None:
         """Carry out `job`, which fetches from `peer`, when a thread is free; after `close`, never."""
-        self.run(peer, partial(self._carry_out, peer, job))
+        self.run(peer, partial(_carry_out, self._links, peer, job))
 
     def run(self, peer: str, call: Callable[[], object]) -> None:
         """Call `call`, which waits for `peer`, when a thread is free; after `close`, never."""
@@ -108,17 +112,41 @@ class FetchPool:
                     if not self._busy[peer]:
                         del self._busy[peer]
 
-    def _carry_out(self, peer: str, job: FetchJob) -> None:
-        try:
-            pending = next(job)
-            while True:
-                try:
-                    result = self._links.fetch(
-                        peer, pending.wanted, pending.sink, timeout=pending.timeout, give_up=pending.give_up
-                    )
-                except Exception as error:  # noqa: BLE001 - also what the sink raises: the job handles it
-                    pending = job.throw(error)
-                else:
-                    pending = job.send(result)
-        except StopIteration:
-            pass
+
+class JobThreads:
+    """Carries out each job in a thread of its own.
+
+    Parameters
+    ----------
+    links : ContentFetcher
+        Fetches.
+    """
+
+    def __init__(self, links: ContentFetcher) -> None:
+        self._links = links
+
+    def submit(self, peer: str, job: FetchJob) -> None:
+        """Begin to carry out `job`.
+
+        Raises
+        ------
+        RuntimeError
+            The system has no thread left.
+        """
+        threading.Thread(target=_carry_out, args=[self._links, peer, job], name=f"fetch-{peer}", daemon=True).start()
+
+
+def _carry_out(links: ContentFetcher, peer: str, job: FetchJob) -> None:
+    try:
+        pending = next(job)
+        while True:
+            try:
+                result = links.fetch(
+                    peer, pending.wanted, pending.sink, timeout=pending.timeout, give_up=pending.give_up
+                )
+            except (Exception, CancelledRunError) as error:  # noqa: BLE001 - also what the sink raises: the job handles it
+                pending = job.throw(error)
+            else:
+                pending = job.send(result)
+    except StopIteration:
+        pass

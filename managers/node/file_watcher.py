@@ -4,8 +4,21 @@ import os
 import selectors
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
-__all__ = ["FileWatcher"]
+__all__ = ["DescriptorWatcher", "FileWatcher"]
+
+
+class DescriptorWatcher(Protocol):
+    """Watches file descriptors, as `FileWatcher` does."""
+
+    def watch(self, descriptor: int, on_readable: Callable[[], None]) -> None:
+        """Call `on_readable`, which reads what is there and does not raise, whenever `descriptor` is readable."""
+        ...
+
+    def unwatch(self, descriptor: int) -> None:
+        """Stop watching; must be called before the descriptor is closed. Unknown descriptors are ignored."""
+        ...
 
 
 class FileWatcher:

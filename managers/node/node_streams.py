@@ -19,8 +19,8 @@ from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
 from managers.messages import Content, StreamUpdate
-from managers.node.fetch_pool import ContentFetcher
-from managers.node.file_watcher import FileWatcher
+from managers.node.fetch_pool import JobPool
+from managers.node.file_watcher import DescriptorWatcher
 from managers.node.node_links import NodeLinks
 from managers.node.paths import here, portable
 from managers.node.stream_copy import StreamCopy
@@ -44,9 +44,9 @@ class NodeStreams:
         Its directories.
     links : NodeLinks
         Links of this process.
-    fetcher : ContentFetcher or None
-        Fetches streams; without it, none are followed.
-    file_watcher : FileWatcher or None
+    pool : JobPool or None
+        Fetches streams, all of them at the same time; without it, none are followed.
+    file_watcher : DescriptorWatcher or None
         Watches streams that are offered; without it, none are.
     clock : Clock
         Time.
@@ -58,14 +58,14 @@ class NodeStreams:
         workspace: Workspace,
         *,
         links: NodeLinks,
-        fetcher: ContentFetcher | None,
-        file_watcher: FileWatcher | None,
+        pool: JobPool | None,
+        file_watcher: DescriptorWatcher | None,
         clock: Clock,
     ) -> None:
         self._session = session
         self._workspace = workspace
         self._links = links
-        self._fetcher = fetcher
+        self._pool = pool
         self._file_watcher = file_watcher
         self._clock = clock
         self._offered: dict[int, dict[tuple[int, int], StreamOffer]] = {}
@@ -169,13 +169,13 @@ class NodeStreams:
             _log.warning("node %s writes attempt %s of drop %s again", peer, stream.attempt, stream.drop)
             return
         self.unfollow(stream.drop)
-        if self._fetcher is None:
+        if self._pool is None:
             return
         copy = StreamCopy(self._workspace, stream, handle, on_open=on_open, on_failure=on_failure, clock=self._clock)
         self._running = [known for known in self._running if not known.is_done]
         self._copies[stream.drop] = copy
         try:
-            copy.start(self._fetcher, peer, self._session)
+            copy.start(self._pool, peer, self._session)
         except RuntimeError as error:
             _log.warning("drop %s is fetched when it is complete: %s", stream.drop, error)
             del self._copies[stream.drop]

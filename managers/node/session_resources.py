@@ -22,7 +22,7 @@ from dropflow.session_factory import make_session
 from managers.deployment import Deployment
 from managers.links import Links
 from managers.node.exchange import NodeExchange
-from managers.node.fetch_pool import FetchPool
+from managers.node.fetch_pool import FetchPool, JobThreads
 from managers.node.file_watcher import FileWatcher
 
 __all__ = ["OnSessionEnd", "ProcessResources", "SessionResources"]
@@ -100,7 +100,7 @@ class ProcessResources:
             epoch=deployment.epoch,
             links=self.links,
             fetch_pool=self.fetch_pool,
-            fetcher=self.links,
+            stream_pool=JobThreads(self.links),
             file_watcher=self.file_watcher,
             workspace=workspace,
             clock=self.clock,

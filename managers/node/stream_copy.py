@@ -1,9 +1,8 @@
 """The copy of one stream of another node, made while it grows."""
 
 import logging
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 
 import msgspec
@@ -16,7 +15,7 @@ from dropflow.engine.api import Handle
 from dropflow.errors import CancelledRunError, GoneError
 from managers.links import WantedContent
 from managers.messages import StreamUpdate
-from managers.node.fetch_pool import ContentFetcher
+from managers.node.fetch_pool import FetchJob, JobPool, PendingFetch
 
 __all__ = ["StreamCopy"]
 
@@ -27,7 +26,7 @@ _NAME = 64
 
 
 class StreamCopy:
-    """A transfer that writes what arrives into a growing file, in its own thread.
+    """A transfer that writes what arrives into a growing file.
 
     Parameters
     ----------
@@ -67,25 +66,21 @@ class StreamCopy:
         self._content: Handle | None = None
         self._done: Future[None] = Future()
         self._given_up = False
-        self._thread: threading.Thread | None = None
 
     @property
     def is_done(self) -> bool:
         """Whether nothing more is written."""
         return self._done.done()
 
-    def start(self, fetcher: ContentFetcher, peer: str, session: str) -> None:
-        """Start the thread.
+    def start(self, pool: JobPool, peer: str, session: str) -> None:
+        """Begin to copy.
 
         Raises
         ------
         RuntimeError
             The system has no thread left.
         """
-        name = f"stream-{self._stream.drop}"
-        thread = threading.Thread(target=self._run, args=(fetcher, peer, session), name=name, daemon=True)
-        thread.start()
-        self._thread = thread
+        pool.submit(peer, self._run(peer, session))
 
     def when_done(self, then: Callable[[], None]) -> None:
         """Call `then` when nothing more is written: in the copy's thread, or now.
@@ -115,15 +110,12 @@ class StreamCopy:
             self._remove()
 
     def join(self, seconds: float) -> bool:
-        """Wait for the end of the thread; return whether it has ended."""
-        if self._thread is None:
-            return True
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
+        """Wait until nothing more is written; return whether that is so."""
+        return bool(wait([self._done], seconds).done)
 
-    def _run(self, fetcher: ContentFetcher, peer: str, session: str) -> None:
+    def _run(self, peer: str, session: str) -> FetchJob:
         try:
-            self._copy(fetcher, peer, session)
+            yield from self._copy(session)
         except BaseException as error:  # noqa: BLE001 - of any kind: its readers must not wait; a cancel is one too
             self._part.abandon()
             if not self._given_up:
@@ -135,7 +127,7 @@ class StreamCopy:
         if self._given_up:
             self._remove()
 
-    def _copy(self, fetcher: ContentFetcher, peer: str, session: str) -> None:
+    def _copy(self, session: str) -> FetchJob:
         stream = self._stream
         wanted = WantedContent(
             session=session,
@@ -144,12 +136,8 @@ class StreamCopy:
             producer=stream.producer,
             check=False,  # see take
         )
-        fetcher.fetch(
-            peer,
-            wanted,
-            lambda _, data: self._part.write(data, text=self._text),
-            timeout=None,
-            give_up=lambda: self._given_up,
+        yield PendingFetch(
+            wanted, lambda _, data: self._part.write(data, text=self._text), None, lambda: self._given_up
         )
         self._content = self._part.finish()
 

@@ -18,7 +18,7 @@ from dropflow.rest.schema import DropQuery
 from managers.links.actions import FailTransfer, PassChunk
 from managers.links.transfer import Transfer
 from managers.messages import Chunk, StreamUpdate
-from managers.node.fetch_pool import ContentFetcher
+from managers.node.fetch_pool import FetchJob
 from managers.node.manager import NodeManager
 from managers.node.node_streams import NodeStreams
 from managers.node.stream_copy import StreamCopy
@@ -241,9 +241,9 @@ def test_incomplete_copies_do_not_delay_other_contents(
     count = 5  # a node fetches four at a time from another one
     sign, copy = tmp_path / "sign", StreamCopy._copy
 
-    def late(follower: StreamCopy, fetcher: ContentFetcher, peer: str, session: str) -> None:
+    def late(follower: StreamCopy, session: str) -> FetchJob:
         assert settled(lambda: int(sign.exists()), threading.Event().wait, least=1)
-        copy(follower, fetcher, peer, session)
+        yield from copy(follower, session)
 
     monkeypatch.setattr(StreamCopy, "_copy", late)
     drawing = GraphBuilder("slow").app("LAST", component="dlg.apps.simple.CopyApp").data("last", component=FILE)
