@@ -2,15 +2,26 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from dropflow.clock import Clock
-from dropflow.engine.api import AttemptResult, Handle, ResultSink, Task
+from dropflow.data.stream_reader import StreamReader
+from dropflow.data.streamed_writer import StreamedWriter
+from dropflow.engine.api import AttemptResult, Handle, Output, ResultSink, StreamOpened, Task
 from dropflow.engine.runners.aborted import aborted
+from dropflow.errors import DropflowError, InternalError
 from dropflow.failure import Failure
 
 __all__ = ["SimulatedRunner"]
 
 _EMPTY = Handle(kind="null")
+_PIECES = 4
+"""Pieces in which a stream is written."""
+_AGAIN = 0.01
+"""Seconds after which an attempt looks again whether the streams that it reads have ended."""
+
+OpenStream = Callable[[Task, Output, Callable[[Handle], None]], StreamedWriter | None]
+"""Returns a writer for an output that is read while it is written."""
 
 
 class SimulatedRunner:
@@ -28,6 +39,11 @@ class SimulatedRunner:
         Returns why an attempt of a drop fails, or None if it succeeds.
     content : callable, optional
         Returns the content that a task writes to one of its outputs, by the row of the output; empty by default.
+    open_stream : callable, optional
+        Returns a writer for an output of a task that is read while it is written, or None; its last argument is to be
+        called with the stream.
+    on_written : callable, optional
+        Called after something was written to such outputs.
     workers : int
         How many attempts run at a time; others wait in the order in which they were submitted.
     """
@@ -40,6 +56,8 @@ class SimulatedRunner:
         duration: Callable[[Task], float] = lambda _: 1.0,
         failure: Callable[[int, int], Failure | None] = lambda _drop, _attempt: None,
         content: Callable[[Task, int], Handle] = lambda _task, _drop: _EMPTY,
+        open_stream: OpenStream = lambda _task, _output, _on_open: None,
+        on_written: Callable[[], object] = lambda: None,
         workers: int = 4,
     ) -> None:
         self.window = 2 * workers
@@ -48,9 +66,11 @@ class SimulatedRunner:
         self._duration = duration
         self._failure = failure
         self._content = content
+        self._open_stream = open_stream
+        self._on_written = on_written
         self._workers = workers
         self._waiting: deque[Task] = deque()
-        self._running: dict[tuple[int, int], Task] = {}
+        self._running: dict[tuple[int, int], _Attempt] = {}
         self._deliver: ResultSink = lambda _: None
 
     @property
@@ -69,12 +89,16 @@ class SimulatedRunner:
 
     def abort(self, drop: int, attempt: int) -> None:
         """End an attempt now; it is answered as one that was aborted."""
-        task = self._running.pop((drop, attempt), None)
-        if task is None:
-            task = next((task for task in self._waiting if (task.drop, task.attempt) == (drop, attempt)), None)
-            if task is None:
-                return
+        running = self._running.pop((drop, attempt), None)
+        waiting = [task for task in self._waiting if (task.drop, task.attempt) == (drop, attempt)]
+        if running is not None:
+            running.abandon()
+            task = running.task
+        elif waiting:
+            task = waiting[0]
             self._waiting.remove(task)
+        else:
+            return
         self._deliver([aborted(task)])
         self._begin()
 
@@ -84,20 +108,104 @@ class SimulatedRunner:
     def close(self) -> None:
         """Forget all attempts."""
         self._waiting.clear()
+        for attempt in self._running.values():
+            attempt.abandon()
         self._running.clear()
 
     def _begin(self) -> None:
         while self._waiting and len(self._running) < self._workers:
             task = self._waiting.popleft()
-            self._running[task.drop, task.attempt] = task
-            self._call_at(self._clock.monotonic() + self._duration(task), lambda task=task: self._end(task))  # type: ignore[misc]
+            now, seconds = self._clock.monotonic(), self._duration(task)
+            attempt = _Attempt(task)
+            self._running[task.drop, task.attempt] = attempt
+            for output in task.outputs:
+                if output.streams and not output.shared:
+                    writer = self._open_stream(task, output, partial(self._opened, task, output.drop))
+                    if writer is not None:
+                        attempt.writers[output.drop] = writer
+            if attempt.writers:
+                for piece in range(1, _PIECES):
+                    self._call_at(now + seconds * piece / _PIECES, partial(self._write, attempt, piece))
+            self._call_at(now + seconds, partial(self._end, attempt))
 
-    def _end(self, task: Task) -> None:
-        # An attempt that was aborted, or whose session is over, does not run any more.
-        if self._running.pop((task.drop, task.attempt), None) is None:
+    def _opened(self, task: Task, drop: int, stream: Handle) -> None:
+        self._deliver([StreamOpened(task.drop, task.attempt, drop, stream)])
+
+    def _write(self, attempt: "_Attempt", piece: int) -> None:
+        """Write the next piece of each output that is a stream."""
+        if self._is_running(attempt):
+            for drop, writer in attempt.writers.items():
+                body = self._content(attempt.task, drop).body
+                writer.write(body[len(body) * (piece - 1) // _PIECES : len(body) * piece // _PIECES])
+            self._on_written()
+
+    def _is_running(self, attempt: "_Attempt") -> bool:
+        """Whether an attempt was not aborted, and its session is not over."""
+        return self._running.get((attempt.task.drop, attempt.task.attempt)) is attempt
+
+    def _end(self, attempt: "_Attempt") -> None:
+        if not self._is_running(attempt):
             return
+        task = attempt.task
         failure = self._failure(task.drop, task.attempt)
-        written = [output.drop for output in task.outputs] if task.outputs or task.inputs else [task.drop]
-        handles = {} if failure is not None else {drop: self._content(task, drop) for drop in written}
+        if failure is None:
+            try:
+                if not attempt.has_read_all():
+                    self._call_at(self._clock.monotonic() + _AGAIN, partial(self._end, attempt))
+                    return
+            except DropflowError as error:
+                failure = Failure.of(error)
+        handles = {}
+        if failure is None:
+            self._write(attempt, _PIECES)
+            written = [output.drop for output in task.outputs] if task.outputs or task.inputs else [task.drop]
+            handles = {
+                drop: attempt.writers[drop].finish() if drop in attempt.writers else self._content(task, drop)
+                for drop in written
+            }
+            self._on_written()
+            attempt.writers.clear()
+        attempt.abandon()
+        del self._running[task.drop, task.attempt]
         self._deliver([AttemptResult(task.drop, task.attempt, handles, failure=failure)])
         self._begin()
+
+
+class _Attempt:
+    """An attempt that runs, with the streams that it reads and writes."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.writers: dict[int, StreamedWriter] = {}
+        self._readers: dict[int, StreamReader] | None = None
+
+    def has_read_all(self) -> bool:
+        """Whether the streams that it reads have ended.
+
+        Raises
+        ------
+        StorageError
+            A stream was removed.
+        InternalError
+            Less can be read than was written.
+        """
+        if self._readers is None:
+            streams = {one.drop: one.handle for one in self.task.inputs if one.handle and one.handle.kind == "stream"}
+            self._readers = {drop: StreamReader(handle.location) for drop, handle in streams.items()}
+        if not all(reader.is_ended for reader in self._readers.values()):
+            return False
+        for drop, reader in self._readers.items():
+            size = reader.wait_for_end().size
+            found = len(reader.pread(0, size + 1))
+            if found != size:
+                raise InternalError(f"{found} bytes of the {size} of the stream of drop {drop} can be read")
+        return True
+
+    def abandon(self) -> None:
+        """Discard what was written and not finished, and stop reading."""
+        for writer in self.writers.values():
+            writer.abandon()
+        self.writers.clear()
+        for reader in (self._readers or {}).values():
+            reader.close()
+        self._readers = {}

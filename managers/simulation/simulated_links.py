@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from dropflow.errors import DropflowError, LinkError, UsageError
+from dropflow.errors import CancelledRunError, DropflowError, LinkError, UsageError
 from managers.links.actions import LinkAction, LinkChange, PassChunk, ReceivedMessage
 from managers.links.content_server import RangeServer
 from managers.links.content_source import ContentOpener
@@ -99,6 +99,8 @@ class SimulatedLinks:
         self._settings = settings or LinkSettings()
         self._on_room = on_room
         self._requests = itertools.count(1)
+        self.downloads: list[_Download] = []
+        """Fetches that are under way."""
         self.manager = LinkManager(LinkIdentity(name, incarnation, self.address), self._settings)
         self._transport = _Transport(self, network, SourceCache(open_content, self._settings, self._simulation))
         self._driver = LinkDriver(
@@ -158,13 +160,19 @@ class SimulatedLinks:
         peer: str,
         wanted: WantedContent,
         sink: Sink,
-        on_end: Callable[[TransferResult | Exception], None],
+        on_end: Callable[[TransferResult | BaseException], None],
         *,
         timeout: float = math.inf,
+        give_up: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Fetch a content and pass it to `sink` as it arrives; call `on_end` with the result, or with the error."""
+        """Fetch a content and pass it to `sink` as it arrives; call `on_end` with the result, or with the error.
+
+        `give_up` is evaluated by `wake_waiting`: whether to stop.
+        """
         self._window(peer)
         download = _Download(self, next(self._requests), ChunkReader(peer, wanted, sink), on_end, timeout)
+        download.give_up = give_up
+        self.downloads.append(download)
         download.start(Transfer(download.request, peer, wanted, self._settings))
 
     def content_grew(self, session: str, drop: int) -> None:
@@ -176,7 +184,10 @@ class SimulatedLinks:
         self._transport.server.close_content(session, drop)
 
     def wake_waiting(self) -> None:
-        """Make the owner look at `has_room` again."""
+        """Stop the fetches that are given up, and make the owner look at `has_room` again."""
+        for download in list(self.downloads):
+            if download.give_up():
+                download.end(LinkError("the fetch was given up"))
         self._on_room()
 
     def last_seen(self) -> dict[str, tuple[int, float]]:
@@ -260,10 +271,11 @@ class _Download:
         links: SimulatedLinks,
         request: int,
         reader: ChunkReader,
-        on_end: Callable[[TransferResult | Exception], None],
+        on_end: Callable[[TransferResult | BaseException], None],
         timeout: float,
     ) -> None:
         self.request = request
+        self.give_up: Callable[[], bool] = lambda: False
         self._links = links
         self._reader = reader
         self._on_end = on_end
@@ -280,16 +292,16 @@ class _Download:
         links.carry_out(links.manager.start_transfer(transfer, links.process.simulation.time))
 
     def _receive(self, item: PassChunk | DropflowError | None) -> None:
-        outcome: TransferResult | Exception | None
+        outcome: TransferResult | BaseException | None
         if isinstance(item, PassChunk):
             try:
                 outcome = self._reader.accept(item.chunk, item.data)
-            except Exception as error:  # noqa: BLE001 - also what the sink raises
+            except (Exception, CancelledRunError) as error:  # noqa: BLE001 - also what the sink raises
                 outcome = error
         else:
             outcome = item
         if outcome is not None:
-            self._end(outcome)
+            self.end(outcome)
             return
         self._restart_timer()
         links = self._links
@@ -302,12 +314,14 @@ class _Download:
             self._timer = self._links.process.call_later(self._timeout, self._on_timeout)
 
     def _on_timeout(self) -> None:
-        self._end(self._reader.timed_out(self._peer, f"nothing came for {self._timeout:g} s"))
+        self.end(self._reader.timed_out(self._peer, f"nothing came for {self._timeout:g} s"))
 
-    def _end(self, outcome: TransferResult | Exception) -> None:
+    def end(self, outcome: TransferResult | BaseException) -> None:
+        """End with a result or an error. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
         if self._links.receivers.pop(self.request, None) is not None:
+            self._links.downloads.remove(self)
             self._links.manager.transfers.remove(self.request)
             self._on_end(outcome)
 
@@ -329,13 +343,18 @@ class SimulatedFetchPool:
             return
         try:
             self._links.fetch(
-                peer, pending.wanted, pending.sink, partial(self._continue, peer, job), timeout=pending.timeout
+                peer,
+                pending.wanted,
+                pending.sink,
+                partial(self._continue, peer, job),
+                timeout=math.inf if pending.timeout is None else pending.timeout,
+                give_up=pending.give_up,
             )
         except DropflowError as error:
             self._continue(peer, job, error)
 
-    def _continue(self, peer: str, job: FetchJob, outcome: TransferResult | Exception) -> None:
-        if isinstance(outcome, Exception):
+    def _continue(self, peer: str, job: FetchJob, outcome: TransferResult | BaseException) -> None:
+        if isinstance(outcome, BaseException):
             self._resume(peer, job, partial(job.throw, outcome))
         else:
             self._resume(peer, job, partial(job.send, outcome))

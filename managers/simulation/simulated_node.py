@@ -8,9 +8,12 @@ from typing import Any
 import msgspec
 
 from dropflow.apps.streaming_links import streaming_links
+from dropflow.data.registry import store_for
 from dropflow.data.repository import LocalRepository
+from dropflow.data.store import Slot
+from dropflow.data.streamed_writer import StreamedWriter
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import Handle, Task
+from dropflow.engine.api import Handle, Output, Task
 from dropflow.engine.instruments import Instrument
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
@@ -34,6 +37,7 @@ from managers.node.session_recovery import recover_all
 from managers.node.session_resources import OnSessionEnd
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.session_driver import SessionDriver, SessionInbox
+from managers.simulation.simulated_file_watcher import SimulatedFileWatcher
 from managers.simulation.simulated_links import SimulatedFetchPool, SimulatedLinks
 from managers.simulation.simulated_owner import OnReturn, SimulatedOwner
 from managers.simulation.virtual_time import SimulatedProcess
@@ -180,6 +184,7 @@ class SimulatedNode:
         )
 
     def _on_room(self) -> None:
+        self._resources.file_watcher.look_soon()  # what came may belong to a stream that is offered to others
         for driver in self._resources.drivers:
             driver.wake()
 
@@ -189,6 +194,7 @@ class _SimulatedResources:
 
     def __init__(self, links: SimulatedLinks, process: SimulatedProcess, workload: Workload) -> None:
         self.drivers: list[SessionDriver] = []
+        self.file_watcher = SimulatedFileWatcher(process)
         self._parts: list[tuple[Session, SessionInbox, NodeExchange]] = []
         self._links = links
         self._process = process
@@ -202,6 +208,8 @@ class _SimulatedResources:
             epoch=deployment.epoch,
             links=self._links,
             fetch_pool=SimulatedFetchPool(self._links),
+            stream_pool=SimulatedFetchPool(self._links),
+            file_watcher=self.file_watcher,
             workspace=workspace,
             clock=self._process.simulation,
             streams=streaming_links(piece.graph),
@@ -225,7 +233,7 @@ class _SimulatedResources:
         def failure(drop: int, attempt: int) -> Failure | None:
             if not work.fails(drop, attempt, node):
                 return None
-            return Failure(code="DF", kind="SimulatedError", text=f"attempt {attempt} fails", hint="")
+            return Failure(code="DF", kind="SimulatedError", text=f"attempt {attempt} fails", hint="", retryable=True)
 
         runner = SimulatedRunner(
             simulation,
@@ -233,6 +241,8 @@ class _SimulatedResources:
             duration=lambda _: 2 * work.seconds * simulation.random.random(),
             failure=failure,
             content=lambda task, drop: Handle(body=(body := work.content(task, drop)), size=len(body)),
+            open_stream=partial(self._open_stream, graph, repository.workspace),
+            on_written=self.file_watcher.look_soon,
         )
         session = make_session(
             graph,
@@ -249,6 +259,18 @@ class _SimulatedResources:
         )
         self._parts.append((session, inbox, exchange))
         return session
+
+    def _open_stream(
+        self, graph: PhysicalGraph, workspace: Workspace, task: Task, output: Output, on_open: Callable[[Handle], None]
+    ) -> StreamedWriter | None:
+        """Return what a task writes an output with that is read while it grows; None if its class cannot be."""
+        grow = store_for(graph.templates[output.template]).growing
+        if grow is None:
+            return None
+        name = f"{output.drop}.part"
+        slot = Slot(workspace, output.oid, task.drop, task.attempt, output.drop, kept=output.kept)
+        folder = workspace.part_name(task.drop, task.attempt, f"{name}.stream")
+        return StreamedWriter(grow(slot), folder, on_open, lambda: None, self._process.simulation)
 
     def execute(self, session: Session, name: str, on_end: OnSessionEnd) -> None:
         """Step a session when something came in."""

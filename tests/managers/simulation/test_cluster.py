@@ -9,17 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dropflow.engine.api import Handle
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from managers.machine_calls import Answered, Unanswered
+from managers.node.stream_copy import StreamCopy
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.disturbances import DisturbanceRates
 from managers.simulation.network import NetworkFaults
 from managers.simulation.simulated_node import Workload
+from tests.streaming_graphs import FILE, bash
 
 _BAD_NETWORK = NetworkFaults(lose=0.02, duplicate=0.02, reorder=0.05, cut=0.005)
 _DISTURBED = DisturbanceRates(cuts=0.5, blocks=0.3, pauses=0.3, longest=1.0)
 _CRASHING = DisturbanceRates(cuts=0.5, blocks=0.3, pauses=0.3, crashes=0.2, longest=1.0)
+_STREAMED = Workload(content=lambda task, drop: b"%d-%d " % (task.attempt, drop) * 1000)
 
 
 def _fan(width: int, parts: int = 6) -> PhysicalGraph:
@@ -36,12 +40,29 @@ def _fan(width: int, parts: int = 6) -> PhysicalGraph:
     return replace(graph, part=part, places=tuple(f"#{number}" for number in range(parts)))
 
 
+def _streams(width: int, parts: int = 6) -> PhysicalGraph:
+    """Return filters in rows, over streaming links; applications and data are on all nodes in turn."""
+    builder = GraphBuilder("streams").app("join", tries=3).data("end").connect("join", "end")
+    for row in range(width):
+        builder.app(f"make{row}", **bash("StreamingOutputBashApp", "true", tries=3))  # type: ignore[arg-type]
+        for name in ("filter", "take"):
+            builder.app(f"{name}{row}", **bash("StreamingInputOutputBashApp", "true", tries=3))  # type: ignore[arg-type]
+        builder.data(f"a{row}", component=FILE).data(f"b{row}", component=FILE).data(f"c{row}")
+        builder.connect(f"make{row}", f"a{row}").connect(f"a{row}", f"filter{row}", streaming=True)
+        builder.connect(f"filter{row}", f"b{row}").connect(f"b{row}", f"take{row}", streaming=True)
+        builder.connect(f"take{row}", f"c{row}").connect(f"c{row}", "join")
+    graph = builder.build()
+    # Neighbours are on one node, on the next one, or further away.
+    part = (np.arange(graph.drops, dtype=np.int32) * 2 // 3) % parts
+    return replace(graph, part=part, places=tuple(f"#{number}" for number in range(parts)))
+
+
 def _run(seed: int, directory: Path) -> str:
-    """Run one session in a disturbed cluster, and return what happened in one line."""
-    cluster = SimulatedCluster(seed, directory, faults=_BAD_NETWORK)
+    """Run one session with streams in a disturbed cluster, and return what happened in one line."""
+    cluster = SimulatedCluster(seed, directory, faults=_BAD_NETWORK, workload=_STREAMED)
     cluster.wait_for_nodes()
     cluster.disturb(_CRASHING)
-    answer = cluster.submit(_fan(4), "s")
+    answer = cluster.submit(_streams(2), "s")
     ended = cluster.finish("s", seconds=60.0)
     return f"{answer!r} {ended!r} {cluster.simulation.events} {cluster.simulation.digest:08x}"
 
@@ -93,6 +114,48 @@ def test_cuts_blocks_and_pauses_lose_nothing(seed: int, tmp_path: Path) -> None:
     _check_nothing_runs(cluster)
 
 
+def test_streams_are_copied_while_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without faults, the content of each streaming drop is fetched once by each node that reads it, as a stream."""
+    copied: list[tuple[int, bool]] = []
+    take = StreamCopy.take
+
+    def record(copy: StreamCopy, content: Handle) -> Handle | None:
+        found = take(copy, content)
+        copied.append((content.size, found is not None))
+        return found
+
+    monkeypatch.setattr(StreamCopy, "take", record)
+    cluster = SimulatedCluster(1, tmp_path, workload=_STREAMED)
+    assert cluster.wait_for_nodes()
+    cluster.submit(_streams(2), "s")
+    ended = cluster.finish("s")
+
+    assert ended is not None
+    assert ended.status == "FINISHED"
+    assert len(copied) >= 4
+    assert all(size > 1000 and is_whole for size, is_whole in copied)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_cuts_blocks_and_pauses_lose_nothing_of_streams(seed: int, tmp_path: Path) -> None:
+    """Data that are read on other nodes while they are written arrive completely, also from second attempts."""
+    failing = Workload(content=_STREAMED.content, fails=lambda drop, attempt, _node: drop % 3 == 0 and attempt == 1)
+    graph = _streams(2)
+    cluster = SimulatedCluster(seed, tmp_path, faults=_BAD_NETWORK, workload=failing)
+    cluster.wait_for_nodes()
+    disturbances = cluster.disturb(_DISTURBED)
+
+    while isinstance(answer := cluster.submit(graph, "s"), Unanswered):
+        assert getattr(answer.error, "retryable", False), answer.error
+    ended = cluster.finish("s", seconds=120.0)
+
+    assert ended is not None
+    assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": graph.drops})
+    disturbances.stop()
+    _check_nothing_runs(cluster)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_every_session_ends_when_managers_crash(seed: int, tmp_path: Path) -> None:
@@ -101,7 +164,9 @@ def test_every_session_ends_when_managers_crash(seed: int, tmp_path: Path) -> No
     cluster.wait_for_nodes()
     disturbances = cluster.disturb(_CRASHING)
 
-    cluster.submit(_fan(4), "s")
+    graphs = {"s": _fan(4), "streams": _streams(2)}
+    for session, graph in graphs.items():
+        cluster.submit(graph, session)
     cluster.simulation.wait(20.0)
     disturbances.stop()
 
