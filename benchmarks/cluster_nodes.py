@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dropflow.clock import SystemClock
+from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slice_codec import dump_slice
-from dropflow.graph.slices import slice_by_place
 from managers.deployment import Deployment, Place, pack, unpack
 from managers.keys import ClusterKey
 from managers.node.manager import NodeManager
@@ -95,18 +94,18 @@ class Nodes:
         """Run a graph whose parts are the nodes."""
         self._sessions += 1
         placed = replace(graph, places=tuple(place.node for place in self.places))
-        pieces = {node: b"".join(dump_slice(piece)) for node, piece in slice_by_place(placed).items()}
-        for place, pipe in zip(self.places, self.pipes, strict=True):
-            deployment = Deployment(
-                session=f"s{self._sessions}",
-                epoch=1,
-                graph=graph.name,
-                drops=graph.drops,
-                created=SystemClock().now(),
-                places=self.places,
-                slices={place.node: pieces[place.node]},
-            )
-            pipe.send(pack(deployment))
+        deployment = Deployment(
+            session=f"s{self._sessions}",
+            epoch=1,
+            graph=graph.name,
+            drops=graph.drops,
+            created=SystemClock().now(),
+            places=self.places,
+            dfg=b"".join(dump(placed)),
+        )
+        packed = pack(deployment)
+        for pipe in self.pipes:
+            pipe.send(packed)
         self._all()
         answers = self._all()
         results: dict[str, bytes] = {}

@@ -11,7 +11,6 @@ as their docstrings say.
 from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import Slice
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.operation_records import FailureList, ResultList
 from dropflow.rest.schema import (
@@ -92,11 +91,7 @@ class SessionContents(Protocol):
         ...
 
     def graph(self, session: str) -> PhysicalGraph:
-        """Return the whole graph, as far as it is at or below this manager."""
-        ...
-
-    def slices(self, session: str) -> tuple[Slice, ...]:
-        """Return the slices of the graph that are at or below this manager, for a parent to join."""
+        """Return the whole graph."""
         ...
 
 
@@ -138,7 +133,7 @@ class Manager(SessionContents, Protocol):
     # Deployment.
 
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
-        """Deploy a whole graph and start it: slice it by node, `prepare` and `start` on all nodes, or on none.
+        """Deploy a whole graph and start it: `prepare` and `start` on all its nodes, or on none.
 
         Parts are on the nodes that `graph.places` names. A graph that names none is spread over all nodes that are
         alive: part k on the k-th node, and from the first again when there are more parts than nodes.
@@ -155,7 +150,7 @@ class Manager(SessionContents, Protocol):
         ...
 
     def prepare(self, deployment: Deployment, *, seconds: float) -> None:
-        """First half of a deployment: take the slices, build the sessions, run nothing.
+        """First half of a deployment: take the graph, build the sessions, run nothing.
 
         Must be done within `seconds`. Preparing the same epoch of the same session again is no error.
         """

@@ -1,17 +1,18 @@
-r"""Deployments: a session with the slice of each of its nodes, packed so that managers in between need not decode it.
+r"""Deployments: a session with its whole placed graph, packed so that managers in between need not decode the graph.
 
 ::
 
     magic      8 bytes
+    version    4 bytes   of this format, little-endian
     length     4 bytes   of the header, little-endian
-    header     msgpack   session, epoch, places, options, and the size of each slice
-    slices               one after the other, each a .dfg container (`dropflow.graph.slices`)
+    header     msgpack   session, epoch, places, options, and the size of the graph
+    graph                a .dfg container (`dropflow.graph.codec`)
 
-A composite manager splits a deployment by its children (`subset`) and forwards the bytes.
+A composite manager forwards the graph as it is to each child that has a node of the session; each node slices it for
+itself.
 """
 
 import struct
-from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -21,11 +22,13 @@ from dropflow.errors import BadFileError
 from dropflow.graph.codec import Buffer
 from dropflow.ids import SESSION_NAME, is_session_name
 
-__all__ = ["Deployment", "Place", "pack", "subset", "unpack"]
+__all__ = ["VERSION", "Deployment", "Place", "pack", "unpack"]
 
+VERSION = 2
+"""Version of the format. Other versions are not read."""
 
 _MAGIC = b"\x89DFD\r\n\x1a\n"
-_LENGTH = struct.Struct("<I")
+_PROLOGUE = struct.Struct("<8sII")
 _Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
@@ -39,7 +42,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
-    """A session and the slices of its graph.
+    """A session and its graph.
 
     Attributes
     ----------
@@ -54,15 +57,18 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     created : float
         Seconds since the epoch.
     places : tuple of Place
-        All nodes of the session, also those whose slices are not here.
+        All nodes of the session.
+    nodes : tuple of str
+        Names of the nodes that the receiver is to prepare, if it is a composite manager. Only the sender knows them: a
+        composite that does not know one of its nodes yet must refuse the deployment instead of skipping the node.
     notes : tuple of str
         Notes about the deployment, for people.
     check : bool
         Check the whole state of the engine after each step; slow.
     infrastructure_retries : int
         How many infrastructure faults each drop may have.
-    slices : mapping of str to buffer
-        By the name of the node; never part of the header.
+    dfg : bytes-like
+        The placed graph as a ``.dfg`` container; never part of the header. Empty if it is in a file.
     """
 
     session: Annotated[str, Meta(pattern=SESSION_NAME)]
@@ -71,22 +77,26 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     drops: _Natural
     created: float
     places: tuple[Place, ...]
+    nodes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     check: bool = False
     infrastructure_retries: _Natural = 5
-    slices: Mapping[str, Any] = {}
+    dfg: Any = b""
+
+    def without_graph(self) -> "Deployment":
+        """Return the deployment without the bytes of the graph."""
+        return msgspec.structs.replace(self, dfg=b"")
 
     def buffers(self) -> list[bytes | memoryview]:
-        """Return the deployment as pieces of bytes in order; the slices are not copied."""
-        bare = msgspec.structs.replace(self, slices={})
-        sizes = {node: len(memoryview(data).cast("B")) for node, data in self.slices.items()}
-        header = msgspec.msgpack.encode(_Header(deployment=bare, sizes=sizes))
-        return [_MAGIC + _LENGTH.pack(len(header)) + header, *self.slices.values()]
+        """Return the deployment as pieces of bytes in order; the graph is not copied."""
+        size = memoryview(self.dfg).nbytes
+        header = msgspec.msgpack.encode(_DeploymentHeader(deployment=self.without_graph(), size=size))
+        return [_PROLOGUE.pack(_MAGIC, VERSION, len(header)) + header, self.dfg]
 
 
-class _Header(msgspec.Struct, frozen=True, kw_only=True):
+class _DeploymentHeader(msgspec.Struct, frozen=True, kw_only=True):
     deployment: Deployment
-    sizes: dict[str, _Natural]
+    size: _Natural
 
 
 def pack(deployment: Deployment) -> bytes:
@@ -95,35 +105,30 @@ def pack(deployment: Deployment) -> bytes:
 
 
 def unpack(buffer: Buffer) -> Deployment:
-    """Return the deployment in `buffer`. Its slices are views of the buffer, and are not decoded.
+    """Return the deployment in `buffer`. Its graph is a view of the buffer, and is not decoded.
 
     Raises
     ------
     BadFileError
-        The bytes are not a deployment, or are incomplete.
+        The bytes are not a deployment, are one of another version, or are incomplete.
     """
     view = memoryview(buffer).cast("B")
-    start = len(_MAGIC) + _LENGTH.size
-    if bytes(view[: len(_MAGIC)]) != _MAGIC or len(view) < start:
+    if bytes(view[: len(_MAGIC)]) != _MAGIC or len(view) < _PROLOGUE.size:
         raise BadFileError("not a deployment", hint="submit a graph instead: only managers send deployments")
-    end = start + _LENGTH.unpack_from(view, len(_MAGIC))[0]
+    _, version, length = _PROLOGUE.unpack_from(view)
+    if version != VERSION:
+        # Version 1 has no number: its header begins where the number is now.
+        raise BadFileError(
+            f"the deployment was sent by another version of dropflow; this one reads version {VERSION} of the format",
+            hint="run the same version of dropflow on all nodes, islands and masters",
+        )
+    start = _PROLOGUE.size + length
     try:
-        header = msgspec.msgpack.decode(view[start:end], type=_Header)
+        header = msgspec.msgpack.decode(view[_PROLOGUE.size : start], type=_DeploymentHeader)
     except (ValueError, RecursionError) as error:  # msgspec raises UnicodeDecodeError, too
         raise BadFileError(f"the header of the deployment cannot be read: {error}") from error
     if not is_session_name(header.deployment.session):
         raise BadFileError(f"{header.deployment.session!r} cannot be the name of a session")
-    if len(view) != end + sum(header.sizes.values()):
+    if len(view) != start + header.size:
         raise BadFileError("the deployment is incomplete")
-    slices: dict[str, Buffer] = {}
-    for node, size in header.sizes.items():
-        slices[node] = view[end : end + size]
-        end += size
-    return msgspec.structs.replace(header.deployment, slices=slices)
-
-
-def subset(deployment: Deployment, nodes: Iterable[str]) -> Deployment:
-    """Return the deployment with the slices of these nodes only."""
-    wanted = frozenset(nodes)
-    kept = {node: data for node, data in deployment.slices.items() if node in wanted}
-    return msgspec.structs.replace(deployment, slices=kept)
+    return msgspec.structs.replace(header.deployment, dfg=view[start:])

@@ -6,7 +6,7 @@ left out.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
 
-__all__ = ["Slice", "join", "slice_by_place", "slice_for"]
+__all__ = ["Slice", "slice_by_place", "slice_for"]
 
 _ABSENT = np.int32(-1)
 
@@ -133,66 +133,6 @@ def slice_by_place(graph: PhysicalGraph) -> dict[str, Slice]:
     """
     slices = {node: slice_for(graph, node) for node in sorted(set(graph.places)) or [""]}
     return {node: piece for node, piece in slices.items() if piece.graph.drops}
-
-
-def join(slices: Iterable[Slice]) -> PhysicalGraph:
-    """Join slices to the whole graph, in its order.
-
-    The drops of missing slices are missing, and the edges to them.
-
-    Raises
-    ------
-    ValueError
-        There are no slices.
-    """
-    pieces = list(slices)
-    if not pieces:
-        raise ValueError("nothing to join")
-    rows = [np.flatnonzero(piece.is_own) for piece in pieces]
-    drop = np.concatenate([piece.drop[own] for piece, own in zip(pieces, rows, strict=True)])
-    order = np.argsort(drop, kind="stable")
-    drop = drop[order]
-
-    def gathered(columns: Sequence[IntColumn]) -> IntColumn:
-        return _frozen(np.concatenate(columns)[order])
-
-    source, target, link = _edges(pieces)
-    is_known = np.isin(target, drop)
-    source, target, link = (column[is_known] for column in (source, target, link))
-    sort = np.lexsort((target, link, source))
-    first = pieces[0].graph
-    names = None
-    if first.oids is not None:
-        spelled = [name for piece, own in zip(pieces, rows, strict=True) for name in _picked(piece.graph, own)]
-        names = tuple(spelled[at] for at in order.tolist())
-    return replace(
-        first,
-        template=gathered([piece.graph.template[own] for piece, own in zip(pieces, rows, strict=True)]),
-        instance=gathered([piece.graph.instance[own] for piece, own in zip(pieces, rows, strict=True)]),
-        part=gathered([piece.graph.part[own] for piece, own in zip(pieces, rows, strict=True)]),
-        successors=_adjacency(
-            len(drop),
-            _frozen(np.searchsorted(drop, source[sort])),
-            _frozen(np.searchsorted(drop, target[sort])),
-            link[sort],
-        ),
-        oids=names,
-    )
-
-
-def _edges(pieces: Sequence[Slice]) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return source, target and link of every edge, with rows of the whole graph; each from the slice of its source."""
-    found: list[list[IntColumn]] = [[], [], []]
-    for piece in pieces:
-        out = piece.graph.successors
-        source = np.repeat(np.arange(piece.graph.drops, dtype=np.int32), np.diff(out.ptr))
-        mine = piece.is_own[source]
-        for column, values in zip(
-            found, (piece.drop[source[mine]], piece.drop[out.neighbour[mine]], out.link[mine]), strict=True
-        ):
-            column.append(values)
-    source, target, link = (np.concatenate(column) for column in found)
-    return source, target, link
 
 
 def _is_on(node: str, graph: PhysicalGraph) -> npt.NDArray[np.bool_]:

@@ -44,7 +44,6 @@ from dropflow.rest.schema import (
 
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
-    from dropflow.graph.slices import Slice
 
 __all__ = ["Client", "Packable"]
 
@@ -138,7 +137,7 @@ class _DeploymentCalls(OperationCaller):
         return self.call(operations.SUBMIT, query=options or SubmitQuery(), body=body)
 
     def prepare(self, deployment: Packable, *, seconds: float) -> None:
-        """First half of a deployment: send the slices, run nothing."""
+        """First half of a deployment: send the graph, run nothing."""
         query = DeploymentQuery(seconds=round(seconds, 3))
         self.call(operations.PREPARE, deployment.session, query=query, body=deployment.buffers(), seconds=seconds)
 
@@ -155,12 +154,6 @@ class _DeploymentCalls(OperationCaller):
         from dropflow.graph.codec import parse  # noqa: PLC0415 - see `submit`
 
         return parse(joined(self.download(operations.GRAPH, session).chunks), where=self.url)
-
-    def slices(self, session: str) -> "tuple[Slice, ...]":
-        """Return the slices of the graph at or below the manager."""
-        from dropflow.graph.slice_codec import parse_slices  # noqa: PLC0415 - see `submit`
-
-        return parse_slices(joined(self.download(operations.SLICES, session).chunks), where=self.url)
 
 
 class _SessionCalls(OperationCaller):

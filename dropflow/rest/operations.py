@@ -60,8 +60,6 @@ from dropflow.rest.schema import (
 __all__ = ["DEPLOYMENT_MEDIA_TYPE", "GRAPH_MEDIA_TYPE", "OPERATIONS", "Operation"]
 
 GRAPH_MEDIA_TYPE = "application/vnd.dropflow.graph"
-SLICES_MEDIA_TYPE = "application/vnd.dropflow.slices"
-"""Several slices."""
 DEPLOYMENT_MEDIA_TYPE = "application/vnd.dropflow.deployment"
 EVENTS_MEDIA_TYPE = "text/event-stream"
 _BYTES = "application/octet-stream"
@@ -328,16 +326,6 @@ GRAPH = Operation(
     tag="sessions",
     errors=(NotFoundError, LinkError),
 )
-SLICES = Operation(
-    name="slices",
-    method="GET",
-    path=_SESSION + "/slices",
-    answer=Download,
-    gives=SLICES_MEDIA_TYPE,
-    summary="Slices of the graph, for a manager above",
-    tag="sessions",
-    errors=(NotFoundError, LinkError),
-)
 PREPARE = Operation(
     name="prepare",
     method="PUT",
@@ -434,7 +422,6 @@ OPERATIONS: tuple[Operation[object], ...] = (
     CONTENTS,
     JOURNAL,
     GRAPH,
-    SLICES,
     PREPARE,
     START,
     UNDO,

@@ -12,7 +12,6 @@ new states (`advance`, `complete`, `fail`, `hide`), and makes any operation fail
 import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,9 +19,9 @@ import msgspec
 from dropflow.clock import Clock
 from dropflow.data.fingerprint import digest
 from dropflow.errors import ConflictError, DropflowError, GoneError, NotFoundError
+from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slice_codec import parse_slice
-from dropflow.graph.slices import Slice, join, slice_by_place
+from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name, safe_name
 from dropflow.rest.content_records import (
     MEDIA_TYPE,
@@ -152,7 +151,7 @@ class _Controls:
 
     def add(self, graph: PhysicalGraph, session: str) -> None:
         """Add a session whose drops are all INITIALIZED."""
-        rows = rows_of(graph, 0, self.name)
+        rows = rows_of(graph, self.name)
         self._put(FakeSession(name=session, graph=graph, rows=rows, created=self.clock.now()))
 
     def advance(self, session: str, states: Mapping[int, str]) -> None:
@@ -258,15 +257,13 @@ class FakeManager(_ManagerAndChildren):
         self.prepared[deployment.session, deployment.epoch] = deployment
 
     def start(self, session: str, epoch: int) -> None:
-        """Add a session with the drops of all slices that were prepared."""
+        """Add a session with the drops that the prepared graph places on the nodes of this manager."""
         deployment = self.prepared.get((session, epoch))
         if deployment is None:
             raise NotFoundError(f"session {session!r} was not prepared with epoch {epoch}")
-        graphs = {node: join([parse_slice(data)]) for node, data in deployment.slices.items()}
-        rows: tuple[DropInfo, ...] = ()
-        for node, graph in graphs.items():
-            rows += rows_of(graph, len(rows), node)
-        made = FakeSession(name=session, graph=next(iter(graphs.values())), rows=rows, epoch=epoch)
+        graph = parse(deployment.dfg)
+        rows = tuple(row for row in rows_of(graph, self.name) if row.node in self._nodes)
+        made = FakeSession(name=session, graph=graph, rows=rows, epoch=epoch)
         self._put(msgspec.structs.replace(made, created=deployment.created, whole=deployment.drops))
 
     def undo(self, session: str, epoch: int, reason: str) -> None:
@@ -350,7 +347,7 @@ class FakeManager(_ManagerAndChildren):
         def records() -> Iterator[ContentRecord]:
             for index, one in enumerate(request.wanted):
                 try:
-                    content = b"".join(self.data(session, found.rows[one.row].oid).chunks)
+                    content = b"".join(self.data(session, oid(found.graph, one.row)).chunks)
                 except DropflowError as error:
                     yield ContentError(index, to_body(error))
                     continue
@@ -371,15 +368,6 @@ class FakeManager(_ManagerAndChildren):
     def graph(self, session: str) -> PhysicalGraph:
         """Return the graph of a session."""
         return self._find(session).graph
-
-    def slices(self, session: str) -> tuple[Slice, ...]:
-        """Return the slices that were prepared, or the whole graph in one."""
-        found = self._find(session)
-        prepared = self.prepared.get((session, found.epoch))
-        if prepared is not None:
-            return tuple(parse_slice(data) for data in prepared.slices.values())
-        placed = replace(found.graph, places=(self.name,) * found.graph.parts)
-        return tuple(slice_by_place(placed).values())
 
     def close(self) -> None:
         """Wake all threads that wait in `watch`."""

@@ -39,7 +39,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     rows : tuple of DropInfo
-        Its drops as they are now.
+        Its drops as they are now; those on the nodes of the manager.
     whole : int
         Drops of the session on all nodes.
     content, logs : mapping of int to bytes
@@ -221,21 +221,20 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
     def _neighbours(self, drop: int, *, after: bool) -> tuple[Neighbour, ...]:
         edges = self.graph.successors if after else self.graph.predecessors
         near = edges.neighbour[edges.ptr[drop] : edges.ptr[drop + 1]].tolist()
+        here = {row.drop: row for row in self.rows}
         return tuple(
             Neighbour(drop=row.drop, oid=oid(self.graph, row.drop), name=row.name, state=row.state, node=row.node)
-            for row in (self.rows[found] for found in near)
+            for row in (here[found] for found in near if found in here)
         )
 
 
-def rows_of(graph: PhysicalGraph, first: int, node: str) -> tuple[DropInfo, ...]:
+def rows_of(graph: PhysicalGraph, node: str) -> tuple[DropInfo, ...]:
     """Return the drops of a graph, all INITIALIZED.
 
     Parameters
     ----------
     graph : PhysicalGraph
-        The graph, or a slice of one.
-    first : int
-        Row of its first drop in the whole graph.
+        The whole graph.
     node : str
         Where the drops are that the graph does not place.
     """
@@ -243,7 +242,7 @@ def rows_of(graph: PhysicalGraph, first: int, node: str) -> tuple[DropInfo, ...]
     shared = graph.templates
     return tuple(
         DropInfo(
-            drop=first + row,
+            drop=row,
             oid=names[row],
             name=shared[template].name,
             key=shared[template].key,

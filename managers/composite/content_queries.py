@@ -7,7 +7,6 @@ from typing import Any, cast
 import msgspec
 
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import Slice, join
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.find_drop import find_drop
 from dropflow.rest.operation_records import FailureList, ResultList
@@ -130,15 +129,16 @@ class ContentQueries:
         notes = "".join(f"{line}\n" for line in sorted(missing))
         return bundle(f"{session}-journals.tar", members, notes=notes)
 
-    def slices(self, session: str) -> tuple[Slice, ...]:
-        """Return the slices of the graph on the children that answer."""
-        replies = self._ask(session, "slices", _LONG).replies
-        replies.raise_unless_answered(f"session {session!r}")
-        return tuple(piece for _, pieces in replies.values for piece in pieces)
-
     def graph(self, session: str) -> PhysicalGraph:
-        """Return the graph, as far as the children that answer hold it."""
-        return join(self.slices(session))
+        """Return the graph, from the first child that can read it: each of them has the whole graph."""
+        replies = self._ask(session, "session").replies
+        replies.raise_unless_answered(f"session {session!r}")
+        for view, _ in replies.values:
+            replies = self._ask(session, "graph", _LONG, each={view.url: {}}).replies
+            if replies.values:
+                break
+        replies.raise_unless_answered(f"graph of session {session!r}")
+        return cast(PhysicalGraph, replies.values[0][1])
 
     def _rows(
         self, session: str, query: DropQuery, counted: Sequence[tuple[ChildView, DropPage]]

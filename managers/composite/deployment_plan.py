@@ -1,14 +1,15 @@
-"""The plan of a deployment: which node gets which slice of a graph, under which name and epoch."""
+"""The plan of a deployment: which nodes run a graph, under which name and epoch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from time import gmtime, strftime
 
+import numpy as np
+
 from dropflow.clock import Clock
 from dropflow.errors import UsageError
+from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slice_codec import dump_slice
-from dropflow.graph.slices import slice_by_place
 from dropflow.ids import SESSION_NAME_HINT, is_session_name, safe_name
 from dropflow.rest.schema import NodeInfo, SubmitQuery
 from managers.composite.assignment import assign
@@ -29,7 +30,7 @@ def session_name(graph: PhysicalGraph, clock: Clock) -> str:
 def plan_deployment(
     graph: PhysicalGraph, options: SubmitQuery, nodes: Sequence[NodeInfo], *, clock: Clock, after: int = 0
 ) -> Deployment:
-    """Return the deployment of `graph` on `nodes`: its slices, and where each of them goes.
+    """Return the deployment of `graph` on `nodes`: the placed graph, and the nodes that have drops of it.
 
     Its epoch is the time in microseconds, or the next number after an epoch of this session that is known already: a
     later deployment has a greater epoch, also when the clock went back or another host with a fast clock deployed it.
@@ -50,7 +51,7 @@ def plan_deployment(
         raise UsageError(f"{options.session!r} cannot be the name of a session", hint=SESSION_NAME_HINT)
     assignment = assign(graph, nodes, anew=options.anew)
     placed = replace(graph, places=assignment.places)
-    slices = {node: b"".join(dump_slice(piece)) for node, piece in slice_by_place(placed).items()}
+    used = sorted({placed.places[part] for part in np.unique(placed.part).tolist()})
     by_name = {node.name: node for node in nodes}
     return Deployment(
         session=options.session or session_name(graph, clock),
@@ -58,9 +59,10 @@ def plan_deployment(
         graph=graph.name,
         drops=graph.drops,
         created=clock.now(),
-        places=tuple(Place(node, by_name[node].links, by_name[node].incarnation) for node in slices),
+        places=tuple(Place(node, by_name[node].links, by_name[node].incarnation) for node in used),
+        nodes=tuple(used),
         check=options.check,
         infrastructure_retries=options.infrastructure_retries,
         notes=(assignment.note,) if assignment.note else (),
-        slices=slices,
+        dfg=b"".join(dump(placed)),
     )

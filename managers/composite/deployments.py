@@ -1,4 +1,4 @@
-"""Deployments from a composite to its children: each child gets the slices of its nodes.
+"""Deployments from a composite to its children: each child with nodes of the session gets the whole graph.
 
 A deployment has two steps: all children prepare, then all start. Nothing runs until all have prepared. If one fails or
 misses the deadline, the deployment is undone on all of them, also on the one that failed: it may only have been slow.
@@ -28,7 +28,7 @@ from managers.composite.machine_time import MachineTime
 from managers.composite.nodes import children_by_node, nodes_of
 from managers.composite.requests import Requests
 from managers.composite.waiting_operations import Gather, Outcome, Plan, Question, Routine, Until
-from managers.deployment import Deployment, subset
+from managers.deployment import Deployment
 
 __all__ = ["Deployments", "merge_errors"]
 
@@ -135,16 +135,16 @@ class Deployments:
         return msgspec.structs.replace(deployment, session=free)
 
     def prepare(self, deployment: Deployment, *, seconds: float) -> Routine[None]:
-        """Prepare the children of the nodes of these slices. Undoing it on the others is up to the caller.
+        """Prepare the children of the nodes that the deployment names. Undoing it on the others is up to the caller.
 
         Raises
         ------
         LinkError
-            A slice is for a node that is unknown, or that does not answer.
+            A node is unknown, or does not answer.
         DropflowError
             A child failed: its error, naming it.
         """
-        targets = yield from self._targets(deployment.slices)
+        targets = yield from self._targets(deployment.nodes)
         self._prepared[deployment.session, deployment.epoch] = frozenset(
             node for target in targets for node in target.nodes
         )
@@ -218,7 +218,7 @@ class Deployments:
             The error of a child that failed, naming all that did. Nothing runs then, except on children that could not
             undo it, which are named too.
         """
-        targets = yield from self._targets(deployment.slices)
+        targets = yield from self._targets(deployment.nodes)
         deadline = self._time.now + self._deploy_seconds
         session, epoch = deployment.session, deployment.epoch
         step, outcomes = "prepare", (yield from self._prepare(deployment, targets, self._deploy_seconds))
@@ -244,9 +244,10 @@ class Deployments:
     def _prepare(
         self, deployment: Deployment, targets: Iterable[_Target], seconds: float
     ) -> Routine[dict[str, Outcome]]:
+        deployments = ((target, msgspec.structs.replace(deployment, nodes=target.nodes)) for target in targets)
         questions = tuple(
-            Question(target.view.url, "prepare", {"deployment": subset(deployment, target.nodes), "seconds": seconds})
-            for target in targets
+            Question(target.view.url, "prepare", {"deployment": each, "seconds": seconds})
+            for target, each in deployments
         )
         outcomes: dict[str, Outcome] = yield Gather(questions, seconds, grace=_GRACE)
         return outcomes

@@ -178,7 +178,7 @@ class Composite(ContentQueries):
         return cast(SessionInfo, self._owner.call("submit", graph=graph, options=options))
 
     def prepare(self, deployment: Deployment, *, seconds: float) -> None:
-        """Forward the slices to the children of their nodes."""
+        """Forward the graph to the children of the nodes that the deployment names."""
         self._owner.call("prepare", deployment=deployment, seconds=seconds)
 
     def start(self, session: str, epoch: int) -> None:

@@ -4,8 +4,7 @@ They answer as a `HostedSession` does. Queries that a running session answers in
 answer from their files.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 
@@ -17,6 +16,7 @@ from dropflow.engine.journal import ReplayedSession
 from dropflow.engine.reports import FailureReport
 from dropflow.errors import BadFileError, DropflowError, GoneError, LinkError
 from dropflow.failure import Failure
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.rest.schema import SessionDetail, SessionInfo
 from dropflow.states import SessionState
@@ -84,8 +84,19 @@ class FinishedSession(_OverSession):
         GoneError
             It cannot be read.
         """
-        with self._readable():
-            return self.directory.slice()
+        with self.directory.gone_if_unreadable(self._node):
+            return self.directory.slice(self._node)
+
+    def graph(self) -> PhysicalGraph:
+        """Return the whole graph.
+
+        Raises
+        ------
+        GoneError
+            It cannot be read.
+        """
+        with self.directory.gone_if_unreadable(self._node):
+            return self.directory.graph()
 
     @property
     def core(self) -> Core:
@@ -100,21 +111,15 @@ class FinishedSession(_OverSession):
 
     @cached_property
     def _replayed(self) -> ReplayedSession:
-        with self._readable():
+        with self.directory.gone_if_unreadable(self._node):
             replayed = self.directory.replay(self.piece)
         lose_own_node(replayed.core, self.piece.node)
         return replayed
 
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        try:
-            yield
-        except DropflowError as error:
-            nodes = ", ".join(self.end.detail.nodes)
-            raise GoneError(
-                f"the files of session {self.name!r} on node {nodes} cannot be read: {error}",
-                hint=f"look at the files in {self.directory.path}, or delete the session",
-            ) from error
+    @property
+    def _node(self) -> str:
+        """The name that this node had."""
+        return self.end.detail.nodes[0]
 
     # As the engine's session.
 
@@ -227,6 +232,10 @@ class DamagedSession(_OverSession):
         GoneError
             Always.
         """
+        raise self._unreadable()
+
+    def graph(self) -> PhysicalGraph:
+        """Refuse."""
         raise self._unreadable()
 
     @property

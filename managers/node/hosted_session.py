@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ from dropflow.engine.statistics import Attempts, snapshot
 from dropflow.errors import InternalError, StorageError
 from dropflow.exception_text import name_of, text_of
 from dropflow.failure import Failure
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.problems import Problem, refuse_errors
 from dropflow.rest.schema import SessionDetail, SessionInfo
@@ -48,9 +48,9 @@ class HostedSession:
     piece : Slice
         The drops of this node.
     deployment : Deployment
-        The session; its slices are not kept.
-    directory : Path
-        Session directory; must not exist.
+        The session; the bytes of its graph are not kept.
+    directory : SessionDirectory
+        Its directory, with the graph.
     resources : SessionResources
         Makes the parts of the session, and executes it.
     clock : Clock
@@ -60,8 +60,6 @@ class HostedSession:
 
     Raises
     ------
-    ConflictError
-        There is such a directory.
     BadGraphError
         A component is unknown, a parameter cannot be used, or the graph has a cycle.
     StorageError
@@ -74,7 +72,7 @@ class HostedSession:
         self,
         piece: Slice,
         deployment: Deployment,
-        directory: Path,
+        directory: SessionDirectory,
         *,
         resources: SessionResources,
         clock: Clock,
@@ -84,29 +82,23 @@ class HostedSession:
         self.name = deployment.session
         self.epoch = deployment.epoch
         self.whole = deployment.drops
-        self.directory = SessionDirectory(directory)
-        self._deployment = msgspec.structs.replace(deployment, slices={})
+        self.directory = directory
+        self._deployment = deployment.without_graph()
         self._clock = clock
         self._report = report
         self._progress = ProgressLog(clock, self._on_progress)
         self._cancelled = ""
         refuse_errors(_unusable(piece), name=piece.graph.name)
-        self.directory.make()
-        try:
-            self._repository = LocalRepository(directory, self.name, clock, piece.graph)
-            self.directory.save(piece, deployment)
-            self.exchange = resources.make_exchange(piece, deployment, self._repository.workspace)
-            self.session = resources.make_session(
-                piece.graph,
-                self._repository,
-                self.exchange,
-                deployment,
-                instruments=(FailureLog(piece.graph, self.name),),
-                on_statistics=self._progress.count,
-            )
-        except BaseException:
-            self.directory.discard()
-            raise
+        self._repository = LocalRepository(directory.path, self.name, clock, piece.graph)
+        self.exchange = resources.make_exchange(piece, self._deployment, self._repository.workspace)
+        self.session = resources.make_session(
+            piece.graph,
+            self._repository,
+            self.exchange,
+            self._deployment,
+            instruments=(FailureLog(piece.graph, self.name),),
+            on_statistics=self._progress.count,
+        )
         self._resources = resources
 
     # For the owner of the node's sessions.
@@ -209,6 +201,17 @@ class HostedSession:
         """Return why the content of a completed drop is not left."""
         del drop
         return "was released after its last consumer"
+
+    def graph(self) -> PhysicalGraph:
+        """Return the whole graph.
+
+        Raises
+        ------
+        GoneError
+            Its file cannot be read.
+        """
+        with self.directory.gone_if_unreadable(self.piece.node):
+            return self.directory.graph()
 
     def info(self) -> SessionInfo:
         """Return the session as one row."""

@@ -224,7 +224,7 @@ class NodeManager(SessionQueries):
         return self.session(deployment.session)
 
     def prepare(self, deployment: Deployment, *, seconds: float) -> None:
-        """Build the session of the slice for this node, and connect to its neighbours; run nothing."""
+        """Build the session of the slice of this node, and connect to its neighbours; run nothing."""
         self._owner.call("prepare", deployment=deployment, seconds=seconds)
 
     def start(self, session: str, epoch: int) -> None:

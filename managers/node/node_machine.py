@@ -170,13 +170,13 @@ class NodeMachine:
 
     def _check_deployment(self, deployment: Deployment) -> None:
         """Refuse a deployment that is for another process, or arrives while this one stops."""
-        if self._name not in deployment.slices:
-            raise UsageError(
-                f"the deployment of {deployment.session!r} has no slice for node {self._name}",
-                hint=f"it has {', '.join(sorted(deployment.slices)) or 'none'}",
-            )
         own = next((place for place in deployment.places if place.node == self._name), None)
-        if own is not None and own.incarnation != self._incarnation:
+        if own is None:
+            raise UsageError(
+                f"the deployment of {deployment.session!r} is not for node {self._name}",
+                hint=f"it is for {', '.join(sorted(place.node for place in deployment.places)) or 'no node'}",
+            )
+        if own.incarnation != self._incarnation:
             raise RestartedError(
                 f"node {self._name} was restarted after session {deployment.session!r} was planned for it",
                 hint="submit the graph again",

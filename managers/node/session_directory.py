@@ -2,8 +2,8 @@
 
 ::
 
-    deployment.json   what the session is, without its slices
-    slice.dfs         the drops of this node
+    deployment.json   what the session is, without its graph
+    graph.dfg         the whole placed graph
     journal.dfj       every event
     summary.json      the result, for people
     end.msgpack       the result, for later processes of the node
@@ -11,8 +11,8 @@
 """
 
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -21,9 +21,10 @@ from dropflow.data.storage_errors import storage_errors
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.journal import ReplayedSession, read, replay
 from dropflow.engine.reports import SessionResult
-from dropflow.errors import ConflictError, DropflowError, StorageError
-from dropflow.graph.slice_codec import dump_slice, parse_slice
-from dropflow.graph.slices import Slice
+from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, StorageError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import Slice, slice_for
+from dropflow.graph_file import load
 from dropflow.ids import session_of_directory
 from dropflow.rest.schema import FailureInfo, SessionDetail
 from managers.deployment import Deployment
@@ -67,7 +68,7 @@ class SessionDirectory:
         self.logs = path / "logs"
         self.journal = path / "journal.dfj"
         self._deployment = path / "deployment.json"
-        self._slice = path / "slice.dfs"
+        self._graph = path / "graph.dfg"
         self._summary = path / "summary.json"
         self._end = path / "end.msgpack"
 
@@ -99,20 +100,17 @@ class SessionDirectory:
         except OSError as error:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self.path)) from error
 
-    def save(self, piece: Slice, deployment: Deployment) -> None:
-        """Write the slice, and the deployment without slices.
+    def save(self, deployment: Deployment) -> None:
+        """Write the graph, and the deployment without it.
 
         Raises
         ------
         StorageError
             The directory cannot be written.
         """
-        try:
-            with self._slice.open("wb") as stream:
-                stream.writelines(dump_slice(piece))
-        except OSError as error:
-            raise StorageError(f"cannot be written: {error.strerror}", where=str(self.path)) from error
-        write_checksummed(self._deployment, msgspec.structs.replace(deployment, slices={}))
+        with storage_errors("write", self._graph):
+            self._graph.write_bytes(deployment.dfg)
+        write_checksummed(self._deployment, deployment.without_graph())
 
     def write_summary(self, result: SessionResult) -> None:
         """Write the result for people.
@@ -179,18 +177,43 @@ class SessionDirectory:
         """
         return read_checksummed(self._deployment, Deployment)
 
-    def slice(self) -> Slice:
-        """Read the slice.
+    def graph(self) -> PhysicalGraph:
+        """Return the whole graph, whose columns are mapped from its file.
 
         Raises
         ------
-        BadFileError, StorageError
+        BadFileError
             It cannot be read.
         """
+        return load(self._graph, mmap=True)
+
+    def slice(self, node: str) -> Slice:
+        """Return the slice of a node.
+
+        Raises
+        ------
+        BadFileError
+            The graph cannot be read, or has no such node.
+        """
+        graph = self.graph()
+        if node not in graph.places:
+            raise BadFileError(
+                f"the session ran on {', '.join(sorted(set(graph.places))) or 'no node'}, not on node {node}",
+                where=str(self._graph),
+                hint="start the node with the name that it had",
+            )
+        return slice_for(graph, node)
+
+    @contextmanager
+    def gone_if_unreadable(self, node: str) -> Iterator[None]:
+        """Turn the errors of a file of this directory, on `node`, into a `GoneError` for a client."""
         try:
-            return parse_slice(self._slice.read_bytes(), where=str(self._slice))
-        except OSError as error:
-            raise StorageError(f"cannot be read: {error.strerror}", where=str(self._slice)) from error
+            yield
+        except DropflowError as error:
+            raise GoneError(
+                f"the files of session {self.session!r} on node {node} cannot be read: {error}",
+                hint=f"look at the files in {self.path}, or delete the session",
+            ) from error
 
     def replay(self, piece: Slice) -> ReplayedSession:
         """Replay the journal.

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dropflow.clock import Clock
-from dropflow.errors import DropflowError, GoneError, InternalError, UsageError
+from dropflow.errors import BadFileError, DropflowError, GoneError, InternalError
 from dropflow.exception_text import summary_of
-from dropflow.graph.slice_codec import parse_slice
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import slice_for
 from dropflow.ids import session_directory_name
 from managers.deployment import Deployment
 from managers.links import ContentSource, LinkChange, LinkEvent, ReceivedMessage
@@ -35,6 +36,7 @@ from managers.node.events import (
     StartSession,
 )
 from managers.node.hosted_session import HostedSession
+from managers.node.session_directory import SessionDirectory
 from managers.node.session_recovery import recover
 from managers.node.session_resources import SessionResources
 from managers.node.session_table import SessionTable
@@ -137,17 +139,20 @@ class SessionHost:
 
     def _hosted(self, deployment: Deployment) -> HostedSession:
         """Build a session, which takes seconds for millions of drops. In the thread of a job."""
-        piece = parse_slice(deployment.slices[self._name], where=deployment.session)
-        if piece.node != self._name:
-            raise UsageError(f"the slice is for node {piece.node}, not for {self._name}")
-        return HostedSession(
-            piece,
-            deployment,
-            self._directory / session_directory_name(deployment.session),
-            resources=self.resources,
-            clock=self._clock,
-            report=self.owner.post,
-        )
+        directory = SessionDirectory(self._directory / session_directory_name(deployment.session))
+        directory.make()
+        try:
+            return HostedSession(
+                slice_for(_saved(directory, deployment), self._name),
+                deployment,
+                directory,
+                resources=self.resources,
+                clock=self._clock,
+                report=self.owner.post,
+            )
+        except BaseException:
+            directory.discard()
+            raise
 
     def _connect_peers(self, action: ConnectPeers) -> None:
         try:
@@ -230,3 +235,16 @@ class SessionHost:
         if not isinstance(hosted, HostedSession):
             raise GoneError(f"session {session!r} is not on node {self._name} any more")
         return hosted.exchange.source(drop, attempt, producer)
+
+
+def _saved(directory: SessionDirectory, deployment: Deployment) -> PhysicalGraph:
+    """Write the graph of a deployment to its directory, and return it, mapped from there.
+
+    So the whole graph is not in the memory of this process.
+    """
+    directory.save(deployment)
+    graph = directory.graph()
+    if graph.drops != deployment.drops:
+        text = f"the graph has {graph.drops} drops, and its deployment {deployment.drops}"
+        raise BadFileError(text, where=deployment.session)
+    return graph

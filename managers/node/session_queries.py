@@ -6,7 +6,6 @@ from functools import partial
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import Slice, join
 from dropflow.graph.text_ids import oid, row_of
 from dropflow.ids import drop_file_name
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS
@@ -117,12 +116,8 @@ class SessionQueries(ABC):
         return file_download(found.directory.journal, f"{session}.dfj", "application/octet-stream")
 
     def graph(self, session: str) -> PhysicalGraph:
-        """Return the drops that are here as a graph."""
-        return join([self._find(session).piece])
-
-    def slices(self, session: str) -> tuple[Slice, ...]:
-        """Return the slice that is here."""
-        return (self._find(session).piece,)
+        """Return the whole graph."""
+        return self._find(session).graph()
 
     def _row(self, session: str, drop: str) -> int:
         """Return the row in the slice of the drop that `drop` names."""

@@ -1,6 +1,6 @@
 """Reads the sessions of earlier processes of a node from their directories.
 
-When a session is over, its end is written beside its slice and its journal. Where the end is missing, the process
+When a session is over, its end is written beside its graph and its journal. Where the end is missing, the process
 ended while the session ran: then the journal is replayed once, to see how far the session had come and what it had
 committed. Each session is read on its own. One that cannot be read is FAILED, with the reason, and stays on the disk
 until it is deleted.
@@ -88,7 +88,7 @@ def recover(directory: SessionDirectory, node: str, clock: Clock) -> FinishedSes
 
 def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, node: str) -> SessionEnd:
     """Return the end of a session whose process ended before it."""
-    piece = directory.slice()
+    piece = directory.slice(node)
     replayed = directory.replay(piece)
     core = replayed.core
     was_over = core.status.is_terminal

@@ -28,7 +28,7 @@ class Phase(Enum):
     """Where a session is between the request to prepare it and its removal."""
 
     BUILDING = "building"
-    """A job reads the slice and builds the engine. The name is taken, but the session cannot be seen yet."""
+    """A job slices the graph and builds the engine. The name is taken, but the session cannot be seen yet."""
     ABANDONED = "abandoned"
     """As BUILDING, but the session is removed as soon as it is built."""
     CONNECTING = "connecting"

@@ -9,9 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from dropflow.errors import BadGraphError, ConflictError, HttpError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import slice_for
+from dropflow.graph.text_ids import oids
 from dropflow.rest.request_body import check_depth
 from dropflow.rest.schema import DropInfo, DropQuery, NodeInfo, SessionInfo, SubmitQuery
 from dropflow.rest.status import UNKNOWN
@@ -94,11 +97,16 @@ class DaliugeSessions:
             return 0
 
     def specifications(self, name: str) -> dict[str, Any]:
-        """Return the JSON of every drop by its id. Raises as `get`."""
+        """Return the JSON of every drop by its id, of a node manager that of its own drops. Raises as `get`."""
         draft = self._drafts.find(name)
         if draft is not None:
             return {oid: msgspec.json.decode(drop) for oid, drop in draft.drops.items()}
-        return specifications(self._manager.graph(session_name(name)))
+        graph, info = self._manager.graph(session_name(name)), self._manager.info()
+        found = specifications(graph)
+        if info.role != "node" or info.name not in graph.places:
+            return found
+        piece = slice_for(graph, info.name)
+        return {name: found[name] for name in oids(piece.graph, np.flatnonzero(piece.is_own))}
 
     def rows(self, name: str, *, node: str = "") -> Iterator[DropInfo]:
         """Yield its drops; only those on `node`, if one is given.

@@ -10,7 +10,6 @@ import msgspec
 
 from dropflow.errors import BadFileError, HttpError
 from dropflow.graph.codec import Buffer, dump
-from dropflow.graph.slice_codec import dump_slices
 from dropflow.rest import operations
 from dropflow.rest.content_disposition import attachment
 from dropflow.rest.openapi import openapi_document
@@ -125,7 +124,6 @@ class _SpecialHandlers:
             operations.SESSION.name: self._session,
             operations.EVENTS.name: self._events,
             operations.GRAPH.name: self._graph,
-            operations.SLICES.name: self._slices,
         }
 
     def _submit(self, request: Request) -> SessionInfo:
@@ -181,10 +179,6 @@ class _SpecialHandlers:
         size = sum(buffer.nbytes for buffer in buffers)
         headers = (attachment(f"{name}.dfg"), ("Content-Length", str(size)))
         return Response(body=_chunks(buffers), content_type=operations.GRAPH.gives, headers=headers)
-
-    def _slices(self, request: Request) -> Response:
-        slices = self._manager.slices(_name(request, "session"))
-        return Response(body=_chunks(dump_slices(slices)), content_type=operations.SLICES.gives)
 
 
 def _no_probe(_: ProbeRequest) -> tuple[ProbeResult, ...]:

@@ -28,7 +28,6 @@ from dropflow.graph.text_ids import oids
 from dropflow.rest.schema import Download, DropQuery, SubmitQuery
 from dropflow.states import DropState, SessionState
 from managers.composite.deployment_plan import plan_deployment
-from managers.deployment import subset
 from managers.node.downloads import content_download
 from managers.node.manager import NodeManager
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus
@@ -123,9 +122,9 @@ def _together(graph: PhysicalGraph, nodes: Nodes, session: str) -> Picture:
     infos = [info for node in nodes for info in node.nodes()]
     query = SubmitQuery(session=session, check=graph.drops < 2000)
     deployment = plan_deployment(placed, query, infos, clock=SystemClock())
-    used = [node for node in nodes if node.name in deployment.slices]
+    used = [node for node in nodes if node.name in deployment.nodes]
     for node in used:
-        node.prepare(subset(deployment, [node.name]), seconds=_SECONDS)
+        node.prepare(deployment, seconds=_SECONDS)
     for node in used:
         node.start(session, deployment.epoch)
     try:

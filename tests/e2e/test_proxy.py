@@ -27,7 +27,6 @@ from dropflow.rest.schema import DropQuery, SubmitQuery
 from dropflow.states import DropState
 from dropflow.testing.proxy import ConnectionFaults, FaultyProxy
 from managers.composite.deployment_plan import plan_deployment
-from managers.deployment import subset
 from managers.links import LinkSettings
 from managers.node.downloads import content_download
 from managers.node.manager import NodeManager
@@ -72,7 +71,7 @@ class FaultyCluster:
                 else place
                 for place in deployment.places
             )
-            mine = msgspec.structs.replace(subset(deployment, [name]), places=places)
+            mine = msgspec.structs.replace(deployment, places=places)
             node.prepare(mine, seconds=_SECONDS)
         for node in self.nodes.values():
             node.start(session, deployment.epoch)

@@ -26,7 +26,6 @@ from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.rest.client import Client
 from dropflow.rest.schema import SubmitQuery
 from managers.composite.deployment_plan import plan_deployment
-from managers.deployment import subset
 from managers.node.manager import NodeManager
 from tests.e2e.cluster import Cluster, finished, submit, until
 from tests.processes import Running
@@ -198,8 +197,8 @@ def _run_and_delete(nodes: dict[str, NodeManager], number: int, *, cancelled: bo
     infos = [info for node in nodes.values() for info in node.nodes()]
     session = f"s{number}"
     deployment = plan_deployment(_fan(200, number), SubmitQuery(session=session), infos, clock=SystemClock())
-    for name, node in nodes.items():
-        node.prepare(subset(deployment, [name]), seconds=20.0)
+    for node in nodes.values():
+        node.prepare(deployment, seconds=20.0)
     for node in nodes.values():
         node.start(session, deployment.epoch)
     if cancelled:

@@ -5,13 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.errors import BadFileError
 from dropflow.graph.codec import dump
-from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.placement import with_placement
-from dropflow.graph.slice_codec import dump_slice, parse_slice
-from dropflow.graph.slices import Slice, join, slice_by_place, slice_for
+from dropflow.graph.slices import Slice, slice_by_place, slice_for
 from dropflow.graph.text_ids import oids
 from dropflow.graph.validity import faults
 from tests.graph.shapes import edges_of, graphs, scatter
@@ -84,33 +81,6 @@ def test_drops_keep_their_properties_in_a_slice(graph: PhysicalGraph) -> None:
         for row in np.flatnonzero(one.is_own).tolist():
             here, whole = slice(near.ptr[row], near.ptr[row + 1]), slice(*back.ptr[one.drop[row] : one.drop[row] + 2])
             assert one.drop[near.neighbour[here]].tolist() == back.neighbour[whole].tolist()
-
-
-@given(graphs())
-def test_joined_slices_are_the_whole_graph(graph: PhysicalGraph) -> None:
-    """The graph that is joined from all slices has the digest of the original."""
-    placed = _placed(graph)
-    slices = slice_by_place(placed)
-    if slices:
-        assert digest(join(slices.values())) == digest(placed)
-
-
-@given(graphs())
-def test_a_slice_round_trips_through_bytes(graph: PhysicalGraph) -> None:
-    """The node, the rows and the digest of the graph are unchanged."""
-    for one in slice_by_place(_placed(graph)).values():
-        back = parse_slice(b"".join(dump_slice(one)))
-
-        assert (back.node, back.drop.tolist(), digest(back.graph)) == (one.node, one.drop.tolist(), digest(one.graph))
-
-
-def test_a_graph_without_one_slice_is_valid() -> None:
-    """Joining the slices without one node gives a valid graph."""
-    placed = replace(scatter(2), part=np.array([0, 0, 0, 1, 1, 1, 1], dtype=np.int32), places=("a", "b"))
-    left = join([slice_by_place(placed)["b"]])
-
-    assert faults(left) == []
-    assert oids(left, range(left.drops)) == ["s_work_0-1", "s_out_0-0", "s_out_0-1", "s_join_0"]
 
 
 @given(graphs(), st.data())
@@ -211,22 +181,6 @@ def test_a_graph_that_is_not_placed_is_refused() -> None:
     """A graph can only be cut into slices if its parts have nodes."""
     with pytest.raises(ValueError, match="place the graph first"):
         slice_by_place(scatter(2))
-
-
-@pytest.mark.parametrize("harm", ["cut", "flip", "foreign"])
-def test_damaged_bytes_are_refused(harm: str) -> None:
-    """Truncated, changed and foreign bytes are refused."""
-    (one,) = slice_by_place(replace(scatter(2), places=("a",))).values()
-    data = bytearray(b"".join(dump_slice(one)))
-    if harm == "cut":
-        del data[-3:]
-    elif harm == "flip":
-        data[-10] ^= 1
-    else:
-        data = bytearray(b"{}")
-
-    with pytest.raises(BadFileError, match="slice"):
-        parse_slice(data)
 
 
 def test_a_row_of_the_whole_graph_is_found_in_the_slice() -> None:

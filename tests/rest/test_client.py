@@ -30,8 +30,6 @@ from dropflow.errors import (
 )
 from dropflow.graph.codec import dump
 from dropflow.graph.interchange import write_pg
-from dropflow.graph.slice_codec import dump_slice
-from dropflow.graph.slices import slice_by_place
 from dropflow.problems import Problem, Severity
 from dropflow.rest.auth import AccessRules
 from dropflow.rest.bottle_app import make_app
@@ -133,16 +131,15 @@ def test_graphs_are_submitted_in_any_form(client: Client, form: str) -> None:
 
 
 def test_a_deployment_is_prepared_started_and_undone(client: Client, manager: FakeManager) -> None:
-    """The manager gets the bytes of the slices, and after an undo the session does not exist."""
-    (piece,) = slice_by_place(replace(fan(20), places=("n1",))).values()
-    data = b"".join(dump_slice(piece))
+    """The manager gets the bytes of the graph, and after an undo the session does not exist."""
+    data = b"".join(dump(replace(fan(20), places=("n1",))))
     deployment = Deployment(
-        session="s", epoch=7, graph="fan", drops=21, created=1.0, places=(Place("n1", "a", 1),), slices={"n1": data}
+        session="s", epoch=7, graph="fan", drops=21, created=1.0, places=(Place("n1", "a", 1),), dfg=data
     )
     client.prepare(deployment, seconds=30)
     client.start("s", 7)
 
-    assert bytes(manager.prepared["s", 7].slices["n1"]) == data
+    assert bytes(manager.prepared["s", 7].dfg) == data
     assert client.session("s").drops == 21
     client.undo("s", 7, "a node failed")
     assert manager.undone == [("s", 7, "a node failed")]

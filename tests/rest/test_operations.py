@@ -19,7 +19,7 @@ from managers.routes.operation_handlers import api_v1_routes
 
 _REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "rest.md"
 _MANAGER = [operation for operation in OPERATIONS if operation.for_managers]
-_OWN_TYPE = {"graph", "slices"}
+_OWN_TYPE = {"graph"}
 """Operations whose download is decoded into a graph."""
 
 

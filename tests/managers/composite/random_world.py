@@ -112,7 +112,7 @@ class RandomWorld:
         plan = self.plans.pop(event.id, None)
         if plan is not None and isinstance(event, Answered):
             deployment: Deployment = event.value
-            urls = frozenset(node.url for node in self.nodes.values() if node.name in deployment.slices)
+            urls = frozenset(node.url for node in self.nodes.values() if node.name in deployment.nodes)
             self.model.plan(plan.options, DeploymentRecord(deployment.session, deployment.epoch, urls))
         self.model.answer(event)
         self._handle(event)

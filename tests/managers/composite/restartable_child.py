@@ -110,7 +110,7 @@ class RestartableChild:
 
     def _prepare(self, deployment: Deployment) -> None:
         name, epoch = deployment.session, deployment.epoch
-        assert list(deployment.slices) == [self.name], "a child gets the slices of other nodes"
+        assert deployment.nodes == (self.name,), "a child is to prepare other nodes"
         own = next(place for place in deployment.places if place.node == self.name)
         if own.incarnation != self.process:
             raise RestartedError(f"node {self.name} was restarted")

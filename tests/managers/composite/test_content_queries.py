@@ -178,13 +178,15 @@ def test_the_journal_of_the_only_node_comes_as_it_is(world: World) -> None:
     assert island.journal("s").name == "s.journal"
 
 
-def test_the_graph_is_joined_from_its_slices(world: World) -> None:
-    """The graph of a session is the one that was submitted, including edges between nodes."""
+def test_the_graph_comes_whole_from_one_child(world: World) -> None:
+    """The graph of a session is the one that was submitted, even if some children cannot read it."""
     for name in ("n1", "n2", "n3"):
         world.node(name)
     island = world.composite("n1", "n2", "n3")
     graph = parts(3)
     island.submit(graph, SUBMIT)
+    world.managers["http://n1:8000"].refuse("graph", GoneError("the files cannot be read"))
+    world.managers["http://n2:8000"].refuse("graph", LinkError("nothing listens there"))
 
     found = island.graph("s")
 

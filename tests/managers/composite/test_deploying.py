@@ -16,9 +16,9 @@ from dropflow.errors import (
     StorageError,
     WorldError,
 )
+from dropflow.graph.codec import parse
+from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slice_codec import parse_slice
-from dropflow.graph.slices import join
 from dropflow.problems import Problem, Severity
 from dropflow.rest.schema import NodeInfo, SubmitQuery
 from dropflow.testing.clock import VirtualClock
@@ -39,17 +39,18 @@ def _parts(parts: int) -> PhysicalGraph:
 
 
 @given(graphs(), st.data())
-def test_the_slices_of_a_deployment_are_the_graph(graph: PhysicalGraph, data: st.DataObject) -> None:
-    """Each drop is on one node; each place has its address and incarnation; the slices join to the whole graph."""
+def test_a_deployment_has_the_whole_graph(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """Its graph is the one that was planned; its nodes are those with drops, each with its address and incarnation."""
     part = data.draw(st.lists(st.integers(0, 4), min_size=graph.drops, max_size=graph.drops))
-    parted = replace(graph, part=graph.part + part)
+    parted = replace(graph, part=(graph.part + part).astype("int32"))
 
     found = plan_deployment(parted, _SUBMIT, _NODES, clock=VirtualClock())
 
-    whole = join([parse_slice(piece) for piece in found.slices.values()])
-    assert whole.drops == found.drops == graph.drops
-    assert whole.successors.neighbour.tolist() == graph.successors.neighbour.tolist()
-    assert {place.node for place in found.places} == set(found.slices)
+    whole = parse(found.dfg)
+    assert found.drops == graph.drops
+    assert digest(whole) == digest(replace(parted, places=whole.places))
+    used = tuple(sorted({whole.places[part] for part in parted.part.tolist()}))
+    assert tuple(place.node for place in found.places) == found.nodes == used
     assert all(place.address == f"tcp://h:{place.incarnation}" for place in found.places)
 
 
@@ -173,7 +174,21 @@ def test_the_http_status_of_a_child_is_not_passed_on() -> None:
     assert isinstance(merge_errors({"n1": HttpError(401, "a token is needed")}, "could not prepare"), WorldError)
 
 
-def test_a_master_passes_slices_on_and_its_islands_undo(world: World) -> None:
+def test_each_node_gets_the_whole_graph_through_its_island(world: World) -> None:
+    """The bytes of the graph are the same on all nodes, and each node is told that it alone is to prepare."""
+    nodes = [world.node(name) for name in ("n1", "n2", "n3")]
+    world.composite("n1", "n2", name="east")
+    world.composite("n3", name="west")
+    master = world.composite("east", "west", role="master", name="master-1")
+    master.submit(_parts(3), _SUBMIT)
+
+    found = [deployment for node in nodes for deployment in node.prepared.values()]
+    assert [deployment.nodes for deployment in found] == [("n1",), ("n2",), ("n3",)]
+    assert all(deployment.dfg is found[0].dfg for deployment in found)
+    assert parse(found[0].dfg).places == ("n1", "n2", "n3")
+
+
+def test_a_master_passes_the_graph_on_and_its_islands_undo(world: World) -> None:
     """A failure two levels below undoes the nodes of all islands, and names the node and its island."""
     nodes = [world.node(name) for name in ("n1", "n2", "n3")]
     world.composite("n1", "n2", name="east")
@@ -234,8 +249,8 @@ def test_a_node_that_lost_its_prepared_session_fails_the_deployment(world: World
         island.start("s", deployment.epoch)
 
 
-def test_slices_for_unknown_nodes_are_refused(world: World) -> None:
-    """A slice for a node that is not below is an error that names it, before any node prepares."""
+def test_deployments_for_unknown_nodes_are_refused(world: World) -> None:
+    """A node that is to prepare and is not below is an error that names it, before any node prepares."""
     one = world.node("n1")
     island = world.composite("n1")
 

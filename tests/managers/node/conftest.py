@@ -13,7 +13,7 @@ from dropflow.clock import SystemClock
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import SessionDetail, SubmitQuery
 from managers.composite.deployment_plan import plan_deployment
-from managers.deployment import Deployment, subset
+from managers.deployment import Deployment
 from managers.links import LinkSettings
 from managers.node.hosted_session import HostedSession
 from managers.node.manager import NodeManager
@@ -38,14 +38,14 @@ class Cluster:
 
     def prepare(self, deployment: Deployment, seconds: float = SECONDS) -> None:
         """Prepare a deployment on all nodes."""
-        for name in deployment.slices:
-            self.nodes[name].prepare(subset(deployment, [name]), seconds=seconds)
+        for name in deployment.nodes:
+            self.nodes[name].prepare(deployment, seconds=seconds)
 
     def start(self, graph: PhysicalGraph, session: str = "s") -> Deployment:
         """Prepare and start a session, and return its deployment."""
         deployment = self.cut(graph, session)
         self.prepare(deployment)
-        for name in deployment.slices:
+        for name in deployment.nodes:
             self.nodes[name].start(session, deployment.epoch)
         return deployment
 

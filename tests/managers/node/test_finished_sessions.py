@@ -55,8 +55,8 @@ def stack() -> Iterator[ExitStack]:
         yield opened
 
 
-def _node(stack: ExitStack, root: Path) -> NodeManager:
-    return stack.enter_context(closing(NodeManager("a", root=root, runner="threads", workers=2)))
+def _node(stack: ExitStack, root: Path, *, name: str = "a") -> NodeManager:
+    return stack.enter_context(closing(NodeManager(name, root=root, runner="threads", workers=2)))
 
 
 def _run(node: NodeManager, code: str, session: str = "s") -> None:
@@ -95,6 +95,18 @@ def _reported(node: NodeManager) -> dict[str, object]:
         "journal": b"".join(node.journal("s").chunks),
         "graph": node.graph("s").drops,
     }
+
+
+def test_a_node_with_another_name_does_not_take_over_a_session(stack: ExitStack, tmp_path: Path) -> None:
+    """The session is listed as FAILED, with the name that the node must have."""
+    first = _node(stack, tmp_path)
+    _run(first, "def f(x): return x")
+    first.close()
+    (tmp_path / "sessions" / "s" / "end.msgpack").unlink()
+    renamed = _node(stack, tmp_path, name="z")
+
+    assert renamed.session("s").status == "FAILED"
+    assert "the session ran on a, not on node z" in renamed.session("s").text
 
 
 def test_a_session_that_was_running_is_failed(stack: ExitStack, tmp_path: Path) -> None:
@@ -242,7 +254,7 @@ def test_a_missing_result_is_listed_and_its_fetch_fails(stack: ExitStack, tmp_pa
     assert [outcomes[case, True][1] for case in ("gone", "short", "damaged")] == [1, 1, 0]
 
 
-@pytest.mark.parametrize("name", ["deployment.json", "slice.dfs", "journal.dfj"])
+@pytest.mark.parametrize("name", ["deployment.json", "graph.dfg", "journal.dfj"])
 def test_a_session_that_cannot_be_read_is_failed(name: str, stack: ExitStack, tmp_path: Path) -> None:
     """The node manager starts and serves all other sessions; the damaged one is listed, and can be deleted."""
     first = _node(stack, tmp_path)
@@ -256,7 +268,7 @@ def test_a_session_that_cannot_be_read_is_failed(name: str, stack: ExitStack, tm
     node = _node(stack, tmp_path)
     detail = node.session("s")
     refused = []
-    for ask in (node.results, node.graph, node.slices, lambda session: node.data(session, "past_two_0")):
+    for ask in (node.results, node.graph, lambda session: node.data(session, "past_two_0")):
         with pytest.raises(GoneError, match=f"the files of session 's' on node .* cannot be read: .*{name}"):
             refused.append(ask("s"))
 

@@ -174,14 +174,14 @@ def test_a_session_that_is_undone_while_it_is_built_is_removed(
     cluster = make_cluster(1)
     node, gate, begun = cluster["a"], threading.Event(), threading.Event()
     deployment = cluster.cut(replace(_waiting(), part=np.zeros(3, dtype=np.int32), places=("a",)))
-    parse = session_host.parse_slice
+    cut = session_host.slice_for
 
     def slow(*arguments: object, **options: str) -> object:
         begun.set()
         gate.wait(60)
-        return parse(*arguments, **options)  # type: ignore[arg-type]
+        return cut(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(session_host, "parse_slice", slow)
+    monkeypatch.setattr(session_host, "slice_for", slow)
     with ThreadPoolExecutor(1) as pool:
         prepared = pool.submit(node.prepare, deployment, seconds=5.0)
         assert begun.wait(60)

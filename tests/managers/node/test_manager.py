@@ -1,14 +1,18 @@
 """Node managers, and sessions across them."""
 
+import mmap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from dropflow.errors import (
     AmbiguousError,
+    BadFileError,
     BadGraphError,
     ConflictError,
     GoneError,
@@ -33,12 +37,13 @@ from dropflow.rest.content_records import (
     read_records,
 )
 from dropflow.rest.schema import Download, DropQuery, PageQuery, SubmitQuery
+from dropflow.testing.shapes import relay
 from managers.composite.merging import merge_failures
-from managers.deployment import Place, subset
+from managers.deployment import Place
 from managers.node.finished_sessions import FinishedSession
 from managers.node.hosted_session import HostedSession
 from managers.node.manager import NodeManager
-from tests.managers.node.conftest import Cluster, settle, soon, until
+from tests.managers.node.conftest import SECONDS, Cluster, hosted, settle, soon, until
 
 Make = Callable[..., Cluster]
 
@@ -265,6 +270,38 @@ def test_a_node_runs_a_whole_graph_by_itself(make_cluster: Make) -> None:
     assert oids(cluster["a"].graph("s"), range(4)) == oids(graph, range(4))
 
 
+def test_each_node_has_the_whole_graph(make_cluster: Make) -> None:
+    """Every node answers with the graph that was deployed, whose columns are mapped from its file and not in memory."""
+    cluster = make_cluster(2)
+    graph = relay(100, 2)
+    cluster.prepare(cluster.cut(graph))
+    found = [cluster[name].graph("s") for name in "ab"]
+
+    assert [digest(one) for one in found] == [digest(replace(graph, places=("a", "b")))] * 2
+    assert all(isinstance(_memory(one.template), mmap.mmap) for one in found)
+    assert not any(isinstance(_memory(hosted(cluster[name]).piece.graph.template), mmap.mmap) for name in "ab")
+
+
+def _memory(column: npt.NDArray[np.int32]) -> object:
+    """Return the object that holds the bytes of a column."""
+    found: object = column
+    while isinstance(found, np.ndarray) and found.base is not None:
+        found = found.base
+    return found.obj if isinstance(found, memoryview) else found
+
+
+def test_a_deployment_of_another_graph_is_refused(make_cluster: Make) -> None:
+    """If the header and the graph disagree, or the graph is damaged, nothing is left of the session."""
+    cluster = make_cluster(1)
+    deployment = cluster.cut(GraphBuilder("x").app("X").build())
+    damaged = bytes(deployment.dfg[:-1]) + b"x"
+
+    for wrong, says in (({"drops": 2}, "1 drops, and its deployment 2"), ({"dfg": damaged}, "graph.dfg: .*damaged")):
+        with pytest.raises(BadFileError, match=says):
+            cluster["a"].prepare(msgspec.structs.replace(deployment, **wrong), seconds=SECONDS)
+        assert not (Path(cluster["a"].info().root) / "sessions" / "s").exists()
+
+
 def test_a_node_takes_a_graph_of_another_cluster(make_cluster: Make) -> None:
     """A graph that names localhost and an unknown host runs on a node that is alone, with a lasting note."""
     cluster = make_cluster(1)
@@ -390,11 +427,11 @@ def test_released_contents_are_gone(make_cluster: Make) -> None:
         cluster["a"].data("s", "line_data_0")
 
 
-def test_a_node_needs_a_slice_of_its_own(make_cluster: Make) -> None:
-    """A deployment without a slice for the node is refused as a mistake of the sender."""
+def test_a_node_needs_a_place_of_its_own(make_cluster: Make) -> None:
+    """A deployment without a place for the node is refused as a mistake of the sender."""
     cluster = make_cluster(1)
-    deployment = msgspec.structs.replace(cluster.cut(GraphBuilder("x").app("X").build()), slices={})
-    with pytest.raises(UsageError, match="no slice for node a"):
+    deployment = msgspec.structs.replace(cluster.cut(GraphBuilder("x").app("X").build()), places=())
+    with pytest.raises(UsageError, match="not for node a"):
         cluster["a"].prepare(deployment, seconds=1.0)
 
 
@@ -407,9 +444,9 @@ def test_a_node_needs_only_what_its_own_drops_need(make_cluster: Make) -> None:
     cluster = make_cluster(2)
     deployment = cluster.cut(drawing.connect("MAKE", "data").connect("data", "TAKE").build())
 
-    cluster["a"].prepare(subset(deployment, ["a"]), seconds=60)
+    cluster["a"].prepare(deployment, seconds=60)
     with pytest.raises(BadGraphError, match=r"DF106 the function 'nosuchmodule\.f' needs the module 'nosuchmodule'"):
-        cluster["b"].prepare(subset(deployment, ["b"]), seconds=60)
+        cluster["b"].prepare(deployment, seconds=60)
 
 
 def test_a_closed_node_refuses_sessions(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ BROKEN = Failure(code="DF900", kind="Bug", text="the engine of node b failed")
 def deployment(session: str = "s", epoch: int = 1, *, incarnation: int = 1) -> Deployment:
     """Return the deployment of a session on nodes a (this one) and b."""
     places = (Place("a", "tcp://a:1", incarnation), Place("b", "tcp://b:1", 1))
-    return Deployment(session=session, epoch=epoch, graph="g", drops=2, created=0.0, places=places, slices={"a": b""})
+    return Deployment(session=session, epoch=epoch, graph="g", drops=2, created=0.0, places=places)
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -144,10 +144,10 @@ def test_a_session_from_its_preparation_to_its_removal() -> None:
 
 
 def test_a_deployment_that_is_not_for_this_node_is_refused() -> None:
-    """Without a slice, for an earlier process, or while the node stops: nothing is built."""
+    """Without a place, for an earlier process, or while the node stops: nothing is built."""
     node = Node()
     refused = (
-        (msgspec.structs.replace(deployment(), slices={}), UsageError, "no slice for node a"),
+        (msgspec.structs.replace(deployment(), places=()), UsageError, "not for node a"),
         (deployment(incarnation=7), RestartedError, "node a was restarted"),
     )
     for wrong, kind, text in refused:

@@ -6,19 +6,23 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 
 from dropflow.errors import WorldError
+from dropflow.graph.text_ids import oids
 from dropflow.rest.auth import AccessRules
 from dropflow.rest.route import Limits
 from dropflow.rest.schema import NodeInfo, Role
 from dropflow.rest.server import RestServer
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.serving import ReceivedResponse, ask, serve
+from dropflow.testing.shapes import fan
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.drafts import session_name
 
@@ -149,6 +153,14 @@ def test_drops_go_to_the_nodes_that_the_graph_names(role: Role) -> None:
     nodes = {row.oid: row.node for row in (manager.drop("s", oid) for oid in "ABC")}
 
     assert role == "node" or nodes == {"A": "n1", "B": "n2", "C": "n2"}
+
+
+def test_a_node_lists_its_own_drops(node: Served) -> None:
+    """The graph of a session on several nodes has, on each of them, only the drops that are there."""
+    graph = replace(fan(4), part=np.array([0, 0, 0, 0, 1], dtype=np.int32), places=("node-1", "n9"))
+    node.manager.add(graph, "s")
+
+    assert set(node.ask("GET", "/api/sessions/s/graph").json) == set(oids(graph, range(4)))
 
 
 @pytest.mark.parametrize("role", ["island", "master"])
