@@ -27,8 +27,8 @@
     ├── HttpError                   an error of HTTP only: no such page, wrong method, no token, too large
     └── InternalError               a bug of dropflow: please report it
 
-`CancelledRunError` is not in the tree: it derives from `BaseException`, so that ``except Exception`` in an application
-does not catch a cancel.
+`Interrupted` is not in the tree: it derives from `BaseException`, so that ``except Exception`` in an application does
+not catch a cancel.
 """
 
 from typing import ClassVar
@@ -40,13 +40,13 @@ __all__ = [
     "BadFileError",
     "BadGraphError",
     "BadParameterError",
-    "CancelledRunError",
     "ClockSkewError",
     "ConflictError",
     "DropflowError",
     "GoneError",
     "HttpError",
     "InternalError",
+    "Interrupted",
     "LinkError",
     "MissingDependencyError",
     "NotFoundError",
@@ -262,5 +262,9 @@ class InternalError(DropflowError):
     code = "DF900"
 
 
-class CancelledRunError(BaseException):
-    """Raised inside an attempt when its session is cancelled."""
+class Interrupted(BaseException):
+    """Raised in the code of an application when its attempt is to stop: its session or its drop is cancelled.
+
+    ``finally`` and ``with`` run as for any exception. Code that catches it should raise it again: after a grace period
+    the process of the attempt is killed. Compiled code sees it only when it returns to Python.
+    """

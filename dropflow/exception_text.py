@@ -1,7 +1,7 @@
 """The name, text and traceback of an exception that user code has raised.
 
 `str()` of such an exception may raise, exit, or return something that is not a string, 100 MB of text, or characters
-that UTF-8 cannot encode. The functions here raise nothing but `CancelledRunError`, which interrupts a `__str__` that
+that UTF-8 cannot encode. The functions here raise nothing but `Interrupted`, which interrupts a `__str__` that
 does not end. What they return can be sent and stored.
 """
 
@@ -9,7 +9,7 @@ import traceback
 from types import TracebackType
 from typing import Any
 
-from dropflow.errors import CancelledRunError
+from dropflow.errors import Interrupted
 
 __all__ = ["name_of", "sendable", "summary_of", "text_of", "trace_of"]
 
@@ -31,7 +31,7 @@ def text_of(error: BaseException) -> str:
     """Return ``str(error)``, or why it cannot be computed."""
     try:
         return sendable(str(error), _TEXT)
-    except CancelledRunError:
+    except Interrupted:
         raise
     except BaseException as problem:  # noqa: BLE001 - __str__ is user code, which may raise anything
         return f"its text is not available: __str__ raised {name_of(problem)}"
@@ -48,7 +48,7 @@ def trace_of(error: BaseException, frames: TracebackType | None) -> str:
     try:
         lines = "".join(traceback.format_exception(type(error), error, frames)).splitlines()[-_LINES:]
         return "".join(sendable(line, _LINE) + "\n" for line in lines)
-    except CancelledRunError:
+    except Interrupted:
         raise
     except BaseException as problem:  # noqa: BLE001 - as above: notes, causes and attributes are user code too
         return f"the traceback is not available: {name_of(problem)} was raised while it was formatted\n"

@@ -56,7 +56,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, error: BaseException, *, detail: str = "", frames: TracebackType | None = None) -> "Failure":
         """Return `error` as a failure. Its detail is the end of the traceback, from `frames` on, unless one is given.
 
-        Methods of `error` may raise: only `dropflow.errors.CancelledRunError` is passed on.
+        Methods of `error` may raise: only `dropflow.errors.Interrupted` is passed on.
         """
         try:
             if isinstance(error, DropflowError):

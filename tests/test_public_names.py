@@ -17,7 +17,7 @@ PUBLIC_NAMES = [
     "BadFileError",
     "BadGraphError",
     "BadParameterError",
-    "CancelledRunError",
+    "Interrupted",
     "Component",
     "ConflictError",
     "DropContent",

@@ -185,7 +185,7 @@ class Context(Protocol):
         ...
 
     def wait(self, seconds: float) -> None:
-        """Sleep. Raises `CancelledRunError` as soon as the session is cancelled."""
+        """Sleep. Raises `Interrupted` as soon as the session is cancelled."""
         ...
 
     def command(

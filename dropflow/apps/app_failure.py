@@ -5,7 +5,7 @@ from types import TracebackType
 
 import msgspec
 
-from dropflow.errors import AppError, CancelledRunError, DropflowError
+from dropflow.errors import AppError, DropflowError, Interrupted
 from dropflow.exception_text import sendable, trace_of
 from dropflow.failure import Failure
 
@@ -36,15 +36,15 @@ def failure_of(error: BaseException, *, log_tail: str = "") -> Failure:
     """
     try:
         return _failure_of(error, log_tail)
-    except CancelledRunError:
+    except Interrupted:
         raise
     except BaseException:  # noqa: BLE001 - attributes of a user's exception may raise anything
         return Failure.of(error)
 
 
 def _failure_of(error: BaseException, log_tail: str) -> Failure:
-    if isinstance(error, CancelledRunError):
-        return Failure(code="DF000", kind="CancelledRunError", text="the attempt was stopped")
+    if isinstance(error, Interrupted):
+        return Failure(code="DF000", kind="Interrupted", text="the attempt was stopped")
     if isinstance(error, DropflowError):
         cause = error.__cause__
         found = Failure.of(error, detail=trace(cause) if cause is not None else log_tail)

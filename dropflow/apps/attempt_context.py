@@ -3,7 +3,8 @@
 import os
 import shutil
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from dropflow.apps.api import InputData
@@ -16,7 +17,9 @@ from dropflow.clock import Clock
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
-from dropflow.errors import CancelledRunError
+from dropflow.engine.interruption import is_importing, raise_in
+from dropflow.engine.stopping import GRACE_SECONDS
+from dropflow.errors import Interrupted
 from dropflow.graph.templates import Argument
 from dropflow.states import DropState
 
@@ -27,6 +30,10 @@ class AttemptContext:
     """`dropflow.apps.api.Context` of one task.
 
     Cheap to make: inputs, outputs, files and events are made when the application uses them.
+
+    The application runs between `enter` and `leave`. In between, `stop` raises `Interrupted` in its thread, once,
+    unless it waits for a command, which is stopped instead. `lock` makes the two exclude each other; it must be
+    reentrant, because a signal handler may call `stop` in the same thread.
     """
 
     __slots__ = (
@@ -34,11 +41,15 @@ class AttemptContext:
         "_command",
         "_event",
         "_given_up",
+        "_grace",
         "_inputs",
+        "_is_interrupted",
+        "_lock",
         "_log",
         "_outputs",
         "_scratch",
         "_skipped",
+        "_thread",
         "_wakers",
         "clock",
         "on_stream_opened",
@@ -57,6 +68,7 @@ class AttemptContext:
         clock: Clock,
         log: DropLog,
         on_stream_opened: Callable[[StreamOpened], None],
+        lock: AbstractContextManager[object],
     ) -> None:
         self.task = task
         self.plan = plan
@@ -69,6 +81,10 @@ class AttemptContext:
         self._outputs: list[AttemptOutput] | None = None
         self._skipped: set[int] | None = None
         self._scratch = ""
+        self._lock = lock
+        self._thread = 0
+        self._is_interrupted = False
+        self._grace = GRACE_SECONDS
         self._cancelled = False
         self._given_up = False
         self._event: threading.Event | None = None
@@ -138,7 +154,7 @@ class AttemptContext:
         self._log.line(level, text, self.clock.now())
 
     def wait(self, seconds: float) -> None:
-        """Sleep, but wake and raise `CancelledRunError` when the attempt is stopped."""
+        """Sleep, but wake and raise `Interrupted` when the attempt is stopped."""
         if seconds > 0 and not self._cancelled:
             # `stop` sets the flag and then the event; here the event is made before the flag is read. So either this
             # thread sees the flag, or `stop` sees the event.
@@ -170,29 +186,87 @@ class AttemptContext:
             output=sink,
             clock=self.clock,
         )
-        self._command = running
-        if self._cancelled:
-            running.stop()
-        try:
-            return running.run()
-        finally:
-            self._command = None
+        with self._uninterrupted():
+            self._command = running
+            if self._cancelled:
+                running.stop(self._grace)
+            try:
+                return running.run()
+            finally:
+                self._command = None
 
     def check(self) -> None:
-        """Raise `CancelledRunError` if the attempt is to stop."""
+        """Raise `Interrupted` if the attempt is to stop."""
         if self._cancelled:
-            raise CancelledRunError
+            raise Interrupted
 
-    def stop(self) -> None:
-        """Stop waits and commands. May be called from any thread."""
+    def enter(self) -> None:
+        """Begin to run code of the application in this thread: from now on, `stop` interrupts it.
+
+        Raises
+        ------
+        Interrupted
+            The attempt was stopped before.
+        """
+        # `stop` sets `_cancelled` and then reads `_thread`, so one of the two sees the other.
+        self._thread = threading.get_ident()
+        self.check()
+
+    def leave(self) -> None:
+        """End running code of the application: nothing is raised in this thread after this call.
+
+        Raises
+        ------
+        Interrupted
+            It was interrupted just now.
+        """
+        self._thread = 0
+        if self._is_interrupted:
+            with self._lock:  # `stop` may be about to raise it
+                raise_in(threading.get_ident(), None)
+
+    @contextmanager
+    def _uninterrupted(self) -> Iterator[None]:
+        """Run code that must not be interrupted at any point: starting a process. The attempt may stop afterwards."""
+        thread = self._thread
+        self.leave()
+        try:
+            yield
+        finally:
+            self._thread = thread
+        self.check()
+
+    def stop(self, grace: float = GRACE_SECONDS) -> int | None:
+        """Stop waits and commands, or interrupt the application. May be called from any thread.
+
+        Returns
+        -------
+        int or None
+            Thread in which an exception is pending now, 0 if there is none. None if the application cannot be
+            interrupted now, because it imports a module.
+        """
+        self._grace = grace
         self._cancelled = True
         event, command = self._event, self._command
         if event is not None:
             event.set()
         if command is not None:
-            command.stop()
+            command.stop(grace)
         for wake in self._wakers:
             wake()
+        with self._lock:
+            return self._interrupt()
+
+    def _interrupt(self) -> int | None:
+        if self._is_interrupted:
+            return 0
+        if self._thread and is_importing(self._thread):
+            return None
+        self._is_interrupted = True  # before `_thread` is read again: `leave` sets `_thread` and then reads this
+        thread = self._thread
+        if thread:
+            raise_in(thread, Interrupted)
+        return thread
 
     def give_up(self) -> None:
         """Discard what the attempt writes: it was given up, and its failure is reported already."""
@@ -233,7 +307,7 @@ class AttemptContext:
     def finish(self) -> tuple[dict[int, Handle], tuple[int, ...]]:
         """Finish all outputs. Returns their contents by data drop, and the skipped drops."""
         if self._given_up:
-            raise CancelledRunError
+            raise Interrupted
         skipped = self._skipped or ()
         handles: dict[int, Handle] = {}
         if self._outputs is None:

@@ -10,18 +10,19 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+import psutil
+
 from dropflow.apps.stdin_feeder import StdinFeeder
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import AppError, CancelledRunError
+from dropflow.engine.stopping import GRACE_SECONDS
+from dropflow.errors import AppError, Interrupted
 
-__all__ = ["GRACE", "Command"]
-
-GRACE = 2.0
-"""Seconds between SIGTERM and SIGKILL for the processes of a command."""
+__all__ = ["Command"]
 
 _SHELL = "/bin/bash"
 _BLOCK = 1 << 16
 _ENDED, _STOP = b"e", b"s"
+_PAUSE = 0.02
 
 
 class Command:
@@ -45,7 +46,7 @@ class Command:
     output : callable, optional
         Gets its standard output in blocks, in place of `sink`.
     clock : Clock
-        Measures `GRACE`.
+        Measures the grace period of `stop`.
     """
 
     def __init__(
@@ -70,10 +71,15 @@ class Command:
         self._lock = threading.Lock()
         self._open = True
         self._stopped = False
+        self._grace = GRACE_SECONDS
 
-    def stop(self) -> None:
-        """Stop the command soon. May be called from any thread, at any time."""
+    def stop(self, grace: float = GRACE_SECONDS) -> None:
+        """Send SIGTERM to all processes of the command, and SIGKILL to those that run after `grace` seconds.
+
+        May be called from any thread, at any time.
+        """
         with self._lock:
+            self._grace = grace
             if self._open:
                 os.write(self._wake_write, _STOP)
 
@@ -82,7 +88,7 @@ class Command:
 
         Raises
         ------
-        CancelledRunError
+        Interrupted
             The command was stopped.
         AppError
             It cannot be started.
@@ -98,7 +104,7 @@ class Command:
                 os.close(self._wake_read)
                 os.close(self._wake_write)
         if self._stopped:
-            raise CancelledRunError
+            raise Interrupted
         return status if status >= 0 else 128 - status
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -125,7 +131,8 @@ class Command:
         waiter.start()
         with self._fed(process):
             try:
-                self._watch(process.pid, dict(sinks))
+                deadline = self._watch(process.pid, dict(sinks))
+                self._await_group(process.pid, sinks, deadline)
             finally:
                 # Kills the rest of the group. The process is not reaped yet, so its id is not reused.
                 _signal(process.pid, signal.SIGKILL)
@@ -165,7 +172,8 @@ class Command:
         if feeder.error is not None:
             raise feeder.error
 
-    def _watch(self, group: int, sinks: dict[int, Callable[[bytes], object]]) -> None:
+    def _watch(self, group: int, sinks: dict[int, Callable[[bytes], object]]) -> float | None:
+        """Pass output on until the shell has ended; return when the rest of a stopped command is to be killed."""
         deadline = None
         with selectors.DefaultSelector() as selector:
             for pipe in (*sinks, self._wake_read):
@@ -183,10 +191,22 @@ class Command:
                 if self._wake_read in ready:
                     notes = os.read(self._wake_read, _BLOCK)
                     ended = _ENDED in notes
-                    if _STOP in notes and not ended and not self._stopped:
+                    if _STOP in notes and not ended:
+                        if not self._stopped:
+                            _signal(group, signal.SIGTERM)
                         self._stopped = True
-                        _signal(group, signal.SIGTERM)
-                        deadline = self._clock.monotonic() + GRACE
+                        due = self._clock.monotonic() + self._grace
+                        deadline = due if deadline is None else min(due, deadline)
+
+        return deadline
+
+    def _await_group(self, group: int, sinks: Mapping[int, Callable[[bytes], object]], deadline: float | None) -> None:
+        """Give the processes that a stopped shell has left behind the rest of the grace period to clean up."""
+        pause = threading.Event()
+        while deadline is not None and self._clock.monotonic() < deadline and _has_members(group):
+            for pipe, sink in sinks.items():
+                _pass_on(pipe, sink, once=True)
+            pause.wait(_PAUSE)  # nothing reports the end of a process that is no child of this one
 
     def _await(self, pid: int) -> None:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -207,3 +227,15 @@ def _pass_on(pipe: int, sink: Callable[[bytes], object], *, once: bool = False) 
 def _signal(group: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended already
         os.killpg(group, number)
+
+
+def _has_members(group: int) -> bool:
+    """Return whether a process of a group still runs. Its leader has ended."""
+    return any(_is_running_in(group, process) for process in psutil.process_iter())
+
+
+def _is_running_in(group: int, process: psutil.Process) -> bool:
+    try:
+        return os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE
+    except (OSError, psutil.Error):  # it has ended
+        return False

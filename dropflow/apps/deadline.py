@@ -1,22 +1,23 @@
 """Time limits of attempts, as far as they can be enforced in the process of the attempt.
 
-After the limit, waits and commands of the attempt are stopped. Then its Python code is interrupted by an exception.
-Code that runs outside of Python cannot be interrupted: then the attempt is given up, and the pool kills its worker
-process.
+After the limit, waits and commands of the attempt are stopped, and its Python code is interrupted by an exception; code
+that catches that is interrupted once more. Code that runs outside of Python cannot be interrupted: then the attempt is
+given up, and the pool kills its worker process.
 """
 
-import ctypes
 import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from dropflow.apps.command import GRACE
-from dropflow.errors import CancelledRunError
+from dropflow.engine.interruption import raise_in
+from dropflow.errors import Interrupted
 
-__all__ = ["Deadline"]
+__all__ = ["GRACE_SECONDS", "Deadline"]
 
-_STOP_SECONDS = GRACE + 0.5
+GRACE_SECONDS = 2.0
+"""How long an attempt that is over its limit may take to clean up."""
+_STOP_SECONDS = GRACE_SECONDS + 0.5
 _INTERRUPT_SECONDS = 1.0
 
 
@@ -71,11 +72,6 @@ class Deadline:
         with self._lock:
             if self._over.is_set():
                 return
-            _raise_in(self._thread, CancelledRunError)
+            raise_in(self._thread, Interrupted)
         if not self._over.wait(_INTERRUPT_SECONDS):
             self._give_up()
-
-
-def _raise_in(thread: int, error: type[BaseException]) -> None:
-    """Raise `error` in the Python code of another thread at its next step."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))

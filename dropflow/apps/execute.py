@@ -14,6 +14,7 @@ from typing import NoReturn
 from dropflow.apps.api import App
 from dropflow.apps.app_failure import failure_of
 from dropflow.apps.attempt_context import AttemptContext
+from dropflow.apps.deadline import GRACE_SECONDS as LATE_GRACE_SECONDS
 from dropflow.apps.deadline import Deadline
 from dropflow.apps.log_router import LogRouter
 from dropflow.apps.template_cache import TemplateCache
@@ -22,14 +23,18 @@ from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import AttemptResult, ExecutorSpec, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
+from dropflow.engine.interruption import WAKE_SIGNAL
 from dropflow.engine.runners.descendants import end_descendants
+from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.engine.time_limit import time_limit, timed_out
-from dropflow.errors import CancelledRunError, DropflowError
+from dropflow.errors import DropflowError, Interrupted
 from dropflow.graph.templates import Kind
 
 __all__ = ["LocalExecutor", "build"]
 
 _TAIL = 2000
+_IMPORT_SECONDS = 0.05
+"""Time between two attempts to interrupt an application that imports a module."""
 _ROUTER = LogRouter()  # one per process, as the standard streams are
 
 
@@ -63,6 +68,8 @@ class LocalExecutor:
         self._running: dict[tuple[int, int], AttemptContext] = {}
         self._logs = f"{spec.directory}/logs"
         self._aborted: set[tuple[int, int]] = set()
+        # An interrupt must not hit a thread that has gone on to other work. Reentrant: see `AttemptContext`.
+        self._interrupting = threading.RLock()
         self._open = True
         self._limits: dict[int, float] = {}
         self.on_stream_opened: Callable[[StreamOpened], None] = lambda _: None
@@ -88,20 +95,34 @@ class LocalExecutor:
             if limit:
                 return self._attempt_within(limit, task, log, started)
             return self._attempt(task, log, started)
-        except (DropflowError, CancelledRunError) as error:  # a bad time limit, or an exception whose text raises
+        except (DropflowError, Interrupted) as error:  # a bad time limit, or an exception whose text raises
             return self._failed(task, error, log, started)
         finally:
             _ROUTER.leave(previous)
             log.close()
 
-    def abort(self, drop: int, attempt: int) -> None:
-        """Stop child processes and waits of a running attempt. May be called from any thread."""
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
+        """Stop child processes and waits of a running attempt, or interrupt its code. May be called from any thread.
+
+        In a worker process, code that waits in the system is woken. In another thread than the main one, and in
+        compiled code, the exception is raised when the call returns.
+        """
         # If the attempt is about to begin, either it sees the entry in `_aborted`, or this thread sees it in
         # `_running`.
         self._aborted.add((drop, attempt))
-        running = self._running.get((drop, attempt))
-        if running is not None:
-            running.stop()
+        self._interrupt((drop, attempt), grace)
+
+    def _interrupt(self, key: tuple[int, int], grace: float) -> None:
+        running = self._running.get(key)
+        if running is None:
+            return
+        thread = running.stop(grace)
+        if thread is None:
+            retry = threading.Timer(_IMPORT_SECONDS, self._interrupt, [key, grace])
+            retry.daemon = True
+            retry.start()
+        elif self._owns_process and thread == threading.main_thread().ident:
+            signal.pthread_kill(thread, WAKE_SIGNAL)
 
     def close(self) -> None:
         """Restore the standard streams. Idempotent."""
@@ -124,12 +145,12 @@ class LocalExecutor:
                 running.give_up()
             self.on_overdue(AttemptResult(task.drop, task.attempt, failure=failure_of(late), seconds=limit))
 
-        deadline = Deadline(limit, lambda: self.abort(task.drop, task.attempt), give_up)
+        deadline = Deadline(limit, lambda: self.abort(task.drop, task.attempt, LATE_GRACE_SECONDS), give_up)
         result = None
         try:
             with deadline:
                 result = self._attempt(task, log, started)
-        except CancelledRunError as error:  # interrupted while its exception made its text, or just after its end
+        except Interrupted as error:  # interrupted while its exception made its text, or just after its end
             deadline.end()
             result = result or self._failed(task, error, log, started)
         self._aborted.discard((task.drop, task.attempt))
@@ -148,7 +169,14 @@ class LocalExecutor:
     def _run(self, task: Task, log: DropLog, started: float) -> AttemptResult:
         plans, key = self._plans, (task.drop, task.attempt)
         attempt = AttemptContext(
-            task, plans.app(task.template), plans, self._workspace, self._clock, log, self.on_stream_opened
+            task,
+            plans.app(task.template),
+            plans,
+            self._workspace,
+            self._clock,
+            log,
+            self.on_stream_opened,
+            self._interrupting,
         )
         self._running[key] = attempt
         if key in self._aborted:
@@ -156,7 +184,11 @@ class LocalExecutor:
         try:
             app = self._apps.get(task.template) or self._app(task.template)
             try:
-                app.run(attempt)
+                try:
+                    attempt.enter()
+                    app.run(attempt)
+                finally:
+                    attempt.leave()
             finally:
                 self._end_children()
             handles, skipped = attempt.finish()
@@ -189,7 +221,7 @@ class LocalExecutor:
 
     def _failed(self, task: Task, error: BaseException, log: DropLog, started: float) -> AttemptResult:
         failure = failure_of(error, log_tail=log.tail(_TAIL))
-        if not isinstance(error, CancelledRunError):
+        if not isinstance(error, Interrupted):
             log.line("ERROR", failure.text + (f" ({failure.hint})" if failure.hint else ""), self._clock.now())
             if failure.detail.startswith("Traceback"):
                 log.write_bytes(failure.detail.encode(errors="replace"))

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from dropflow.engine.events import Lost, Opened, Publish, Reported, Withdrawn
+from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.failure import Failure
 from dropflow.graph.physical import IntColumn
 from dropflow.graph.templates import Link, Template
@@ -194,8 +195,11 @@ class Executor(Protocol):
         """Run one attempt to its end."""
         ...
 
-    def abort(self, drop: int, attempt: int) -> None:
-        """Stop what can be stopped of a running attempt: child processes, waits. Called from any thread."""
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
+        """Stop what can be stopped of a running attempt: Python code, child processes, waits. Called from any thread.
+
+        Child processes that run after `grace` seconds are killed.
+        """
         ...
 
     def close(self) -> None:
@@ -268,8 +272,11 @@ class Runner(Protocol):
         """Queue a batch of attempts."""
         ...
 
-    def abort(self, drop: int, attempt: int) -> None:
-        """Stop an attempt if it is waiting or can be stopped. It is answered all the same."""
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
+        """Stop an attempt if it is waiting or can be stopped. It is answered all the same.
+
+        A worker process whose attempt runs `dropflow.engine.stopping.kill_after` later is killed. Threads cannot be.
+        """
         ...
 
     def interrupt(self) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, StreamOpened, Task
+from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.failure import Failure
 
 __all__ = ["ScriptedExecutor", "build", "refuse"]
@@ -45,7 +46,7 @@ class ScriptedExecutor:
         part = Handle(body=body, size=len(body))
         return AttemptResult(task.drop, task.attempt, {output.drop: part for output in task.outputs})
 
-    def abort(self, drop: int, attempt: int) -> None:
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:  # noqa: ARG002 - one protocol
         """End an attempt that hangs."""
         self._aborts.setdefault((drop, attempt), threading.Event()).set()
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from dropflow.engine.api import AttemptResult, Handle, Task
+from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.graph.templates import Template
 
 __all__ = ["FakeRepository", "FakeRunner"]
@@ -42,7 +43,7 @@ class FakeRunner:
             raise AssertionError("the runner was not started")
         self._deliver(results)
 
-    def abort(self, drop: int, attempt: int) -> None:  # noqa: ARG002 - one protocol
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:  # noqa: ARG002 - one protocol
         """Record."""
         self.aborted.append(drop)
 

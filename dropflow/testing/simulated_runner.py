@@ -9,6 +9,7 @@ from dropflow.data.stream_reader import StreamReader
 from dropflow.data.streamed_writer import StreamedWriter
 from dropflow.engine.api import AttemptResult, Handle, Output, ResultSink, StreamOpened, Task
 from dropflow.engine.runners.aborted import aborted
+from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.errors import DropflowError, InternalError
 from dropflow.failure import Failure
 
@@ -87,7 +88,7 @@ class SimulatedRunner:
         self._waiting += tasks
         self._begin()
 
-    def abort(self, drop: int, attempt: int) -> None:
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:  # noqa: ARG002 - one protocol
         """End an attempt now; it is answered as one that was aborted."""
         running = self._running.pop((drop, attempt), None)
         waiting = [task for task in self._waiting if (task.drop, task.attempt) == (drop, attempt)]
@@ -99,7 +100,7 @@ class SimulatedRunner:
             self._waiting.remove(task)
         else:
             return
-        self._deliver([aborted(task)])
+        self._deliver([aborted(task.drop, task.attempt)])
         self._begin()
 
     def interrupt(self) -> None:

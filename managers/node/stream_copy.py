@@ -12,7 +12,7 @@ from dropflow.data.file_writer import FileWriter, remove_part
 from dropflow.data.streamed_writer import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
-from dropflow.errors import CancelledRunError, GoneError
+from dropflow.errors import GoneError, Interrupted
 from managers.links import WantedContent
 from managers.messages import StreamUpdate
 from managers.node.fetch_pool import FetchJob, JobPool, PendingFetch
@@ -147,4 +147,4 @@ class StreamCopy:
 
     def _check(self) -> None:
         if self._given_up:
-            raise CancelledRunError
+            raise Interrupted

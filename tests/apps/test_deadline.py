@@ -86,13 +86,13 @@ def test_an_attempt_ends_at_its_limit(
 _TRACED = """
 import sys
 from dropflow.apps.deadline import Deadline
-from dropflow.errors import CancelledRunError
+from dropflow.errors import Interrupted
 
 try:
     with Deadline(0.01, lambda: None, lambda: None):
         while True:
             pass
-except CancelledRunError:
+except Interrupted:
     sys.settrace(lambda *_: None)
     print((lambda: "returned")())
 """
@@ -149,7 +149,7 @@ def test_a_thread_that_cannot_be_stopped_is_replaced() -> None:
                 release.wait()
             return AttemptResult(task.drop, task.attempt, seconds=2.0)
 
-        def abort(self, drop: int, attempt: int) -> None:
+        def abort(self, drop: int, attempt: int, grace: float = 5.0) -> None:
             """Ignore the abort."""
 
         def close(self) -> None:

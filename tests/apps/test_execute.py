@@ -321,7 +321,7 @@ def test_an_abort_wakes_a_waiting_application(bench: Bench) -> None:
     stopper.join()
 
     assert result.failure is not None
-    assert result.failure.kind == "CancelledRunError"
+    assert result.failure.kind == "Interrupted"
 
 
 def test_reading_and_writing_end_after_an_abort(bench: Bench) -> None:
@@ -335,7 +335,7 @@ def test_reading_and_writing_end_after_an_abort(bench: Bench) -> None:
     failure = bench.run(copy).failure
 
     assert failure is not None
-    assert failure.kind == "CancelledRunError"
+    assert failure.kind == "Interrupted"
 
 
 def test_a_second_attempt_continues_the_log(bench: Bench) -> None:
@@ -509,4 +509,4 @@ def test_commands_end_with_the_session(bench: Bench) -> None:
 
     assert failure is not None
     assert later is not None
-    assert (failure.kind, later.kind) == ("CancelledRunError", "CancelledRunError")
+    assert (failure.kind, later.kind) == ("Interrupted", "Interrupted")

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from dropflow.apps.command import Command
-from dropflow.errors import AppError, CancelledRunError
+from dropflow.errors import AppError, Interrupted
 
 
 class _Output:
@@ -71,26 +71,54 @@ def test_a_killed_command_has_128_plus_the_signal_as_status(tmp_path: Path) -> N
 
 
 def test_stopping_a_command_ends_its_children(tmp_path: Path, soon: Callable[[Callable[[], bool]], None]) -> None:
-    """A stop from another thread ends the command, its children and its pipes, and raises CancelledRunError."""
+    """A stop from another thread ends the command, its children and its pipes, and raises Interrupted."""
     output = _Output(b"started\n")
     command = _command("sleep 1000 & echo $!; sleep 1000 | cat & echo started; wait", tmp_path, output)
     stopper = threading.Thread(target=lambda: (output.seen.wait(), command.stop()))
     stopper.start()
-    with pytest.raises(CancelledRunError, match=r"^$"):
+    with pytest.raises(Interrupted, match=r"^$"):
         command.run()
     stopper.join()
 
     soon(lambda: _gone(int(output.body.split()[0])))
 
 
-def test_a_command_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that ignore SIGTERM are killed."""
-    monkeypatch.setattr("dropflow.apps.command.GRACE", 0.1)
+def test_a_command_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    """Processes that ignore SIGTERM are killed after the grace period."""
     output = _Output(b"started\n")
     command = _command("trap '' TERM; echo started; while true; do sleep 0.05; done", tmp_path, output)
-    stopper = threading.Thread(target=lambda: (output.seen.wait(), command.stop()))
+    stopper = threading.Thread(target=lambda: (output.seen.wait(), command.stop(0.1)))
     stopper.start()
-    with pytest.raises(CancelledRunError, match=r"^$"):
+    with pytest.raises(Interrupted, match=r"^$"):
+        command.run()
+    stopper.join()
+
+
+@pytest.mark.slow
+def test_children_of_a_stopped_shell_have_the_grace_period_too(tmp_path: Path) -> None:
+    """The shell ends at SIGTERM; a program in it cleans up, and what it prints meanwhile is kept."""
+    output = _Output(b"started\n")
+    program = (
+        "trap 'sleep 0.5; echo cleaned > cleaned; echo tidy; exit' TERM; echo started; while :; do sleep 0.05; done"
+    )
+    command = _command(f"bash -c '{program.replace(chr(39), chr(34))}' | cat; echo never", tmp_path, output)
+    stopper = threading.Thread(target=lambda: (output.seen.wait(), command.stop(60)))
+    stopper.start()
+    with pytest.raises(Interrupted, match=r"^$"):
+        command.run()
+    stopper.join()
+
+    assert (tmp_path / "cleaned").read_text() == "cleaned\n"
+    assert b"never" not in output.body
+
+
+def test_a_second_stop_shortens_the_grace_period(tmp_path: Path) -> None:
+    """A command that is stopped again with less time is killed then."""
+    output = _Output(b"started\n")
+    command = _command("trap '' TERM; echo started; while true; do sleep 0.05; done", tmp_path, output)
+    stopper = threading.Thread(target=lambda: (output.seen.wait(), command.stop(1000), command.stop(0)))
+    stopper.start()
+    with pytest.raises(Interrupted, match=r"^$"):
         command.run()
     stopper.join()
 
@@ -99,7 +127,7 @@ def test_a_stop_before_the_start_ends_the_command(tmp_path: Path) -> None:
     """A command that is stopped before it runs ends immediately after its start."""
     command = _command("sleep 1000", tmp_path)
     command.stop()
-    with pytest.raises(CancelledRunError, match=r"^$"):
+    with pytest.raises(Interrupted, match=r"^$"):
         command.run()
     command.stop()
 

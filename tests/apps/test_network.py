@@ -183,4 +183,4 @@ def test_a_cancelled_listener_ends(tmp_path: Path, free_port: int, *, connected:
         client.close()
     executor.close()
 
-    assert results[0].failure.kind == "CancelledRunError"
+    assert results[0].failure.kind == "Interrupted"

@@ -16,7 +16,7 @@ from dropflow.apps.stdin_feeder import StdinFeeder
 from dropflow.data.stream_reader import StreamReader
 from dropflow.data.streams import StreamPublisher
 from dropflow.engine.api import Handle
-from dropflow.errors import CancelledRunError, StorageError
+from dropflow.errors import Interrupted, StorageError
 
 
 class Growing:
@@ -150,7 +150,7 @@ def test_a_stop_wakes_a_waiting_reader(tmp_path: Path) -> None:
 
     def check() -> None:
         if stopped.is_set():
-            raise CancelledRunError
+            raise Interrupted
 
     growing = Growing(tmp_path, check)
     growing.write(b"x\n")
@@ -163,7 +163,7 @@ def test_a_stop_wakes_a_waiting_reader(tmp_path: Path) -> None:
         growing.reader.wake()
         command.stop()
 
-    with pytest.raises(CancelledRunError, match=r"^$"):
+    with pytest.raises(Interrupted, match=r"^$"):
         command.run()
     growing.close()
 

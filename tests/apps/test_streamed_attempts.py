@@ -159,7 +159,7 @@ def test_an_attempt_that_is_aborted_while_it_writes_ends(bench: Bench) -> None:
     result = bench.run(app)
 
     assert result.failure is not None
-    assert result.failure.kind == "CancelledRunError"
+    assert result.failure.kind == "Interrupted"
 
 
 @pytest.mark.parametrize(

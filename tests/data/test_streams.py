@@ -23,7 +23,7 @@ from dropflow.data.stream_reader import StreamReader
 from dropflow.data.streamed_writer import StreamedWriter
 from dropflow.data.streams import StreamPublisher
 from dropflow.engine.api import Handle
-from dropflow.errors import AppError, CancelledRunError, StorageError
+from dropflow.errors import AppError, Interrupted, StorageError
 from dropflow.testing.clock import VirtualClock
 
 SECONDS = 60
@@ -237,7 +237,7 @@ def test_a_reader_stops_waiting_when_its_check_raises(written: Written, readers:
     def check() -> None:
         asked.set()
         if stop.is_set():
-            raise CancelledRunError
+            raise Interrupted
 
     with StreamReader(written.folder, check) as reader:
         for read in (reader.readall, reader.wait_for_end):
@@ -247,9 +247,9 @@ def test_a_reader_stops_waiting_when_its_check_raises(written: Written, readers:
             assert asked.wait(SECONDS)
             stop.set()
             reader.wake()
-            with pytest.raises(CancelledRunError, match=r"^$"):
+            with pytest.raises(Interrupted, match=r"^$"):
                 got.result(SECONDS)
-        with pytest.raises(CancelledRunError, match=r"^$"):
+        with pytest.raises(Interrupted, match=r"^$"):
             reader.readall()
 
 
@@ -286,7 +286,7 @@ class Waits:
         """Record the call."""
         self.asked.release()
         if self.cancelled:
-            raise CancelledRunError
+            raise Interrupted
 
     def wait(self) -> None:
         """Wait until the writer waits."""
@@ -387,7 +387,7 @@ def test_a_writer_that_waits_can_be_stopped(
         waits.wait()
         waits.cancelled = True
         paced.writer.wake()
-        with pytest.raises(CancelledRunError, match=r"^$"):
+        with pytest.raises(Interrupted, match=r"^$"):
             writing.result(SECONDS)
 
 

@@ -1,6 +1,6 @@
 """The result of an attempt that was aborted before it began."""
 
-from dropflow.engine.api import AttemptResult, Task
+from dropflow.engine.api import AttemptResult
 from dropflow.failure import Failure
 
 __all__ = ["aborted"]
@@ -8,6 +8,6 @@ __all__ = ["aborted"]
 _FAILURE = Failure(code="DF200", kind="Aborted", text="the attempt was aborted before it began")
 
 
-def aborted(task: Task) -> AttemptResult:
-    """Return the result of an aborted task: a session counts one result for each attempt."""
-    return AttemptResult(task.drop, task.attempt, failure=_FAILURE)
+def aborted(drop: int, attempt: int) -> AttemptResult:
+    """Return the result of an attempt that was aborted: a session counts one result for each attempt."""
+    return AttemptResult(drop, attempt, failure=_FAILURE)

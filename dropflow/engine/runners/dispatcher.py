@@ -22,6 +22,7 @@ from dropflow.engine.runners.pool_clock import PoolClock
 from dropflow.engine.runners.runner_queue import RunnerQueue
 from dropflow.engine.runners.worker_messages import AbortTask, CloseExecutor, OpenExecutor, frame
 from dropflow.engine.runners.worker_process import WorkerProcess
+from dropflow.engine.stopping import kill_after
 from dropflow.errors import WorkerStartError
 from dropflow.failure import Failure
 
@@ -64,19 +65,21 @@ class Dispatcher:
         """Return the runner with this number, or None."""
         return self._runners.get(number)
 
-    def abort(self, runner: RunnerQueue, drop: int, attempt: int) -> None:
-        """Stop an attempt, wherever it is; its worker is killed later if it does not stop."""
+    def abort(self, runner: RunnerQueue, drop: int, attempt: int, grace: float) -> None:
+        """Stop an attempt, wherever it is; its worker is killed if it does not stop within `grace` seconds."""
 
         def is_that(number: int, task: Task) -> bool:
             return (number, task.drop, task.attempt) == (runner.number, drop, attempt)
 
         for task in runner.remove(lambda task: is_that(runner.number, task)):
-            runner.deliver([aborted(task)])
+            runner.deliver([aborted(task.drop, task.attempt)])
         for worker in self._workers:
             found = [at for at, (number, task) in worker.assigned.items() if is_that(number, task)]
             if found:
-                worker.outgoing += frame(AbortTask(runner.number, drop, attempt))
-                worker.mark_aborted(found, self._clock.now)
+                worker.outgoing += frame(AbortTask(runner.number, drop, attempt, grace))
+                worker.mark_aborted(found, self._clock.now, seconds=kill_after(grace))
+                if worker.current() not in found:
+                    worker.recall()  # it would be answered only after the end of the attempt before it
 
     def leave(self, runner: RunnerQueue) -> None:
         """Start none of the attempts of a runner any more, stop those that run, and remove it when they have ended."""
@@ -85,7 +88,7 @@ class Dispatcher:
         for worker in self._workers:
             mine = {at: task for at, (number, task) in worker.assigned.items() if number == runner.number}
             for task in mine.values():
-                worker.outgoing += frame(AbortTask(runner.number, task.drop, task.attempt))
+                worker.outgoing += frame(AbortTask(runner.number, task.drop, task.attempt, _CLOSE_SECONDS))
             if mine:
                 worker.mark_aborted(mine, self._clock.now, seconds=_CLOSE_SECONDS)
                 worker.recall()  # what waits behind an attempt of another runner would wait for the end of that
@@ -181,7 +184,7 @@ class Dispatcher:
         at, task = worker.unassign(number)
         runner = self._runners.get(at)
         if was_aborted:
-            self.deliver([(at, aborted(task))])
+            self.deliver([(at, aborted(task.drop, task.attempt))])
         elif runner is not None and not runner.is_leaving:
             runner.put_first(task)
 

@@ -1,10 +1,10 @@
 """Attempts run in the session's own thread, one after another: the simplest runner, and the cheapest."""
 
-import threading
 from collections.abc import Sequence
 
 from dropflow.engine.api import AttemptResult, Executor, ResultSink, StreamOpened, Task
-from dropflow.errors import CancelledRunError
+from dropflow.engine.runners.aborted import aborted
+from dropflow.engine.stopping import GRACE_SECONDS
 
 __all__ = ["InlineRunner"]
 
@@ -28,8 +28,7 @@ class InlineRunner:
         self._executor = executor
         self._deliver: ResultSink | None = None
         self._current = _NOTHING
-        self._interrupted = False
-        self._thread = 0
+        self._is_interrupted = False
 
     def start(self, deliver: ResultSink) -> None:
         """Remember where results go.
@@ -41,16 +40,14 @@ class InlineRunner:
     def submit(self, tasks: Sequence[Task]) -> None:
         """Run `tasks` and deliver their results."""
         results: list[StreamOpened | AttemptResult] = []
-        self._thread = threading.get_ident()
         try:
             for task in tasks:
-                if self._interrupted:
-                    break
+                if self._is_interrupted:
+                    results.append(aborted(task.drop, task.attempt))
+                    continue
                 self._current = task.drop, task.attempt
                 results.append(self._executor.execute(task))
-            self._current = _NOTHING
-        except CancelledRunError:
-            # Raised by `interrupt` between attempts: the session is being cancelled and needs no result.
+        finally:
             self._current = _NOTHING
         if results and self._deliver is not None:
             self._deliver(results)
@@ -60,24 +57,21 @@ class InlineRunner:
         """One while an attempt runs."""
         return int(self._current != _NOTHING)
 
-    def abort(self, drop: int, attempt: int) -> None:
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """Stop an attempt if it is the one that runs."""
         if (drop, attempt) == self._current:
-            self._executor.abort(drop, attempt)
+            self._executor.abort(drop, attempt, grace)
 
     def interrupt(self) -> None:
         """Stop the attempt that runs, and run no others: meanwhile the session cannot read its inbox.
 
-        Raises
-        ------
-        CancelledRunError
-            Called from a signal handler during an attempt, in its thread: this stops code that only computes, too.
+        May be called from any thread, and from a signal handler. Code that waits in the system or computes outside of
+        Python stops when its call returns, or when a signal ends that.
         """
-        self._interrupted = True
-        if self._current != _NOTHING:
-            self._executor.abort(*self._current)
-            if self._thread == threading.get_ident():
-                raise CancelledRunError("the session is cancelled")
+        self._is_interrupted = True
+        current = self._current
+        if current != _NOTHING:
+            self._executor.abort(*current)
 
     def close(self) -> None:
         """Close the executor."""

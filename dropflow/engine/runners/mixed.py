@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from dropflow.engine.api import ResultSink, Runner, Task
+from dropflow.engine.stopping import GRACE_SECONDS
 
 __all__ = ["MixedRunner"]
 
@@ -42,10 +43,10 @@ class MixedRunner:
         """How many attempts run in either runner."""
         return self._waiting.busy + self._computing.busy
 
-    def abort(self, drop: int, attempt: int) -> None:
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """Stop an attempt in either runner."""
-        self._waiting.abort(drop, attempt)
-        self._computing.abort(drop, attempt)
+        self._waiting.abort(drop, attempt, grace)
+        self._computing.abort(drop, attempt, grace)
 
     def interrupt(self) -> None:
         """Interrupt both runners."""

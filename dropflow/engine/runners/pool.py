@@ -49,6 +49,7 @@ from dropflow.engine.runners.worker_messages import (
 )
 from dropflow.engine.runners.worker_monitor import WorkerMonitor
 from dropflow.engine.runners.worker_process import MOST_AHEAD, SLOW_SECONDS, Assigned, WorkerProcess
+from dropflow.engine.stopping import GRACE_SECONDS, stopped_after
 from dropflow.errors import InternalError, ResultLostError
 from dropflow.exception_text import summary_of
 from dropflow.failure import Failure
@@ -381,21 +382,24 @@ class PooledRunner:
         batch = tuple(tasks)
         self._pool.command(lambda _: self._queue.add(batch))
 
-    def abort(self, drop: int, attempt: int) -> None:
-        """Forget an attempt that waits; if it runs, ask its worker to stop it, and kill that after two seconds."""
-        self._pool.command(lambda dispatcher: dispatcher.abort(self._queue, drop, attempt))
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
+        """Forget an attempt that waits, or have its worker stop it; that is killed after `grace` seconds."""
+        self._pool.command(lambda dispatcher: dispatcher.abort(self._queue, drop, attempt, grace))
 
     def interrupt(self) -> None:
         """Do nothing: the session's thread is free to process its cancel, and aborts follow."""
 
     def close(self) -> None:
-        """Leave the pool, once no worker has an attempt of this runner any more; idempotent."""
+        """Leave the pool, once no worker has an attempt of this runner any more; idempotent.
+
+        A worker that the system does not end, because it hangs in the kernel, is not waited for.
+        """
         if self._closed:
             return
         self._closed = True
         if self._started:
             self._pool.command(lambda dispatcher: dispatcher.leave(self._queue))
-            self._queue.has_left.wait()
+            self._queue.has_left.wait(stopped_after(_CLOSE_SECONDS))
 
 
 def _discard(_: Sequence[StreamOpened | AttemptResult]) -> None:

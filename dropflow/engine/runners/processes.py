@@ -5,6 +5,7 @@ from pathlib import Path
 
 from dropflow.engine.api import ExecutorSpec, ResultSink, Task
 from dropflow.engine.runners.pool import WorkerPool
+from dropflow.engine.stopping import GRACE_SECONDS
 
 __all__ = ["ProcessRunner"]
 
@@ -40,9 +41,9 @@ class ProcessRunner:
         """How many attempts workers run."""
         return self._runner.busy
 
-    def abort(self, drop: int, attempt: int) -> None:
-        """Forget an attempt that waits; if it runs, ask its worker to stop it, and kill that after two seconds."""
-        self._runner.abort(drop, attempt)
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
+        """Forget an attempt that waits, or have its worker stop it; that is killed after `grace` seconds."""
+        self._runner.abort(drop, attempt, grace)
 
     def interrupt(self) -> None:
         """Do nothing: the session's thread is free to process its cancel, and aborts follow."""

@@ -4,13 +4,18 @@ import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
 
+from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, Executor, ResultSink, StreamOpened, Task
 from dropflow.engine.runners.aborted import aborted
+from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.errors import InternalError
 from dropflow.exception_text import summary_of
 from dropflow.failure import Failure
 
 __all__ = ["ThreadRunner"]
+
+_CLOSE_SECONDS = 1.0
+"""How long all threads together may take to end."""
 
 
 class ThreadRunner:
@@ -32,6 +37,7 @@ class ThreadRunner:
         self._waiting: set[tuple[int, int]] = set()
         self._running: dict[tuple[int, int], threading.Thread] = {}
         self._closed = False
+        self._clock = SystemClock()
         self._threads = [self._thread() for _ in range(threads)]
         self._deliver: ResultSink = _discard
 
@@ -55,13 +61,17 @@ class ThreadRunner:
         """How many attempts threads run."""
         return len(self._running)
 
-    def abort(self, drop: int, attempt: int) -> None:
-        """Remove an attempt from the queue, or stop it if it can be stopped."""
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
+        """Remove an attempt from the queue, and answer it; or stop it if it can be stopped."""
         with self._lock:
+            is_waiting = (drop, attempt) in self._waiting
             self._waiting.discard((drop, attempt))
             is_running = (drop, attempt) in self._running
         if is_running:
-            self._executor.abort(drop, attempt)
+            self._executor.abort(drop, attempt, grace)
+        elif is_waiting:
+            # A thread may come to it only after a long time.
+            self._deliver([aborted(drop, attempt)])
 
     def interrupt(self) -> None:
         """Do nothing: the session's thread is free to process its cancel, and aborts follow."""
@@ -69,7 +79,7 @@ class ThreadRunner:
     def close(self) -> None:
         """Stop the attempts that can be stopped and end the threads; idempotent.
 
-        A thread whose attempt cannot be stopped (Python code that computes) is left behind as a daemon.
+        A thread whose attempt cannot be stopped (it waits or computes outside of Python) is left behind as a daemon.
         """
         with self._lock:
             if self._closed:
@@ -80,9 +90,10 @@ class ThreadRunner:
             self._executor.abort(drop, attempt)
         for _ in threads:
             self._queue.put(None)
+        deadline = self._clock.monotonic() + _CLOSE_SECONDS
         for thread in threads:
             if thread.ident is not None:
-                thread.join(timeout=1.0)
+                thread.join(max(0.0, deadline - self._clock.monotonic()))
         self._executor.close()
 
     def _thread(self) -> threading.Thread:
@@ -115,9 +126,7 @@ class ThreadRunner:
                 with self._lock:
                     if self._running.pop(key, None) is None:
                         return  # it took too long, and another thread has replaced this one
-            else:
-                result = aborted(task)
-            self._deliver([result])
+                self._deliver([result])
 
     def _run(self, task: Task) -> AttemptResult:
         try:

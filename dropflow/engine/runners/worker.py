@@ -26,6 +26,7 @@ import msgspec
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, Executor, Task
+from dropflow.engine.interruption import WAKE_SIGNAL
 from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.descendants import adopt_orphans, end_descendants
 from dropflow.engine.runners.marker import IDLE, Marker
@@ -128,7 +129,7 @@ class _Worker:
         if executor is None or key in self._aborted or self._exiting.is_set():
             self._current = _NOTHING
             self._aborted.discard(key)
-            return aborted(task)
+            return aborted(task.drop, task.attempt)
         self._marker.begin(number)
         failure = self._enter(self._folders[runner])
         result = executor.execute(task) if failure is None else AttemptResult(task.drop, task.attempt, failure=failure)
@@ -267,7 +268,7 @@ class _Worker:
             return
         executor = self._executors.get(message.runner)
         if key == self._current and executor is not None:
-            executor.abort(message.drop, message.attempt)
+            executor.abort(message.drop, message.attempt, message.grace)
         self._aborted.discard(key)
 
     def _open_executor(self, message: OpenExecutor) -> None:
@@ -288,7 +289,7 @@ class _Worker:
         runner, drop, attempt = self._current
         executor = self._executors.get(runner)
         if executor is not None:
-            executor.abort(drop, attempt)
+            executor.abort(drop, attempt, _EXIT_SECONDS)
             self._stopped.wait(_EXIT_SECONDS)
         end_descendants()
         sys.stdout.flush()
@@ -311,6 +312,8 @@ def main() -> None:
     """Serve the runner at the other end of the socket until it closes it."""
     # Ctrl-C signals the whole process group of the terminal; the session decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A handler in Python, although it does nothing: system calls end, and pending exceptions are raised.
+    signal.signal(WAKE_SIGNAL, lambda *_: None)
     link, page = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     link.set_inheritable(False)  # programs that attempts start must not hold it
     marker = Marker(page)

@@ -45,11 +45,12 @@ class Tasks(msgspec.Struct, frozen=True, tag="tasks"):
 
 
 class AbortTask(msgspec.Struct, frozen=True, tag="abort"):
-    """Stop this attempt of a runner if it waits or runs."""
+    """Stop this attempt of a runner if it waits or runs; it has `grace` seconds to clean up."""
 
     runner: int
     drop: int
     attempt: int
+    grace: float
 
 
 class Recall(msgspec.Struct, frozen=True, tag="recall"):

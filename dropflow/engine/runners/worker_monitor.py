@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from dropflow.engine.runners.worker_process import WorkerProcess
+from dropflow.engine.stopping import GRACE_SECONDS, kill_after
 from dropflow.engine.time_limit import timed_out
 from dropflow.errors import WorkerDiedError
 
@@ -45,7 +46,7 @@ class WorkerMonitor:
                 if worker.is_stuck:
                     worker.kill()
                 else:
-                    worker.mark_aborted((), now)
+                    worker.mark_aborted((), now, seconds=kill_after(GRACE_SECONDS))
 
     def kill_hanging(self, now: float) -> None:
         """Kill workers that stay stopped, or are at an attempt whose limit they do not keep themselves.

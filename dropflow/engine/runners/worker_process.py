@@ -27,8 +27,6 @@ from dropflow.errors import DropflowError
 __all__ = ["MOST_AHEAD", "SLOW_SECONDS", "Assigned", "WorkerProcess", "needs_own_worker"]
 
 _AHEAD_SECONDS = 0.02
-_GRACE_SECONDS = 2.0
-"""How long an aborted attempt may continue before its worker is killed."""
 _LONG_SECONDS = 0.05
 SLOW_SECONDS = 0.25
 """How long an attempt may take before the attempts that wait for it run in another, idle worker."""
@@ -167,9 +165,9 @@ class WorkerProcess:
             self.deadline = None
         return self.assigned.pop(number)
 
-    def mark_aborted(self, numbers: Iterable[int], now: float, *, seconds: float | None = None) -> None:
+    def mark_aborted(self, numbers: Iterable[int], now: float, *, seconds: float) -> None:
         """Note that attempts were aborted. If it is at the same one of them at `deadline` as now, it `is_stuck`."""
-        deadline = now + (_GRACE_SECONDS if seconds is None else seconds)
+        deadline = now + seconds
         self._aborted.update(numbers)
         self._suspect = self.current()
         if self.deadline is None or deadline < self.deadline:

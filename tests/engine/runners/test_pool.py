@@ -16,6 +16,7 @@ from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics
+from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.states import SessionState
@@ -194,10 +195,10 @@ class Attempts:
         tasks = [Task(drop, 1, SCRIPTS.index(script), f"d{drop}", (), is_ahead=ahead) for script, drop in named]
         self.runner.submit(tasks)
 
-    def abort(self, *drops: int) -> None:
+    def abort(self, *drops: int, grace: float = GRACE_SECONDS) -> None:
         """Abort attempts."""
         for drop in drops:
-            self.runner.abort(drop, 1)
+            self.runner.abort(drop, 1, grace)
 
 
 @pytest.fixture
@@ -332,16 +333,13 @@ def test_no_result_waits_for_the_attempt_after_it(attempts: Attempts) -> None:
         attempts.answers.wait(one[-1], two[-1])
 
 
-def test_an_aborted_attempt_does_not_run_again(
-    pool: WorkerPool, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_aborted_attempt_does_not_run_again(pool: WorkerPool, attempts: Attempts) -> None:
     """An attempt that was aborted while it waited in a worker does not run in another one when that worker dies."""
-    monkeypatch.setattr("dropflow.engine.runners.worker_process._GRACE_SECONDS", 0.05)
     warm(attempts)
     seen(pool, lambda pool: setattr(pool._workers[0], "seconds", 1e9))
     attempts.submit(("deaf", 1), ("deaf", 2), ("short", 3), ("short", 4), ("short", 5))
     until(pool, lambda pool: sum(len(worker.assigned) for worker in pool._workers) == 5)
-    attempts.abort(3, 1, 2)
+    attempts.abort(3, 1, 2, grace=0.0)
     results = attempts.answers.wait(1, 2, 3, 4, 5)
 
     assert [result.failure is None for result in results] == [False, False, False, True, True]
