@@ -36,7 +36,7 @@ class AppState(IntEnum):
 
 
 class SessionState(IntEnum):
-    """State of a session."""
+    """State of a session. DALiuGE does not have the integers from 7 on: `managers.routes` maps them for its clients."""
 
     PRISTINE = 0
     BUILDING = 1
@@ -45,8 +45,13 @@ class SessionState(IntEnum):
     FINISHED = 4
     CANCELLED = 5
     FAILED = 6
+    CANCELLING = 7
+    """It was cancelled, and attempts have not stopped yet."""
 
     @property
     def is_terminal(self) -> bool:
         """Whether the session is over."""
-        return self >= SessionState.FINISHED
+        return self in _OVER
+
+
+_OVER = (SessionState.FINISHED, SessionState.CANCELLED, SessionState.FAILED)

@@ -3,21 +3,21 @@
 import os
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from dropflow.apps.api import InputData
 from dropflow.apps.attempt_input import AttemptInput
 from dropflow.apps.attempt_output import AttemptOutput
 from dropflow.apps.command import Command
+from dropflow.apps.interruption import Interruption
 from dropflow.apps.streamed_input import StreamedInput
 from dropflow.apps.template_cache import AppNode, TemplateCache, text_or_none
 from dropflow.clock import Clock
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
-from dropflow.engine.interruption import is_importing, raise_in
 from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.errors import Interrupted
 from dropflow.graph.templates import Argument
@@ -31,27 +31,22 @@ class AttemptContext:
 
     Cheap to make: inputs, outputs, files and events are made when the application uses them.
 
-    The application runs between `enter` and `leave`. In between, `stop` raises `Interrupted` in its thread, once,
-    unless it waits for a command, which is stopped instead. `lock` makes the two exclude each other; it must be
-    reentrant, because a signal handler may call `stop` in the same thread.
+    `lock` is that of `dropflow.apps.interruption.Interruption`.
     """
 
     __slots__ = (
-        "_cancelled",
         "_command",
         "_event",
         "_given_up",
         "_grace",
         "_inputs",
-        "_is_interrupted",
-        "_lock",
         "_log",
         "_outputs",
         "_scratch",
         "_skipped",
-        "_thread",
         "_wakers",
         "clock",
+        "interruption",
         "on_stream_opened",
         "plan",
         "plans",
@@ -81,11 +76,8 @@ class AttemptContext:
         self._outputs: list[AttemptOutput] | None = None
         self._skipped: set[int] | None = None
         self._scratch = ""
-        self._lock = lock
-        self._thread = 0
-        self._is_interrupted = False
         self._grace = GRACE_SECONDS
-        self._cancelled = False
+        self.interruption = Interruption(lock)
         self._given_up = False
         self._event: threading.Event | None = None
         self._command: Command | None = None
@@ -155,11 +147,11 @@ class AttemptContext:
 
     def wait(self, seconds: float) -> None:
         """Sleep, but wake and raise `Interrupted` when the attempt is stopped."""
-        if seconds > 0 and not self._cancelled:
+        if seconds > 0 and not self.interruption.is_requested:
             # `stop` sets the flag and then the event; here the event is made before the flag is read. So either this
             # thread sees the flag, or `stop` sees the event.
             self._event = self._event or threading.Event()
-            if not self._cancelled:
+            if not self.interruption.is_requested:
                 self._event.wait(seconds)
         self.check()
 
@@ -186,9 +178,9 @@ class AttemptContext:
             output=sink,
             clock=self.clock,
         )
-        with self._uninterrupted():
+        with self.interruption.shielded():
             self._command = running
-            if self._cancelled:
+            if self.interruption.is_requested:
                 running.stop(self._grace)
             try:
                 return running.run()
@@ -197,44 +189,8 @@ class AttemptContext:
 
     def check(self) -> None:
         """Raise `Interrupted` if the attempt is to stop."""
-        if self._cancelled:
+        if self.interruption.is_requested:
             raise Interrupted
-
-    def enter(self) -> None:
-        """Begin to run code of the application in this thread: from now on, `stop` interrupts it.
-
-        Raises
-        ------
-        Interrupted
-            The attempt was stopped before.
-        """
-        # `stop` sets `_cancelled` and then reads `_thread`, so one of the two sees the other.
-        self._thread = threading.get_ident()
-        self.check()
-
-    def leave(self) -> None:
-        """End running code of the application: nothing is raised in this thread after this call.
-
-        Raises
-        ------
-        Interrupted
-            It was interrupted just now.
-        """
-        self._thread = 0
-        if self._is_interrupted:
-            with self._lock:  # `stop` may be about to raise it
-                raise_in(threading.get_ident(), None)
-
-    @contextmanager
-    def _uninterrupted(self) -> Iterator[None]:
-        """Run code that must not be interrupted at any point: starting a process. The attempt may stop afterwards."""
-        thread = self._thread
-        self.leave()
-        try:
-            yield
-        finally:
-            self._thread = thread
-        self.check()
 
     def stop(self, grace: float = GRACE_SECONDS) -> int | None:
         """Stop waits and commands, or interrupt the application. May be called from any thread.
@@ -246,7 +202,7 @@ class AttemptContext:
             interrupted now, because it imports a module.
         """
         self._grace = grace
-        self._cancelled = True
+        self.interruption.is_requested = True
         event, command = self._event, self._command
         if event is not None:
             event.set()
@@ -254,19 +210,7 @@ class AttemptContext:
             command.stop(grace)
         for wake in self._wakers:
             wake()
-        with self._lock:
-            return self._interrupt()
-
-    def _interrupt(self) -> int | None:
-        if self._is_interrupted:
-            return 0
-        if self._thread and is_importing(self._thread):
-            return None
-        self._is_interrupted = True  # before `_thread` is read again: `leave` sets `_thread` and then reads this
-        thread = self._thread
-        if thread:
-            raise_in(thread, Interrupted)
-        return thread
+        return self.interruption.request()
 
     def give_up(self) -> None:
         """Discard what the attempt writes: it was given up, and its failure is reported already."""
@@ -275,7 +219,7 @@ class AttemptContext:
     def on_stop(self, wake: Callable[[], None]) -> None:
         """Call `wake` when the attempt is stopped (now if it is), so that a waiting thread wakes and calls `check`."""
         self._wakers = (*self._wakers, wake)
-        if self._cancelled:
+        if self.interruption.is_requested:
             wake()
 
     def skip(self, drop: int) -> None:

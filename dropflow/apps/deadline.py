@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from dropflow.engine.interruption import raise_in
+from dropflow.engine.interrupt_thread import raise_in
 from dropflow.errors import Interrupted
 
 __all__ = ["GRACE_SECONDS", "Deadline"]

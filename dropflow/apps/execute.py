@@ -23,7 +23,7 @@ from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import AttemptResult, ExecutorSpec, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
-from dropflow.engine.interruption import WAKE_SIGNAL
+from dropflow.engine.interrupt_thread import WAKE_SIGNAL
 from dropflow.engine.runners.descendants import end_descendants
 from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.engine.time_limit import time_limit, timed_out
@@ -185,10 +185,10 @@ class LocalExecutor:
             app = self._apps.get(task.template) or self._app(task.template)
             try:
                 try:
-                    attempt.enter()
+                    attempt.interruption.enter()
                     app.run(attempt)
                 finally:
-                    attempt.leave()
+                    attempt.interruption.leave()
             finally:
                 self._end_children()
             handles, skipped = attempt.finish()

@@ -15,6 +15,7 @@ import numpy as np
 
 from dropflow.engine.drop_table import DropTable
 from dropflow.engine.events import (
+    Abandon,
     Abort,
     Action,
     Assemble,
@@ -32,6 +33,7 @@ from dropflow.engine.events import (
     Release,
     Reported,
     Run,
+    Stopped,
     Withdrawn,
 )
 from dropflow.engine.recovery import known_reports
@@ -55,6 +57,7 @@ __all__ = ["Core"]
 
 _INITIALIZED, _WRITING = int(DropState.INITIALIZED), int(DropState.WRITING)
 _COMPLETED, _ERROR, _SKIPPED = int(DropState.COMPLETED), int(DropState.ERROR), int(DropState.SKIPPED)
+_CANCELLED = int(DropState.CANCELLED)
 _STATES = tuple(DropState)
 _NO_CAUSE = -1
 _NONE: frozenset[int] = frozenset()
@@ -165,6 +168,8 @@ class Core:
             Reported: self._on_reported,
             Lost: self._on_lost,
             Cancel: self._on_cancel,
+            Stopped: self._refuse,
+            Abandon: self._refuse,
         }
 
     def handle(self, events: Iterable[Event]) -> list[Action]:
@@ -266,10 +271,49 @@ class Core:
         self._work.append((drop, state, event.cause, skipped))
 
     def _on_lost(self, _: Lost) -> None:
-        self._give_up(SessionState.FAILED)
+        for drop in sorted(self._running):
+            self._actions.append(Abort(drop, self.drops.attempt(drop)))
+        self.streaming.clear()
+        self._abandon(SessionState.FAILED)
 
-    def _on_cancel(self, _: Cancel) -> None:
-        self._give_up(SessionState.CANCELLED)
+    def _on_cancel(self, event: Cancel) -> None:
+        """Stop what runs, and wait for its end. What does not run is CANCELLED now."""
+        for drop in sorted(self._running):
+            self._actions.append(Abort(drop, self.drops.attempt(drop), event.grace))
+        if self.status is SessionState.CANCELLING:
+            return
+        self.status = SessionState.CANCELLING
+        self.streaming.clear()
+        self.drops.cancel_waiting()
+        self._handlers = {
+            **dict.fromkeys(self._handlers, self._refuse),
+            Finished: self._on_end_of_attempt,
+            Failed: self._on_end_of_attempt,
+            Stopped: self._on_stopped,
+            Cancel: self._on_cancel,
+            Abandon: lambda _: self._abandon(SessionState.CANCELLED),
+        }
+        self._on_stopped(Stopped(()))
+
+    def _on_end_of_attempt(self, event: Finished | Failed) -> None:
+        """In a session that is cancelled, how an attempt ended does not count."""
+        if self.drops.is_current(event.drop, event.attempt):
+            self._on_stopped(Stopped((event.drop,)))
+        else:
+            self.refused += 1
+
+    def _on_stopped(self, event: Stopped) -> None:
+        for drop in event.drops:
+            if drop in self._running:
+                self._running.remove(drop)
+                self._settle(drop, _CANCELLED, _NO_CAUSE)
+            else:
+                self.refused += 1
+        if not self._running:
+            self._end(SessionState.CANCELLED)
+
+    def _refuse(self, _: Event) -> None:
+        self.refused += 1
 
     # A session that continues.
 
@@ -305,11 +349,9 @@ class Core:
         else:
             self._actions += actions
 
-    def _give_up(self, status: SessionState) -> None:
-        for drop in sorted(self._running):
-            self._actions.append(Abort(drop, self.drops.attempt(drop)))
-        self.streaming.clear()
-        self.drops.cancel_unsettled()
+    def _abandon(self, status: SessionState) -> None:
+        self._running.clear()
+        self.drops.cancel_waiting()
         self._end(status)
 
     def _end(self, status: SessionState) -> None:

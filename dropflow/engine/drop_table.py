@@ -212,16 +212,15 @@ class DropTable:
         left = np.frombuffer(self.pending_consumers, dtype=np.int32) - done
         self.pending_consumers[:] = array("i", left.astype(np.int32).tobytes())
 
-    def cancel_unsettled(self) -> None:
-        """Put every local drop that is not settled in CANCELLED."""
-        states, counts, template = self.states, self.counts, self._template
+    def cancel_waiting(self) -> None:
+        """Put every local drop in CANCELLED that is not settled and has no attempt."""
+        states, counts, template, running = self.states, self.counts, self._template, self.running
         for drop in range(len(states)):
-            if states[drop] <= _WRITING and drop not in self.remote:
+            if states[drop] <= _WRITING and drop not in running and drop not in self.remote:
                 counts[template[drop]][states[drop]] -= 1
                 counts[template[drop]][_CANCELLED] += 1
                 states[drop] = _CANCELLED
-        self.running.clear()
-        self.unsettled = 0
+        self.unsettled = len(running)
 
 
 def _count_inputs(graph: PhysicalGraph) -> "array[int]":

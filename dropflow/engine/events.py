@@ -8,12 +8,14 @@ cyclic garbage collector need not visit them.
 
 import msgspec
 
+from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.failure import Failure
 from dropflow.states import DropState, SessionState
 
 __all__ = [
     "NO_CAUSE",
     "NO_PRODUCER",
+    "Abandon",
     "Abort",
     "Accept",
     "Action",
@@ -32,6 +34,7 @@ __all__ = [
     "Release",
     "Reported",
     "Run",
+    "Stopped",
     "Withdraw",
     "Withdrawn",
     "foreign",
@@ -166,12 +169,26 @@ class Lost(msgspec.Struct, frozen=True, tag="lost", array_like=True):
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel", array_like=True):
-    """The session is cancelled. What is not terminal becomes CANCELLED."""
+    """The session is cancelled: drops without an attempt become CANCELLED now, the others when their attempt has ended.
+
+    Attempts have `grace` seconds to clean up. Another cancel may shorten that.
+    """
 
     reason: str = ""
+    grace: float = GRACE_SECONDS
 
 
-Event = Begin | Finished | Failed | Assembled | Opened | Withdrawn | Reported | Lost | Cancel
+class Stopped(msgspec.Struct, frozen=True, tag="stopped", array_like=True):
+    """The attempts of these drops, in a session that was cancelled, have ended."""
+
+    drops: tuple[int, ...]
+
+
+class Abandon(msgspec.Struct, frozen=True, tag="abandon", array_like=True):
+    """The attempts of a session that was cancelled had the time to stop: those that have not are abandoned."""
+
+
+Event = Begin | Finished | Failed | Assembled | Opened | Withdrawn | Reported | Lost | Cancel | Stopped | Abandon
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, tag="run", gc=False):
@@ -230,6 +247,7 @@ class Abort(msgspec.Struct, frozen=True, array_like=True, tag="abort", gc=False)
 
     drop: int
     attempt: int
+    grace: float = GRACE_SECONDS
 
 
 class Finish(msgspec.Struct, frozen=True, array_like=True, tag="finish"):

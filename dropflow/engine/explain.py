@@ -9,7 +9,7 @@ from dropflow.engine.faults import Fault, fault_lines
 from dropflow.engine.rules import effective_inputs
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
-from dropflow.states import DropState
+from dropflow.states import DropState, SessionState
 
 __all__ = ["Explanation", "explain"]
 
@@ -91,7 +91,8 @@ def _writing(core: Core, drop: int, waiting: Sequence[int]) -> Iterator[str]:
         )
         yield from _states(core, waiting)
     elif drop in core.drops.running:
-        yield f"attempt {core.drops.attempt(drop)} is running"
+        is_stopping = core.status is SessionState.CANCELLING
+        yield f"attempt {core.drops.attempt(drop)} is {'being stopped' if is_stopping else 'running'}"
     elif attempt := core.streaming.open_attempt(drop):
         yield f"attempt {attempt} of its producer writes it, and consumers may read what is there"
     else:

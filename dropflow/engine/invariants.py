@@ -42,6 +42,11 @@ def check(core: Core) -> None:
             "a running session has a drop, here or elsewhere, that is not settled",
         )
         _check_progress(core, states)
+    if core.status is SessionState.CANCELLING:
+        _hold(
+            unsettled == len(core.drops.running) > 0,
+            "a session that is being cancelled waits for the end of attempts, and of nothing else",
+        )
     _hold(not over or unsettled == 0, "nothing is open when the session is over")
     # Another node may be unable to get the content of a drop that completed here: then this drop is the cause.
     causes = {DropState.ERROR, DropState.COMPLETED} if core.drops.remote else {DropState.ERROR}

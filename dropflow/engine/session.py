@@ -26,6 +26,7 @@ from dropflow.engine.continuation import Continuation
 from dropflow.engine.core import Core
 from dropflow.engine.delayed_runs import DelayedRuns
 from dropflow.engine.events import (
+    Abandon,
     Abort,
     Accept,
     Action,
@@ -39,6 +40,7 @@ from dropflow.engine.events import (
     Publish,
     Release,
     Run,
+    Stopped,
     Withdraw,
 )
 from dropflow.engine.failure_table import FailureTable
@@ -55,9 +57,11 @@ from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session_inputs import SessionInput, SessionInputs
 from dropflow.engine.statistics import Attempts, Statistics, totals
 from dropflow.engine.statistics_publisher import StatisticsPublisher
+from dropflow.engine.stopping import GRACE_SECONDS, stopped_after
 from dropflow.engine.tasks import TaskBuilder
 from dropflow.errors import DropflowError
 from dropflow.failure import Failure
+from dropflow.formatting import plural
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.states import SessionState
@@ -65,6 +69,7 @@ from dropflow.states import SessionState
 __all__ = ["Session"]
 
 T = TypeVar("T")
+_CANCELLED_STATES = (SessionState.CANCELLING, SessionState.CANCELLED)
 
 
 class Session:
@@ -122,6 +127,7 @@ class Session:
         "_exchange",
         "_failures",
         "_has_aborted",
+        "_has_given_up",
         "_inbox",
         "_inputs",
         "_instruments",
@@ -134,6 +140,7 @@ class Session:
         "_repository",
         "_runner",
         "_statistics",
+        "_stop_by",
         "_streams",
         "_tasks",
         "core",
@@ -199,12 +206,23 @@ class Session:
         self._delayed = DelayedRuns(clock)
         self._began = 0.0
         self._has_aborted = False
+        self._has_given_up = False
+        self._stop_by = math.inf
+        """When attempts of a session that was cancelled are not waited for any more, in monotonic seconds."""
 
     # From any thread.
 
-    def cancel(self, reason: str = "") -> None:
-        """Stop the session. May be called from any thread, and from a signal handler."""
-        self._inbox.put([Cancel(reason)])
+    def cancel(self, reason: str = "", grace: float = GRACE_SECONDS) -> None:
+        """Stop the session. May be called from any thread, and from a signal handler.
+
+        Parameters
+        ----------
+        reason : str
+            For those who look at the session.
+        grace : float
+            Seconds that attempts have to clean up. The session is over `dropflow.engine.stopping.stopped_after` that.
+        """
+        self._inbox.put([Cancel(reason, grace)])
         self._runner.interrupt()
 
     def lose(self, node: str, failure: Failure) -> None:
@@ -279,19 +297,23 @@ class Session:
         timeout : float or None
             Seconds to wait at most if nothing came in; None to wait until something does.
         """
-        if not self.is_over:
-            self._process(self._inputs.events(self._inbox.drain(timeout), self))
-            if self._delayed:
-                self._take_delayed()
-            self._feed()
+        if self.is_over:
+            return
+        items = self._inbox.drain(timeout)
+        is_stopping = self.core.status is SessionState.CANCELLING
+        self._process((self._inputs.events_after_cancel if is_stopping else self._inputs.events)(items, self))
+        if not self.is_over and self._clock.monotonic() >= self._stop_by:
+            left = len(self.core.drops.running)
+            self.notes.append(f"{plural(left, 'attempt')} could not be stopped: code outside of Python, or a hung disk")
+            self._process([Abandon()])
+        if self._delayed:
+            self._take_delayed()
+        self._feed()
 
     def deadline(self) -> float:
         """Return when `step` is to be called though nothing came in, in monotonic seconds; inf for never."""
-        return (
-            self._delayed.next_due
-            if self._statistics is None
-            else min(self._statistics.deadline, self._delayed.next_due)
-        )
+        due = min(self._stop_by, self._delayed.next_due)
+        return due if self._statistics is None else min(self._statistics.deadline, due)
 
     def close(self) -> None:
         """Stop the runner, and leave the exchange and the journal."""
@@ -363,9 +385,13 @@ class Session:
                 self._instruments.events(events)
                 self._instruments.actions(actions)
             events = self._act(actions)
+            if self.core.status is SessionState.CANCELLING:
+                events += self._stop([action for action in actions if isinstance(action, Abort)])
         self._outgoing.send()
-        if self.is_over and (self._failures.lost or self.core.status is SessionState.CANCELLED):
-            self._outgoing.give_up(self._inputs.reason, self._failures.lost[0] if self._failures.lost else None)
+        has_lost = self.is_over and bool(self._failures.lost)
+        if not self._has_given_up and (has_lost or self.core.status in _CANCELLED_STATES):
+            self._has_given_up = True
+            self._outgoing.give_up(self._inputs.reason, self._failures.lost[0] if has_lost else None)
         if self._statistics is not None:
             self._statistics.update(self.core, self._began, self.attempts, is_last=self.is_over)
 
@@ -397,9 +423,26 @@ class Session:
         return events
 
     def _abort(self, action: Abort) -> None:
+        if self.core.status is SessionState.CANCELLING:
+            return  # see `_stop`
         self._has_aborted = True
         if not self._inputs.discard_early(action.drop):
-            self._runner.abort(action.drop, action.attempt)
+            self._runner.abort(action.drop, action.attempt, action.grace)
+
+    def _stop(self, aborts: Sequence[Abort]) -> list[Event]:
+        """Stop the attempts of a session that is cancelled. Those that are not with the runner have stopped already."""
+        if not aborts:
+            return []
+        self._stop_by = min(self._stop_by, self._clock.monotonic() + stopped_after(aborts[0].grace))
+        waiting = {run.drop for run in (*self._ready, *self._delayed.take_all())}
+        self._ready.clear()
+        stopped: list[int] = []
+        for action in aborts:
+            if action.drop in waiting or self._inputs.discard_early(action.drop):
+                stopped.append(action.drop)
+            else:
+                self._runner.abort(action.drop, action.attempt, action.grace)
+        return [Stopped(tuple(stopped))] if stopped else []
 
     def _assemble(self, drop: int) -> Assembled:
         try:

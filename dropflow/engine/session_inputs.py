@@ -3,7 +3,7 @@
 Contents are committed here, before the core processes the event: so a consumer never starts on data that are not there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from dropflow.engine.api import Arrival, AttemptResult, Handle, RemoteEvent, StreamOpened
 from dropflow.engine.content_table import ContentTable
 from dropflow.engine.core import Core
-from dropflow.engine.events import Cancel, Event, Failed, Finished, Lost, Opened, Reported, Withdrawn
+from dropflow.engine.events import Cancel, Event, Failed, Finished, Lost, Opened, Reported, Stopped, Withdrawn
 from dropflow.engine.failure_table import FailureTable
 from dropflow.engine.open_streams import OpenStreams
 from dropflow.engine.outgoing_events import OutgoingEvents
@@ -70,11 +70,11 @@ class SessionInputs:
         events: list[Event] = []
         # The core has not processed these events yet, so what they settle is remembered here.
         settled: set[int] = set()
-        given_up = False
-        for item in items:
+        has_lost = False
+        for position, item in enumerate(items):
             if isinstance(item, AttemptResult):
                 self.in_flight -= 1
-                if given_up or item.drop in settled or not self._core.drops.is_current(item.drop, item.attempt):
+                if has_lost or item.drop in settled or not self._core.drops.is_current(item.drop, item.attempt):
                     self._contents.discard(item.handles.values())
                     continue
                 settled.add(item.drop)
@@ -83,16 +83,42 @@ class SessionInputs:
                 events += self._on_stream_opened(item)
             elif isinstance(item, OwnerCall):
                 item.carry_out(owner)
-            elif isinstance(item, Lost | Cancel):
-                if isinstance(item, Lost):
-                    self._failures.lost.append(item)
-                else:
-                    self.reason = self.reason or item.reason
+            elif isinstance(item, Lost):
+                self._failures.lost.append(item)
                 events.append(item)
-                given_up = True
+                has_lost = True
+            elif isinstance(item, Cancel):
+                return events + self.events_after_cancel(items[position:], owner, settled)
             else:
                 events += self._on_arrival(item)
         return events
+
+    def events_after_cancel(
+        self, items: Sequence[SessionInput], owner: object, settled: Collection[int] = ()
+    ) -> list[Event]:
+        """Return the events for what came in since the session was cancelled: attempts have ended, and no more.
+
+        Parameters
+        ----------
+        settled : collection of int
+            Drops that events settle which the core has not processed yet.
+        """
+        events: list[Event] = []
+        stopped: list[int] = []
+        for item in items:
+            if isinstance(item, AttemptResult):
+                self.in_flight -= 1
+                self._contents.discard(item.handles.values())
+                if item.drop not in settled and self._core.drops.is_current(item.drop, item.attempt):
+                    stopped.append(item.drop)
+            elif isinstance(item, StreamOpened):
+                self._contents.discard([item.handle])
+            elif isinstance(item, OwnerCall):
+                item.carry_out(owner)
+            elif isinstance(item, Cancel):
+                self.reason = self.reason or item.reason
+                events.append(item)
+        return [*events, Stopped(tuple(stopped))] if stopped else events
 
     def accept(self, drop: int) -> list[Event]:
         """Return the events of a result that came before the inputs were complete, which they are now."""

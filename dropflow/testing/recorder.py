@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from dropflow.engine.api import AttemptResult, Handle, Task
+from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.graph.templates import Template
 
@@ -44,8 +45,9 @@ class FakeRunner:
         self._deliver(results)
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:  # noqa: ARG002 - one protocol
-        """Record."""
+        """Record, and answer."""
         self.aborted.append(drop)
+        self.deliver([aborted(drop, attempt)])
 
     def interrupt(self) -> None:
         """Do nothing."""

@@ -1,5 +1,6 @@
 """A runner whose attempts take virtual time: no thread, no process, no waiting."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,7 +10,7 @@ from dropflow.data.stream_reader import StreamReader
 from dropflow.data.streamed_writer import StreamedWriter
 from dropflow.engine.api import AttemptResult, Handle, Output, ResultSink, StreamOpened, Task
 from dropflow.engine.runners.aborted import aborted
-from dropflow.engine.stopping import GRACE_SECONDS
+from dropflow.engine.stopping import GRACE_SECONDS, kill_after
 from dropflow.errors import DropflowError, InternalError
 from dropflow.failure import Failure
 
@@ -45,6 +46,9 @@ class SimulatedRunner:
         called with the stream.
     on_written : callable, optional
         Called after something was written to such outputs.
+    stopping : callable, optional
+        Returns the seconds that an attempt takes to stop when it is aborted. It is killed
+        `dropflow.engine.stopping.kill_after` its grace period; with infinity, it does not even end then.
     workers : int
         How many attempts run at a time; others wait in the order in which they were submitted.
     """
@@ -59,6 +63,7 @@ class SimulatedRunner:
         content: Callable[[Task, int], Handle] = lambda _task, _drop: _EMPTY,
         open_stream: OpenStream = lambda _task, _output, _on_open: None,
         on_written: Callable[[], object] = lambda: None,
+        stopping: Callable[[Task], float] = lambda _: 0.0,
         workers: int = 4,
     ) -> None:
         self.window = 2 * workers
@@ -69,6 +74,7 @@ class SimulatedRunner:
         self._content = content
         self._open_stream = open_stream
         self._on_written = on_written
+        self._stopping = stopping
         self._workers = workers
         self._waiting: deque[Task] = deque()
         self._running: dict[tuple[int, int], _Attempt] = {}
@@ -88,20 +94,21 @@ class SimulatedRunner:
         self._waiting += tasks
         self._begin()
 
-    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:  # noqa: ARG002 - one protocol
-        """End an attempt now; it is answered as one that was aborted."""
-        running = self._running.pop((drop, attempt), None)
-        waiting = [task for task in self._waiting if (task.drop, task.attempt) == (drop, attempt)]
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
+        """End an attempt as soon as it stops; it is answered as one that was aborted."""
+        running = self._running.get((drop, attempt))
         if running is not None:
-            running.abandon()
-            task = running.task
-        elif waiting:
-            task = waiting[0]
-            self._waiting.remove(task)
-        else:
+            seconds = self._stopping(running.task)
+            if 0 < seconds < math.inf:
+                due = self._clock.monotonic() + min(seconds, kill_after(grace))
+                self._call_at(due, partial(self._stop, running))
+            elif not seconds:
+                self._stop(running)
             return
-        self._deliver([aborted(task.drop, task.attempt)])
-        self._begin()
+        waiting = next((task for task in self._waiting if (task.drop, task.attempt) == (drop, attempt)), None)
+        if waiting is not None:
+            self._waiting.remove(waiting)
+            self._deliver([aborted(drop, attempt)])
 
     def interrupt(self) -> None:
         """Do nothing: the session is stepped by its driver, and aborts follow."""
@@ -128,6 +135,14 @@ class SimulatedRunner:
                 for piece in range(1, _PIECES):
                     self._call_at(now + seconds * piece / _PIECES, partial(self._write, attempt, piece))
             self._call_at(now + seconds, partial(self._end, attempt))
+
+    def _stop(self, attempt: "_Attempt") -> None:
+        if self._is_running(attempt):
+            task = attempt.task
+            del self._running[task.drop, task.attempt]
+            attempt.abandon()
+            self._deliver([aborted(task.drop, task.attempt)])
+            self._begin()
 
     def _opened(self, task: Task, drop: int, stream: Handle) -> None:
         self._deliver([StreamOpened(task.drop, task.attempt, drop, stream)])

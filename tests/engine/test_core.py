@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from dropflow.engine.core import Core
 from dropflow.engine.events import (
+    Abandon,
     Abort,
     Action,
     Assemble,
@@ -16,9 +17,11 @@ from dropflow.engine.events import (
     Failed,
     Finish,
     Finished,
+    Lost,
     Release,
     Reported,
     Run,
+    Stopped,
 )
 from dropflow.engine.explain import explain
 from dropflow.engine.invariants import check
@@ -185,17 +188,65 @@ def test_an_application_acts_on_its_effective_inputs_and_ignores_the_rest() -> N
     assert core.handle([Finished(row(graph, "C"), 1)])[-1] == Finish(SessionState.FINISHED)
 
 
-def test_a_cancel_aborts_what_runs_and_ends_the_session() -> None:
-    """What is not settled becomes CANCELLED; results that come later are refused."""
-    graph = draw("A -> x -> C, B -> y")
+def test_a_cancel_aborts_what_runs_and_waits_for_its_end() -> None:
+    """What does not run becomes CANCELLED now, the rest when its attempt has ended, however it ended."""
+    graph = draw("A -> x -> C -> z, B -> y")
     core, _ = begin(graph)
     core.handle([Finished(row(graph, "A"), 1)])
-    actions = core.handle([Cancel("enough")])
+    actions = core.handle([Cancel("enough", 3.0)])
     check(core)
 
-    assert actions == [Abort(row(graph, "C"), 1), Abort(row(graph, "B"), 1), Finish(SessionState.CANCELLED)]
-    assert core.drops.state(row(graph, "x")) is DropState.COMPLETED
+    assert actions == [Abort(row(graph, "C"), 1, 3.0), Abort(row(graph, "B"), 1, 3.0)]
+    assert core.status is SessionState.CANCELLING
+    states = {name: core.drops.state(row(graph, name)) for name in "xCzBy"}
+    assert states == {
+        "x": DropState.COMPLETED,
+        "C": DropState.WRITING,
+        "z": DropState.CANCELLED,
+        "B": DropState.WRITING,
+        "y": DropState.CANCELLED,
+    }
+    assert "attempt 1 is being stopped" in "\n".join(explain(core, row(graph, "C")).lines)
+    assert core.handle([Finished(row(graph, "B"), 1), Finished(row(graph, "B"), 1)]) == []
+    check(core)
+    assert core.handle([Stopped((row(graph, "C"),))]) == [Finish(SessionState.CANCELLED)]
+    assert core.drops.state(row(graph, "B")) is core.drops.state(row(graph, "C")) is DropState.CANCELLED
     assert core.handle([Finished(row(graph, "B"), 1)]) == []
+
+
+def test_attempts_that_do_not_stop_are_abandoned() -> None:
+    """After their time the session ends without them."""
+    core, _ = begin(draw("A -> x"))
+    core.handle([Cancel()])
+
+    assert core.handle([Abandon()]) == [Finish(SessionState.CANCELLED)]
+    assert core.drops.unsettled == 0
+
+
+def test_what_belongs_to_a_cancel_is_refused_without_one() -> None:
+    """`Stopped` and `Abandon` mean nothing in a session that runs."""
+    core, _ = begin(draw("A -> x"))
+
+    assert core.handle([Abandon(), Stopped((0,))]) == []
+    assert core.refused == 2
+    assert core.status is SessionState.RUNNING
+
+
+def test_another_cancel_has_its_own_grace_period() -> None:
+    """What still runs is aborted again; the reason and the state stay."""
+    core, _ = begin(draw("A -> x"))
+    core.handle([Cancel("enough", 60.0)])
+
+    assert core.handle([Cancel("now", 0.0)]) == [Abort(0, 1, 0.0)]
+    assert core.status is SessionState.CANCELLING
+
+
+def test_a_loss_during_a_cancel_changes_nothing() -> None:
+    """The session is CANCELLED, not FAILED."""
+    core, _ = begin(draw("A -> x"))
+
+    assert core.handle([Cancel(), Lost("n2", BOOM)]) == [Abort(0, 1)]
+    assert core.handle([Failed(0, 1, BOOM)]) == [Finish(SessionState.CANCELLED)]
 
 
 def test_an_empty_graph_is_finished() -> None:
@@ -337,8 +388,15 @@ def test_a_cancel_at_any_moment_ends_the_session(graph: PhysicalGraph, data: st.
             for follow in core.handle([Assembled(action.drop)])
             if isinstance(follow, Run)
         ]
+    was_over = core.status.is_terminal
     core.handle([Cancel()])
     check(core)
+    while not core.status.is_terminal:
+        drop = data.draw(st.sampled_from(sorted(core.drops.running)))
+        attempt = core.drops.attempt(drop)
+        ends: list[Event] = [Finished(drop, attempt), Failed(drop, attempt, BOOM), Stopped((drop,)), Abandon()]
+        core.handle([data.draw(st.sampled_from([*ends, Cancel()]))])
+        check(core)
 
-    assert core.status.is_terminal
+    assert was_over or core.status is SessionState.CANCELLED
     assert core.drops.unsettled == 0

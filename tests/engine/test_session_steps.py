@@ -15,6 +15,7 @@ from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
 from dropflow.engine.session_inputs import SessionInput
 from dropflow.engine.statistics import Statistics
+from dropflow.engine.stopping import kill_after, stopped_after
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import SessionState
@@ -67,6 +68,7 @@ class Driver:
             if due <= until:
                 heapq.heappop(self.due)[2]()
             self.session.step()
+            self.session.step()  # aborts are answered within a step
         self.session.close()
         return self.session.result()
 
@@ -123,6 +125,59 @@ def test_a_cancelled_attempt_ends_at_once() -> None:
 
     assert result.status is SessionState.CANCELLED
     assert result.seconds == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("grace", [0.0, 5.0, 60.0])
+@pytest.mark.parametrize(
+    ("stopping", "bound"),
+    [
+        (lambda _: 0.0, lambda _: 0.0),
+        (lambda task: 1.0 + task.drop, lambda grace: min(3.0, kill_after(grace))),
+        (lambda _: 1e6, kill_after),
+        (lambda _: math.inf, stopped_after),
+    ],
+    ids=["at once", "in time", "killed", "abandoned"],
+)
+def test_a_cancel_takes_the_time_that_its_settings_add_up_to(
+    stopping: Callable[[Task], float], bound: Callable[[float], float], grace: float
+) -> None:
+    """The session is CANCELLING until its attempts have ended, and never longer than `stopped_after`."""
+    driver = Driver(draw("A -> x, B -> y, C -> z -> D"), duration=lambda _: 1e9, stopping=stopping, workers=2)
+    driver.call_at(3.0, lambda: driver.session.cancel("enough", grace))
+    seen: list[SessionState] = []
+    driver.call_at(3.0, lambda: driver.call_at(3.0, lambda: seen.append(driver.session.core.status)))
+    result = driver.run()
+
+    assert result.status is SessionState.CANCELLED
+    assert result.states["CANCELLED"] == 7
+    assert result.seconds == pytest.approx(3.0 + bound(grace))
+    assert bound(grace) <= stopped_after(grace) == grace + 2.5
+    assert bool(result.notes) is (bound(grace) == stopped_after(grace))
+
+
+def test_a_second_cancel_shortens_the_grace_period() -> None:
+    """The user may become impatient; a longer period than before changes nothing."""
+    driver = Driver(draw("A -> x"), duration=lambda _: 1e9, stopping=lambda _: 1e6)
+    for time, grace in ((3.0, 60.0), (4.0, 1.0), (5.0, 100.0)):
+        driver.call_at(time, lambda grace=grace: driver.session.cancel("enough", grace))  # type: ignore[misc]
+    result = driver.run()
+
+    assert result.status is SessionState.CANCELLED
+    assert result.seconds == pytest.approx(4.0 + kill_after(1.0))
+
+
+def test_results_that_arrive_during_a_cancel_are_discarded() -> None:
+    """An attempt that succeeds in its grace period commits nothing; its drop is CANCELLED."""
+    driver = Driver(
+        draw("A -> x -> B"), duration=lambda _: 4.0, stopping=lambda _: 1e6, content=lambda *_: Handle(body=b"late")
+    )
+    driver.call_at(3.0, lambda: driver.session.cancel("enough", 5.0))
+    result = driver.run()
+
+    assert result.seconds == pytest.approx(4.0)
+    assert result.states["CANCELLED"] == 3
+    assert driver.repository.committed == {}
+    assert driver.repository.discarded == [Handle(body=b"late")]
 
 
 def test_two_runs_of_the_same_graph_are_equal() -> None:

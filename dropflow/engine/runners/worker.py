@@ -26,7 +26,7 @@ import msgspec
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, Executor, Task
-from dropflow.engine.interruption import WAKE_SIGNAL
+from dropflow.engine.interrupt_thread import WAKE_SIGNAL
 from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.descendants import adopt_orphans, end_descendants
 from dropflow.engine.runners.marker import IDLE, Marker
